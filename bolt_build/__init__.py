@@ -1,0 +1,3 @@
+"""bolt-build: a declarative build system for inference engines."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,37 @@
+"""Element types, by the names that the text IR, plans and manifests use."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class DType(Enum):
+    """An element type; the value is its name in text, plans and C++ (`bolt_dtype` in bolt_engine.h)."""
+
+    F32 = "f32"
+    F16 = "f16"
+    BF16 = "bf16"
+    F64 = "f64"
+    I64 = "i64"
+    I32 = "i32"
+    I8 = "i8"
+    U8 = "u8"
+    BOOL = "bool"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one element."""
+        return _BYTES[self]
+
+    @property
+    def is_float(self) -> bool:
+        return self in (DType.F32, DType.F16, DType.BF16, DType.F64)
+
+
+_BYTES = {
+    DType.F64: 8, DType.I64: 8, DType.F32: 4, DType.I32: 4, DType.F16: 2, DType.BF16: 2,
+    DType.I8: 1, DType.U8: 1, DType.BOOL: 1,
+}  # fmt: skip
+
+PRECISIONS = {"fp32": DType.F32, "fp16": DType.F16, "bf16": DType.BF16}
+"""Names that recipes use for what a layer computes in, and the element type that this stores."""

@@ -1,0 +1,193 @@
+"""What planner and kernel families share: formats, problems, candidates, and the family protocol.
+
+The planner is handed `Family` objects and asks; it imports none. A family is one folder under `families/` (or one
+in another package, through the entry-point group `bolt_build.families`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from bolt_build.digest import digest
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import EpilogueOp, Graph, Layout, Node, Op, TensorType
+from bolt_build.targets import Target
+
+
+@dataclass(frozen=True)
+class TensorFormat:
+    """How a tensor is stored: element type and order of axes."""
+
+    dtype: DType
+    layout: Layout
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value}/{self.layout.value}"
+
+
+def same_bytes(shape: tuple[int, ...], a: TensorFormat, b: TensorFormat) -> bool:
+    """True where a tensor of `shape` has the same bytes in both formats (NHWC of a 1x1 image is its NCHW)."""
+    if a.dtype != b.dtype:
+        return False
+    spatial_is_one = all(extent == 1 for extent in shape[2:])
+    return a.layout == b.layout or len(shape) < 3 or shape[1] == 1 or spatial_is_one
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One tensor of a problem: logical shape, format, and whether its values are known when the engine loads."""
+
+    shape: tuple[int, ...]
+    format: TensorFormat
+    constant: bool = False
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(self.format.dtype, self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.type.nbytes
+
+
+@dataclass(frozen=True)
+class KernelProblem:
+    """A kernel to find: equal layers have equal problems, so there is no layer name here.
+
+    `inputs` are the op's inputs followed by the epilogue's operands, in the node's order. Constants are stored
+    row-major, whatever the layout of the rest. `accumulate` is the type that sums are kept in.
+    """
+
+    op: Op
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    epilogue: tuple[EpilogueOp, ...]
+    accumulate: DType
+    target: str
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that must move at least once."""
+        return sum(o.nbytes for o in (*self.inputs, *self.outputs))
+
+    @property
+    def flops(self) -> int:
+        return self.op.flops([i.type for i in self.inputs], [o.type for o in self.outputs])
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way of a family to solve a problem. Its digest names its symbol where it is compiled by itself."""
+
+    family: str
+    parameters: tuple[tuple[str, int | str], ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a family does not do something: kept for `plan` and messages, never dropped."""
+
+    family: str
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ProposedStep:
+    """One kernel call of an alternative: the problem, and the graph's values it reads and writes.
+
+    `may_share` lists (input, output) index pairs whose memory may be one buffer when the input dies here. `view` marks
+    a step that does nothing but give the input's bytes another shape: output 0 is input 0.
+    """
+
+    problem: KernelProblem
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    may_share: tuple[tuple[int, int], ...] = ()
+    view: bool = False
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A way to compute a region of the graph: the nodes it replaces, and the kernel calls that do it instead.
+
+    Formats it consumes and produces are those of its steps' operands. `seconds` is what it is predicted (later:
+    measured) to take, conversions at its border not counted.
+    """
+
+    region: tuple[str, ...]
+    family: str
+    steps: tuple[ProposedStep, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepExpressions:
+    """C++ expressions that an emitted call may use: pointers to each input and output, in the problem's order.
+
+    For a constant input `inputs[i]` is a `const void*` valid at run time, and `prepare_inputs[i]` the same while the
+    model is created (None where the input is not constant). Non-constant inputs are `const void*`, outputs `void*`.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    prepare_inputs: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class StepCode:
+    """C++ for one step of a plan.
+
+    `member_type` is a class whose constructor takes `(const bolt::Prepare& p, <member_arguments>)` and that has
+    `size_t scratch_bytes() const`; the generated plan holds one as `kernel`, built when the model is created.
+    None for a kernel without prepared state. `call` is one statement that runs the kernel, with `r` the
+    `const bolt::Run&` and `{member}` standing for the member's name. `includes` are paths under `Family.include_dir`.
+    """
+
+    includes: tuple[str, ...]
+    member_type: str | None
+    member_arguments: str
+    call: str
+
+
+class Family(Protocol):
+    """A kernel family. Pure: same questions, same answers; no family knows the graph beyond the region asked for."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def include_dir(self) -> Path:
+        """Directory of the C++ headers that its emitted code includes."""
+        ...
+
+    def propose(
+        self, graph: Graph, node: Node, target: Target, precision: DType
+    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+        """Alternatives whose region starts at `node`, for storage in `precision`; and why there are no others."""
+        ...
+
+    def propose_conversion(
+        self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
+    ) -> tuple[KernelProblem, float] | None:
+        """The problem that rewrites a tensor from one format to another, and its predicted seconds."""
+        ...
+
+    def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        """Legal candidates in the order of predicted speed, and the rejected with their reasons."""
+        ...
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+        """The C++ of one step."""
+        ...

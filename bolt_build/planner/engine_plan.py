@@ -1,0 +1,113 @@
+"""The engine plan: what `resolve` and the memory planner decided, and all that emission reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from bolt_build.digest import digest
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, Operand, Refusal
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a tensor lives: "arena" (offset in bytes), or "input", "output", "weight" (index in the table)."""
+
+    kind: str
+    at: int
+
+
+@dataclass(frozen=True)
+class StepTensor:
+    """One tensor of a step: the graph's value, its shape and format, and where it lives.
+
+    `onnx` is the ONNX tensor whose values it holds once the step has run, None for a synthetic one.
+    """
+
+    value: str
+    operand: Operand
+    location: Location
+    onnx: str | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel call, in execution order. `after` are indices of the steps that must have finished before."""
+
+    index: int
+    name: str
+    covers: tuple[str, ...]
+    problem: KernelProblem
+    candidate: Candidate
+    inputs: tuple[StepTensor, ...]
+    outputs: tuple[StepTensor, ...]
+    after: tuple[int, ...]
+    view: bool = False
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of the engine, as the caller sees it."""
+
+    name: str
+    operand: Operand
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """The steps for one batch. `live_peak` is the largest sum of bytes of arena buffers alive at one step."""
+
+    batch: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    steps: tuple[Step, ...]
+    arena_bytes: int
+    live_peak: int
+
+
+@dataclass(frozen=True)
+class WeightSlot:
+    """One tensor of the weights file: row-major at `offset` (aligned to 64) behind the header."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Something the planner did or declined, for people: which stage, about what, and why."""
+
+    stage: str
+    subject: str
+    action: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """Everything that emission needs for one target: one table of weights, one plan a batch.
+
+    `structure` is the digest of the optimised graphs without the values of their constants: with the table of weights
+    it forms the layout digest that ties a weights file to an engine.
+    """
+
+    version: int
+    name: str
+    target: str
+    precision: str
+    structure: str
+    weights: tuple[WeightSlot, ...]
+    plans: tuple[BatchPlan, ...]
+    decisions: tuple[Decision, ...]
+    refusals: tuple[Refusal, ...]
+
+    @cached_property
+    def layout_digest(self) -> str:
+        """SHA-256 in hex that a weights file must carry to be taken by this engine."""
+        return digest({"structure": self.structure, "weights": list(self.weights)})

@@ -1,0 +1,45 @@
+// What generated plans and kernel families share with the hand-written runtime.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace bolt {
+
+/// Given to kernels while a model is created. Memory behind weight() may go afterwards: copy or pack what a run needs.
+class Prepare {
+ public:
+  virtual ~Prepare() = default;
+  /// Threads that every run of the model will use.
+  virtual int threads() const = 0;
+  /// Row-major tensor `index` of the weights table.
+  virtual const void* weight(int index) const = 0;
+  /// Memory (64-byte aligned, kept as long as any holder) filled once for `key`, shared by all plans of the model.
+  virtual std::shared_ptr<const void> shared(const std::string& key, std::size_t bytes,
+                                             const std::function<void(void*)>& fill) const = 0;
+};
+
+/// Given to kernels at every run. Cheap; one a run.
+class Run {
+ public:
+  std::byte* arena_base;
+  std::byte* scratch_base;
+  const void* const* inputs;
+  void* const* outputs;
+  const void* const* weights;
+  void* stream;
+  int threads;
+
+  void* arena(std::size_t offset) const { return arena_base + offset; }
+  const void* input(int index) const { return inputs[index]; }
+  void* output(int index) const { return outputs[index]; }
+  /// Row-major tensor of the weights table; only those that the plan asked to keep (see PlanInfo::kept_weights).
+  const void* weight(int index) const { return weights[index]; }
+  /// Memory for the running step alone, 64-byte aligned, as large as the step's scratch_bytes().
+  void* scratch() const { return scratch_base; }
+};
+
+}  // namespace bolt

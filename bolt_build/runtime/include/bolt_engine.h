@@ -1,0 +1,114 @@
+/* The border of every bolt-build engine, version 1.
+ *
+ * An engine called NAME exports one symbol, `NAME_bolt_v1`, which returns this table; everything else in it is hidden,
+ * so any number of engines link into one program. Nothing here throws, exits or prints.
+ *
+ *   model    immutable: weights and prepared kernels. Shared by any number of threads.
+ *   context  mutable: the arena of one batch. One a thread; contexts of one model run at the same time.
+ *
+ * Every function that can fail returns a bolt_status; last_error() then explains in a sentence (thread-local, valid until the
+ * thread's next call into the same engine). After BOLT_DEVICE_ERROR a context stays in error until it is destroyed.
+ */
+#ifndef BOLT_ENGINE_H
+#define BOLT_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum bolt_status {
+  BOLT_OK = 0,
+  BOLT_INVALID_ARGUMENT = 1, /* the call itself is wrong: null, out of range, unknown batch */
+  BOLT_BAD_WEIGHTS = 2,      /* weights unreadable, truncated, damaged, or of another engine */
+  BOLT_OUT_OF_MEMORY = 3,
+  BOLT_NO_DEVICE = 4,        /* no such device, or too old or too small for this engine */
+  BOLT_DEVICE_ERROR = 5,     /* a kernel failed; sticky for the context */
+  BOLT_INTERNAL = 6
+} bolt_status;
+
+typedef enum bolt_dtype {
+  BOLT_F32 = 0, BOLT_F16 = 1, BOLT_BF16 = 2, BOLT_F64 = 3, BOLT_I64 = 4, BOLT_I32 = 5, BOLT_I8 = 6, BOLT_U8 = 7, BOLT_BOOL = 8
+} bolt_dtype;
+
+typedef enum bolt_layout { BOLT_ROW = 0, BOLT_CHANNELS_LAST = 1 } bolt_layout;
+typedef enum bolt_where { BOLT_CPU = 0, BOLT_CUDA = 1 } bolt_where;
+
+#define BOLT_MAX_RANK 8
+
+/* A dense tensor. `shape` is logical (NCHW for images); `layout` says how it lies in memory. */
+typedef struct bolt_tensor {
+  const char* name; /* ONNX name */
+  bolt_dtype dtype;
+  bolt_layout layout;
+  bolt_where where;
+  int32_t rank;
+  int64_t shape[BOLT_MAX_RANK];
+  size_t bytes;
+} bolt_tensor;
+
+typedef struct bolt_model bolt_model;
+typedef struct bolt_context bolt_context;
+
+typedef struct bolt_model_options {
+  size_t size;              /* sizeof(bolt_model_options) of the caller */
+  int32_t device;           /* index among devices of the engine's kind; 0 for a CPU engine */
+  int32_t threads;          /* CPU engines: threads a run uses; 0 for as many as the process may use */
+  const char* weights_path; /* one of weights_path ... */
+  const void* weights;      /* ... and weights with weights_bytes; the memory may go once create has returned */
+  size_t weights_bytes;
+} bolt_model_options;
+
+typedef struct bolt_context_options {
+  size_t size;
+  int64_t batch; /* one of batches() */
+} bolt_context_options;
+
+/* What a step of a plan did; strings live as long as the library. */
+typedef struct bolt_step_info {
+  int32_t index;
+  const char* name;   /* the layer: name of the ONNX node that the step ends with */
+  const char* covers; /* ONNX nodes it computes, separated by '\n' */
+  const char* kernel; /* family and parameters */
+} bolt_step_info;
+
+/* Called after each step of an observed run with one of its outputs. tensor->name is the ONNX tensor it holds. `data`
+ * is only valid during the call. */
+typedef void (*bolt_observer)(void* user, const bolt_step_info* step, const bolt_tensor* tensor, const void* data);
+
+typedef struct bolt_engine_v1 {
+  size_t size;      /* sizeof(bolt_engine_v1) of the engine; later versions only append */
+  uint32_t version; /* 1 */
+  const char* name;
+  const char* target;
+  const char* manifest; /* JSON: what this engine was built from */
+  const char* layout_digest;
+  int32_t batch_count;
+  const int64_t* batches;
+  int32_t input_count;
+  int32_t output_count;
+
+  const char* (*last_error)(void);
+  bolt_status (*create)(const bolt_model_options* options, bolt_model** model);
+  void (*destroy)(bolt_model* model); /* after its contexts */
+  /* Descriptors of inputs and outputs for a batch; `tensor` is filled in. */
+  bolt_status (*input)(int64_t batch, int32_t index, bolt_tensor* tensor);
+  bolt_status (*output)(int64_t batch, int32_t index, bolt_tensor* tensor);
+
+  bolt_status (*context_create)(const bolt_model* model, const bolt_context_options* options, bolt_context** context);
+  void (*context_destroy)(bolt_context* context);
+  size_t (*context_bytes)(const bolt_context* context); /* arena and scratch */
+  /* inputs[i] and outputs[i] are the caller's buffers in the descriptors' order, at least `bytes` long, alive until `stream` has
+   * passed. `stream` is a cudaStream_t for CUDA engines, NULL for CPU engines, whose run returns when it is done. */
+  bolt_status (*run)(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream);
+  /* The same, step by step, with the observer called after each. Slow: for verification. */
+  bolt_status (*run_observed)(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream,
+                              bolt_observer observer, void* user);
+} bolt_engine_v1;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

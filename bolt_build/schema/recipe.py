@@ -1,0 +1,93 @@
+"""The recipe as the rest of the program sees it: validated, frozen, with every default filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bolt_build.errors import Mark
+
+RECIPE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Exactly one of `onnx` (absolute path) and `zoo` is set. `dims` binds symbolic dimensions other than the batch."""
+
+    onnx: str | None
+    zoo: str | None
+    batch: tuple[int, ...]
+    dims: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """A target by the name of its row in `bolt_build.targets`, and what it computes in ("fp32", "bf16")."""
+
+    name: str
+    precision: str
+
+
+@dataclass(frozen=True)
+class FusionPolicy:
+    """`epilogue`: bias, residual and activation ride in the kernel of the Conv/Gemm before them."""
+
+    epilogue: bool
+
+
+@dataclass(frozen=True)
+class Policy:
+    fusion: FusionPolicy
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """Overrides for ONNX nodes whose name matches the glob `match`; the last match wins."""
+
+    match: str
+    precision: str
+
+
+@dataclass(frozen=True)
+class IoSpec:
+    """Element type and layout of the engine's inputs and outputs: "model", or "fp32", "bf16" / "row", "channels_last"."""
+
+    dtype: str
+    layout: str
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    io: IoSpec
+
+
+@dataclass(frozen=True)
+class VerifySpec:
+    """`samples` seeded random inputs for each batch, compared with `against` ("onnxruntime")."""
+
+    against: str
+    samples: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole recipe. `path` is the file it came from; `marks` say where each dotted key stands in it."""
+
+    path: str
+    name: str
+    model: ModelSpec
+    targets: tuple[TargetSpec, ...]
+    policy: Policy
+    layers: tuple[LayerSpec, ...]
+    engine: EngineSpec
+    verify: VerifySpec
+    marks: tuple[tuple[str, Mark], ...]
+
+    def mark(self, key: str) -> Mark | None:
+        """Where the dotted `key` ("model.onnx"), or the nearest key above it that is written, stands."""
+        marks = dict(self.marks)
+        while key:
+            if key in marks:
+                return marks[key]
+            key = key.rpartition(".")[0]
+        return None
