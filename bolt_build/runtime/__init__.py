@@ -1,0 +1,40 @@
+"""The hand-written C++ that every engine contains (`src/`), the runner program (`runner/`), and the Python loader.
+
+Linking `lib<name>.so`: the emitted `engine.cpp` and `plan_b*.cpp`, and `sources(target.where)`, all compiled with
+`-std=c++17 -fvisibility=hidden`, `include_dir()`, the families' include directories and the target's flags; linked with
+`-Wl,--version-script=exports.map` (emitted too), which hides the instances of library templates as well.
+The runner: `runner_sources()` and the emitted `runner.cpp`, linked with `lib<name>.so` and `-Wl,-rpath,$ORIGIN`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+
+
+def include_dir() -> Path:
+    """Directory of `bolt_engine.h` (the public border) and of `bolt/*.h`."""
+    return _HERE / "include"
+
+
+def sources(where: str = "cpu") -> tuple[Path, ...]:
+    """C++ files of every engine whose tensors live in `where` (`Target.where`), sorted.
+
+    All of `src/` but the device layers of other kinds of memory. Raises ValueError where there is no layer for `where`.
+    """
+    layer = _HERE / "src" / f"device_{where}.cpp"
+    if not layer.is_file():
+        raise ValueError(f"the runtime has no device layer for '{where}'")
+    common = (path for path in (_HERE / "src").glob("*.cpp") if not path.name.startswith("device_"))
+    return tuple(sorted([*common, layer]))
+
+
+def runner_sources() -> tuple[Path, ...]:
+    """C++ files of the runner program but the emitted `runner.cpp`, sorted."""
+    return tuple(sorted([*(_HERE / "runner").glob("*.cpp"), _HERE / "src" / "crc32.cpp"]))
+
+
+def runner_include_dir() -> Path:
+    """Directory of `runner.h`, which the emitted `runner.cpp` includes."""
+    return _HERE / "runner"

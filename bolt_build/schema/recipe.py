@@ -49,7 +49,7 @@ class LayerSpec:
 
 @dataclass(frozen=True)
 class IoSpec:
-    """Element type and layout of the engine's inputs and outputs: "model", or "fp32", "bf16" / "row", "channels_last"."""
+    """Inputs and outputs. `dtype`: "model", "fp32" or "bf16"; `layout`: "model", "row" or "channels_last"."""
 
     dtype: str
     layout: str

@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bolt_build.graph.ir import Op
+import numpy as np
+
+from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
+from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.operands import expect_count, expect_float
 
 FUNCTIONS = (
     "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "silu",
     "exp", "sqrt", "neg", "abs", "reciprocal",
 )  # fmt: skip
+
+_ON_INTEGERS = ("relu", "clip", "neg", "abs")
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), dtype=np.float64).reshape(np.shape(x))
+
+
+def _sigmoid(x: Array) -> Array:
+    power = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0, power) / (1.0 + power)
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+
+
+_EVALUATE: dict[str, Callable[[Array, float, float], Array]] = {
+    "relu": lambda x, a, b: np.maximum(x, 0),
+    "leaky_relu": lambda x, a, b: np.where(x < 0, a * x, x),
+    "clip": lambda x, a, b: np.minimum(np.maximum(x, a), b),
+    "sigmoid": lambda x, a, b: _sigmoid(x),
+    "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0.0, 1.0),
+    "hard_swish": lambda x, a, b: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+    "tanh": lambda x, a, b: np.tanh(x),
+    "softplus": lambda x, a, b: np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0.0),
+    "gelu": lambda x, a, b: 0.5 * x * (1.0 + _erf(x / math.sqrt(2.0))),
+    "gelu_tanh": lambda x, a, b: _gelu_tanh(x),
+    "erf": lambda x, a, b: _erf(x),
+    "silu": lambda x, a, b: x * _sigmoid(x),
+    "exp": lambda x, a, b: np.exp(x),
+    "sqrt": lambda x, a, b: np.sqrt(x),
+    "neg": lambda x, a, b: np.negative(x),
+    "abs": lambda x, a, b: np.abs(x),
+    "reciprocal": lambda x, a, b: 1.0 / x,
+}
 
 
 @dataclass(frozen=True)
@@ -21,3 +64,86 @@ class Activation(Op):
     function: str
     alpha: float = 0.0
     beta: float = 0.0
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        if self.function not in FUNCTIONS:
+            raise ShapeError(f"'{self.function}' is no activation function")
+        if self.function not in _ON_INTEGERS:
+            expect_float(inputs[0])
+        return (TensorType(inputs[0].dtype, inputs[0].shape),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            result = _EVALUATE[self.function](widened(inputs[0]), self.alpha, self.beta)
+        return (narrowed(result, inputs[0].dtype),)
+
+
+_PLAIN = {
+    "Relu": "relu", "Sigmoid": "sigmoid", "HardSwish": "hard_swish", "Tanh": "tanh", "Softplus": "softplus", "Erf": "erf",
+    "Exp": "exp", "Sqrt": "sqrt", "Neg": "neg", "Abs": "abs", "Reciprocal": "reciprocal",
+}  # fmt: skip
+
+
+def import_plain(node: NodeImport) -> None:
+    node.emit(Activation(_PLAIN[node.node.op_type]), [node.input(0)], 0)
+
+
+def import_leaky_relu(node: NodeImport) -> None:
+    node.emit(Activation("leaky_relu", node.float("alpha", 0.01)), [node.input(0)], 0)
+
+
+def import_hard_sigmoid(node: NodeImport) -> None:
+    op = Activation("hard_sigmoid", node.float("alpha", 0.2), node.float("beta", 0.5))
+    node.emit(op, [node.input(0)], 0)
+
+
+def import_gelu(node: NodeImport) -> None:
+    approximate = node.string("approximate", "none")
+    if approximate not in ("none", "tanh"):
+        raise Refusal("unsupported-attribute", f"approximate '{approximate}' is neither 'none' nor 'tanh'")
+    node.emit(Activation("gelu" if approximate == "none" else "gelu_tanh"), [node.input(0)], 0)
+
+
+def import_swish(node: NodeImport) -> None:
+    alpha, x = node.float("alpha", 1.0), node.input(0)
+    if alpha != 1.0:
+        raise Refusal("unsupported-attribute", f"alpha {alpha} is not supported (only 1)")
+    node.emit(Activation("silu"), [x], 0)
+
+
+def import_clip(node: NodeImport) -> None:
+    """A bound left out is the least or greatest finite number of the element type, as in onnxruntime."""
+    kind = numpy_dtype(node.type(0).dtype)
+    limits = _limits(node)
+    if node.version < 11:
+        low, high = node.float("min", limits[0]), node.float("max", limits[1])
+    else:
+        low = float(node.static(1, "the lower bound").reshape(-1)[0]) if node.has(1) else limits[0]
+        high = float(node.static(2, "the upper bound").reshape(-1)[0]) if node.has(2) else limits[1]
+    bounds = np.asarray([low, high]).clip(*limits).astype(kind)
+    node.emit(Activation("clip", float(bounds[0]), float(bounds[1])), [node.input(0)], 0)
+
+
+def _limits(node: NodeImport) -> tuple[float, float]:
+    """Least and greatest finite number of input 0's element type."""
+    import ml_dtypes
+
+    dtype = node.type(0).dtype
+    kind = numpy_dtype(dtype)
+    info = ml_dtypes.finfo(kind) if dtype.is_float else np.iinfo(kind)
+    return float(info.min), float(info.max)
+
+
+IMPORTERS = (
+    *(Importer(name, (6, 13), import_plain) for name in ("Sigmoid", "Tanh", "Exp", "Sqrt", "Neg", "Abs", "Reciprocal")),
+    Importer("Relu", (6, 13, 14), import_plain),
+    Importer("HardSwish", (14, 22), import_plain),
+    Importer("Softplus", (1, 22), import_plain),
+    Importer("Erf", (9, 13), import_plain),
+    Importer("LeakyRelu", (6, 16), import_leaky_relu),
+    Importer("HardSigmoid", (6, 22), import_hard_sigmoid),
+    Importer("Gelu", (20,), import_gelu),
+    Importer("Swish", (24,), import_swish),
+    Importer("Clip", (6, 11, 12, 13), import_clip),
+)

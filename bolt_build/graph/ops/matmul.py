@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bolt_build.graph.ir import Op
+import numpy as np
+
+from bolt_build.graph.arrays import narrowed, widened
+from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.operands import broadcast, expect_count, expect_same_dtype
+from bolt_build.graph.ops.shape import Reshape
 
 
 @dataclass(frozen=True)
@@ -18,3 +26,97 @@ class MatMul(Op):
     kind = "matmul"
     transpose_a: bool = False
     transpose_b: bool = False
+
+    def _matrices(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, int, int, int]:
+        """Rows and columns of both factors, transposed as they are used."""
+        rows, depth = (a[-1], a[-2]) if self.transpose_a else (a[-2], a[-1])
+        other, columns = (b[-1], b[-2]) if self.transpose_b else (b[-2], b[-1])
+        return rows, depth, other, columns
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 2, 3)
+        expect_same_dtype(inputs)
+        a, b = inputs[0], inputs[1]
+        if a.rank < 2 or b.rank < 2:
+            raise ShapeError(f"factors {list(a.shape)} and {list(b.shape)} must have at least two axes")
+        rows, depth, other, columns = self._matrices(a.shape, b.shape)
+        if depth != other:
+            raise ShapeError(f"a {rows}x{depth} matrix cannot be multiplied with a {other}x{columns} one")
+        if len(inputs) == 3 and inputs[2].shape != (columns,):
+            raise ShapeError(f"bias {list(inputs[2].shape)} must be [{columns}], one a column")
+        return (TensorType(a.dtype, (*broadcast(a.shape[:-2], b.shape[:-2]), rows, columns)),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        a, b = widened(inputs[0]), widened(inputs[1])
+        left = a.swapaxes(-1, -2) if self.transpose_a else a
+        right = b.swapaxes(-1, -2) if self.transpose_b else b
+        result = left @ right
+        if len(inputs) == 3:
+            result = result + widened(inputs[2])
+        return (narrowed(result, inputs[0].dtype),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        depth = self._matrices(inputs[0].shape, inputs[1].shape)[1]
+        return outputs[0].elements * (2 * depth + (len(inputs) == 3))
+
+
+def import_matmul(node: NodeImport) -> None:
+    a, b = node.input(0), node.input(1)
+    left, right = node.type(0), node.type(1)
+    if not left.rank or not right.rank:
+        raise ShapeError("a scalar is no factor of a matrix product")
+    if left.rank > 1 and right.rank > 1:
+        node.emit(MatMul(), [a, b], 0)
+        return
+    if left.rank == 1:
+        a = node.emit(Reshape((1, *left.shape)), [a])
+    if right.rank == 1:
+        b = node.emit(Reshape((*right.shape, 1)), [b])
+    product = node.emit(MatMul(), [a, b])
+    shape = list(node.type_of(product).shape)
+    if right.rank == 1:
+        del shape[-1]
+    if left.rank == 1:
+        del shape[-1 if right.rank == 1 else -2]
+    node.emit(Reshape(tuple(shape)), [product], 0)
+
+
+def import_gemm(node: NodeImport) -> None:
+    """alpha * A' B' + beta * C. Scales of constants are folded by `emit`; a C of one row becomes the bias."""
+    for index in (0, 1):
+        if node.type(index).rank != 2:
+            raise ShapeError(f"input {index} {list(node.type(index).shape)} must be a matrix")
+    op = MatMul(bool(node.int("transA", 0)), bool(node.int("transB", 0)))
+    a, b = node.input(0), node.input(1)
+    alpha, beta = node.float("alpha", 1.0), node.float("beta", 1.0)
+    if alpha != 1.0 and node.constant(1) is not None:
+        b, alpha = _scaled(node, b, alpha), 1.0
+    (result,) = op.infer([node.type(0), node.type_of(b)])
+    addend = _scaled(node, node.input(2), beta) if node.has(2) and beta != 0.0 else None
+    if addend is not None and broadcast(result.shape, node.type_of(addend).shape) != result.shape:
+        raise ShapeError(f"C {list(node.type(2).shape)} does not broadcast to {list(result.shape)}")
+    if addend is not None and alpha == 1.0 and node.type_of(addend).shape in ((result.shape[1],), (1, result.shape[1])):
+        if node.type_of(addend).rank == 2:
+            addend = node.emit(Reshape((result.shape[1],)), [addend])
+        node.emit(op, [a, b, addend], 0)
+        return
+    if addend is None and alpha == 1.0:
+        node.emit(op, [a, b], 0)
+        return
+    product = node.emit(op, [a, b])
+    if alpha != 1.0:
+        product = _scaled(node, product, alpha, 0 if addend is None else None)
+    if addend is not None:
+        node.emit(Binary("add"), [product, addend], 0)
+
+
+def _scaled(node: NodeImport, name: str, factor: float, output: int | None = None) -> str:
+    if factor == 1.0:
+        return name
+    return node.emit(Binary("mul"), [name, node.scalar_like(factor, name)], output)
+
+
+IMPORTERS = (
+    Importer("MatMul", (9, 13), import_matmul),
+    Importer("Gemm", (9, 11, 13), import_gemm),
+)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bolt_build.graph.ir import Op
+import numpy as np
+
+from bolt_build.graph.arrays import narrowed, widened
+from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.operands import expect_count, expect_float
 
 
 @dataclass(frozen=True)
@@ -13,6 +19,26 @@ class BatchNorm(Op):
 
     kind = "batch_norm"
     epsilon: float
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 5)
+        for t in inputs:
+            expect_float(t)
+        x = inputs[0]
+        if x.rank < 2:
+            raise ShapeError(f"input {list(x.shape)} must have batch and channels")
+        for what, t in zip(("scale", "bias", "mean", "variance"), inputs[1:], strict=True):
+            if t.shape != (x.shape[1],):
+                raise ShapeError(f"{what} {list(t.shape)} must be [{x.shape[1]}], one a channel")
+        return (TensorType(x.dtype, x.shape),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        x = widened(inputs[0])
+        scale, bias, mean, variance = (widened(t).reshape(-1, *(1,) * (x.ndim - 2)) for t in inputs[1:])
+        return (narrowed((x - mean) * (scale / np.sqrt(variance + self.epsilon)) + bias, inputs[0].dtype),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return 2 * outputs[0].elements
 
 
 @dataclass(frozen=True)
@@ -24,3 +50,44 @@ class Lrn(Op):
     alpha: float
     beta: float
     bias: float
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        expect_float(inputs[0])
+        if inputs[0].rank < 2:
+            raise ShapeError(f"input {list(inputs[0].shape)} must have batch and channels")
+        if self.size < 1:
+            raise ShapeError(f"size {self.size} must be at least 1")
+        return (TensorType(inputs[0].dtype, inputs[0].shape),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        x = widened(inputs[0])
+        before, channels = (self.size - 1) // 2, x.shape[1]
+        squares = np.zeros((x.shape[0], channels + self.size - 1, *x.shape[2:]))
+        squares[:, before : before + channels] = x * x
+        total = np.zeros_like(x)
+        for shift in range(self.size):
+            total += squares[:, shift : shift + channels]
+        return (narrowed(x / (self.bias + self.alpha / self.size * total) ** self.beta, inputs[0].dtype),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return outputs[0].elements * (self.size + 4)
+
+
+def import_batch_norm(node: NodeImport) -> None:
+    if node.int("training_mode", 0):
+        raise Refusal(
+            "unsupported-attribute", "training_mode=1 is not supported", "export the model in evaluation mode"
+        )
+    node.emit(BatchNorm(node.float("epsilon", 1e-5)), [node.input(index) for index in range(5)], 0)
+
+
+def import_lrn(node: NodeImport) -> None:
+    op = Lrn(node.int("size"), node.float("alpha", 1e-4), node.float("beta", 0.75), node.float("bias", 1.0))
+    node.emit(op, [node.input(0)], 0)
+
+
+IMPORTERS = (
+    Importer("BatchNormalization", (9, 14, 15), import_batch_norm),
+    Importer("LRN", (1, 13), import_lrn),
+)

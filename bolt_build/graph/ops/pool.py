@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
-from bolt_build.graph.ir import Op
+import numpy as np
+
+from bolt_build.graph.arrays import narrowed, widened
+from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.conv import import_pads
+from bolt_build.graph.ops.operands import expect_count
+from bolt_build.graph.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -24,3 +33,66 @@ class Pool(Op):
     dilations: tuple[int, ...]
     ceil_mode: bool = False
     count_include_pad: bool = False
+
+    @property
+    def windows(self) -> Windows:
+        """The window that moves over the input."""
+        return Windows(self.kernel, self.strides, self.pads_begin, self.pads_end, self.dilations, self.ceil_mode)
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        (x,) = inputs
+        if self.mode not in ("max", "average"):
+            raise ShapeError(f"mode '{self.mode}' is neither 'max' nor 'average'")
+        if x.rank < 3:
+            raise ShapeError(f"input {list(x.shape)} must have batch, channels and at least one spatial axis")
+        self.windows.check(x.rank - 2)
+        for pads in (self.pads_begin, self.pads_end):
+            if any(pad >= k for pad, k in zip(pads, self.kernel, strict=True)):
+                raise ShapeError(f"pads {list(pads)} must be smaller than the kernel {list(self.kernel)}")
+        return (TensorType(x.dtype, (*x.shape[:2], *self.windows.output_shape(x.shape[2:]))),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        (x,) = inputs
+        values, windows = widened(x), self.windows
+        out = windows.output_shape(x.shape[2:])
+        taps = tuple(range(-len(out), 0))
+        if self.mode == "max":
+            lowest = -np.inf if values.dtype.kind == "f" else np.iinfo(values.dtype).min
+            return (narrowed(windows.view(windows.pad(values, out, lowest), out).max(axis=taps), x.dtype),)
+        total = windows.view(windows.pad(values, out, 0.0), out).sum(axis=taps)
+        with np.errstate(invalid="ignore"):
+            return (narrowed(total / self._cells(x.shape[2:], out), x.dtype),)
+
+    def _cells(self, spatial: tuple[int, ...], out: tuple[int, ...]) -> Array:
+        """What each window's sum is divided by, [1,1,*out]."""
+        windows = self.windows
+        ones = np.ones((1, 1, *spatial))
+        if self.count_include_pad:
+            ones = np.pad(ones, [(0, 0), (0, 0), *zip(self.pads_begin, self.pads_end, strict=True)], constant_values=1)
+            bare = Windows(self.kernel, self.strides, (0,) * len(out), (0,) * len(out), self.dilations)
+            ones = bare.pad(ones, out, 0.0)
+        else:
+            ones = windows.pad(ones, out, 0.0)
+        counts: Array = windows.view(ones, out).sum(axis=tuple(range(-len(out), 0)))
+        return counts
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return outputs[0].elements * prod(self.kernel)
+
+
+def import_pool(node: NodeImport) -> None:
+    spatial = node.type(0).shape[2:]
+    ones = (1,) * len(spatial)
+    kernel = node.ints("kernel_shape")
+    strides, dilations = node.ints("strides", ones), node.ints("dilations", ones)
+    begin, end = import_pads(node, spatial, kernel, strides, dilations)
+    mode = "max" if node.node.op_type == "MaxPool" else "average"
+    ceil, include = bool(node.int("ceil_mode", 0)), bool(node.int("count_include_pad", 0))
+    node.emit(Pool(mode, kernel, strides, begin, end, dilations, ceil, include), [node.input(0)], 0)
+
+
+IMPORTERS = (
+    Importer("MaxPool", (8, 10, 11, 12, 22), import_pool),
+    Importer("AveragePool", (7, 10, 11, 19, 22), import_pool),
+)

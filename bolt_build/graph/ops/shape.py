@@ -2,38 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+
+import numpy as np
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ir import Op
+from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
+
+
+class _Moves(Op):
+    """No floating-point operations."""
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return 0
 
 
 @dataclass(frozen=True)
-class Reshape(Op):
+class Reshape(_Moves):
     """Logical row-major reshape to a static shape. ONNX Reshape, Flatten, Squeeze, Unsqueeze."""
 
     kind = "reshape"
     shape: tuple[int, ...]
 
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        (x,) = inputs
+        if any(extent < 0 for extent in self.shape) or prod(self.shape) != x.elements:
+            raise ShapeError(f"{list(x.shape)} has {x.elements} elements and cannot become {list(self.shape)}")
+        return (TensorType(x.dtype, self.shape),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return (inputs[0].reshape(self.shape),)
+
 
 @dataclass(frozen=True)
-class Transpose(Op):
+class Transpose(_Moves):
     """Output axis i is input axis perm[i]."""
 
     kind = "transpose"
     perm: tuple[int, ...]
 
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        (x,) = inputs
+        if sorted(self.perm) != list(range(x.rank)):
+            raise ShapeError(f"perm {list(self.perm)} is no order of the {x.rank} axes of {list(x.shape)}")
+        return (TensorType(x.dtype, tuple(x.shape[axis] for axis in self.perm)),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return (np.ascontiguousarray(inputs[0].transpose(self.perm)).reshape([inputs[0].shape[i] for i in self.perm]),)
+
 
 @dataclass(frozen=True)
-class Concat(Op):
+class Concat(_Moves):
     """Any number of inputs along `axis` (non-negative)."""
 
     kind = "concat"
     axis: int
 
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        if not inputs:
+            raise ShapeError("takes at least one input")
+        expect_same_dtype(inputs)
+        first = inputs[0].shape
+        if not 0 <= self.axis < len(first):
+            raise ShapeError(f"axis {self.axis} does not exist in a tensor of rank {len(first)}")
+        for t in inputs[1:]:
+            if t.rank != len(first) or any(
+                a != b for i, (a, b) in enumerate(zip(first, t.shape, strict=True)) if i != self.axis
+            ):
+                raise ShapeError(f"{list(first)} and {list(t.shape)} must agree but for axis {self.axis}")
+        total = sum(t.shape[self.axis] for t in inputs)
+        return (TensorType(inputs[0].dtype, (*first[: self.axis], total, *first[self.axis + 1 :])),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return (np.concatenate(inputs, axis=self.axis),)
+
 
 @dataclass(frozen=True)
-class Slice(Op):
+class Slice(_Moves):
     """One entry an axis of the input: begin, count and step (may be negative) are already resolved."""
 
     kind = "slice"
@@ -41,9 +92,32 @@ class Slice(Op):
     count: tuple[int, ...]
     step: tuple[int, ...]
 
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        (x,) = inputs
+        for name in ("begin", "count", "step"):
+            if len(getattr(self, name)) != x.rank:
+                raise ShapeError(f"{name} {list(getattr(self, name))} must have one entry an axis of {list(x.shape)}")
+        for axis, (begin, count, step) in enumerate(zip(self.begin, self.count, self.step, strict=True)):
+            if step == 0:
+                raise ShapeError(f"the step of axis {axis} is 0")
+            last = begin + (count - 1) * step
+            if count < 0 or (count > 0 and not (0 <= begin < x.shape[axis] and 0 <= last < x.shape[axis])):
+                raise ShapeError(
+                    f"axis {axis}: {count} elements from {begin} by {step} leave its extent {x.shape[axis]}"
+                )
+        return (TensorType(x.dtype, self.count),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        picks = [b + s * np.arange(c) for b, c, s in zip(self.begin, self.count, self.step, strict=True)]
+        return (inputs[0][np.ix_(*picks)] if picks else inputs[0],)
+
+
+PAD_MODES = ("constant", "reflect", "edge")
+
 
 @dataclass(frozen=True)
-class Pad(Op):
+class Pad(_Moves):
     """One entry an axis (may be negative: crops). `mode` is "constant", "reflect" or "edge"."""
 
     kind = "pad"
@@ -52,24 +126,79 @@ class Pad(Op):
     mode: str = "constant"
     value: float = 0.0
 
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        (x,) = inputs
+        if self.mode not in PAD_MODES:
+            raise ShapeError(f"mode '{self.mode}' is none of {', '.join(PAD_MODES)}")
+        if len(self.begin) != x.rank or len(self.end) != x.rank:
+            raise ShapeError(f"pads {[*self.begin, *self.end]} must have two entries an axis of {list(x.shape)}")
+        shape = []
+        for axis, (extent, begin, end) in enumerate(zip(x.shape, self.begin, self.end, strict=True)):
+            kept = extent + min(begin, 0) + min(end, 0)
+            if kept < 0:
+                raise ShapeError(f"axis {axis} of extent {extent} cannot be cropped by {begin} and {end}")
+            if self.mode == "reflect" and max(begin, end, 0) >= max(kept, 1):
+                raise ShapeError(f"axis {axis} of extent {extent} cannot be reflected by {begin} and {end}")
+            if self.mode == "edge" and kept == 0 and max(begin, end) > 0:
+                raise ShapeError(f"axis {axis} has no element left to repeat")
+            shape.append(kept + max(begin, 0) + max(end, 0))
+        return (TensorType(x.dtype, tuple(shape)),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        (x,) = inputs
+        cropped = x[tuple(slice(max(-b, 0), e + min(t, 0)) for e, b, t in zip(x.shape, self.begin, self.end, strict=True))]
+        widths = [(max(b, 0), max(t, 0)) for b, t in zip(self.begin, self.end, strict=True)]
+        if not widths:
+            return (x,)
+        if self.mode == "constant":
+            return (np.pad(cropped, widths, constant_values=np.asarray(self.value).astype(x.dtype)),)
+        return (np.pad(cropped, widths, mode="reflect" if self.mode == "reflect" else "edge"),)
+
 
 @dataclass(frozen=True)
-class Identity(Op):
+class Identity(_Moves):
     """The input. Also what Dropout is at inference."""
 
     kind = "identity"
 
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        return (inputs[0],)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return (inputs[0],)
+
 
 @dataclass(frozen=True)
-class Cast(Op):
+class Cast(_Moves):
     """Converts between floating-point types that the model itself asks for."""
 
     kind = "cast"
     to: DType
 
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        if not (inputs[0].dtype.is_float and self.to.is_float):
+            raise ShapeError(
+                f"a cast of data from {inputs[0].dtype.value} to {self.to.value} is not supported "
+                "(only between floating-point types)"
+            )
+        return (TensorType(self.to, inputs[0].shape),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return (narrowed(inputs[0], numpy_dtype(self.to)),)
+
 
 @dataclass(frozen=True)
-class Convert(Op):
+class Convert(_Moves):
     """The same logical values in another storage format. Only in problems: the graph knows no formats."""
 
     kind = "convert"
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        return (inputs[0],)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return (inputs[0],)

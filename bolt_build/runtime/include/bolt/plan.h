@@ -20,6 +20,8 @@ class Prepare {
   /// Memory (64-byte aligned, kept as long as any holder) filled once for `key`, shared by all plans of the model.
   virtual std::shared_ptr<const void> shared(const std::string& key, std::size_t bytes,
                                              const std::function<void(void*)>& fill) const = 0;
+  /// Says that what follows prepares step `index` of the plan, so that a failure can name it. Returns itself.
+  virtual const Prepare& step(int index) const { return static_cast<void>(index), *this; }
 };
 
 /// Given to kernels at every run. Cheap; one a run.

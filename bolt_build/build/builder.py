@@ -1,0 +1,232 @@
+"""A build from recipe to report: plans, runs SCons, and reads what verification found."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from bolt_build.build.cache import DEFAULT_LIMIT, Cache, default_cache_directory
+from bolt_build.build.events import TaskEvent
+from bolt_build.build.files import told
+from bolt_build.build.layout import RecipeDirectory, TargetDirectory
+from bolt_build.build.lock import build_lock
+from bolt_build.build.planning import PlannedTarget, Planner, missing_verifier
+from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.build.staleness import Forecast, forecast
+from bolt_build.digest import digest_bytes
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.schema.recipe import Recipe, TargetSpec
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """`targets` names some of the recipe's targets; none means all. `output` is the directory of recipes' directories."""
+
+    output: Path = Path("generated")
+    cache: Path | None = None
+    cache_limit: int = DEFAULT_LIMIT
+    jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    keep_going: bool = False
+    wait: bool = True
+    targets: tuple[str, ...] = ()
+
+    def directory(self, recipe: Recipe) -> RecipeDirectory:
+        """Where a recipe's results go, as an absolute path."""
+        return RecipeDirectory(Path(os.path.abspath(self.output)) / recipe.name)
+
+    @property
+    def local_cache(self) -> Cache:
+        return Cache(Path(os.path.abspath(self.cache)) if self.cache else default_cache_directory(), self.cache_limit)
+
+
+class Listener(Protocol):
+    """Shows a build while it goes on."""
+
+    def say(self, text: str) -> None:
+        """A line about what happens before and between tasks."""
+
+    def start(self, recipe: str, tasks: int) -> None:
+        """So many tasks will run, or fewer."""
+
+    def event(self, event: TaskEvent) -> None: ...
+
+    def stop(self) -> None:
+        """No more tasks."""
+
+
+@dataclass(frozen=True)
+class TargetResult:
+    """`verified`: what `verify.json` says, None where the target is not verified here."""
+
+    target: str
+    directory: TargetDirectory
+    artifacts: tuple[str, ...]
+    verified: bool | None
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """A finished build, whatever came of it. `not_attempted` are labels of tasks that stood behind a failure."""
+
+    recipe: str
+    exit_code: ExitCode
+    diagnostics: tuple[Diagnostic, ...]
+    targets: tuple[TargetResult, ...]
+    finished: tuple[TaskEvent, ...]
+    failed: tuple[TaskEvent, ...]
+    not_attempted: tuple[str, ...]
+    seconds: float
+
+
+def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildResult:
+    """Build and verify targets of a recipe. Must run in the main thread, for the sake of signals.
+
+    Raises BoltError where nothing could be attempted; everything later is in the result.
+    """
+    started = time.monotonic()
+    directory = options.directory(recipe)
+    with _terminated_like_interrupted(), build_lock(directory.path, wait=options.wait, say=listener.say) as lock:
+        planned, problems, code = _plan(recipe, options, listener)
+        forecasts = [_forecast(target, recipe, options) for target in planned]
+        for target in planned:
+            target.write()
+        listener.start(recipe.name, sum(len(f.stale) for f in forecasts))
+        session = _run(directory, planned, options, lock, listener)
+    return _result(recipe, planned, problems, code, session, time.monotonic() - started)
+
+
+def dry_run(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[Forecast, ...]:
+    """What `build` would run. Nothing is written but a zoo recipe's model, which planning must read. Raises BoltError."""
+    planned, problems, code = _plan(recipe, options, listener)
+    if problems:
+        raise BoltError(problems, code)
+    return tuple(_forecast(target, recipe, options) for target in planned)
+
+
+def chosen(recipe: Recipe, names: Sequence[str]) -> tuple[TargetSpec, ...]:
+    """The recipe's targets called `names`, or all. Raises BoltError ("unknown-target") for names that it does not have."""
+    have = [spec.name for spec in recipe.targets]
+    wrong = [name for name in names if name not in have]
+    if wrong:
+        hint = f"its targets: {', '.join(have)}"
+        raise BoltError(
+            [Diagnostic("unknown-target", f"{recipe.path} has no target '{name}'", hint=hint) for name in wrong],
+            ExitCode.USAGE,
+        )
+    return tuple(spec for spec in recipe.targets if not names or spec.name in names)
+
+
+def _plan(
+    recipe: Recipe, options: BuildOptions, listener: Listener
+) -> tuple[tuple[PlannedTarget, ...], tuple[Diagnostic, ...], ExitCode]:
+    """The targets that can be built, and what is in the way of the others. Raises BoltError where none can."""
+    planner = Planner(recipe, options.directory(recipe), listener.say)
+    planned, problems, code = [], [], ExitCode.OK
+    for spec in chosen(recipe, options.targets):
+        try:
+            planned.append(planner.plan(spec))
+        except BoltError as error:
+            if error.exit_code is not ExitCode.TOOL_MISSING:
+                raise
+            problems += [d for d in error.diagnostics if d not in problems]
+            code = error.exit_code
+    if not planned:
+        raise BoltError(problems, code)
+    return tuple(planned), tuple(problems), code
+
+
+def _forecast(target: PlannedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
+    """What a build of the target would run: emission is done in memory where it would run, to see which files change."""
+    foreseen = {name: digest_bytes(text.encode()) for name, text in target.contents}
+    with told(target.directory.path):
+        found = forecast(target.plan, target.directory, options.local_cache, foreseen, recipe.mark)
+        if not any(stale.task.rule == "emit" for stale in found.stale):
+            return found
+        from bolt_build.build.emission import emitted_sources
+
+        sources = emitted_sources(*target.emission_inputs())
+        foreseen |= {name: digest_bytes(text.encode()) for name, text in sources}
+        return forecast(target.plan, target.directory, options.local_cache, foreseen, recipe.mark)
+
+
+def _run(
+    directory: RecipeDirectory, planned: tuple[PlannedTarget, ...], options: BuildOptions, lock: int, listener: Listener
+) -> SessionResult:
+    cache = options.local_cache
+    session = SessionOptions(options.jobs, options.keep_going, str(cache.directory), cache.limit)
+    try:
+        result = run_session(directory.path, tuple(t.plan.graph.target for t in planned), session, lock, listener.event)
+    finally:
+        listener.stop()
+    if any(not event.cached for event in result.finished):
+        cache.prune()
+    return result
+
+
+def _result(
+    recipe: Recipe, planned: tuple[PlannedTarget, ...], problems: tuple[Diagnostic, ...], code: ExitCode,
+    session: SessionResult, seconds: float,
+) -> BuildResult:  # fmt: skip
+    found = list(problems)
+    found += [missing_verifier(target.unverified) for target in planned if target.unverified is not None]
+    targets = tuple(_target_result(target, session) for target in planned)
+    if session.trouble:
+        found.append(Diagnostic("scons-failed", session.trouble, subject=recipe.name))
+    if session.interrupted:
+        code = ExitCode.INTERRUPTED
+    elif session.failed or session.trouble:
+        code = ExitCode.TASK_FAILED
+    elif any(target.verified is False for target in targets):
+        code = ExitCode.VERIFY_FAILED
+    elif found:
+        code = ExitCode.TOOL_MISSING
+    not_attempted = tuple(label for target in planned for label in _behind(target, session))
+    return BuildResult(
+        recipe.name, code, tuple(found), targets, session.finished, session.failed, not_attempted, seconds
+    )  # fmt: skip
+
+
+def _target_result(target: PlannedTarget, session: SessionResult) -> TargetResult:
+    name = target.plan.graph.target
+    done = not session.interrupted and not session.trouble and all(event.target != name for event in session.failed)
+    verified = verification_passed(target.directory) if done else None
+    return TargetResult(name, target.directory, target.plan.graph.artifacts if done else (), verified)
+
+
+def verification_passed(directory: TargetDirectory) -> bool | None:
+    """What the last verification said; None where there was none."""
+    try:
+        return bool(json.loads(directory.verification.read_text(encoding="utf-8"))["ok"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _behind(target: PlannedTarget, session: SessionResult) -> Iterator[str]:
+    """Labels of tasks that need, directly or not, what a failed task did not make."""
+    failed = {event.task for event in session.failed if event.target == target.plan.graph.target}
+    lost: set[str] = set()
+    for task in target.plan.graph.tasks:
+        if task.name in failed:
+            lost |= set(task.outputs)
+        elif lost.intersection(task.inputs):
+            lost |= set(task.outputs)
+            yield task.label
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

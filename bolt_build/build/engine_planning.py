@@ -1,0 +1,22 @@
+"""The heavy half of planning: parses the ONNX file and runs the planner. Importing this loads onnx and NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bolt_build.families import load
+from bolt_build.graph.onnx_import import OnnxModel, load_model
+from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
+from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.targets import Target
+
+
+def parse(path: Path) -> OnnxModel:
+    """The ONNX file, parsed. Raises BoltError."""
+    return load_model(path)
+
+
+def plan_parsed(model: OnnxModel, recipe: Recipe, spec: TargetSpec, target: Target) -> PlannedEngine:
+    """The engine plan of one target with its graphs and constants. Raises BoltError."""
+    graphs = [model.bind(batch, recipe.model.dims) for batch in recipe.model.batch]
+    return plan_engine(graphs, recipe, spec, target, load(target))

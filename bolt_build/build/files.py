@@ -1,0 +1,103 @@
+"""Files as the build sees them: written whole or not at all, and known by digests that are not taken twice."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bolt_build.digest import digest_file
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+
+
+@dataclass(frozen=True)
+class FileStamp:
+    """A file's contents as last seen. `path` is as the task names it; the rest tells cheaply that nothing changed."""
+
+    path: str
+    digest: str
+    size: int
+    mtime_ns: int
+    inode: int
+
+    def matches(self, status: os.stat_result) -> bool:
+        """True where size, time and inode say that the file is untouched."""
+        return (self.size, self.mtime_ns, self.inode) == (status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def stamp(path: Path, name: str | None = None) -> FileStamp:
+    """The stamp of a file, its contents read. Raises OSError."""
+    status = path.stat()
+    return FileStamp(name or str(path), digest_file(path), status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+@dataclass
+class Digests:
+    """Digests of files, taken once for each state of a file (size, time, inode)."""
+
+    _known: dict[tuple[int, int, int], str] = field(default_factory=dict)
+
+    def learn(self, known: FileStamp) -> None:
+        """Trust a stamp that was taken earlier."""
+        self._known[(known.size, known.mtime_ns, known.inode)] = known.digest
+
+    def of(self, path: Path) -> str | None:
+        """SHA-256 of the file's contents in hex, None where there is no file. Raises OSError for other trouble."""
+        try:
+            status = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        key = (status.st_size, status.st_mtime_ns, status.st_ino)
+        if key not in self._known:
+            self._known[key] = digest_file(path)
+        return self._known[key]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file, by a temporary name and a rename. Raises OSError, leaving what was there before."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as handle:
+            handle.write(text)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def unlink(path: Path) -> None:
+    """Remove a file, or nothing where there is none."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        path.unlink()
+
+
+def trouble(error: OSError, subject: str | None = None) -> Diagnostic:
+    """What an operating system's refusal means to the person who builds."""
+    where = str(error.filename or subject or "the output directory")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Diagnostic(
+            "disk-full", f"no space left to write {where}", subject=where,
+            hint="free some space, or build elsewhere with --output DIR; what is finished is kept",
+        )  # fmt: skip
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Diagnostic(
+            "not-writable", f"cannot write {where}: {os.strerror(error.errno)}", subject=where,
+            hint="build into a directory of your own with --output DIR",
+        )  # fmt: skip
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return Diagnostic("file-trouble", f"{where}: {reason}", subject=where)
+
+
+@contextlib.contextmanager
+def told(subject: Path) -> Iterator[None]:
+    """Turn OSError inside into a BoltError: exit code 3 where the place is wrong, 4 where the machine is full."""
+    try:
+        yield
+    except OSError as error:
+        diagnostic = trouble(error, str(subject))
+        code = ExitCode.INVALID if diagnostic.code == "not-writable" else ExitCode.TASK_FAILED
+        raise BoltError([diagnostic], code) from error

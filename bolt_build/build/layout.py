@@ -1,0 +1,76 @@
+"""Where things stand under `generated/`: one directory a recipe, one a target in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class TargetDirectory:
+    """`generated/<recipe>/<target>/`. Results lie at its top, sources in `src/`, the rest in `build/`."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        """The task graph with what it was made from; see `plan_file`."""
+        return self.path / "plan.json"
+
+    @property
+    def engine(self) -> Path:
+        """The EnginePlan that emission reads."""
+        return self.path / "engine.json"
+
+    @property
+    def recipe(self) -> Path:
+        """The recipe as it was planned."""
+        return self.path / "recipe.json"
+
+    @property
+    def verification(self) -> Path:
+        return self.path / "verify.json"
+
+    @property
+    def logs(self) -> Path:
+        """Output of every task, `<task>.log`."""
+        return self.path / "build" / "logs"
+
+    @property
+    def records(self) -> Path:
+        """What each finished task was made from, `<task>.json`."""
+        return self.path / "build" / "records"
+
+    @property
+    def temporary(self) -> Path:
+        """Private directories of running tasks."""
+        return self.path / "build" / "tmp"
+
+
+@dataclass(frozen=True)
+class RecipeDirectory:
+    """`generated/<recipe>/`."""
+
+    path: Path
+
+    def target(self, name: str) -> TargetDirectory:
+        return TargetDirectory(self.path / name)
+
+    @property
+    def zoo_model(self) -> Path:
+        """The ONNX file of a zoo recipe."""
+        return self.path / "model.onnx"
+
+    @property
+    def zoo_stamp(self) -> Path:
+        return self.path / "model.json"
+
+    @property
+    def signatures(self) -> Path:
+        """SCons's signature file, without its suffix."""
+        return self.path / ".sconsign"
+
+    @property
+    def targets(self) -> tuple[TargetDirectory, ...]:
+        """Directories of targets that were planned here, by name."""
+        return tuple(TargetDirectory(p.parent) for p in sorted(self.path.glob("*/plan.json")))

@@ -1,0 +1,47 @@
+"""One build at a time in a directory: an advisory lock that dies with its holders."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bolt_build.build.files import told
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+
+
+@contextlib.contextmanager
+def build_lock(directory: Path, *, wait: bool, say: Callable[[str], None]) -> Iterator[int]:
+    """Hold the lock of a recipe's output directory; yields its descriptor, for a child that must hold it too.
+
+    Where another build holds it: waits, having said so, or with `wait` false raises BoltError ("build-running").
+    """
+    path = directory / ".lock"
+    with told(path):
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _acquire(handle, directory, wait=wait, say=say)
+        with told(path):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _acquire(handle: int, directory: Path, *, wait: bool, say: Callable[[str], None]) -> None:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+    if not wait:
+        raise BoltError(
+            [Diagnostic("build-running", f"another build (process {holder}) is at work in {directory}",
+                        hint="leave out --no-wait to wait for it")],
+            ExitCode.TASK_FAILED,
+        )  # fmt: skip
+    say(f"waiting for another build (process {holder}) in {directory}")
+    fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,0 +1,82 @@
+"""`plan.json`: the task graph of one target, and what it was made from, so that it is made again only when that changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolt_build.build.files import FileStamp, write_text
+from bolt_build.digest import decode, encode
+from bolt_build.planner.tasks import Task, TaskGraph
+
+PLAN_FILE_VERSION = 1
+
+Facts = tuple[tuple[str, str], ...]
+"""What a plan or a result was made from, as (name, text): "recipe:policy.fusion.epilogue", "model", "tool:cxx"..."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Absolute paths by the names that tasks call them (`${package}`), so that no task depends on where they are."""
+
+    paths: tuple[tuple[str, str], ...]
+
+    def expand(self, text: str, **more: str) -> str:
+        """`text` with every `${name}` replaced. Raises KeyError for a name that is not known."""
+        names = dict(self.paths) | more
+        return re.sub(r"\$\{([\w.]+)\}", lambda match: names[match[1]], text)
+
+
+@dataclass(frozen=True)
+class EngineSummary:
+    """What tasks must know of an engine plan, so that they can be made again without planning."""
+
+    name: str
+    sources: tuple[str, ...]
+    batches: tuple[int, ...]
+    layout_digest: str
+    weight_bytes: int
+    arena_bytes: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """`planning_key` covers what the planner read; `key` also what only tasks read (tools, verification).
+
+    `made` are the files that planning wrote beside it and that tasks read."""
+
+    version: int
+    planning_key: str
+    key: str
+    facts: Facts
+    places: Places
+    model: tuple[FileStamp, ...]
+    engine: EngineSummary
+    graph: TaskGraph
+    made: tuple[FileStamp, ...] = ()
+
+    def task(self, name: str) -> Task:
+        """The task called `name`. Raises KeyError."""
+        for task in self.graph.tasks:
+            if task.name == name:
+                return task
+        raise KeyError(name)
+
+
+def load_plan_file(path: Path) -> PlanFile | None:
+    """The plan file at `path`; None where there is none, or none of this version: it is then made anew."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data.get("version") != PLAN_FILE_VERSION:
+            return None
+        return decode(PlanFile, data)
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def save_plan_file(path: Path, plan: PlanFile) -> None:
+    """Write a plan file whole. Raises OSError."""
+    write_text(path, json.dumps(encode(plan), indent=1) + "\n")

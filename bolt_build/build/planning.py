@@ -1,0 +1,250 @@
+"""From a recipe to the plan of one target, made again only when something that it reads has changed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import bolt_build
+from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
+from bolt_build.build.layout import RecipeDirectory, TargetDirectory
+from bolt_build.build.model_file import ModelFile, model_file
+from bolt_build.build.own_sources import PACKAGE, part_digest
+from bolt_build.build.plan_file import (
+    PLAN_FILE_VERSION,
+    EngineSummary,
+    Facts,
+    Places,
+    PlanFile,
+    load_plan_file,
+    save_plan_file,
+)
+from bolt_build.digest import digest, encode
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.schema import flatten
+from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.targets import Target, target_named
+from bolt_build.toolchain import Tool, Toolchain, probe
+
+if TYPE_CHECKING:
+    from bolt_build.emit.manifest import BuildFacts
+    from bolt_build.graph.onnx_import import OnnxModel
+    from bolt_build.planner.engine_plan import EnginePlan
+    from bolt_build.planner.plan_engine import PlannedEngine
+
+_FILES = ("engine.json", "provenance.json", "recipe.json")
+
+
+@dataclass(frozen=True)
+class PlannedTarget:
+    """The plan of one target. `contents` (files to write, by name) are there where the plan was just made."""
+
+    directory: TargetDirectory
+    plan: PlanFile
+    unverified: Tool | None
+    contents: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def fresh(self) -> bool:
+        """True where the plan differs from what lies in the directory."""
+        return bool(self.contents)
+
+    def emission_inputs(self) -> tuple[EnginePlan, BuildFacts]:
+        """What the emit task will read: from this plan where it is fresh, else from the directory. Raises OSError."""
+        from bolt_build.build.action import read_engine, read_facts
+
+        texts = dict(self.contents)
+        for name in ("engine.json", "provenance.json"):
+            if name not in texts:
+                texts[name] = (self.directory.path / name).read_text(encoding="utf-8")
+        return read_engine(texts["engine.json"]), read_facts(texts["provenance.json"])
+
+    def write(self) -> None:
+        """Put the plan in its place. `plan.json` goes first and comes last: while it is there the rest is its own.
+
+        Raises BoltError where it cannot be written.
+        """
+        if not self.fresh:
+            return
+        with told(self.directory.path):
+            self.directory.path.mkdir(parents=True, exist_ok=True)
+            unlink(self.directory.plan)
+            for name, text in self.contents:
+                path = self.directory.path / name
+                if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
+                    write_text(path, text)
+            made = tuple(stamp(self.directory.path / name, name) for name, _ in self.contents)
+            save_plan_file(self.directory.plan, _with_files(self.plan, made))
+
+
+@dataclass
+class Planner:
+    """Plans the targets of one recipe; the ONNX file is parsed once for all of them."""
+
+    recipe: Recipe
+    directory: RecipeDirectory
+    say: Callable[[str], None]
+    find_tools: Callable[[Sequence[str]], Toolchain] = probe
+    _model: ModelFile | None = None
+    _parsed: OnnxModel | None = None
+
+    def plan(self, spec: TargetSpec) -> PlannedTarget:
+        """The plan for one target of the recipe.
+
+        Raises BoltError: with exit code 7 where a tool that the target needs is missing, else for what is wrong
+        with the model.
+        """
+        target = target_named(spec.name)
+        toolchain = self.find_tools(target.tools)
+        if toolchain.missing:
+            raise BoltError(toolchain.diagnostics(), ExitCode.TOOL_MISSING)
+        tools, unverified = self._with_verifier(target, toolchain)
+        directory = self.directory.target(spec.name)
+        known = load_plan_file(directory.plan)
+        model = self._model_file(known.model if known is not None else ())
+        facts = _facts(self.recipe, spec, model, tools)
+        planning_key = digest([[list(f) for f in _planning_facts(facts)], part_digest("planner"), part_digest("zoo")])
+        key = digest([planning_key, [list(f) for f in facts], _surroundings(tools, directory, model), bool(unverified)])
+        intact = known is not None and known.planning_key == planning_key and _files_intact(known, directory)
+        if intact and known is not None and known.key == key:
+            return PlannedTarget(directory, known, unverified)
+        if intact and known is not None:
+            engine, summary = None, known.engine
+        else:
+            planned = self._plan_engine(model, spec, target)
+            engine, summary = planned.plan, _summary(planned.plan)
+        return self._tasks(spec, target, tools, unverified, directory, model, facts, (planning_key, key), engine, summary)
+
+    def plan_engine(self, spec: TargetSpec) -> PlannedEngine:
+        """The engine plan itself, with graphs and constants, made anew. Raises BoltError."""
+        return self._plan_engine(self._model_file(()), spec, target_named(spec.name))
+
+    @property
+    def model(self) -> ModelFile:
+        """The recipe's ONNX file, written if it comes from the zoo. Raises BoltError."""
+        return self._model_file(())
+
+    def _model_file(self, known: tuple[FileStamp, ...]) -> ModelFile:
+        if self._model is None:
+            self._model = model_file(self.recipe, self.directory, known, self.say)
+        return self._model
+
+    def _with_verifier(self, target: Target, toolchain: Toolchain) -> tuple[Toolchain, Tool | None]:
+        """The tools with the one that verifies, where the target's engines run here; or what is missing of it."""
+        if not target.runs_where_built:
+            return toolchain, None
+        verifier = self.find_tools((self.recipe.verify.against,)).tools[0]
+        if verifier.problem is not None:
+            return toolchain, verifier
+        return Toolchain((*toolchain.tools, verifier)), None
+
+    def _plan_engine(self, model: ModelFile, spec: TargetSpec, target: Target) -> PlannedEngine:
+        from bolt_build.build.engine_planning import parse, plan_parsed
+
+        self.say(f"planning {self.recipe.name} for {spec.name}")
+        if self._parsed is None:
+            self._parsed = parse(model.path)
+        return plan_parsed(self._parsed, self.recipe, spec, target)
+
+    def _tasks(
+        self, spec: TargetSpec, target: Target, tools: Toolchain, unverified: Tool | None, directory: TargetDirectory,
+        model: ModelFile, facts: Facts, keys: tuple[str, str], engine: EnginePlan | None, summary: EngineSummary,
+    ) -> PlannedTarget:  # fmt: skip
+        from bolt_build.build.task_graph import BuildContext, places_of, task_graph
+        from bolt_build.families import load
+
+        verified = target.runs_where_built and unverified is None
+        context = BuildContext(
+            self.recipe, target, load(target), tools, summary, model.digest, model.size, verified
+        )  # fmt: skip
+        places = places_of(context, directory.path, sys.executable, PACKAGE, model.path)
+        plan = PlanFile(
+            PLAN_FILE_VERSION, *keys, facts, Places(tuple(places.items())), model.files, summary, task_graph(context)
+        )
+        build_facts = _build_facts(facts, model, tools, target)
+        texts = {
+            "provenance.json": json.dumps(encode(build_facts), indent=1) + "\n",
+            "recipe.json": json.dumps(encode(self.recipe), indent=1) + "\n",
+        }
+        if engine is None:
+            texts["engine.json"] = directory.engine.read_text(encoding="utf-8")
+        else:
+            texts["engine.json"] = json.dumps(encode(engine), indent=1) + "\n"
+        contents = tuple((name, texts[name]) for name in _FILES)
+        return PlannedTarget(directory, plan, unverified, contents)
+
+
+def _facts(recipe: Recipe, spec: TargetSpec, model: ModelFile, tools: Toolchain) -> Facts:
+    keys = [(key, value) for key, value in flatten(recipe) if not _of_another_target(key, recipe, spec)]
+    # The recipe names its model by a path; what counts is the contents.
+    found = [(f"recipe:{key}", value) for key, value in keys if key != "model.onnx"]
+    found.append(("model", model.digest))
+    found += [(f"tool:{tool.name}", f"{tool.version} {tool.digest[:12]}") for tool in tools.tools]
+    own = digest([part_digest(part) for part in ("planner", "emit", "weights", "runtime", "verify", "manifest", "tasks")])
+    found.append(("bolt-build", f"{bolt_build.__version__} {own[:12]}"))
+    return tuple(found)
+
+
+def _of_another_target(key: str, recipe: Recipe, spec: TargetSpec) -> bool:
+    return any(key.startswith(f"targets.{other.name}.") for other in recipe.targets if other.name != spec.name)
+
+
+def _planning_facts(facts: Facts) -> Facts:
+    """Those that the planner itself reads."""
+    return tuple(
+        (name, value) for name, value in facts
+        if name == "model" or (name.startswith("recipe:") and not name.startswith("recipe:verify."))
+    )  # fmt: skip
+
+
+def _surroundings(tools: Toolchain, directory: TargetDirectory, model: ModelFile) -> list[object]:
+    """Paths that stand in the plan: where they change it is written again, and no task runs for it."""
+    where = [[t.path, list(t.include_dirs), list(t.library_dirs), list(t.libraries)] for t in tools.tools]
+    return [where, str(directory.path), sys.executable, str(PACKAGE), str(model.path)]
+
+
+def _files_intact(plan: PlanFile, directory: TargetDirectory) -> bool:
+    if {file.path for file in plan.made} != set(_FILES):
+        return False
+    for file in plan.made:
+        path = directory.path / file.path
+        try:
+            if not file.matches(path.stat()) and stamp(path).digest != file.digest:
+                return False
+        except OSError:
+            return False
+    return True
+
+
+def _with_files(plan: PlanFile, made: tuple[FileStamp, ...]) -> PlanFile:
+    return PlanFile(
+        plan.version, plan.planning_key, plan.key, plan.facts, plan.places, plan.model, plan.engine, plan.graph, made
+    )
+
+
+def _summary(plan: EnginePlan) -> EngineSummary:
+    from bolt_build.emit.engine import source_names
+    from bolt_build.emit.weights import payload_bytes
+
+    return EngineSummary(
+        plan.name, source_names(plan), tuple(p.batch for p in plan.plans), plan.layout_digest,
+        payload_bytes(plan.weights), max(p.arena_bytes for p in plan.plans), sum(len(p.steps) for p in plan.plans),
+    )  # fmt: skip
+
+
+def _build_facts(facts: Facts, model: ModelFile, tools: Toolchain, target: Target) -> BuildFacts:
+    """What the manifest says of the build. How it is verified is no part of what the engine is made from."""
+    from bolt_build.emit.manifest import BuildFacts, ResolvedTool
+
+    recipe = digest([list(f) for f in facts if f[0].startswith("recipe:") and not f[0].startswith("recipe:verify.")])
+    used = tuple(ResolvedTool(t.name, t.version, t.digest) for t in tools.tools if t.name in target.tools)
+    return BuildFacts(recipe, model.digest, used)
+
+
+def missing_verifier(tool: Tool) -> Diagnostic:
+    """Why an engine is built but not verified."""
+    return Diagnostic("missing-tool", f"not verified: {tool.problem}", hint=tool.mend, subject=tool.name)

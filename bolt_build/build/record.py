@@ -1,0 +1,68 @@
+"""What a finished task was made from and what it made: kept beside the outputs, one file a task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolt_build.build.files import FileStamp, unlink, write_text
+from bolt_build.build.plan_file import Facts
+from bolt_build.digest import decode, digest, encode
+from bolt_build.planner.tasks import Task
+
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """`key` is `task_key` of the run that made `outputs`. `facts` are those of the plan it ran for."""
+
+    version: int
+    key: str
+    argv: tuple[str, ...]
+    values: tuple[tuple[str, str], ...]
+    inputs: tuple[FileStamp, ...]
+    outputs: tuple[FileStamp, ...]
+    facts: Facts
+    seconds: float
+
+
+def task_key(task: Task, inputs: Mapping[str, str]) -> str:
+    """Digest of all that a task's result depends on; `inputs` are digests of its input files by their names.
+
+    Absolute paths do not enter (they are `${places}`), so the key is the same in every checkout.
+    """
+    return digest(
+        {
+            "version": RECORD_VERSION,
+            "rule": task.rule,
+            "argv": list(task.argv),
+            "values": [list(value) for value in task.values],
+            "inputs": [[name, inputs[name]] for name in task.inputs],
+            "outputs": list(task.outputs),
+        }
+    )
+
+
+def load_record(directory: Path, task: str) -> TaskRecord | None:
+    """The record of a task, None where there is none that can be read."""
+    try:
+        data = json.loads((directory / f"{task}.json").read_text(encoding="utf-8"))
+        if data.get("version") != RECORD_VERSION:
+            return None
+        return decode(TaskRecord, data)
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def save_record(directory: Path, task: str, record: TaskRecord) -> None:
+    """Write a record whole. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    write_text(directory / f"{task}.json", json.dumps(encode(record)) + "\n")
+
+
+def drop_record(directory: Path, task: str) -> None:
+    """Forget a task, before its outputs change."""
+    unlink(directory / f"{task}.json")

@@ -1,0 +1,140 @@
+"""The inside of SCons's process: tasks as nodes, every action through `TaskRunner`.
+
+SCons orders the tasks, runs them in parallel and decides by content which ones an edit reaches. Its signature file is
+written only when it ends, so it is removed before the first task changes anything: after SIGKILL nothing in it can
+then be mistaken for the truth, and the tasks' own records, written one by one, tell what is finished.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import SCons.Action
+import SCons.Environment
+import SCons.Errors
+import SCons.Node.FS
+import SCons.SConsign
+import SCons.Script
+
+from bolt_build.build.admission import Admission, available_memory_mb
+from bolt_build.build.cache import Cache
+from bolt_build.build.events import EventWriter
+from bolt_build.build.files import unlink
+from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.plan_file import load_plan_file
+from bolt_build.build.process_groups import ProcessGroups
+from bolt_build.build.task_runner import TaskFailed, TaskRunner, TaskStopped
+from bolt_build.digest import decode, digest
+from bolt_build.planner.tasks import Task
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class SessionRequest:
+    """What the building process asks of SCons's: targets of one recipe, by name. `parent` is the process that asks."""
+
+    directory: str
+    targets: tuple[str, ...]
+    events: int
+    cache: str | None
+    cache_limit: int
+    parent: int
+    without: tuple[str, ...] = ()
+
+
+def open_session(request_json: str) -> None:
+    """Declare every task of the request to SCons; called by the SConstruct."""
+    request = decode(SessionRequest, json.loads(request_json))
+    _end_with(request.parent)
+    groups = ProcessGroups()
+    _stop_on_signals(groups)
+    recipe = RecipeDirectory(Path(request.directory))
+    cache = Cache(Path(request.cache), request.cache_limit) if request.cache is not None else None
+    writer = EventWriter(request.events)
+    admission = Admission(available_memory_mb())
+    forget = _once(lambda: unlink(recipe.signatures.with_suffix(".sconsign.dblite")))
+    environment = SCons.Environment.Environment(tools=[], BUILDERS={}, SCANNERS=[])
+    environment.Decider("content-timestamp")
+    SCons.Script.SConsignFile(str(recipe.signatures))
+    for name in request.targets:
+        directory = recipe.target(name)
+        plan = load_plan_file(directory.plan)
+        if plan is None:
+            raise SCons.Errors.UserError(f"{directory.plan} cannot be read")
+        runner = TaskRunner(directory, plan, cache, groups, admission, writer.write, forget)
+        for task in plan.graph.tasks:
+            if task.name not in request.without:
+                _declare(environment, runner, task)
+
+
+@dataclass(frozen=True)
+class _TaskAction:
+    """What SCons calls for a task. A class, because SCons would take what a closure holds into the action's signature."""
+
+    runner: TaskRunner
+    task: Task
+
+    def __call__(self, target: Any, source: Any, env: Any) -> None:
+        try:
+            self.runner.run(self.task)
+        except (TaskFailed, TaskStopped) as error:
+            raise SCons.Errors.BuildError(node=target[0], errstr=str(error), status=1, exitstatus=2) from None
+
+
+def _declare(environment: Any, runner: TaskRunner, task: Task) -> None:
+    runner.drop_edited(task)
+    action = SCons.Action.Action(_TaskAction(runner, task), cmdstr=None)
+    # Values and command stand as a node: a change of either reaches the task even where no file changed.
+    meaning = environment.Value(digest([task.rule, list(task.argv), [list(v) for v in task.values]]))
+    sources = [environment.File(str(runner.path(name))) for name in task.inputs]
+    targets = environment.Command([str(runner.path(name)) for name in task.outputs], [*sources, meaning], action)
+    environment.Precious(targets)
+    environment.NoClean(targets)
+    environment.Default(targets)
+
+
+def _once(call: Any) -> Any:
+    lock = threading.Lock()
+    done: list[bool] = []
+
+    def first() -> None:
+        with lock:
+            if not done:
+                done.append(True)
+                call()
+
+    return first
+
+
+def _end_with(parent: int) -> None:
+    """Die when the process that builds dies, whatever kills it; the janitor then ends the tasks."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(int(signal.SIGKILL) + 128)
+
+
+def _stop_on_signals(groups: ProcessGroups) -> None:
+    """End running tasks at once when a signal comes: SCons itself only stops to start new ones.
+
+    SCons installs its own handlers later; the wake-up descriptor hears of signals whoever handles them.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while number := os.read(reading, 1):
+            if number[0] in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                groups.stop()
+
+    threading.Thread(target=watch, name="stop-on-signals", daemon=True).start()

@@ -1,0 +1,144 @@
+"""The outside of SCons's process: starts it, passes its events on, and passes signals to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bolt_build.build.events import EventKind, TaskEvent, read_events
+from bolt_build.digest import encode
+
+_KILL_AFTER_SECONDS = 1.2
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    jobs: int
+    keep_going: bool
+    cache: str | None
+    cache_limit: int
+
+
+@dataclass(frozen=True)
+class SessionResult:
+    """`trouble` is what SCons itself complained of where it failed without any task failing."""
+
+    interrupted: bool
+    failed: tuple[TaskEvent, ...]
+    finished: tuple[TaskEvent, ...]
+    trouble: str = ""
+
+
+@dataclass
+class _Interrupts:
+    """Passes the first signal to the child, and kills the child where it does not end soon, or at a second signal."""
+
+    child: subprocess.Popen[bytes] | None = None
+    received: list[int] = field(default_factory=list)
+
+    def handle(self, number: int, frame: object) -> None:
+        self.received.append(number)
+        if self.child is None:
+            return
+        if len(self.received) > 1:
+            self._kill()
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self.child.send_signal(signal.SIGINT)
+        timer = threading.Timer(_KILL_AFTER_SECONDS, self._kill)
+        timer.daemon = True
+        timer.start()
+
+    def _kill(self) -> None:
+        if self.child is not None and self.child.poll() is None:
+            self.child.kill()
+
+
+@contextlib.contextmanager
+def _signals_to(interrupts: _Interrupts) -> Iterator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, interrupts.handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_session(
+    directory: Path,
+    targets: tuple[str, ...],
+    options: SessionOptions,
+    lock: int,
+    listen: Callable[[TaskEvent], None],
+    without: tuple[str, ...] = (),
+) -> SessionResult:
+    """Let SCons build `targets` of the recipe's directory. The tasks named in `without` are left out.
+
+    The child inherits `lock`, so that the directory stays locked until the last of the build is gone. Must be called
+    in the main thread. Raises OSError where the child cannot be started.
+    """
+    interrupts = _Interrupts()
+    reading, writing = os.pipe()
+    request = {
+        "is": "SessionRequest", "directory": str(directory), "targets": list(targets), "events": writing,
+        "cache": options.cache, "cache_limit": options.cache_limit, "parent": os.getpid(),
+        "without": encode(without),
+    }  # fmt: skip
+    with tempfile.TemporaryFile() as complaints, _signals_to(interrupts):
+        with os.fdopen(reading, encoding="utf-8", errors="replace") as stream:
+            try:
+                child = subprocess.Popen(
+                    scons_command(directory, request, options), cwd=directory, stdin=subprocess.DEVNULL,
+                    stdout=complaints, stderr=complaints, pass_fds=(writing, lock), process_group=0,
+                    env=os.environ | {"PYTHONHASHSEED": "0"},
+                )  # fmt: skip
+            finally:
+                os.close(writing)
+            interrupts.child = child
+            if interrupts.received:
+                child.send_signal(signal.SIGINT)
+            try:
+                failed, finished = _follow(read_events(stream), listen)
+            except BaseException:
+                child.kill()
+                raise
+        status = child.wait()
+        complaints.seek(0)
+        text = complaints.read().decode(errors="replace").strip()
+    interrupted = bool(interrupts.received)
+    broken = status != 0 and not failed and not interrupted
+    return SessionResult(interrupted, failed, finished, (text or f"SCons ended with status {status}") if broken else "")
+
+
+def scons_command(directory: Path, request: object, options: SessionOptions) -> list[str]:
+    """The command of the SCons child."""
+    keep_going = ["--keep-going"] if options.keep_going else []
+    return [
+        sys.executable, "-m", "SCons", "-Q", "-s", f"--jobs={options.jobs}", *keep_going,
+        "--sconstruct", str(_PACKAGE / "build" / "sconstruct.py"), "--no-site-dir",
+        f"package={_PACKAGE.parent}", f"request={json.dumps(request)}",
+    ]  # fmt: skip
+
+
+def _follow(
+    events: Iterator[TaskEvent], listen: Callable[[TaskEvent], None]
+) -> tuple[tuple[TaskEvent, ...], tuple[TaskEvent, ...]]:
+    failed, finished = [], []
+    for event in events:
+        if event.kind is EventKind.FAILED:
+            failed.append(event)
+        elif event.kind is EventKind.FINISHED:
+            finished.append(event)
+        listen(event)
+    return tuple(failed), tuple(finished)

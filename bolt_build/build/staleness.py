@@ -1,0 +1,190 @@
+"""Which tasks a build would run, and why, in the recipe's words: `--dry-run`, and the count that progress counts to.
+
+The same rules as a build's: a task runs where its key differs from its record's or an output is not what the record
+says. Contents that are known without running anything (what planning just made, what would be emitted, what the cache
+holds) are followed, so that a task behind an unchanged file is not named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolt_build.build.cache import Cache
+from bolt_build.build.files import Digests
+from bolt_build.build.layout import TargetDirectory
+from bolt_build.build.plan_file import Facts, PlanFile
+from bolt_build.build.record import TaskRecord, load_record, task_key
+from bolt_build.errors import Mark
+from bolt_build.planner.tasks import Task
+
+_TOOL_NAMES = {"cxx": "the C++ compiler"}
+
+
+@dataclass(frozen=True)
+class StaleTask:
+    """A task that would run. `from_cache`: its outputs are in the cache. `certain`: False where it depends on what a task before it makes."""
+
+    task: Task
+    reasons: tuple[str, ...]
+    from_cache: bool
+    certain: bool
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a build of one target would do, tasks in order. `edited` are outputs that were changed by hand."""
+
+    target: str
+    stale: tuple[StaleTask, ...]
+
+
+def forecast(
+    plan: PlanFile,
+    directory: TargetDirectory,
+    cache: Cache | None,
+    foreseen: Mapping[str, str],
+    mark: Callable[[str], Mark | None],
+) -> Forecast:
+    """What a build of `plan` would run. `foreseen` are digests, by path, of files that are about to be written.
+
+    `mark` says where a dotted key stands in the recipe. Nothing is written. Raises OSError.
+    """
+    walk = _Walk(plan, directory, cache, dict(foreseen), mark)
+    return Forecast(plan.graph.target, tuple(stale for task in plan.graph.tasks if (stale := walk.visit(task))))
+
+
+class _Walk:
+    def __init__(
+        self,
+        plan: PlanFile,
+        directory: TargetDirectory,
+        cache: Cache | None,
+        foreseen: dict[str, str],
+        mark: Callable[[str], Mark | None],
+    ) -> None:
+        self._plan, self._directory, self._cache, self._foreseen, self._mark = plan, directory, cache, foreseen, mark
+        self._digests = Digests()
+        self._contents: dict[str, str | None] = {}
+        self._causes: dict[str, tuple[str, ...]] = {}
+
+    def visit(self, task: Task) -> StaleTask | None:
+        record = load_record(self._directory.records, task.name)
+        if record is not None:
+            for known in (*record.inputs, *record.outputs):
+                self._digests.learn(known)
+        inputs = {name: self._content(name) for name in task.inputs}
+        known_inputs = {name: digest for name, digest in inputs.items() if digest is not None}
+        certain = len(known_inputs) == len(inputs)
+        key = task_key(task, known_inputs) if certain else None
+        damage = self._damage(task, record)
+        if record is not None and key == record.key and not damage:
+            self._contents |= {output.path: output.digest for output in record.outputs}
+            return None
+        reasons = damage or self._reasons(task, record, inputs)
+        cached = self._predict(task, key, record)
+        self._causes |= dict.fromkeys(task.outputs, reasons)
+        return StaleTask(task, reasons, cached, certain)
+
+    def _content(self, name: str) -> str | None:
+        """The digest that the file will have when the task runs; None where nobody knows."""
+        if name in self._contents:
+            return self._contents[name]
+        if name in self._foreseen:
+            return self._foreseen[name]
+        return self._digests.of(self._path(name))
+
+    def _predict(self, task: Task, key: str | None, record: TaskRecord | None) -> bool:
+        """Note what the task's outputs will be, where that is known; True where they would come from the cache."""
+        found = self._cache.lookup(key) if self._cache is not None and task.cached and key is not None else None
+        digests = {output.name: output.digest for output in found or ()}
+        if record is not None and key == record.key:
+            # The same work again gives the same files: only what was damaged changes.
+            digests = {output.path: output.digest for output in record.outputs} | digests
+        for name in task.outputs:
+            self._contents[name] = self._foreseen.get(name, digests.get(name))
+        return found is not None
+
+    def _damage(self, task: Task, record: TaskRecord | None) -> tuple[str, ...]:
+        """What is wrong with outputs that exist no longer or are not what was made."""
+        found = []
+        made = {} if record is None else {output.path: output for output in record.outputs}
+        for name in task.outputs:
+            digest = self._digests.of(self._path(name))
+            if digest is None:
+                found.append(f"output {name} is missing" if record is not None else "not built yet")
+            elif name in made and digest != made[name].digest:
+                found.append(f"output {name} was changed by hand")
+        return tuple(dict.fromkeys(found))
+
+    def _reasons(self, task: Task, record: TaskRecord | None, inputs: Mapping[str, str | None]) -> tuple[str, ...]:
+        if record is None:
+            return ("not built yet",)
+        found: list[str] = []
+        before, values = dict(record.values), dict(task.values)
+        changes = fact_changes(record.facts, self._plan.facts, task.reads, self._mark)
+        for name in dict.fromkeys([*before, *values]):
+            if before.get(name) != values.get(name):
+                found += self._value_reasons(name, record.facts, changes)
+        seen = {file.path: file.digest for file in record.inputs}
+        for name, digest in inputs.items():
+            if digest is None or seen.get(name) != digest:
+                found += self._causes.get(name) or self._file_reasons(name, changes)
+        if record.argv != task.argv:
+            found += changes or ("its command changed",)
+        return tuple(dict.fromkeys(found)) or changes or ("its inputs changed",)
+
+    def _value_reasons(self, name: str, facts: Facts, changes: tuple[str, ...]) -> tuple[str, ...]:
+        kind, _, what = name.partition(":")
+        if kind == "source":
+            return (_own_change(facts, self._plan.facts),)
+        if kind == "tool":
+            return (_tool_change(what, facts, self._plan.facts),)
+        return changes or (f"{name} changed",)
+
+    def _file_reasons(self, name: str, changes: tuple[str, ...]) -> tuple[str, ...]:
+        if name in self._foreseen and changes:
+            return changes
+        if name.startswith("${package}"):
+            return ("bolt-build itself changed",)
+        return (f"{self._plan.places.expand(name)} changed",)
+
+    def _path(self, name: str) -> Path:
+        return self._directory.path / self._plan.places.expand(name)
+
+
+def fact_changes(
+    before: Facts, now: Facts, reads: Sequence[str], mark: Callable[[str], Mark | None]
+) -> tuple[str, ...]:
+    """What changed between two builds' facts that reaches a task reading these recipe keys, a sentence each."""
+    old, new = dict(before), dict(now)
+    found = []
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) == new.get(name):
+            continue
+        kind, _, key = name.partition(":")
+        if kind == "recipe" and any(key == read or key.startswith(f"{read}.") for read in reads):
+            found.append(_recipe_change(key, old.get(name), new.get(name), mark(key)))
+        elif kind == "model":
+            found.append("model file changed")
+    if not found and old.get("bolt-build") != new.get("bolt-build"):
+        found.append(_own_change(before, now))
+    return tuple(found)
+
+
+def _recipe_change(key: str, old: str | None, new: str | None, mark: Mark | None) -> str:
+    where = f" ({mark.file}:{mark.line})" if mark is not None else ""
+    return f"{key} changed{where}: {old if old is not None else 'absent'} -> {new if new is not None else 'absent'}"
+
+
+def _own_change(before: Facts, now: Facts) -> str:
+    old, new = (dict(facts).get("bolt-build", "").split(" ")[0] for facts in (before, now))
+    return f"bolt-build itself changed {old} -> {new}" if old and old != new else "bolt-build itself changed"
+
+
+def _tool_change(tool: str, before: Facts, now: Facts) -> str:
+    name = _TOOL_NAMES.get(tool, tool)
+    old, new = (re.sub(r" \w+$", "", dict(facts).get(f"tool:{tool}", "")) for facts in (before, now))
+    return f"{name} changed {old} -> {new}" if old and old != new else f"{name} changed (still {new})"

@@ -1,0 +1,237 @@
+"""The one way in which a task runs.
+
+Its command writes under a private directory (`${out}`); only when it has succeeded and made every output do these take
+their places, each by a rename. The record goes before the first output changes and comes back after the last: a
+build that is killed between leaves a task that is known to be unfinished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bolt_build.build.admission import Admission
+from bolt_build.build.cache import Cache, DamagedEntry
+from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.files import Digests, FileStamp, stamp, trouble, unlink
+from bolt_build.build.layout import TargetDirectory
+from bolt_build.build.plan_file import PlanFile
+from bolt_build.build.process_groups import ProcessGroups
+from bolt_build.build.record import RECORD_VERSION, TaskRecord, drop_record, load_record, save_record, task_key
+from bolt_build.planner.tasks import Task
+
+LOG_TAIL_LINES = 30
+
+
+class TaskFailed(Exception):
+    """A task failed and has been told of; nothing of it is left but its log."""
+
+
+class TaskStopped(Exception):
+    """The build was interrupted while the task ran."""
+
+
+@dataclass
+class TaskRunner:
+    """Runs tasks of one target. Thread-safe where tasks differ."""
+
+    directory: TargetDirectory
+    plan: PlanFile
+    cache: Cache | None
+    groups: ProcessGroups
+    admission: Admission
+    tell: Callable[[TaskEvent], None]
+    before_change: Callable[[], None]
+    digests: Digests = field(default_factory=Digests)
+
+    def run(self, task: Task) -> None:
+        """Make the task's outputs what they should be. Raises TaskFailed, TaskStopped."""
+        if self.groups.stopping:
+            raise TaskStopped(task.name)
+        try:
+            self._run(task)
+        except OSError as error:
+            self._forget(task)
+            self._fail(task, trouble(error).message, 0.0, None)
+
+    def path(self, name: str) -> Path:
+        """Where a task's file is."""
+        return self.directory.path / self.plan.places.expand(name)
+
+    def drop_edited(self, task: Task) -> None:
+        """Remove outputs that are not what the task made (edited by hand, or of an unknown past): they are made again."""
+        record = load_record(self.directory.records, task.name)
+        made = {} if record is None else {output.path: output for output in record.outputs}
+        for name in task.outputs:
+            path = self.path(name)
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            known = made.get(name)
+            if known is not None and known.matches(status):
+                self.digests.learn(known)
+            elif known is None:
+                unlink(path)
+            elif self.digests.of(path) != known.digest:
+                self._note(task, f"{name} was changed by hand; it is made again")
+                unlink(path)
+
+    def _run(self, task: Task) -> None:
+        inputs = self._input_digests(task)
+        key = task_key(task, inputs)
+        record = load_record(self.directory.records, task.name)
+        if record is not None and record.key == key and self._intact(record):
+            self.tell(TaskEvent(EventKind.CURRENT, self.plan.graph.target, task.name, task.label))
+            return
+        self.before_change()
+        private = self.directory.temporary / f"{task.name}.{os.getpid()}"
+        started = time.monotonic()
+        try:
+            for name in task.outputs:
+                (private / name).parent.mkdir(parents=True, exist_ok=True)
+            cached = self._fetch(task, key, private)
+            if not cached:
+                with self.admission.admit(task.memory_mb):
+                    if self.groups.stopping:
+                        raise TaskStopped(task.name)
+                    started = time.monotonic()
+                    self.tell(TaskEvent(EventKind.STARTED, self.plan.graph.target, task.name, task.label))
+                    self._execute(task, private, started)
+            seconds = time.monotonic() - started
+            outputs = self._install(task, private)
+            self._save(task, key, inputs, outputs, seconds)
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
+        if not cached:
+            self._store(task, key, outputs)
+        self.tell(
+            TaskEvent(EventKind.FINISHED, self.plan.graph.target, task.name, task.label, round(seconds, 3), cached)
+        )
+
+    def _input_digests(self, task: Task) -> dict[str, str]:
+        found = {}
+        for name in task.inputs:
+            digest = self.digests.of(self.path(name))
+            if digest is None:
+                self._forget(task)
+                self._fail(task, f"{self.path(name)} is missing", 0.0, None)
+            else:
+                found[name] = digest
+        return found
+
+    def _intact(self, record: TaskRecord) -> bool:
+        return all(self.digests.of(self.path(output.path)) == output.digest for output in record.outputs)
+
+    def _fetch(self, task: Task, key: str, private: Path) -> bool:
+        if self.cache is None or not task.cached:
+            return False
+        try:
+            return self.cache.fetch(key, task.outputs, private)
+        except DamagedEntry as damaged:
+            self._note(task, f"the cache held a damaged {damaged}; it is made again")
+            return False
+
+    def _store(self, task: Task, key: str, outputs: tuple[FileStamp, ...]) -> None:
+        if self.cache is None or not task.cached:
+            return
+        try:
+            self.cache.store(key, [(o.path, self.path(o.path), o.digest) for o in outputs])
+        except OSError as error:
+            self._note(task, f"not kept in the cache: {trouble(error).message}")
+
+    def _execute(self, task: Task, private: Path, started: float) -> None:
+        log_path = self.directory.logs / f"{task.name}.log"
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        argv = [self.plan.places.expand(argument, out=str(private)) for argument in task.argv]
+        with log_path.open("wb") as log:
+            status = self.groups.run(argv, self.directory.path, task_environment(os.environ), log)
+        if self.groups.stopping:
+            self.tell(TaskEvent(EventKind.STOPPED, self.plan.graph.target, task.name, task.label))
+            raise TaskStopped(task.name)
+        seconds = time.monotonic() - started
+        if status != 0:
+            self._forget(task)
+            self._fail(task, _ending(status), seconds, log_path)
+        for name in task.outputs:
+            if not (private / name).is_file():
+                self._forget(task)
+                self._fail(task, f"succeeded without making {name}", seconds, log_path)
+
+    def _install(self, task: Task, private: Path) -> tuple[FileStamp, ...]:
+        drop_record(self.directory.records, task.name)
+        stamps = []
+        for name in task.outputs:
+            final = self.path(name)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            (private / name).replace(final)
+            stamps.append(stamp(final, name))
+            self.digests.learn(stamps[-1])
+        return tuple(stamps)
+
+    def _save(
+        self, task: Task, key: str, inputs: Mapping[str, str], outputs: tuple[FileStamp, ...], seconds: float
+    ) -> None:
+        seen = []
+        for name in task.inputs:
+            status = self.path(name).stat()
+            seen.append(FileStamp(name, inputs[name], status.st_size, status.st_mtime_ns, status.st_ino))
+        record = TaskRecord(
+            RECORD_VERSION, key, task.argv, task.values, tuple(seen), outputs, self.plan.facts, round(seconds, 3)
+        )
+        save_record(self.directory.records, task.name, record)
+
+    def _forget(self, task: Task) -> None:
+        """Leave nothing of a task that failed: no output of an earlier run may pass for this one's."""
+        with contextlib.suppress(OSError):
+            drop_record(self.directory.records, task.name)
+            for name in task.outputs:
+                unlink(self.path(name))
+
+    def _fail(self, task: Task, reason: str, seconds: float, log_path: Path | None) -> None:
+        tail = _tail(log_path) if log_path else ""
+        if os.strerror(errno.ENOSPC) in tail:
+            reason = f"{reason}: no space left on the device"
+        self.tell(
+            TaskEvent(
+                EventKind.FAILED, self.plan.graph.target, task.name, task.label, round(seconds, 3),
+                text=reason, log=tail, log_file=str(log_path or ""), command=self.reproducer(task),
+            )
+        )  # fmt: skip
+        raise TaskFailed(task.name)
+
+    def _note(self, task: Task, text: str) -> None:
+        self.tell(TaskEvent(EventKind.NOTE, self.plan.graph.target, task.name, task.label, text=text))
+
+    def reproducer(self, task: Task) -> str:
+        """One line for a shell that does what the task does, with its outputs in their final places."""
+        argv = [self.plan.places.expand(argument, out=".") for argument in task.argv]
+        return f"cd {shlex.quote(str(self.directory.path))} && {shlex.join(argv)}"
+
+
+def task_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of every task: the caller's, with what would make results differ pinned down."""
+    pinned = {"LC_ALL": "C", "PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0"}
+    return {**environment, **pinned}
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        hint = " (out of memory?)" if status == -9 else ""
+        return f"ended by signal {-status}{hint}"
+    return f"exit status {status}"
+
+
+def _tail(path: Path) -> str:
+    """The last lines of a log."""
+    with contextlib.suppress(OSError):
+        lines = path.read_bytes()[-65536:].decode(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_TAIL_LINES:])
+    return ""

@@ -1,0 +1,83 @@
+"""`bolt-build check`: recipes read and validated, nothing built."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.schema import expand, load_recipe
+from bolt_build.schema.recipe import Recipe
+
+NAME = "check"
+HELP = "validate recipes and report every mistake at once; --expand writes out every default"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipes", nargs="+", type=Path, metavar="RECIPE", help="a recipe file")
+    parser.add_argument("--expand", action="store_true", help="print each recipe with every default, as YAML")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the report (default: text)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reports on every recipe, in the order given. Raises BoltError (text) with what is wrong with any of them."""
+    recipes: list[Recipe] = []
+    wrong: list[Diagnostic] = []
+    for path in args.recipes:
+        try:
+            recipes.append(_checked(path))
+        except BoltError as error:
+            # Two recipes that extend the same wrong one would both report it.
+            wrong += [diagnostic for diagnostic in error.diagnostics if diagnostic not in wrong]
+    if args.format == "json":
+        sys.stdout.write(_json(recipes, wrong, args.expand))
+        return int(ExitCode.INVALID if wrong else ExitCode.OK)
+    for recipe in recipes:
+        sys.stdout.write(_expanded(recipe, len(args.recipes) > 1) if args.expand else _summary(recipe))
+    sys.stdout.flush()
+    if wrong:
+        raise BoltError(wrong)
+    return int(ExitCode.OK)
+
+
+def _checked(path: Path) -> Recipe:
+    """The recipe at `path`. Raises BoltError; the zoo is asked here, as the schema does not know it."""
+    recipe = load_recipe(path)
+    zoo = recipe.model.zoo
+    if zoo is not None:
+        from bolt_build.graph.zoo import names  # imports onnx's world only for recipes that need it
+        from bolt_build.schema.validate import suggest
+
+        if zoo not in names():
+            hint = suggest(zoo, names()) or f"the zoo has {', '.join(names())}"
+            mark = recipe.mark("model.zoo")
+            raise BoltError([Diagnostic("unknown-model", f"the zoo has no model '{zoo}'", mark, hint)])
+    return recipe
+
+
+def _summary(recipe: Recipe) -> str:
+    model = recipe.model
+    source = f"zoo model {model.zoo}" if model.zoo is not None else str(model.onnx)
+    batches = ", ".join(str(batch) for batch in model.batch)
+    targets = ", ".join(f"{target.name} ({target.precision})" for target in recipe.targets)
+    return f"{recipe.path}: ok: {recipe.name}, {source}, batch {batches}, for {targets}\n"
+
+
+def _expanded(recipe: Recipe, several: bool) -> str:
+    return (f"---\n# {recipe.path}\n" if several else "") + expand(recipe)
+
+
+def _json(recipes: list[Recipe], wrong: list[Diagnostic], with_text: bool) -> str:
+    from bolt_build.report.diagnostics import as_json
+
+    data = {
+        "version": 1,
+        "recipes": [
+            {"file": recipe.path, "name": recipe.name} | ({"expanded": expand(recipe)} if with_text else {})
+            for recipe in recipes
+        ],
+        "diagnostics": as_json(wrong),
+    }
+    return json.dumps(data, indent=2) + "\n"

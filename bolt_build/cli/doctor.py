@@ -1,0 +1,142 @@
+"""`bolt-build doctor`: what was found for building, what is missing, and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bolt_build.errors import ExitCode
+from bolt_build.targets import Target, all_targets
+from bolt_build.toolchain import Tool, Toolchain, probe
+from bolt_build.toolchain.trial import try_cxx
+
+NAME = "doctor"
+HELP = "show the tools that building needs, where they are, and how to install what is missing"
+
+VERIFIER = "onnxruntime"
+"""What verification needs beside the targets' own tools."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Every tool that some target or verification needs, and the targets with the tools that each lacks."""
+
+    toolchain: Toolchain
+    targets: tuple[tuple[Target, tuple[str, ...]], ...]
+
+    @property
+    def nothing_builds(self) -> bool:
+        return all(lacks for _, lacks in self.targets)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--targets", action="store_true", help="list the targets, and which of them can be built here")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the report (default: text)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 7 where no target can be built here."""
+    found = examine(all_targets())
+    if args.format == "json":
+        sys.stdout.write(json.dumps(_data(found), indent=2) + "\n")
+    elif args.targets:
+        _show_targets(found)
+    else:
+        _show_tools(found)
+    return int(ExitCode.TOOL_MISSING if found.nothing_builds else ExitCode.OK)
+
+
+def examine(targets: tuple[Target, ...]) -> Examination:
+    """Probe the tools of `targets`; the C++ compiler also has to make a program."""
+    names = dict.fromkeys(name for target in targets for name in target.tools)
+    tools = tuple(_tried(tool) for tool in probe((*names, VERIFIER)).tools)
+    broken = {tool.name for tool in tools if tool.problem is not None}
+    lacking = tuple((target, tuple(name for name in target.tools if name in broken)) for target in targets)
+    return Examination(Toolchain(tools), lacking)
+
+
+def _tried(tool: Tool) -> Tool:
+    if tool.name != "cxx" or tool.problem is not None:
+        return tool
+    problem = try_cxx(tool)
+    return tool if problem is None else replace(tool, problem=problem, mend="apt-get install g++")
+
+
+def _needed_by(name: str, found: Examination) -> str:
+    users = [target.name for target, _ in found.targets if name in target.tools]
+    return ", ".join([*users, "verify"] if name == VERIFIER else users)
+
+
+def _show_tools(found: Examination) -> None:
+    tools = found.toolchain.tools
+    rows = [
+        (tool.name, tool.version or "-", _needed_by(tool.name, found), "missing" if tool.problem else str(tool.path))
+        for tool in tools
+    ]
+    _print_table(("tool", "version", "needed by", "where"), rows)
+    for tool in found.toolchain.missing:
+        sys.stdout.write(f"\n{tool.name}: {tool.problem}\n")
+        if tool.mend is not None:
+            sys.stdout.write(f"  {tool.mend}\n")
+
+
+def _show_targets(found: Examination) -> None:
+    rows = [
+        (
+            target.name,
+            ", ".join(target.precisions),
+            f"no: {', '.join(lacks)} missing" if lacks else "yes",
+            target.description,
+        )
+        for target, lacks in found.targets
+    ]
+    _print_table(("target", "precisions", "builds here", "description"), rows)
+    if found.toolchain.missing:
+        sys.stdout.write("\n'bolt-build doctor' says how to install what is missing.\n")
+
+
+def _print_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    # What reads a pipe wants whole lines, however long.
+    console = Console(file=sys.stdout, highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
+    with console.capture() as capture:
+        console.print(table)
+    sys.stdout.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+
+
+def _data(found: Examination) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "tools": [
+            {
+                "name": tool.name,
+                "version": tool.version or None,
+                "path": tool.path,
+                "digest": tool.digest or None,
+                "problem": tool.problem,
+                "mend": tool.mend,
+            }
+            for tool in found.toolchain.tools
+        ],
+        "targets": [
+            {
+                "name": target.name,
+                "description": target.description,
+                "precisions": list(target.precisions),
+                "builds_here": not lacks,
+                "missing": list(lacks),
+            }
+            for target, lacks in found.targets
+        ],
+    }

@@ -1,0 +1,142 @@
+"""The engine's manifest: what it was built from, in the shape of an in-toto statement with SLSA provenance.
+
+An engine embeds what is known before it is linked. `manifest.json` beside it is the same statement with the digests of
+the artifacts as its subjects, and with what the linked library needs. No times, no hosts, no absolute paths: equal
+builds have equal manifests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import bolt_build
+from bolt_build.digest import digest_file
+from bolt_build.emit.elf import read_elf
+from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Port
+from bolt_build.targets import target_named
+
+MANIFEST_VERSION = 1
+_STATEMENT = "https://in-toto.io/Statement/v1"
+_PREDICATE = "https://slsa.dev/provenance/v1"
+_WIDTH = 118
+
+
+@dataclass(frozen=True)
+class ResolvedTool:
+    """A tool or library that took part, by version and digest (SHA-256 in hex, empty where it has none)."""
+
+    name: str
+    version: str
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class BuildFacts:
+    """What the plan does not know: digests (SHA-256, hex) of the expanded recipe and the ONNX model, and the tools."""
+
+    recipe: str = ""
+    model: str = ""
+    tools: tuple[ResolvedTool, ...] = ()
+    version: str = bolt_build.__version__
+
+
+def embedded_manifest(plan: EnginePlan, facts: BuildFacts) -> str:
+    """The manifest that the engine carries: JSON with sorted keys, without subjects."""
+    return _text(_statement(plan, facts))
+
+
+def manifest_json(plan: EnginePlan, facts: BuildFacts, library: Path, artifacts: Sequence[Path]) -> str:
+    """The manifest beside the artifacts: subjects are `artifacts` (the library among them) by file name and digest.
+
+    `requires` has the shared libraries that `library` needs and the least version of each of their symbol sets that
+    it uses (the least glibc). Raises OSError; ValueError where `library` is no ELF file.
+    """
+    statement = _statement(plan, facts)
+    statement["subject"] = [
+        {"digest": {"sha256": digest_file(path)}, "name": path.name} for path in sorted(artifacts, key=lambda p: p.name)
+    ]
+    elf = read_elf(library)
+    internal = statement["predicate"]["buildDefinition"]["internalParameters"]
+    internal["requires"]["libraries"] = sorted(elf.needed)
+    internal["requires"]["leastVersions"] = dict(elf.least_versions)
+    return _text(statement)
+
+
+def _text(statement: Mapping[str, Any]) -> str:
+    return _lines(statement, 0) + "\n"
+
+
+def _lines(value: Any, depth: int) -> str:
+    """JSON with sorted keys in which whatever fits a line stands in one."""
+    flat = json.dumps(value, sort_keys=True)
+    if depth * 2 + len(flat) <= _WIDTH or not isinstance(value, dict | list) or not value:
+        return flat
+    inner, end = "\n" + "  " * (depth + 1), "\n" + "  " * depth
+    if isinstance(value, list):
+        return "[" + ",".join(inner + _lines(item, depth + 1) for item in value) + end + "]"
+    items = (f"{inner}{json.dumps(key)}: {_lines(item, depth + 1)}" for key, item in sorted(value.items()))
+    return "{" + ",".join(items) + end + "}"
+
+
+def _statement(plan: EnginePlan, facts: BuildFacts) -> dict[str, Any]:
+    target = target_named(plan.target)
+    dependencies = [{"name": tool.name, "version": tool.version, **_digest(tool.digest)} for tool in facts.tools]
+    if facts.model:
+        dependencies.insert(0, {"name": "model", **_digest(facts.model)})
+    return {
+        "_type": _STATEMENT,
+        "subject": [],
+        "predicateType": _PREDICATE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": f"urn:bolt-build:engine:v{MANIFEST_VERSION}",
+                "externalParameters": {"name": plan.name, "target": plan.target, **_recipe(facts.recipe)},
+                "internalParameters": {
+                    "arch": target.arch,
+                    "batches": [_batch(batch) for batch in plan.plans],
+                    "layoutDigest": plan.layout_digest,
+                    "manifestVersion": MANIFEST_VERSION,
+                    "precision": plan.precision,
+                    "requires": {"arch": target.arch, "where": target.where},
+                },
+                "resolvedDependencies": dependencies,
+            },
+            "runDetails": {"builder": {"id": "bolt-build", "version": {"bolt-build": facts.version}}},
+        },
+    }
+
+
+def _digest(sha256: str) -> dict[str, Any]:
+    return {"digest": {"sha256": sha256}} if sha256 else {}
+
+
+def _recipe(sha256: str) -> dict[str, Any]:
+    return {"recipe": {"sha256": sha256}} if sha256 else {}
+
+
+def _batch(plan: BatchPlan) -> dict[str, Any]:
+    return {
+        "arenaBytes": plan.arena_bytes,
+        "batch": plan.batch,
+        "inputs": [_port(port) for port in plan.inputs],
+        "kernels": [
+            {"kernel": step.candidate.family, "layer": step.name, "parameters": dict(step.candidate.parameters)}
+            for step in plan.steps
+            if not step.view
+        ],
+        "outputs": [_port(port) for port in plan.outputs],
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    form = port.operand.format
+    return {
+        "dtype": form.dtype.value,
+        "layout": form.layout.value,
+        "name": port.name,
+        "shape": list(port.operand.shape),
+    }

@@ -1,0 +1,118 @@
+"""One step of a plan as the templates print it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bolt_build.emit.text import c_string, comment, kernel_text, operand_text, problem_text
+from bolt_build.families.base import Family, StepCode, StepExpressions
+from bolt_build.planner.engine_plan import Location, Step, StepTensor
+
+_KEPT = re.compile(r"\br\.weight\((\d+)\)")
+
+
+@dataclass(frozen=True)
+class StepSource:
+    """Text of one step: `comments` are the lines above its function, `member` the kernel's name in the plan's class or
+    "". `kept_weights` are indices of the weights that its call reads at run time. A view has an empty `call`."""
+
+    index: int
+    name: str
+    comments: tuple[str, ...]
+    includes: tuple[str, ...]
+    member_type: str
+    member: str
+    constructor_arguments: str
+    call: str
+    kept_weights: tuple[int, ...]
+    info: tuple[str, str, str]
+
+    @property
+    def parameter(self) -> str:
+        """Name of the step's `const bolt::Run&`, left out where the call has no use for it."""
+        return " r" if re.search(r"\br\b", self.call) else ""
+
+
+def step_source(step: Step, families: dict[str, Family]) -> StepSource:
+    """Raises ValueError where no family has the candidate's name, or a view would have to move bytes."""
+    code = _code(step, families)
+    member = f"kernel_{step.index}" if code.member_type else ""
+    arguments = [f"p.step({step.index})", code.member_arguments] if code.member_arguments else [f"p.step({step.index})"]
+    call = code.call.replace("{member}", member)
+    kept = tuple(sorted({int(index) for index in _KEPT.findall(call)}))
+    return StepSource(
+        index=step.index,
+        name=step.name,
+        comments=_comments(step, kept),
+        includes=code.includes,
+        member_type=code.member_type or "",
+        member=member,
+        constructor_arguments=", ".join(arguments),
+        call=call,
+        kept_weights=kept,
+        info=(c_string(step.name), c_string("\n".join(step.covers)), c_string(_kernel(step))),
+    )
+
+
+def _code(step: Step, families: dict[str, Family]) -> StepCode:
+    if step.view:
+        if step.inputs[0].location != step.outputs[0].location:
+            raise ValueError(f"step {step.index} '{step.name}' is a view, but its output is not where its input is")
+        return StepCode(includes=(), member_type=None, member_arguments="", call="")
+    family = families.get(step.candidate.family)
+    if family is None:
+        wanted, known = step.candidate.family, ", ".join(families)
+        raise ValueError(f"step {step.index} '{step.name}' needs family '{wanted}', which is none of: {known}")
+    at = StepExpressions(
+        inputs=tuple(expression(tensor.location) for tensor in step.inputs),
+        outputs=tuple(expression(tensor.location) for tensor in step.outputs),
+        prepare_inputs=tuple(
+            f"p.weight({tensor.location.at})" if tensor.location.kind == "weight" else None for tensor in step.inputs
+        ),
+    )
+    return family.emit(step.problem, step.candidate, at)
+
+
+def expression(location: Location) -> str:
+    """C++ for the address of a tensor during a run. Raises ValueError for an unknown kind."""
+    if location.kind not in ("arena", "input", "output", "weight"):
+        raise ValueError(f"unknown kind of location '{location.kind}'")
+    return f"r.{location.kind}({location.at})"
+
+
+def _comments(step: Step, kept: Sequence[int]) -> tuple[str, ...]:
+    lines = [f"Step {step.index}: {step.name}"]
+    if step.covers and step.covers != (step.name,):
+        lines.append(f"nodes   {', '.join(step.covers)}")
+    head, *epilogue = problem_text(step.problem)
+    lines.append(f"op      {head}")
+    lines.extend(f"        {line}" for line in epilogue)
+    lines.append(f"kernel  {_kernel(step)}")
+    lines.extend(f"in{i}     {_tensor(tensor, kept)}" for i, tensor in enumerate(step.inputs))
+    lines.extend(f"out{i}    {_tensor(tensor, kept)}" for i, tensor in enumerate(step.outputs))
+    lines.append("after   " + (", ".join(f"step {i}" for i in step.after) or "nothing"))
+    return tuple(comment(line) for line in lines)
+
+
+def _kernel(step: Step) -> str:
+    return "none: a view of the same bytes" if step.view else kernel_text(step.candidate)
+
+
+def _tensor(tensor: StepTensor, kept: Sequence[int]) -> str:
+    name = f"'{tensor.value}'"
+    if tensor.onnx is None:
+        name += " (not in the ONNX graph)"
+    elif tensor.onnx != tensor.value:
+        name += f" (ONNX '{tensor.onnx}')"
+    return f"{name} {operand_text(tensor.operand)}, {_place(tensor, kept)}"
+
+
+def _place(tensor: StepTensor, kept: Sequence[int]) -> str:
+    at, nbytes = tensor.location.at, tensor.operand.nbytes
+    if tensor.location.kind == "arena":
+        return f"arena {at} to {at + nbytes}"
+    if tensor.location.kind == "weight":
+        return f"weight {at}" + ("" if at in kept else ", read when the model is created")
+    return f"{tensor.location.kind} {at}, {nbytes} bytes"

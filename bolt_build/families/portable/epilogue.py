@@ -1,0 +1,90 @@
+"""Emission of elementwise stages as chains of functors."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, StepExpressions
+from bolt_build.families.portable.cxx import literal
+from bolt_build.families.portable.rule import COMPUTED
+from bolt_build.families.stages import Reach, Spread, spreads
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+
+_ACTIVATIONS = {
+    "relu": "Relu", "leaky_relu": "LeakyRelu", "clip": "Clip", "sigmoid": "Sigmoid", "hard_sigmoid": "HardSigmoid",
+    "hard_swish": "HardSwish", "tanh": "Tanh", "softplus": "Softplus", "gelu": "Gelu", "gelu_tanh": "GeluTanh",
+    "erf": "Erf", "silu": "Silu", "exp": "Exp", "sqrt": "Sqrt", "neg": "Neg", "abs": "Abs", "reciprocal": "Reciprocal",
+}  # fmt: skip
+_BINARIES = {
+    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "max": "Max", "min": "Min",
+}  # fmt: skip
+
+TRANSCENDENTAL = ("sigmoid", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "silu", "exp")
+"""Activations that cost tens of operations an element instead of one or two."""
+
+
+def refuse_stages(problem: KernelProblem, axis: int | None = None) -> str | None:
+    """A reason why the epilogue cannot be emitted.
+
+    All per-channel operands must follow one logical axis of the output: `axis` where it is given.
+    """
+    axes = set() if axis is None else {axis}
+    for stage, how in zip(problem.epilogue, spreads(problem), strict=True):
+        if isinstance(stage.op, Activation):
+            if stage.op.function not in _ACTIVATIONS:
+                return f"there is no portable body for the activation '{stage.op.function}'"
+            continue
+        if not isinstance(stage.op, Binary) or stage.operand is None:
+            return f"an epilogue stage is an activation or a binary function, not {stage.op.kind}"
+        if stage.op.function not in _BINARIES:
+            return f"there is no portable body for the binary function '{stage.op.function}'"
+        if how is None:
+            shape, output = problem.inputs[stage.operand].shape, problem.outputs[0].shape
+            return f"an epilogue operand {list(shape)} is neither like the output {list(output)}, per channel, nor a scalar"
+        if how.reach is Reach.AXIS:
+            axes.add(how.axis)
+    return "epilogue operands follow different axes" if len(axes) > 1 else None
+
+
+def channel_axis(problem: KernelProblem) -> int | None:
+    """The logical axis of the output that per-channel operands follow, None where there are none."""
+    return next((how.axis for how in spreads(problem) if how is not None and how.reach is Reach.AXIS), None)
+
+
+def activation(op: Activation) -> str:
+    """`bolt::portable::Clip{0.0f, 6.0f}`"""
+    parameters = {"leaky_relu": (op.alpha,), "clip": (op.alpha, op.beta), "hard_sigmoid": (op.alpha, op.beta)}
+    values = ", ".join(literal(value) for value in parameters.get(op.function, ()))
+    return f"bolt::portable::{_ACTIVATIONS[op.function]}{{{values}}}"
+
+
+def binary(op: Binary) -> str:
+    """`bolt::portable::Add`"""
+    return f"bolt::portable::{_BINARIES[op.function]}"
+
+
+def chain(problem: KernelProblem, at: StepExpressions, before: tuple[str, ...] = ()) -> str:
+    """The chain that applies the stages of text `before`, then the problem's epilogue."""
+    stages = [
+        _stage(problem, stage, how, at)
+        for stage, how in zip(problem.epilogue, spreads(problem), strict=True)
+        if how is not None
+    ]
+    return f"bolt::portable::chain({', '.join((*before, *stages))})"
+
+
+def bias(problem: KernelProblem, at: StepExpressions, index: int) -> str:
+    """The stage that adds input `index`, one value a channel."""
+    dtype = COMPUTED[problem.inputs[index].format.dtype]
+    return f"bolt::portable::combine<bolt::portable::Add>(bolt::portable::channel<{dtype}>({at.inputs[index]}))"
+
+
+def _stage(problem: KernelProblem, stage: EpilogueOp, how: Spread, at: StepExpressions) -> str:
+    if stage.operand is None:
+        assert isinstance(stage.op, Activation)
+        return f"bolt::portable::apply({activation(stage.op)})"
+    assert isinstance(stage.op, Binary)
+    reach = {Reach.SAME: "same", Reach.AXIS: "channel", Reach.SCALAR: "scalar"}[how.reach]
+    dtype = COMPUTED[problem.inputs[stage.operand].format.dtype]
+    operand = f"bolt::portable::{reach}<{dtype}>({at.inputs[stage.operand]})"
+    return f"bolt::portable::combine{'_swapped' if stage.swapped else ''}<{binary(stage.op)}>({operand})"

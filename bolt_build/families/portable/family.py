@@ -1,0 +1,85 @@
+"""The portable family: every operator, both layouts, with no library behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import (
+    Alternative,
+    Candidate,
+    KernelProblem,
+    Operand,
+    ProposedStep,
+    Refusal,
+    StepCode,
+    StepExpressions,
+    TensorFormat,
+    same_bytes,
+)
+from bolt_build.families.cost import roofline
+from bolt_build.families.portable.kernels import RULES
+from bolt_build.families.portable.rule import Rule, may_share
+from bolt_build.families.problems import problem_of
+from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ops.shape import Convert
+from bolt_build.targets import Target
+
+_CANDIDATE = Candidate("portable", (("algorithm", "direct"),))
+
+
+class Portable:
+    """`Family` over `RULES`."""
+
+    name = "portable"
+
+    @property
+    def include_dir(self) -> Path:
+        return Path(__file__).parent / "include"
+
+    def propose(
+        self, graph: Graph, node: Node, target: Target, precision: DType
+    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+        rule = RULES.get(type(node.op))
+        if rule is None:
+            return (), (Refusal(self.name, node.name, f"there is no portable body for {node.op.kind}"),)
+        found: list[Alternative] = []
+        reasons: list[str] = []
+        inputs = tuple(graph.type(name) for name in node.inputs)
+        for layouts, to in rule.layouts(node, inputs, graph.type(node.outputs[0])):
+            problem = problem_of(graph, node, target, precision, layouts, to)
+            reason = rule.refuse(problem)
+            if reason is None:
+                found.append(self._alternative(rule, node, problem, target))
+            else:
+                reasons.append(reason)
+        return tuple(found), tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
+
+    def _alternative(self, rule: Rule, node: Node, problem: KernelProblem, target: Target) -> Alternative:
+        view = rule.is_view(problem)
+        share = () if view else may_share(problem, rule.in_place)
+        step = ProposedStep(problem, node.inputs, node.outputs, share, view)
+        seconds = 0.0 if view else roofline(problem, target, rule.efficiency(problem))
+        return Alternative((node.name,), self.name, (step,), seconds)
+
+    def propose_conversion(
+        self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
+    ) -> tuple[KernelProblem, float] | None:
+        problem = KernelProblem(
+            Convert(), (Operand(shape, source),), (Operand(shape, to),), (), DType.F32, target.name
+        )
+        rule = RULES[Convert]
+        if rule.refuse(problem) is not None:
+            return None
+        if same_bytes(shape, source, to):
+            return problem, 0.0
+        return problem, roofline(problem, target, rule.efficiency(problem))
+
+    def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        rule = RULES.get(type(problem.op))
+        what = problem.op.kind
+        reason = f"there is no portable body for {what}" if rule is None else rule.refuse(problem)
+        return ((_CANDIDATE,), ()) if reason is None else ((), (Refusal(self.name, what, reason),))
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+        return RULES[type(problem.op)].emit(problem, at)

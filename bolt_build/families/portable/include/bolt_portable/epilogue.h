@@ -1,0 +1,195 @@
+// Elementwise stages: the functions of one and two operands, and chains of them applied to a result.
+#pragma once
+
+#include "bolt_portable/element.h"
+
+namespace bolt::portable {
+
+/// Where a result stands: index in the output's memory, and along the axis that per-channel operands follow.
+struct Place {
+  Index element;
+  Index channel;
+};
+
+// Functions of one operand.
+struct Relu {
+  BOLT_HD float operator()(float x) const { return x > 0 ? x : (x != x ? x : 0.0f); }
+};
+struct LeakyRelu {
+  float slope;
+  BOLT_HD float operator()(float x) const { return x >= 0 ? x : slope * x; }
+};
+struct Clip {
+  float low, high;
+  BOLT_HD float operator()(float x) const {
+    const float above = x < low ? low : x;
+    return above > high ? high : above;
+  }
+};
+struct Sigmoid {
+  BOLT_HD float operator()(float x) const { return 1.0f / (1.0f + std::exp(-x)); }
+};
+struct HardSigmoid {
+  float alpha, beta;
+  BOLT_HD float operator()(float x) const { return Clip{0.0f, 1.0f}(alpha * x + beta); }
+};
+struct HardSwish {
+  BOLT_HD float operator()(float x) const { return x * HardSigmoid{1.0f / 6.0f, 0.5f}(x); }
+};
+struct Tanh {
+  BOLT_HD float operator()(float x) const { return std::tanh(x); }
+};
+struct Softplus {
+  BOLT_HD float operator()(float x) const { return (x > 0 ? x : 0.0f) + std::log1p(std::exp(x > 0 ? -x : x)); }
+};
+struct Gelu {
+  BOLT_HD float operator()(float x) const { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f)); }
+};
+struct GeluTanh {
+  BOLT_HD float operator()(float x) const {
+    return 0.5f * x * (1.0f + std::tanh(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+  }
+};
+struct Erf {
+  BOLT_HD float operator()(float x) const { return std::erf(x); }
+};
+struct Silu {
+  BOLT_HD float operator()(float x) const { return x / (1.0f + std::exp(-x)); }
+};
+struct Exp {
+  BOLT_HD float operator()(float x) const { return std::exp(x); }
+};
+struct Sqrt {
+  BOLT_HD float operator()(float x) const { return std::sqrt(x); }
+};
+struct Neg {
+  BOLT_HD float operator()(float x) const { return -x; }
+};
+struct Abs {
+  BOLT_HD float operator()(float x) const { return std::fabs(x); }
+};
+struct Reciprocal {
+  BOLT_HD float operator()(float x) const { return 1.0f / x; }
+};
+
+// Functions of two operands. max and min give NaN where either side is NaN, as NumPy and ONNX do.
+struct Add {
+  BOLT_HD float operator()(float a, float b) const { return a + b; }
+};
+struct Sub {
+  BOLT_HD float operator()(float a, float b) const { return a - b; }
+};
+struct Mul {
+  BOLT_HD float operator()(float a, float b) const { return a * b; }
+};
+struct Div {
+  BOLT_HD float operator()(float a, float b) const { return a / b; }
+};
+struct Pow {
+  BOLT_HD float operator()(float a, float b) const { return std::pow(a, b); }
+};
+struct Max {
+  BOLT_HD float operator()(float a, float b) const { return a != a || a > b ? a : b; }
+};
+struct Min {
+  BOLT_HD float operator()(float a, float b) const { return a != a || a < b ? a : b; }
+};
+
+// Operands of a stage.
+template <typename T>
+struct Same {
+  const T* data;
+  BOLT_HD float operator()(Place at) const { return load(data + at.element); }
+};
+template <typename T>
+struct Channel {
+  const T* data;
+  BOLT_HD float operator()(Place at) const { return load(data + at.channel); }
+};
+template <typename T>
+struct Scalar {
+  const T* data;
+  BOLT_HD float operator()(Place) const { return load(data); }
+};
+
+template <typename Function>
+struct Apply {
+  Function function;
+  BOLT_HD float operator()(float x, Place) const { return function(x); }
+};
+template <typename Function, typename Operand, bool operand_first>
+struct Combine {
+  Operand operand;
+  BOLT_HD float operator()(float x, Place at) const {
+    return operand_first ? Function{}(operand(at), x) : Function{}(x, operand(at));
+  }
+};
+/// BatchNormalization with constants of one value a channel.
+template <typename S, typename B, typename M, typename V>
+struct Normalize {
+  const S* scale;
+  const B* bias;
+  const M* mean;
+  const V* variance;
+  float epsilon;
+  BOLT_HD float operator()(float x, Place at) const {
+    const Index c = at.channel;
+    return (x - load(mean + c)) * (load(scale + c) / std::sqrt(load(variance + c) + epsilon)) + load(bias + c);
+  }
+};
+
+/// Stages in the order of application.
+template <typename... Stages>
+struct Chain;
+template <>
+struct Chain<> {
+  BOLT_HD float operator()(float x, Place) const { return x; }
+};
+template <typename First, typename... Rest>
+struct Chain<First, Rest...> {
+  First first;
+  Chain<Rest...> rest;
+  BOLT_HD float operator()(float x, Place at) const { return rest(first(x, at), at); }
+};
+
+inline Chain<> chain() { return {}; }
+template <typename First, typename... Rest>
+Chain<First, Rest...> chain(First first, Rest... rest) {
+  return {first, chain(rest...)};
+}
+
+template <typename Function>
+Apply<Function> apply(Function function) {
+  return {function};
+}
+/// function(x, operand)
+template <typename Function, typename Operand>
+Combine<Function, Operand, false> combine(Operand operand) {
+  return {operand};
+}
+/// function(operand, x)
+template <typename Function, typename Operand>
+Combine<Function, Operand, true> combine_swapped(Operand operand) {
+  return {operand};
+}
+
+template <typename T>
+Same<T> same(const void* data) {
+  return {static_cast<const T*>(data)};
+}
+template <typename T>
+Channel<T> channel(const void* data) {
+  return {static_cast<const T*>(data)};
+}
+template <typename T>
+Scalar<T> scalar(const void* data) {
+  return {static_cast<const T*>(data)};
+}
+template <typename S, typename B, typename M, typename V>
+Normalize<S, B, M, V> normalize(const void* scale, const void* bias, const void* mean, const void* variance,
+                                float epsilon) {
+  return {static_cast<const S*>(scale), static_cast<const B*>(bias), static_cast<const M*>(mean),
+          static_cast<const V*>(variance), epsilon};
+}
+
+}  // namespace bolt::portable

@@ -1,0 +1,41 @@
+// Local response normalisation across channels.
+#pragma once
+
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
+
+/// The tensor in memory order seen as [outer, channels, inner] (inner is 1 when channels are last).
+struct Lrn {
+  Index outer, channels, inner;
+  Index size;
+  float alpha, beta, bias;
+};
+
+template <typename In, typename Out>
+BOLT_HD inline void lrn_cell(const Lrn& p, const In* in, Out* out, Index outer, Index c, Index inner) {
+  const Index base = outer * p.channels * p.inner + inner;
+  const Index first = c - (p.size - 1) / 2, last = first + p.size;
+  const Index begin = first > 0 ? first : 0, end = last < p.channels ? last : p.channels;
+  float squares = 0.0f;
+  for (Index k = begin; k < end; ++k) {
+    const float x = load(in + base + k * p.inner);
+    squares += x * x;
+  }
+  const float scale = p.bias + p.alpha / static_cast<float>(p.size) * squares;
+  // 0.75 is what every published network uses, and two square roots are much faster than a power.
+  const float divisor = p.beta == 0.75f ? std::sqrt(scale) * std::sqrt(std::sqrt(scale)) : std::pow(scale, p.beta);
+  store(out + base + c * p.inner, load(in + base + c * p.inner) / divisor);
+}
+
+template <typename In, typename Out>
+void lrn(const Run& r, const Lrn& p, const void* input, void* output) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  parallel(r, p.outer * p.channels, p.inner * p.size, [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row)
+      for (Index i = 0; i < p.inner; ++i) lrn_cell(p, in, out, row / p.channels, row % p.channels, i);
+  });
+}
+
+}  // namespace bolt::portable

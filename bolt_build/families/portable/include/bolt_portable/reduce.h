@@ -1,0 +1,111 @@
+// Mean, sum and maximum over any axes.
+#pragma once
+
+#include "bolt_portable/epilogue.h"
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
+
+/// Kept axes in the order of the output's memory, reduced ones in the order of the input's, each outermost first and
+/// merged where possible, with strides in the input. `channel_axis` is the kept axis that per-channel operands of the
+/// epilogue follow, -1 for none.
+struct Reduce {
+  static constexpr int most = 8;
+  int kept_rank;
+  Index kept[most], kept_stride[most];
+  int reduced_rank;
+  Index reduced[most], reduced_stride[most];
+  int channel_axis;
+};
+
+struct ReduceSum {
+  static BOLT_HD float start() { return 0.0f; }
+  static BOLT_HD float step(float sum, float x) { return sum + x; }
+  static BOLT_HD float finish(float sum, Index) { return sum; }
+};
+struct ReduceMean {
+  static BOLT_HD float start() { return 0.0f; }
+  static BOLT_HD float step(float sum, float x) { return sum + x; }
+  static BOLT_HD float finish(float sum, Index count) { return sum / static_cast<float>(count); }
+};
+struct ReduceMax {
+  static BOLT_HD float start() { return -INFINITY; }
+  static BOLT_HD float step(float sum, float x) { return x > sum || x != x ? x : sum; }
+  static BOLT_HD float finish(float sum, Index) { return sum; }
+};
+
+/// Reduces `lanes` neighbours of the input that start at `in`; results in `sum`. Rows are summed apart first, which
+/// keeps the rounding error of long sums small.
+template <int lanes, typename Mode, typename In>
+BOLT_HD inline void reduce_cell(const Reduce& p, const In* in, float* sum) {
+  const int last = p.reduced_rank - 1;
+  const Index inner = p.reduced_rank ? p.reduced[last] : 1, step = p.reduced_rank ? p.reduced_stride[last] : 0;
+  Index rows = 1;
+  for (int axis = 0; axis < last; ++axis) rows *= p.reduced[axis];
+  for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::start();
+  for (Index row = 0; row < rows; ++row) {
+    Index at = 0, rest = row;
+    for (int axis = last; axis-- > 0;) {
+      at += rest % p.reduced[axis] * p.reduced_stride[axis];
+      rest /= p.reduced[axis];
+    }
+    if (lanes == 1 && step == 1) {
+      constexpr int width = 16;  // partial results that a vector register or two can hold
+      float partial[width];
+      for (int i = 0; i < width; ++i) partial[i] = Mode::start();
+      Index k = 0;
+      for (; k + width <= inner; k += width)
+        for (int i = 0; i < width; ++i) partial[i] = Mode::step(partial[i], load(in + at + k + i));
+      for (; k < inner; ++k) partial[0] = Mode::step(partial[0], load(in + at + k));
+      for (int i = 0; i < width; ++i) sum[0] = Mode::step(sum[0], partial[i]);
+      continue;
+    }
+    float partial[lanes];
+    for (int lane = 0; lane < lanes; ++lane) partial[lane] = Mode::start();
+    for (Index k = 0; k < inner; ++k)
+#pragma omp simd
+      for (int lane = 0; lane < lanes; ++lane) partial[lane] = Mode::step(partial[lane], load(in + at + k * step + lane));
+    for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::step(sum[lane], partial[lane]);
+  }
+}
+
+template <typename Mode, typename In, typename Out, typename Epilogue>
+void reduce(const Run& r, const Reduce& p, const void* input, void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  constexpr int lanes = 32;
+  const int last = p.kept_rank - 1;
+  const Index inner = p.kept_rank ? p.kept[last] : 1;
+  const Index stride = p.kept_rank ? p.kept_stride[last] : 0;
+  Index rows = 1, count = 1;
+  for (int axis = 0; axis < last; ++axis) rows *= p.kept[axis];
+  for (int axis = 0; axis < p.reduced_rank; ++axis) count *= p.reduced[axis];
+  const bool wide = stride == 1 && inner >= 8;
+  const Index block = wide ? lanes : 1;
+  const Index blocks = (inner + block - 1) / block;
+  parallel(r, rows * blocks, block * count, [&](Index begin, Index end) {
+    for (Index item = begin; item < end; ++item) {
+      const Index row = item / blocks, first = item % blocks * block;
+      Index at = first * stride, channel = 0, rest = row;
+      for (int axis = last; axis-- > 0;) {
+        const Index index = rest % p.kept[axis];
+        rest /= p.kept[axis];
+        at += index * p.kept_stride[axis];
+        if (axis == p.channel_axis) channel = index;
+      }
+      const Index many = std::min(block, inner - first);
+      float sum[lanes];
+      if (many == lanes) {
+        reduce_cell<lanes, Mode>(p, in + at, sum);
+      } else {
+        for (Index lane = 0; lane < many; ++lane) reduce_cell<1, Mode>(p, in + at + lane * stride, sum + lane);
+      }
+      const Index to = row * inner + first;
+      for (Index lane = 0; lane < many; ++lane)
+        store(out + to + lane, epilogue(Mode::finish(sum[lane], count),
+                                        Place{to + lane, p.channel_axis == last ? first + lane : channel}));
+    }
+  });
+}
+
+}  // namespace bolt::portable

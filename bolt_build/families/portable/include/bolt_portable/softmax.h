@@ -1,0 +1,38 @@
+// Softmax over one axis of a dense tensor.
+#pragma once
+
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
+
+/// The tensor in memory order seen as [outer, axis, inner].
+struct Softmax {
+  Index outer, axis, inner;
+};
+
+/// One line along the axis, `stride` elements between neighbours. The output may be the input.
+template <typename In, typename Out>
+BOLT_HD inline void softmax_line(const In* in, Out* out, Index count, Index stride) {
+  float top = -INFINITY, sum = 0.0f;
+  for (Index i = 0; i < count; ++i) {
+    const float x = load(in + i * stride);
+    top = x > top || x != x ? x : top;
+  }
+  for (Index i = 0; i < count; ++i) sum += std::exp(load(in + i * stride) - top);
+  const float scale = 1.0f / sum;
+  for (Index i = 0; i < count; ++i) store(out + i * stride, std::exp(load(in + i * stride) - top) * scale);
+}
+
+template <typename In, typename Out>
+void softmax(const Run& r, const Softmax& p, const void* input, void* output) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  parallel(r, p.outer * p.inner, p.axis * 16, [&](Index begin, Index end) {
+    for (Index line = begin; line < end; ++line) {
+      const Index at = line / p.inner * p.axis * p.inner + line % p.inner;
+      softmax_line(in + at, out + at, p.axis, p.inner);
+    }
+  });
+}
+
+}  // namespace bolt::portable

@@ -1,0 +1,118 @@
+"""Activations, binary functions with broadcasting, BatchNormalization as itself."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.portable.cxx import braces, literal, struct
+from bolt_build.families.portable.epilogue import (
+    TRANSCENDENTAL,
+    activation,
+    binary,
+    chain,
+    channel_axis,
+    refuse_stages,
+)
+from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, memory_axes, merged, strides
+from bolt_build.families.portable.rule import COMPUTED, Rule, computed_only
+from bolt_build.families.problems import op_operands
+from bolt_build.families.stages import aligned
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.normalization import BatchNorm
+
+_CALLED_FUNCTION = 0.0025
+"""Part of the peak rate where each element calls a function of the C library."""
+
+
+def _efficiency(problem: KernelProblem) -> float:
+    ops = (problem.op, *(stage.op for stage in problem.epilogue))
+    slow = any(
+        (isinstance(op, Activation) and op.function in TRANSCENDENTAL)
+        or (isinstance(op, Binary) and op.function == "pow")
+        for op in ops
+    )
+    return _CALLED_FUNCTION if slow else 0.1
+
+
+def _elementwise(problem: KernelProblem, at: StepExpressions, stages: str, axis: int | None) -> StepCode:
+    outer, channels, inner = around(problem.outputs[0], axis)
+    types = f"{COMPUTED[problem.inputs[0].format.dtype]}, {COMPUTED[problem.outputs[0].format.dtype]}"
+    parameters = struct("bolt::portable::Elementwise", outer=outer, channels=channels, inner=inner)
+    call = (
+        f"bolt::portable::elementwise<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {stages});"
+    )
+    return StepCode(("bolt_portable/elementwise.h",), None, "", call)
+
+
+def _refuse_activation(problem: KernelProblem) -> str | None:
+    return computed_only(problem) or refuse_stages(problem)
+
+
+def _emit_activation(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    assert isinstance(problem.op, Activation)
+    first = f"bolt::portable::apply({activation(problem.op)})"
+    return _elementwise(problem, at, chain(problem, at, (first,)), channel_axis(problem))
+
+
+def _refuse_batch_norm(problem: KernelProblem) -> str | None:
+    return computed_only(problem) or refuse_stages(problem, axis=1)
+
+
+def _emit_batch_norm(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    assert isinstance(problem.op, BatchNorm)
+    statistics = op_operands(problem)[1:]
+    types = ", ".join(COMPUTED[problem.inputs[index].format.dtype] for index in statistics)
+    pointers = ", ".join(at.inputs[index] for index in statistics)
+    first = f"bolt::portable::normalize<{types}>({pointers}, {literal(problem.op.epsilon)})"
+    return _elementwise(problem, at, chain(problem, at, (first,)), 1)
+
+
+def _broadcast_loops(problem: KernelProblem) -> tuple[Loop, ...]:
+    """Loops over the output's memory with the steps of both sides; the channels' loop stays apart."""
+    output = problem.outputs[0]
+    rank = len(output.shape)
+    sides = []
+    for index in op_operands(problem):
+        operand = problem.inputs[index]
+        shape, steps = aligned(operand.shape, rank), (0,) * (rank - len(operand.shape)) + strides(operand)
+        sides.append(tuple(0 if extent == 1 else step for extent, step in zip(shape, steps, strict=True)))
+    axis = channel_axis(problem)
+    return merged(
+        Loop(output.shape[i], (sides[0][i], sides[1][i]), fixed=i == axis)
+        for i in memory_axes(rank, output.format.layout)
+    )
+
+
+def _refuse_binary(problem: KernelProblem) -> str | None:
+    if (reason := computed_only(problem) or refuse_stages(problem)) is not None:
+        return reason
+    count = len(_broadcast_loops(problem))
+    return f"broadcasts over {count} loops, at most {MOST_AXES} are supported" if count > MOST_AXES else None
+
+
+def _emit_binary(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    assert isinstance(problem.op, Binary)
+    loops = _broadcast_loops(problem)
+    left, right = op_operands(problem)
+    parameters = struct(
+        "bolt::portable::Broadcast",
+        rank=len(loops),
+        extent=braces(loop.extent for loop in loops),
+        a=braces(loop.steps[0] for loop in loops),
+        b=braces(loop.steps[1] for loop in loops),
+        channel_axis=next((i for i, loop in enumerate(loops) if loop.fixed), -1),
+    )
+    operands = (problem.inputs[left], problem.inputs[right], problem.outputs[0])
+    types = ", ".join([binary(problem.op), *(COMPUTED[operand.format.dtype] for operand in operands)])
+    call = (
+        f"bolt::portable::broadcast<{types}>(r, {parameters}, {at.inputs[left]}, {at.inputs[right]}, "
+        f"{at.outputs[0]}, {chain(problem, at)});"
+    )
+    return StepCode(("bolt_portable/elementwise.h",), None, "", call)
+
+
+RULES = (
+    Rule(Activation, _refuse_activation, _emit_activation, _efficiency, in_place=(0,)),
+    Rule(Binary, _refuse_binary, _emit_binary, _efficiency, in_place=(0, 1)),
+    Rule(BatchNorm, _refuse_batch_norm, _emit_batch_norm, _efficiency, in_place=(0,)),
+)

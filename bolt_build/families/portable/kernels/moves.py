@@ -1,0 +1,183 @@
+"""Operators that move elements, and changes of storage format."""
+
+from __future__ import annotations
+
+from math import prod
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, TensorFormat, same_bytes
+from bolt_build.families.portable.cxx import braces, literal, struct
+from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, memory_axes, merged, strides
+from bolt_build.families.portable.rule import (
+    COMPUTED,
+    MOVED,
+    Layouts,
+    Rule,
+    is_same_bytes,
+    no_epilogue,
+    same_layouts,
+)
+from bolt_build.graph.ir import Layout, Node, TensorType
+from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
+
+_CONVERTED = {**COMPUTED, DType.F64: "double"}
+
+
+def _as_fast_as_memory(problem: KernelProblem) -> float:
+    return 1.0
+
+
+def _types(source: Operand, output: Operand) -> str | None:
+    """Template arguments of a copy between these element types; None where there is no such conversion."""
+    a, b = source.format.dtype, output.format.dtype
+    if a is b:
+        return f"{MOVED[a.nbytes]}, {MOVED[a.nbytes]}"
+    if a in _CONVERTED and b in _CONVERTED:
+        return f"{_CONVERTED[a]}, {_CONVERTED[b]}"
+    return None
+
+
+def _copy_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], int]:
+    """Loops of a copy with the steps of input and output, and the input's offset."""
+    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
+    steps, offset = strides(source), 0
+    if isinstance(op, Transpose):
+        steps = tuple(steps[axis] for axis in op.perm)
+    elif isinstance(op, Slice):
+        offset = sum(begin * step for begin, step in zip(op.begin, steps, strict=True))
+        steps = tuple(step * by for step, by in zip(steps, op.step, strict=True))
+    order = memory_axes(len(output.shape), output.format.layout)
+    to = strides(output)
+    return merged(Loop(output.shape[axis], (steps[axis], to[axis])) for axis in order), offset
+
+
+def _refuse_copy(problem: KernelProblem) -> str | None:
+    if (reason := no_epilogue(problem)) is not None:
+        return reason
+    source, output = problem.inputs[0], problem.outputs[0]
+    if _types(source, output) is None:
+        return f"does not convert {source.format.dtype.value} to {output.format.dtype.value}"
+    count = len(_copy_loops(problem)[0])
+    return f"copies in {count} loops, at most {MOST_AXES} are supported" if count > MOST_AXES else None
+
+
+def _emit_copy(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    loops, offset = _copy_loops(problem)
+    parameters = struct(
+        "bolt::portable::StridedCopy",
+        rank=len(loops),
+        extent=braces(loop.extent for loop in loops),
+        **{"in": braces(loop.steps[0] for loop in loops)},
+        out=braces(loop.steps[1] for loop in loops),
+        in_offset=offset,
+        out_offset=0,
+    )
+    types = _types(problem.inputs[0], problem.outputs[0])
+    call = f"bolt::portable::strided_copy<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+    return StepCode(("bolt_portable/move.h",), None, "", call)
+
+
+def _transpose_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+    """Every pair: one of them may need no copy."""
+    if output.rank < 3:
+        return (((Layout.ROW,), Layout.ROW),)
+    return tuple(((a,), b) for a in Layout for b in Layout)
+
+
+def _transpose_is_view(problem: KernelProblem) -> bool:
+    loops, _ = _copy_loops(problem)
+    return problem.inputs[0].format.dtype is problem.outputs[0].format.dtype and len(loops) == 1 and (
+        loops[0].extent == 1 or loops[0].steps == (1, 1)
+    )
+
+
+def _reshape_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+    """Row-major; channels-last on a side where that is the same bytes (an image of one pixel, or of one channel)."""
+
+    def choices(t: TensorType) -> tuple[Layout, ...]:
+        row, last = TensorFormat(t.dtype, Layout.ROW), TensorFormat(t.dtype, Layout.CHANNELS_LAST)
+        same = t.rank >= 3 and same_bytes(t.shape, row, last)
+        return (Layout.ROW, Layout.CHANNELS_LAST) if same else (Layout.ROW,)
+
+    return tuple(((a,), b) for a in choices(inputs[0]) for b in choices(output))
+
+
+def _emit_reshape(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    """A plain copy of all bytes, for where the planner cannot make it a view."""
+    output = problem.outputs[0]
+    types = f"{MOVED[output.format.dtype.nbytes]}"
+    call = (
+        f"bolt::portable::concat<{types}>(r, 1, {{{{{at.inputs[0]}, {prod(output.shape)}}}}}, {at.outputs[0]});"
+    )
+    return StepCode(("bolt_portable/move.h",), None, "", call)
+
+
+def _refuse_concat(problem: KernelProblem) -> str | None:
+    if (reason := no_epilogue(problem)) is not None:
+        return reason
+    output = problem.outputs[0].format
+    if any(operand.format.dtype is not output.dtype for operand in problem.inputs):
+        return "concatenates only tensors of one element type"
+    order = memory_axes(len(problem.outputs[0].shape), output.layout)
+    if any(memory_axes(len(operand.shape), operand.format.layout) != order for operand in problem.inputs):
+        return "a constant among the inputs of a concat is row-major, the others are channels-last"
+    return None
+
+
+def _emit_concat(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    assert isinstance(problem.op, Concat)
+    axis, output = problem.op.axis, problem.outputs[0]
+    outer = around(output, axis)[0]
+    parts = ", ".join(
+        f"{{{pointer}, {prod(operand.shape) // outer}}}"
+        for pointer, operand in zip(at.inputs, problem.inputs, strict=True)
+    )
+    call = f"bolt::portable::concat<{MOVED[output.format.dtype.nbytes]}>(r, {outer}, {{{parts}}}, {at.outputs[0]});"
+    return StepCode(("bolt_portable/move.h",), None, "", call)
+
+
+def _refuse_pad(problem: KernelProblem) -> str | None:
+    if (reason := no_epilogue(problem)) is not None:
+        return reason
+    source, output = problem.inputs[0], problem.outputs[0]
+    if source.format.dtype is not output.format.dtype:
+        return "pads only within one element type"
+    if source.format.dtype not in _CONVERTED:
+        return f"pads floating-point tensors, not {source.format.dtype.value}"
+    rank = len(output.shape)
+    return f"pads {rank} axes, at most {MOST_AXES} are supported" if rank > MOST_AXES else None
+
+
+def _emit_pad(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
+    assert isinstance(op, Pad)
+    order = memory_axes(len(output.shape), output.format.layout)
+    parameters = struct(
+        "bolt::portable::Pad",
+        rank=len(order),
+        **{"in": braces(source.shape[axis] for axis in order)},
+        out=braces(output.shape[axis] for axis in order),
+        begin=braces(op.begin[axis] for axis in order),
+    )
+    dtype = _CONVERTED[output.format.dtype]
+    call = (
+        f"bolt::portable::pad<bolt::portable::PadMode::{op.mode}, {dtype}>(r, {parameters}, "
+        f"static_cast<{dtype}>({literal(op.value)}), {at.inputs[0]}, {at.outputs[0]});"
+    )
+    return StepCode(("bolt_portable/move.h",), None, "", call)
+
+
+RULES = (
+    Rule(Identity, _refuse_copy, _emit_copy, _as_fast_as_memory, in_place=(0,), is_view=is_same_bytes),
+    Rule(Cast, _refuse_copy, _emit_copy, _as_fast_as_memory, is_view=is_same_bytes),
+    Rule(Convert, _refuse_copy, _emit_copy, _as_fast_as_memory, is_view=is_same_bytes),
+    Rule(
+        Transpose, _refuse_copy, _emit_copy, _as_fast_as_memory, layouts=_transpose_layouts, is_view=_transpose_is_view
+    ),
+    Rule(Slice, _refuse_copy, _emit_copy, _as_fast_as_memory, layouts=same_layouts),
+    Rule(
+        Reshape, no_epilogue, _emit_reshape, _as_fast_as_memory, layouts=_reshape_layouts, is_view=lambda problem: True
+    ),
+    Rule(Concat, _refuse_concat, _emit_concat, _as_fast_as_memory),
+    Rule(Pad, _refuse_pad, _emit_pad, _as_fast_as_memory),
+)

@@ -1,0 +1,70 @@
+"""Matrix products, plainly."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.portable.cxx import braces, struct
+from bolt_build.families.portable.epilogue import bias, chain, refuse_stages
+from bolt_build.families.portable.geometry import MOST_AXES, Loop, merged, strides
+from bolt_build.families.portable.rule import COMPUTED, Layouts, Rule, computed_only
+from bolt_build.families.problems import op_operands
+from bolt_build.families.stages import aligned
+from bolt_build.graph.ir import Layout, Node, TensorType
+from bolt_build.graph.ops.matmul import MatMul
+
+
+def _row_major(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+    return (((Layout.ROW,) * len(inputs), Layout.ROW),)
+
+
+def _batch_loops(problem: KernelProblem) -> tuple[Loop, ...]:
+    shape = problem.outputs[0].shape
+    sides = []
+    for index in op_operands(problem)[:2]:
+        operand = problem.inputs[index]
+        extents = aligned(operand.shape, len(shape))
+        steps = (0,) * (len(shape) - len(operand.shape)) + strides(operand)
+        sides.append(tuple(0 if extent == 1 else step for extent, step in zip(extents, steps, strict=True)))
+    return merged(Loop(extent, (sides[0][i], sides[1][i])) for i, extent in enumerate(shape[:-2]))
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    reason = computed_only(problem) or refuse_stages(problem, axis=len(problem.outputs[0].shape) - 1)
+    if reason is not None:
+        return reason
+    count = len(_batch_loops(problem))
+    return f"broadcasts over {count} loops, at most {MOST_AXES} are supported" if count > MOST_AXES else None
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, output = problem.op, problem.outputs[0]
+    assert isinstance(op, MatMul)
+    own = op_operands(problem)
+    a, b = problem.inputs[own[0]], problem.inputs[own[1]]
+    m, n = output.shape[-2:]
+    k = a.shape[-2 if op.transpose_a else -1]
+    loops = _batch_loops(problem)
+    parameters = struct(
+        "bolt::portable::MatMul",
+        batch_rank=len(loops),
+        batch=braces(loop.extent for loop in loops),
+        a_batch=braces(loop.steps[0] for loop in loops),
+        b_batch=braces(loop.steps[1] for loop in loops),
+        m=m,
+        n=n,
+        k=k,
+        a_row=1 if op.transpose_a else k,
+        a_column=m if op.transpose_a else 1,
+        b_row=1 if op.transpose_b else n,
+        b_column=k if op.transpose_b else 1,
+    )
+    types = ", ".join(COMPUTED[operand.format.dtype] for operand in (a, b, output))
+    before = tuple(bias(problem, at, index) for index in own[2:])
+    call = (
+        f"bolt::portable::matmul<{types}>(r, {parameters}, {at.inputs[own[0]]}, {at.inputs[own[1]]}, "
+        f"{at.outputs[0]}, {chain(problem, at, before)});"
+    )
+    return StepCode(("bolt_portable/matmul.h",), None, "", call)
+
+
+RULES = (Rule(MatMul, _refuse, _emit, lambda problem: 0.02, layouts=_row_major),)

@@ -1,0 +1,111 @@
+"""Reductions over axes, softmax, local response normalisation."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.portable.cxx import braces, literal, struct
+from bolt_build.families.portable.epilogue import chain, channel_axis, refuse_stages
+from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, memory_axes, merged, strides
+from bolt_build.families.portable.rule import COMPUTED, Layouts, Rule, computed_only, no_epilogue
+from bolt_build.graph.ir import Layout, Node, TensorType
+from bolt_build.graph.ops.normalization import Lrn
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.softmax import Softmax
+
+
+def _types(problem: KernelProblem) -> str:
+    return f"{COMPUTED[problem.inputs[0].format.dtype]}, {COMPUTED[problem.outputs[0].format.dtype]}"
+
+
+def _reduce_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+    """The input row-major or channels-last, and the output alike where it has the rank for it."""
+    row = ((Layout.ROW,) * len(inputs), Layout.ROW)
+    if inputs[0].rank < 3:
+        return (row,)
+    last = tuple(Layout.CHANNELS_LAST if t.rank == output.rank and t.rank >= 3 else Layout.ROW for t in inputs[1:])
+    to = Layout.CHANNELS_LAST if output.rank >= 3 else Layout.ROW
+    return (row, ((Layout.CHANNELS_LAST, *last), to))
+
+
+def _reduce_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
+    """Kept loops in the order of the output's memory, reduced ones in that of the input's; steps in the input."""
+    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
+    assert isinstance(op, Reduce)
+    steps = strides(source)
+    rank = len(source.shape)
+    of_input = tuple(range(rank)) if op.keepdims else tuple(a for a in range(rank) if a not in op.axes)
+    channels = channel_axis(problem)
+    kept = [
+        Loop(source.shape[of_input[axis]], (steps[of_input[axis]],), fixed=axis == channels)
+        for axis in memory_axes(len(output.shape), output.format.layout)
+        if of_input[axis] not in op.axes
+    ]
+    order = memory_axes(rank, source.format.layout)
+    reduced = [Loop(source.shape[axis], (steps[axis],)) for axis in order if axis in op.axes]
+    return merged(kept) if kept else (), merged(reduced) if reduced else ()
+
+
+def _refuse_reduce(problem: KernelProblem) -> str | None:
+    if (reason := computed_only(problem) or refuse_stages(problem)) is not None:
+        return reason
+    most = max(len(loops) for loops in _reduce_loops(problem))
+    return f"reduces in {most} loops, at most {MOST_AXES} are supported" if most > MOST_AXES else None
+
+
+def _emit_reduce(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, Reduce)
+    kept, reduced = _reduce_loops(problem)
+    parameters = struct(
+        "bolt::portable::Reduce",
+        kept_rank=len(kept),
+        kept=braces(loop.extent for loop in kept),
+        kept_stride=braces(loop.steps[0] for loop in kept),
+        reduced_rank=len(reduced),
+        reduced=braces(loop.extent for loop in reduced),
+        reduced_stride=braces(loop.steps[0] for loop in reduced),
+        channel_axis=next((i for i, loop in enumerate(kept) if loop.fixed), -1),
+    )
+    mode = {"mean": "ReduceMean", "sum": "ReduceSum", "max": "ReduceMax"}[op.mode]
+    call = (
+        f"bolt::portable::reduce<bolt::portable::{mode}, {_types(problem)}>(r, {parameters}, {at.inputs[0]}, "
+        f"{at.outputs[0]}, {chain(problem, at)});"
+    )
+    return StepCode(("bolt_portable/reduce.h",), None, "", call)
+
+
+def _refuse_line(problem: KernelProblem) -> str | None:
+    return computed_only(problem) or no_epilogue(problem)
+
+
+def _emit_softmax(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    assert isinstance(problem.op, Softmax)
+    outer, axis, inner = around(problem.outputs[0], problem.op.axis)
+    parameters = struct("bolt::portable::Softmax", outer=outer, axis=axis, inner=inner)
+    call = f"bolt::portable::softmax<{_types(problem)}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+    return StepCode(("bolt_portable/softmax.h",), None, "", call)
+
+
+def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, Lrn)
+    outer, channels, inner = around(problem.outputs[0], 1)
+    parameters = struct(
+        "bolt::portable::Lrn",
+        outer=outer,
+        channels=channels,
+        inner=inner,
+        size=op.size,
+        alpha=literal(op.alpha),
+        beta=literal(op.beta),
+        bias=literal(op.bias),
+    )
+    call = f"bolt::portable::lrn<{_types(problem)}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+    return StepCode(("bolt_portable/lrn.h",), None, "", call)
+
+
+RULES = (
+    Rule(Reduce, _refuse_reduce, _emit_reduce, lambda problem: 0.05, layouts=_reduce_layouts),
+    Rule(Softmax, _refuse_line, _emit_softmax, lambda problem: 0.002, in_place=(0,)),
+    Rule(Lrn, _refuse_line, _emit_lrn, lambda problem: 0.02),
+)

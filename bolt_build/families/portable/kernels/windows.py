@@ -1,0 +1,92 @@
+"""Pooling and direct convolution."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.portable.cxx import boolean, braces, struct
+from bolt_build.families.portable.epilogue import bias, chain, refuse_stages
+from bolt_build.families.portable.geometry import three
+from bolt_build.families.portable.rule import COMPUTED, Layouts, Rule, computed_only, same_layouts
+from bolt_build.families.problems import op_operands
+from bolt_build.graph.ir import Layout, Node, TensorType
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.pool import Pool
+
+
+def _spatial(values: tuple[int, ...], fill: int) -> str:
+    return braces(three(values, fill))
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    rank = len(problem.outputs[0].shape)
+    if rank > 5:
+        return f"windows over {rank - 2} spatial axes; at most 3 are supported"
+    return computed_only(problem) or refuse_stages(problem, axis=1)
+
+
+def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
+    assert isinstance(op, Pool)
+    parameters = struct(
+        "bolt::portable::Pool",
+        batch=source.shape[0],
+        channels=source.shape[1],
+        **{"in": _spatial(source.shape[2:], 1)},
+        out=_spatial(output.shape[2:], 1),
+        kernel=_spatial(op.kernel, 1),
+        stride=_spatial(op.strides, 1),
+        dilation=_spatial(op.dilations, 1),
+        pad_begin=_spatial(op.pads_begin, 0),
+        pad_end=_spatial(op.pads_end, 0),
+        channels_last=boolean(source.format.layout is Layout.CHANNELS_LAST),
+    )
+    average = "PoolAveragePadded" if op.count_include_pad else "PoolAverage"
+    mode = "PoolMax" if op.mode == "max" else average
+    types = f"bolt::portable::{mode}, {COMPUTED[source.format.dtype]}, {COMPUTED[output.format.dtype]}"
+    call = (
+        f"bolt::portable::pool<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
+    )
+    return StepCode(("bolt_portable/pool.h",), None, "", call)
+
+
+def _emit_conv(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, output = problem.op, problem.outputs[0]
+    assert isinstance(op, Conv)
+    own = op_operands(problem)
+    source, weights = problem.inputs[own[0]], problem.inputs[own[1]]
+    parameters = struct(
+        "bolt::portable::Conv",
+        batch=source.shape[0],
+        channels=source.shape[1],
+        out_channels=output.shape[1],
+        groups=op.groups,
+        **{"in": _spatial(source.shape[2:], 1)},
+        out=_spatial(output.shape[2:], 1),
+        kernel=_spatial(weights.shape[2:], 1),
+        stride=_spatial(op.strides, 1),
+        dilation=_spatial(op.dilations, 1),
+        pad_begin=_spatial(op.pads_begin, 0),
+        channels_last=boolean(output.format.layout is Layout.CHANNELS_LAST),
+    )
+    types = ", ".join(COMPUTED[operand.format.dtype] for operand in (source, weights, output))
+    before = tuple(bias(problem, at, index) for index in own[2:])
+    call = (
+        f"bolt::portable::conv<{types}>(r, {parameters}, {at.inputs[own[0]]}, {at.inputs[own[1]]}, "
+        f"{at.outputs[0]}, {chain(problem, at, before)});"
+    )
+    return StepCode(("bolt_portable/conv.h",), None, "", call)
+
+
+def _conv_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+    """Weights are row-major also where they are no constants."""
+    weights = node.inputs.index(node.op_inputs[1])
+    return tuple(
+        (tuple(Layout.ROW if index == weights else layout for index, layout in enumerate(layouts)), to)
+        for layouts, to in same_layouts(node, inputs, output)
+    )
+
+
+RULES = (
+    Rule(Pool, _refuse, _emit_pool, lambda problem: 0.05),
+    Rule(Conv, _refuse, _emit_conv, lambda problem: 0.01, layouts=_conv_layouts),
+)

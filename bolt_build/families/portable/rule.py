@@ -1,0 +1,89 @@
+"""What the portable family knows of one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, same_bytes
+from bolt_build.families.stages import Reach, spreads
+from bolt_build.graph.ir import Layout, Node, Op, TensorType
+
+COMPUTED = {
+    DType.F32: "float",
+    DType.F16: "bolt::portable::f16",
+    DType.BF16: "bolt::portable::bf16",
+}
+"""C++ types of the elements that kernels compute with (in float)."""
+
+MOVED = {1: "std::uint8_t", 2: "std::uint16_t", 4: "std::uint32_t", 8: "std::uint64_t"}
+"""C++ types, by size, of elements that are only moved."""
+
+Layouts = tuple[tuple[Layout, ...], Layout]
+"""A layout for each input and one for the output."""
+
+
+def same_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+    """Everything row-major; and, from rank 3, every tensor of the output's rank channels-last."""
+    rank = output.rank
+    row = ((Layout.ROW,) * len(inputs), Layout.ROW)
+    if rank < 3:
+        return (row,)
+    last = tuple(Layout.CHANNELS_LAST if t.rank == rank else Layout.ROW for t in inputs)
+    return (row, (last, Layout.CHANNELS_LAST))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one operator is offered, refused, priced and emitted.
+
+    `refuse` gives a sentence, or None for a problem that `emit` can take. `efficiency` is the part of the target's peak
+    arithmetic rate that is expected. `in_place` names inputs of the op itself whose memory may also be the output's.
+    """
+
+    op: type[Op]
+    refuse: Callable[[KernelProblem], str | None]
+    emit: Callable[[KernelProblem, StepExpressions], StepCode]
+    efficiency: Callable[[KernelProblem], float]
+    layouts: Callable[[Node, tuple[TensorType, ...], TensorType], tuple[Layouts, ...]] = same_layouts
+    in_place: tuple[int, ...] = ()
+    is_view: Callable[[KernelProblem], bool] = lambda problem: False
+
+
+def may_share(problem: KernelProblem, in_place: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """(input, 0) for each input that is read only where, and before, the output is written in the same place."""
+    output = problem.outputs[0]
+    stages = zip(problem.epilogue, spreads(problem), strict=True)
+    of_stages = [stage.operand for stage, how in stages if how is not None and how.reach is Reach.SAME]
+    indices = dict.fromkeys([*in_place, *(index for index in of_stages if index is not None)])
+    return tuple((index, 0) for index in indices if _same_storage(problem.inputs[index], output))
+
+
+def _same_storage(operand: Operand, output: Operand) -> bool:
+    return (
+        not operand.constant
+        and operand.shape == output.shape
+        and operand.format.dtype.nbytes == output.format.dtype.nbytes
+        and operand.format.layout == output.format.layout
+    )
+
+
+def computed_only(problem: KernelProblem) -> str | None:
+    """A reason where a tensor has an element type that kernels do not compute with."""
+    for operand in (*problem.inputs, *problem.outputs):
+        if operand.format.dtype not in COMPUTED:
+            names = ", ".join(dtype.value for dtype in COMPUTED)
+            return f"computes with {names}, not with {operand.format.dtype.value}"
+    return None
+
+
+def no_epilogue(problem: KernelProblem) -> str | None:
+    """A reason where something is fused into a kernel that takes no epilogue."""
+    return f"{problem.op.kind} takes no epilogue" if problem.epilogue else None
+
+
+def is_same_bytes(problem: KernelProblem) -> bool:
+    """True where output 0 of a kernel that changes no value has the bytes of input 0."""
+    source, output = problem.inputs[0], problem.outputs[0]
+    return source.shape == output.shape and same_bytes(source.shape, source.format, output.format)

@@ -1,0 +1,49 @@
+"""NumPy arrays for the IR's element types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import Array, TensorType
+
+_NUMPY: dict[DType, np.dtype[Any]] = {
+    DType.F64: np.dtype(np.float64), DType.F32: np.dtype(np.float32), DType.F16: np.dtype(np.float16),
+    DType.BF16: np.dtype(ml_dtypes.bfloat16), DType.I64: np.dtype(np.int64), DType.I32: np.dtype(np.int32),
+    DType.I8: np.dtype(np.int8), DType.U8: np.dtype(np.uint8), DType.BOOL: np.dtype(np.bool_),
+}  # fmt: skip
+_DTYPES = {numpy: dtype for dtype, numpy in _NUMPY.items()}
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy type of `dtype` (bf16 through ml_dtypes)."""
+    return _NUMPY[dtype]
+
+
+def dtype_of(array: Array) -> DType:
+    """The element type of `array`. Raises ValueError for one that the IR has no name for."""
+    found = _DTYPES.get(array.dtype)
+    if found is None:
+        raise ValueError(f"element type {array.dtype} is not supported")
+    return found
+
+
+def type_of(array: Array) -> TensorType:
+    """Element type and shape of `array`. Raises ValueError as `dtype_of`."""
+    return TensorType(dtype_of(array), tuple(int(extent) for extent in array.shape))
+
+
+def widened(array: Array) -> Array:
+    """`array` in float64 if it is of a floating-point type, else itself: what references compute in."""
+    if dtype_of(array).is_float:
+        return array.astype(np.float64)
+    return array
+
+
+def narrowed(array: Array, dtype: np.dtype[Any]) -> Array:
+    """`array` in `dtype`; values out of range become infinite without a warning."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(array).astype(dtype)

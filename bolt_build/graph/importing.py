@@ -1,0 +1,246 @@
+"""What an operator's importer sees of an ONNX model: one node with decoded attributes, types and constants.
+
+Nothing here knows protobuf; `graph.onnx_import` decodes and calls. An op's file lists its importers in a tuple
+`IMPORTERS`; another package offers such a tuple through the entry-point group `bolt_build.ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bolt_build.graph.arrays import numpy_dtype, type_of
+from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, TensorType, Value
+
+Attribute = int | float | str | Array | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+
+
+class Refusal(Exception):
+    """A node that cannot be imported; the text is a sentence about it without its name."""
+
+    def __init__(self, code: str, message: str, hint: str | None = None) -> None:
+        self.code, self.message, self.hint = code, message, hint
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One ONNX node. `name` is unique in the model; an input or output left out is "".
+
+    `since_version` is the operator set that last changed the operator at the model's opset. `unreadable` names
+    attributes of kinds that have no decoded form (graphs, sparse tensors).
+    """
+
+    name: str
+    domain: str
+    op_type: str
+    since_version: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: tuple[tuple[str, Attribute], ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+class Builder:
+    """The graph under construction: values and nodes by name, in the order of definition."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.values: dict[str, Value] = {}
+        self.nodes: list[Node] = []
+        self._taken = taken
+
+    def fresh(self, base: str) -> str:
+        """`base`, or it with the least number behind it that no ONNX tensor and no earlier helper has."""
+        name, count = base, 1
+        while name in self._taken:
+            count += 1
+            name = f"{base}.{count}"
+        self._taken.add(name)
+        return name
+
+    def define(self, name: str, type_: TensorType, array: Array | None = None, synthetic: bool = False) -> str:
+        constant = None if array is None else Constant(array)
+        self.values[name] = Value(name, type_, constant, synthetic)
+        return name
+
+    def constant(self, name: str) -> Array | None:
+        constant = self.values[name].constant
+        return None if constant is None else constant.array
+
+
+class NodeImport:
+    """One node being imported: questions about it, and `emit` to add what it becomes.
+
+    Whatever is emitted from constants alone is evaluated at once and becomes a constant.
+    """
+
+    def __init__(self, node: OnnxNode, builder: Builder) -> None:
+        self.node = node
+        self._builder = builder
+        self._attributes = dict(node.attributes)
+        self._node_names = 0
+
+    # -- inputs ------------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        return self.node.since_version
+
+    def count(self) -> int:
+        """Number of inputs, trailing omitted ones not counted."""
+        given = [index for index, name in enumerate(self.node.inputs) if name]
+        return given[-1] + 1 if given else 0
+
+    def has(self, index: int) -> bool:
+        return index < len(self.node.inputs) and self.node.inputs[index] != ""
+
+    def input(self, index: int) -> str:
+        """Name of an input that must be there. Raises Refusal."""
+        if not self.has(index):
+            raise Refusal("invalid-node", f"input {index} is missing")
+        return self.node.inputs[index]
+
+    def inputs(self) -> tuple[str, ...]:
+        """Names of all inputs, each of which must be there. Raises Refusal."""
+        return tuple(self.input(index) for index in range(len(self.node.inputs)))
+
+    def type(self, index: int) -> TensorType:
+        return self.type_of(self.input(index))
+
+    def type_of(self, name: str) -> TensorType:
+        return self._builder.values[name].type
+
+    def constant(self, index: int) -> Array | None:
+        """The array of input `index`, None where it is computed at run time."""
+        return self._builder.constant(self.input(index))
+
+    def static(self, index: int, what: str) -> Array:
+        """The array of input `index`, which must be constant. Raises Refusal."""
+        array = self.constant(index)
+        if array is None:
+            raise Refusal("unsupported-op", f"{what} ('{self.input(index)}') is not a constant")
+        return array
+
+    def static_ints(self, index: int, what: str) -> tuple[int, ...]:
+        return tuple(int(item) for item in self.static(index, what).reshape(-1))
+
+    def foldable(self) -> tuple[Array, ...]:
+        """The arrays of all inputs, which must be constant. Raises Refusal: this operator only folds."""
+        arrays = [self.constant(index) for index in range(len(self.node.inputs))]
+        known = tuple(array for array in arrays if array is not None)
+        if len(known) != len(arrays):
+            raise Refusal("unsupported-op", f"{self.node.op_type} on data is not supported (only on constants)")
+        return known
+
+    def axis(self, value: int, rank: int) -> int:
+        """`value` as a non-negative axis of a tensor of `rank`. Raises ShapeError."""
+        if not -rank <= value < rank:
+            raise ShapeError(f"axis {value} does not exist in a tensor of rank {rank}")
+        return value % rank
+
+    def axes(self, values: Sequence[int], rank: int) -> tuple[int, ...]:
+        """`values` as non-negative axes in the order given, each once. Raises ShapeError."""
+        found = tuple(self.axis(int(value), rank) for value in values)
+        if len(set(found)) != len(found):
+            raise ShapeError(f"axes {list(values)} name an axis twice")
+        return found
+
+    # -- attributes --------------------------------------------------------------------------------------------
+
+    def _attribute(self, name: str, kind: type | tuple[type, ...], default: Any) -> Any:
+        if name in self.node.unreadable:
+            raise Refusal("unsupported-attribute", f"attribute '{name}' is of a kind that is not supported")
+        value = self._attributes.get(name, default)
+        if value is None:
+            raise Refusal("invalid-node", f"attribute '{name}' is missing")
+        if not isinstance(value, kind):
+            raise Refusal("invalid-node", f"attribute '{name}' is of the wrong kind")
+        return value
+
+    def given(self, name: str) -> bool:
+        return name in self._attributes or name in self.node.unreadable
+
+    def int(self, name: str, default: int | None = None) -> int:
+        return int(self._attribute(name, int, default))
+
+    def float(self, name: str, default: float | None = None) -> float:
+        """A float attribute, which ONNX stores as float32: the shortest decimal that reads back as it."""
+        return float(str(np.float32(self._attribute(name, (float, int), default))))
+
+    def string(self, name: str, default: str | None = None) -> str:
+        return str(self._attribute(name, str, default))
+
+    def ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+        return tuple(int(i) for i in self._attribute(name, tuple, None if default is None else tuple(default)))
+
+    def floats(self, name: str) -> tuple[float, ...]:
+        return tuple(float(i) for i in self._attribute(name, tuple, None))
+
+    def tensor(self, name: str, default: Array | None = None) -> Array:
+        array: Array = self._attribute(name, np.ndarray, default)
+        return array
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    def emit(self, op: Op, inputs: Sequence[str], output: int | None = None) -> str:
+        """Adds a node that computes output `output` of the ONNX node (None: a helper). Returns the value's name.
+
+        Raises ShapeError where the inputs do not fit.
+        """
+        types = [self.type_of(name) for name in inputs]
+        (result,) = op.infer(types)
+        arrays = [self._builder.constant(name) for name in inputs]
+        known = [array for array in arrays if array is not None]
+        name = self._output_name(output, op.kind)
+        if len(known) == len(arrays):
+            (array,) = op.evaluate(known)
+            return self._builder.define(name, type_of(array), array, synthetic=output is None)
+        if 0 in result.shape:
+            raise ShapeError(f"the result {list(result.shape)} has no elements")
+        self._builder.define(name, result, synthetic=output is None)
+        label = self.node.name if output == 0 else f"{self.node.name}.{output if output is not None else op.kind}"
+        taken = {node.name for node in self._builder.nodes[-self._node_names :]} if self._node_names else set()
+        while label in taken:
+            label += "'"
+        self._node_names += 1
+        self._builder.nodes.append(Node(label, op, tuple(inputs), (name,), covers=(self.node.name,)))
+        return name
+
+    def helper(self, array: Array, what: str) -> str:
+        """Adds a synthetic constant. Returns its name."""
+        name = self._builder.fresh(f"{self.node.name}.{what}")
+        return self._builder.define(name, type_of(array), array, synthetic=True)
+
+    def scalar_like(self, value: float, name: str) -> str:
+        """A rank-0 synthetic constant of `value` in the element type of value `name`."""
+        return self.helper(np.asarray(value, numpy_dtype(self.type_of(name).dtype)), "scalar")
+
+    def result(self, array: Array, output: int = 0) -> None:
+        """Defines output `output` as a constant."""
+        array = np.asarray(array)
+        try:
+            type_ = type_of(array)
+        except ValueError as error:
+            raise Refusal("unsupported-dtype", str(error)) from None
+        self._builder.define(self.node.outputs[output], type_, array)
+
+    def _output_name(self, output: int | None, kind: str) -> str:
+        if output is None:
+            return self._builder.fresh(f"{self.node.name}.{kind}")
+        return self.node.outputs[output]
+
+
+@dataclass(frozen=True)
+class Importer:
+    """How versions of one ONNX operator are imported: `versions` are the since_versions that `run` understands.
+
+    `run` emits nodes or constants for every output that it supports; it raises Refusal or ShapeError.
+    """
+
+    op_type: str
+    versions: tuple[int, ...]
+    run: Callable[[NodeImport], None]
+    domain: str = ""

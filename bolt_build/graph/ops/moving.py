@@ -1,0 +1,205 @@
+"""ONNX operators that move elements: what they become in the IR."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import numpy_dtype
+from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.ir import ShapeError
+from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
+
+
+def import_reshape(node: NodeImport) -> None:
+    shape = node.type(0).shape
+    wanted = list(node.static_ints(1, "the new shape"))
+    if not node.int("allowzero", 0):
+        if any(extent == 0 and index >= len(shape) for index, extent in enumerate(wanted)):
+            raise ShapeError(f"the new shape {wanted} copies an axis that {list(shape)} does not have")
+        wanted = [shape[index] if extent == 0 else extent for index, extent in enumerate(wanted)]
+    if wanted.count(-1) > 1:
+        raise ShapeError(f"the new shape {wanted} leaves more than one axis open")
+    if -1 in wanted:
+        rest = prod(extent for extent in wanted if extent != -1)
+        if rest == 0 or prod(shape) % rest:
+            raise ShapeError(f"{list(shape)} cannot be reshaped to {wanted}")
+        wanted[wanted.index(-1)] = prod(shape) // rest
+    node.emit(Reshape(tuple(wanted)), [node.input(0)], 0)
+
+
+def import_flatten(node: NodeImport) -> None:
+    shape, axis = node.type(0).shape, node.int("axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        raise ShapeError(f"axis {axis} does not exist in a tensor of rank {len(shape)}")
+    axis = axis + len(shape) if axis < 0 else axis
+    node.emit(Reshape((prod(shape[:axis]), prod(shape[axis:]))), [node.input(0)], 0)
+
+
+def _axes_given(node: NodeImport) -> tuple[int, ...] | None:
+    """Squeeze's and Unsqueeze's axes: input 1 since version 13, an attribute before; None where left out."""
+    if node.version >= 13:
+        return node.static_ints(1, "the list of axes") if node.has(1) else None
+    return node.ints("axes") if node.given("axes") else None
+
+
+def import_squeeze(node: NodeImport) -> None:
+    shape, given = node.type(0).shape, _axes_given(node)
+    if given is None:
+        axes = tuple(axis for axis, extent in enumerate(shape) if extent == 1)
+    else:
+        axes = node.axes(given, len(shape))
+    if any(shape[axis] != 1 for axis in axes):
+        raise ShapeError(f"axes {list(axes)} of {list(shape)} do not all have extent 1")
+    kept = tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
+    node.emit(Reshape(kept), [node.input(0)], 0)
+
+
+def import_unsqueeze(node: NodeImport) -> None:
+    shape, given = node.type(0).shape, _axes_given(node)
+    if given is None:
+        raise Refusal("invalid-node", "the list of axes is missing")
+    rank = len(shape) + len(given)
+    axes = node.axes(given, rank)
+    rest = iter(shape)
+    node.emit(Reshape(tuple(1 if axis in axes else next(rest) for axis in range(rank))), [node.input(0)], 0)
+
+
+def import_transpose(node: NodeImport) -> None:
+    node.emit(Transpose(node.ints("perm", range(node.type(0).rank - 1, -1, -1))), [node.input(0)], 0)
+
+
+def import_concat(node: NodeImport) -> None:
+    names = node.inputs()
+    op = Concat(node.axis(node.int("axis"), node.type(0).rank))
+    filled = [name for name in names if 0 not in node.type_of(name).shape]
+    op.infer([node.type_of(name) for name in names])
+    node.emit(op, filled or names, 0)
+
+
+def import_slice(node: NodeImport) -> None:
+    shape = node.type(0).shape
+    if node.version >= 10:
+        starts, ends = node.static_ints(1, "the list of starts"), node.static_ints(2, "the list of ends")
+        axes = node.static_ints(3, "the list of axes") if node.has(3) else tuple(range(len(starts)))
+        steps = node.static_ints(4, "the list of steps") if node.has(4) else (1,) * len(starts)
+    else:
+        starts, ends = node.ints("starts"), node.ints("ends")
+        axes, steps = node.ints("axes", range(len(starts))), (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ShapeError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps are given")
+    begin, count, step = [0] * len(shape), list(shape), [1] * len(shape)
+    for axis, first, last, by in zip(node.axes(axes, len(shape)), starts, ends, steps, strict=True):
+        if by == 0:
+            raise ShapeError(f"the step of axis {axis} is 0")
+        picked = range(*slice(first, last, by).indices(shape[axis]))
+        begin[axis], count[axis], step[axis] = picked.start if picked else 0, len(picked), by
+    node.emit(Slice(tuple(begin), tuple(count), tuple(step)), [node.input(0)], 0)
+
+
+def _split_sizes(node: NodeImport, extent: int) -> tuple[int, ...]:
+    parts = len(node.node.outputs)
+    if node.version >= 13 and node.has(1):
+        return node.static_ints(1, "the list of sizes")
+    if node.given("split"):
+        return node.ints("split")
+    if node.given("num_outputs") and node.int("num_outputs") != parts:
+        raise ShapeError(f"num_outputs {node.int('num_outputs')} is not the number of outputs {parts}")
+    if extent % parts and node.version < 18:
+        raise ShapeError(f"an axis of {extent} cannot be split into {parts} equal parts")
+    size = -(-extent // parts)
+    return (*(size,) * (parts - 1), extent - size * (parts - 1))
+
+
+def import_split(node: NodeImport) -> None:
+    """One slice an output that is named."""
+    shape = node.type(0).shape
+    axis = node.axis(node.int("axis", 0), len(shape))
+    sizes = _split_sizes(node, shape[axis])
+    if sum(sizes) != shape[axis] or len(sizes) != len(node.node.outputs) or min(sizes) < 0:
+        raise ShapeError(f"sizes {list(sizes)} do not divide an axis of {shape[axis]} among the outputs")
+    begin = [0] * len(shape)
+    for index, size in enumerate(sizes):
+        count = (*shape[:axis], size, *shape[axis + 1 :])
+        if node.node.outputs[index]:
+            node.emit(Slice(tuple(begin), count, (1,) * len(shape)), [node.input(0)], index)
+        begin[axis] += size
+
+
+def import_pad(node: NodeImport) -> None:
+    rank = node.type(0).rank
+    mode, value = node.string("mode", "constant"), 0.0
+    if mode not in ("constant", "reflect", "edge"):
+        raise Refusal("unsupported-attribute", f"mode '{mode}' is not supported")
+    if node.version >= 11:
+        pads = node.static_ints(1, "the list of pads")
+        if node.has(2) and mode == "constant":
+            value = float(node.static(2, "the padding value").reshape(-1)[0])
+    else:
+        pads, value = node.ints("pads"), node.float("value", 0.0)
+    axes = node.axes(node.static_ints(3, "the list of axes"), rank) if node.has(3) else tuple(range(rank))
+    if len(pads) != 2 * len(axes):
+        raise ShapeError(f"pads {list(pads)} must have two entries for each of {len(axes)} axes")
+    begin, end = [0] * rank, [0] * rank
+    for index, axis in enumerate(axes):
+        begin[axis], end[axis] = pads[index], pads[index + len(axes)]
+    node.emit(Pad(tuple(begin), tuple(end), mode, value), [node.input(0)], 0)
+
+
+def import_identity(node: NodeImport) -> None:
+    node.emit(Identity(), [node.input(0)], 0)
+
+
+def import_dropout(node: NodeImport) -> None:
+    if node.version >= 12 and node.has(2) and bool(node.static(2, "training_mode").reshape(-1)[0]):
+        raise Refusal(
+            "unsupported-attribute", "training_mode=1 is not supported", "export the model in evaluation mode"
+        )
+    node.emit(Identity(), [node.input(0)], 0)
+
+
+def cast_to(node: NodeImport, to: DType) -> None:
+    """Output 0 as input 0 in another element type: of a constant now, of data between floating-point types."""
+    array = node.constant(0)
+    if array is not None:
+        with np.errstate(all="ignore"):
+            node.result(array.astype(numpy_dtype(to)))
+        return
+    node.emit(Identity() if to == node.type(0).dtype else Cast(to), [node.input(0)], 0)
+
+
+def import_cast_like(node: NodeImport) -> None:
+    cast_to(node, node.type(1).dtype)
+
+
+def import_cast(node: NodeImport) -> None:
+    to = _ONNX_DTYPES.get(node.int("to"))
+    if to is None:
+        raise Refusal("unsupported-dtype", f"element type {node.int('to')} of ONNX's TensorProto is not supported")
+    cast_to(node, to)
+
+
+_ONNX_DTYPES = {
+    1: DType.F32, 2: DType.U8, 3: DType.I8, 6: DType.I32, 7: DType.I64, 9: DType.BOOL, 10: DType.F16, 11: DType.F64,
+    16: DType.BF16,
+}  # fmt: skip
+
+_LATE = (21, 23, 24, 25)
+
+IMPORTERS = (
+    Importer("Reshape", (5, 13, 14, 19, *_LATE), import_reshape),
+    Importer("Flatten", (9, 11, 13, *_LATE), import_flatten),
+    Importer("Squeeze", (1, 11, 13, *_LATE), import_squeeze),
+    Importer("Unsqueeze", (1, 11, 13, *_LATE), import_unsqueeze),
+    Importer("Transpose", (1, 13, *_LATE), import_transpose),
+    Importer("Concat", (4, 11, 13), import_concat),
+    Importer("Slice", (1, 10, 11, 13), import_slice),
+    Importer("Split", (2, 11, 13, 18), import_split),
+    Importer("Pad", (2, 11, 13, 18, 19, *_LATE), import_pad),
+    Importer("Identity", (1, 13, 14, 16, 19, *_LATE), import_identity),
+    Importer("Dropout", (7, 10, 12, 13, 22), import_dropout),
+    Importer("Cast", (9, 13, 19, *_LATE, 28), import_cast),
+    Importer("CastLike", (15, 19, *_LATE), import_cast_like),
+)

@@ -1,0 +1,37 @@
+"""Checks that the operators' shape inference shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bolt_build.graph.ir import ShapeError, TensorType
+
+
+def expect_count(inputs: Sequence[TensorType], least: int, most: int | None = None) -> None:
+    """Raises ShapeError unless there are `least` to `most` inputs (`most` None: exactly `least`)."""
+    most = least if most is None else most
+    if not least <= len(inputs) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise ShapeError(f"takes {wanted} inputs, not {len(inputs)}")
+
+
+def expect_same_dtype(inputs: Sequence[TensorType]) -> None:
+    """Raises ShapeError unless all inputs have one element type."""
+    names = list(dict.fromkeys(t.dtype.value for t in inputs))
+    if len(names) > 1:
+        raise ShapeError(f"the inputs have different element types: {', '.join(names)}")
+
+
+def expect_float(t: TensorType) -> None:
+    """Raises ShapeError unless the element type is a floating-point one."""
+    if not t.dtype.is_float:
+        raise ShapeError(f"takes a floating-point tensor, not {t.dtype.value}")
+
+
+def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that `a` and `b` broadcast to by NumPy's rule. Raises ShapeError."""
+    rank = max(len(a), len(b))
+    left, right = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    if any(x != y and 1 not in (x, y) for x, y in zip(left, right, strict=True)):
+        raise ShapeError(f"shapes {list(a)} and {list(b)} do not broadcast")
+    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))

@@ -1,0 +1,43 @@
+"""Evaluates a graph with NumPy, one node after another: the meaning of the IR, for folding and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bolt_build.graph.arrays import type_of
+from bolt_build.graph.ir import Array, Graph, Node
+
+
+def evaluate_node(node: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """The node's outputs, its epilogue applied, for arrays in the order of `node.inputs`."""
+    operands = {stage.operand for stage in node.epilogue}
+    outputs = list(node.op.evaluate([array for index, array in enumerate(inputs) if index not in operands]))
+    for stage in node.epilogue:
+        if stage.operand is None:
+            (outputs[0],) = stage.op.evaluate([outputs[0]])
+            continue
+        sides = [outputs[0], inputs[stage.operand]]
+        (outputs[0],) = stage.op.evaluate(sides[::-1] if stage.swapped else sides)
+    return tuple(outputs)
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Every value of the graph by name, for one array a graph input.
+
+    Raises ValueError where an input is missing, unknown or not of the graph's element type and shape.
+    """
+    if set(inputs) != set(graph.inputs):
+        raise ValueError(f"the graph takes {sorted(graph.inputs)}, not {sorted(inputs)}")
+    found: dict[str, Array] = {v.name: v.constant.array for v in graph.values if v.constant is not None}
+    for name, array in inputs.items():
+        given, wanted = type_of(np.asarray(array)), graph.type(name)
+        if (given.dtype, given.shape) != (wanted.dtype, wanted.shape):
+            raise ValueError(
+                f"input '{name}' is {wanted.dtype.value}{list(wanted.shape)}, not {given.dtype.value}{list(given.shape)}"
+            )
+        found[name] = np.asarray(array)
+    for node in graph.nodes:
+        found.update(zip(node.outputs, evaluate_node(node, [found[name] for name in node.inputs]), strict=True))
+    return found

@@ -1,0 +1,229 @@
+"""Weighted constraint satisfaction: variables with small domains, cost tables over pairs, least total cost.
+
+Exact by bucket elimination in min-fill order while every table stays within a cap; beyond that, mini-buckets give a
+lower bound and greedy decoding with local search a solution. Costs are whole numbers held in float64 (exact below
+2**53) with infinity for what is forbidden; ties go to the value that stands first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, prod
+
+import numpy as np
+import numpy.typing as npt
+
+Table = npt.NDArray[np.float64]
+
+TABLE_CAP = 1 << 18
+"""Entries of the largest table that elimination may build."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A cost for every combination of values of the variables in `scope` (ascending), one axis each."""
+
+    scope: tuple[int, ...]
+    table: Table
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The index of each variable's value, its cost, and a lower bound of the least cost; equal where exact.
+
+    `cost` is infinity where no combination is allowed (or, beyond the cap, none was found).
+    """
+
+    values: tuple[int, ...]
+    cost: float
+    bound: float
+
+
+def minimize(domains: Sequence[int], factors: Sequence[Factor], cap: int = TABLE_CAP) -> Assignment:
+    """Values for variables with `domains[i]` choices each that make the sum of `factors` least.
+
+    `cap` limits the entries of a table; component by component, so one wide component leaves others exact.
+    """
+    values = [0] * len(domains)
+    bound = cost = 0.0
+    for component in _components(len(domains), factors):
+        inside = set(component)
+        own = [factor for factor in factors if factor.scope and factor.scope[0] in inside]
+        solved = _solve(component, domains, own, cap)
+        for variable in component:
+            values[variable] = solved.values[variable]
+        cost += solved.cost
+        bound += solved.bound
+    loose = sum(float(factor.table) for factor in factors if not factor.scope)
+    return Assignment(tuple(values), cost + loose, bound + loose)
+
+
+def total(factors: Sequence[Factor], values: Sequence[int]) -> float:
+    """The sum of the factors at an assignment."""
+    return sum(float(factor.table[tuple(values[v] for v in factor.scope)]) for factor in factors)
+
+
+def _components(count: int, factors: Sequence[Factor]) -> list[list[int]]:
+    parent = list(range(count))
+
+    def root(v: int) -> int:
+        while parent[v] != v:
+            parent[v] = parent[parent[v]]
+            v = parent[v]
+        return v
+
+    for factor in factors:
+        for other in factor.scope[1:]:
+            a, b = root(factor.scope[0]), root(other)
+            parent[max(a, b)] = min(a, b)
+    groups: dict[int, list[int]] = {}
+    for variable in range(count):
+        groups.setdefault(root(variable), []).append(variable)
+    return list(groups.values())
+
+
+@dataclass(frozen=True)
+class _Solved:
+    values: dict[int, int]
+    cost: float
+    bound: float
+
+
+def _solve(component: list[int], domains: Sequence[int], factors: list[Factor], cap: int) -> _Solved:
+    order = _min_fill(component, domains, factors)
+    buckets: dict[int, list[Factor]] = {}
+    waiting = list(factors)
+    bound, exact = 0.0, True
+    for variable in order:
+        bucket = [factor for factor in waiting if variable in factor.scope]
+        waiting = [factor for factor in waiting if variable not in factor.scope]
+        buckets[variable] = bucket
+        parts = _partition(bucket, domains, cap)
+        exact = exact and len(parts) <= 1
+        for part in parts:
+            message = _eliminate(variable, part, domains)
+            if message.scope:
+                waiting.append(message)
+            else:
+                bound += float(message.table)
+    values = _decode(order, buckets, domains)
+    if exact:
+        return _Solved(values, bound, bound)
+    values = _improve(component, domains, factors, values)
+    return _Solved(values, total(factors, _dense(values, len(domains))), bound)
+
+
+def _dense(values: dict[int, int], count: int) -> list[int]:
+    return [values.get(variable, 0) for variable in range(count)]
+
+
+def _min_fill(component: list[int], domains: Sequence[int], factors: Sequence[Factor]) -> list[int]:
+    """Each time the variable whose going makes the fewest new pairs; then the smallest table, then the first."""
+    near: dict[int, set[int]] = {variable: set() for variable in component}
+    for factor in factors:
+        for a, b in itertools.permutations(factor.scope, 2):
+            near[a].add(b)
+
+    def score(variable: int) -> tuple[int, int, int]:
+        around = near[variable]
+        fill = sum(1 for a, b in itertools.combinations(sorted(around), 2) if b not in near[a])
+        return fill, prod(domains[v] for v in around), variable
+
+    scores = {variable: score(variable) for variable in component}
+    order = []
+    while scores:
+        variable = min(scores, key=lambda v: scores[v])
+        order.append(variable)
+        around = near.pop(variable)
+        del scores[variable]
+        for a in around:
+            near[a].discard(variable)
+            near[a] |= around - {a}
+        touched = around.union(*(near[a] for a in around)) if around else set()
+        for other in touched:
+            scores[other] = score(other)
+    return order
+
+
+def _partition(bucket: list[Factor], domains: Sequence[int], cap: int) -> list[list[Factor]]:
+    """The bucket in as few parts as first fit finds whose joint tables stay within the cap, largest factors first."""
+    parts: list[tuple[set[int], list[Factor]]] = []
+    for factor in sorted(bucket, key=lambda f: (-f.table.size, f.scope)):
+        for scope, part in parts:
+            if prod(domains[v] for v in scope.union(factor.scope)) <= cap:
+                scope.update(factor.scope)
+                part.append(factor)
+                break
+        else:
+            parts.append((set(factor.scope), [factor]))
+    return [part for _, part in parts]
+
+
+def _eliminate(variable: int, part: list[Factor], domains: Sequence[int]) -> Factor:
+    """The sum of the part's tables with the variable at its best."""
+    scope = tuple(sorted(set().union(*(factor.scope for factor in part))))
+    joint = np.zeros([domains[v] for v in scope])
+    for factor in part:
+        joint = joint + _spread(factor, scope)
+    rest = tuple(v for v in scope if v != variable)
+    return Factor(rest, np.asarray(joint.min(axis=scope.index(variable))))
+
+
+def _spread(factor: Factor, scope: tuple[int, ...]) -> Table:
+    """The factor's table with an axis of extent 1 for every variable of `scope` that it lacks."""
+    extents = iter(factor.table.shape)
+    return factor.table.reshape([next(extents) if v in factor.scope else 1 for v in scope])
+
+
+def _decode(order: list[int], buckets: dict[int, list[Factor]], domains: Sequence[int]) -> dict[int, int]:
+    """Values from last to first eliminated: each the best in its bucket, given those behind it."""
+    values: dict[int, int] = {}
+    for variable in reversed(order):
+        costs = np.zeros(domains[variable])
+        for factor in buckets[variable]:
+            costs = costs + factor.table[tuple(slice(None) if v == variable else values[v] for v in factor.scope)]
+        values[variable] = int(costs.argmin())
+    return values
+
+
+def _improve(
+    component: list[int], domains: Sequence[int], factors: list[Factor], start: dict[int, int]
+) -> dict[int, int]:
+    """Descent from `start` over single variables and then over pairs that share a factor, until nothing gets better.
+
+    Forbidden combinations count before costs, so that an infeasible start is repaired first.
+    """
+    at: dict[int, list[Factor]] = {variable: [] for variable in component}
+    for factor in factors:
+        for variable in factor.scope:
+            at[variable].append(factor)
+    pairs = sorted({tuple(sorted(p)) for f in factors for p in itertools.combinations(f.scope, 2)})
+    values = dict(start)
+    moves: list[tuple[int, ...]] = [*((variable,) for variable in component), *pairs]
+    near = {move: list({id(f): f for v in move for f in at[v]}.values()) for move in moves}
+    better = True
+    while better:
+        better = False
+        for move in moves:
+            best, kept = _local(near[move], values), tuple(values[v] for v in move)
+            for trial in itertools.product(*(range(domains[v]) for v in move)):
+                values.update(zip(move, trial, strict=True))
+                cost = _local(near[move], values)
+                if cost < best:
+                    best, kept, better = cost, trial, True
+            values.update(zip(move, kept, strict=True))
+    return values
+
+
+def _local(factors: list[Factor], values: dict[int, int]) -> tuple[int, float]:
+    """How many factors forbid the values, and the sum of the others."""
+    forbidden, cost = 0, 0.0
+    for factor in factors:
+        entry = float(factor.table[tuple(values[v] for v in factor.scope)])
+        if entry == inf:
+            forbidden += 1
+        else:
+            cost += entry
+    return forbidden, cost

@@ -1,0 +1,190 @@
+"""One arena for all intermediate tensors, planned by liveness over the partial order of steps.
+
+Two buffers may overlap only if every step that touches one is ordered before the step that defines the other. Where a
+kernel can work in place, input and output become one buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bolt_build.planner.schedule import Schedule, ScheduledStep
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and more than any vector load asks for."""
+
+REFINEMENTS = 64
+"""Attempts to pack tighter after the fixed orders; each places every buffer once."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory defined by step `defined`; `touched` are all steps that write or read it, `defined` included."""
+
+    nbytes: int
+    defined: int
+    touched: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Offsets of the storages of a schedule (None where they live elsewhere), the arena's size, and the live peak.
+
+    `live_peak` is the largest sum of bytes of buffers alive at one step of the execution order: from the step that
+    defines a buffer to the last that touches it, both included, its own padding not counted.
+    """
+
+    offsets: tuple[int | None, ...]
+    nbytes: int
+    live_peak: int
+
+
+def plan_memory(schedule: Schedule) -> Arena:
+    """Places every arena storage of the schedule at a 64-byte aligned offset."""
+    order = ancestors([step.after for step in schedule.steps])
+    groups = _share(schedule, order)
+    buffers = [_buffer(schedule, members) for members in groups]
+    placed, nbytes = pack(buffers, order)
+    offsets: list[int | None] = [None] * len(schedule.storages)
+    for members, offset in zip(groups, placed, strict=True):
+        for storage in members:
+            offsets[storage] = offset
+    return Arena(tuple(offsets), nbytes, live_peak(buffers, len(schedule.steps)))
+
+
+def ancestors(after: Sequence[tuple[int, ...]]) -> list[int]:
+    """For each step, the steps ordered before it as bits of an integer."""
+    found: list[int] = []
+    for waits in after:
+        bits = 0
+        for earlier in waits:
+            bits |= found[earlier] | 1 << earlier
+        found.append(bits)
+    return found
+
+
+def live_peak(buffers: Sequence[Buffer], steps: int) -> int:
+    """The largest sum of bytes alive at one step of the execution order."""
+    change = [0] * (steps + 1)
+    for buffer in buffers:
+        change[buffer.defined] += buffer.nbytes
+        change[max(buffer.touched) + 1] -= buffer.nbytes
+    alive = peak = 0
+    for difference in change:
+        alive += difference
+        peak = max(peak, alive)
+    return peak
+
+
+def pack(buffers: Sequence[Buffer], order: Sequence[int]) -> tuple[list[int], int]:
+    """Offsets for the buffers and the bytes they span: the smallest of several greedy packings.
+
+    Buffers are placed largest first, longest-lived first, and in the order of their definition, each into the tightest
+    gap that holds it; then the buffer that ends highest is moved to the front and all are placed again, a few times.
+    """
+    if not buffers:
+        return [], 0
+    apart = _conflicts(buffers, order)
+    peak = live_peak(buffers, len(order))
+    keys: list[Callable[[int], tuple[int, ...]]] = [
+        lambda i: (-buffers[i].nbytes, buffers[i].defined),
+        lambda i: (buffers[i].defined - max(buffers[i].touched), -buffers[i].nbytes),
+        lambda i: (buffers[i].defined, -buffers[i].nbytes),
+        lambda i: (-buffers[i].nbytes * (max(buffers[i].touched) - buffers[i].defined + 1), buffers[i].defined),
+    ]
+    best: tuple[int, list[int]] | None = None
+    leading: list[int] = []
+    for key in keys:
+        sequence = sorted(range(len(buffers)), key=key)
+        offsets, nbytes = _place(sequence, buffers, apart)
+        if best is None or nbytes < best[0]:
+            best, leading = (nbytes, offsets), sequence
+    assert best is not None
+    seen: set[tuple[int, ...]] = set()
+    offsets = best[1]
+    for _ in range(REFINEMENTS):
+        if best[0] <= aligned(peak) or tuple(leading) in seen:
+            break
+        seen.add(tuple(leading))
+        top = max(leading, key=lambda i: (offsets[i] + buffers[i].nbytes, -i))
+        leading = [top, *(i for i in leading if i != top)]
+        offsets, nbytes = _place(leading, buffers, apart)
+        if nbytes < best[0]:
+            best = nbytes, offsets
+    return best[1], best[0]
+
+
+def aligned(nbytes: int) -> int:
+    """`nbytes` rounded up to the alignment."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _conflicts(buffers: Sequence[Buffer], order: Sequence[int]) -> list[list[int]]:
+    """For each buffer, the others that may be alive while it is."""
+    touched = [sum(1 << step for step in buffer.touched) for buffer in buffers]
+    before = [order[buffer.defined] for buffer in buffers]
+    found: list[list[int]] = [[] for _ in buffers]
+    for a in range(len(buffers)):
+        for b in range(a):
+            if touched[a] & ~before[b] and touched[b] & ~before[a]:
+                found[a].append(b)
+                found[b].append(a)
+    return found
+
+
+def _place(sequence: Sequence[int], buffers: Sequence[Buffer], apart: list[list[int]]) -> tuple[list[int], int]:
+    """Each buffer of the sequence into the tightest gap between those already placed that it must not overlap."""
+    offsets = [-1] * len(buffers)
+    end = 0
+    for index in sequence:
+        need = aligned(buffers[index].nbytes)
+        taken = sorted((offsets[o], offsets[o] + aligned(buffers[o].nbytes)) for o in apart[index] if offsets[o] >= 0)
+        at, slack, free = -1, 0, 0
+        for start, stop in taken:
+            gap = start - free
+            if gap >= need and (at < 0 or gap - need < slack):
+                at, slack = free, gap - need
+            free = max(free, stop)
+        offsets[index] = at if at >= 0 else free
+        end = max(end, offsets[index] + need)
+    return offsets, end
+
+
+def _buffer(schedule: Schedule, members: Sequence[int]) -> Buffer:
+    inside = set(members)
+    touched = [
+        index for index, step in enumerate(schedule.steps)
+        if any(tensor.storage in inside for tensor in (*step.inputs, *step.outputs))
+    ]  # fmt: skip
+    return Buffer(max(schedule.storages[s].nbytes for s in members), min(touched), tuple(touched))
+
+
+def _share(schedule: Schedule, order: Sequence[int]) -> list[list[int]]:
+    """Arena storages in groups that are one buffer: the input of an in-place step dies there and lends its memory."""
+    touched = [0] * len(schedule.storages)
+    for index, step in enumerate(schedule.steps):
+        for tensor in (*step.inputs, *step.outputs):
+            touched[tensor.storage] |= 1 << index
+    owner = list(range(len(schedule.storages)))
+    groups = {i: [i] for i, storage in enumerate(schedule.storages) if storage.kind == "arena"}
+    for index, step in enumerate(schedule.steps):
+        for source, result in step.may_share:
+            lender, taker = owner[step.inputs[source].storage], owner[step.outputs[result].storage]
+            if lender == taker or lender not in groups or taker not in groups:
+                continue
+            if schedule.storages[lender].nbytes < schedule.storages[taker].nbytes:
+                continue
+            dies_here = not touched[lender] & ~(order[index] | 1 << index)
+            if dies_here and _reads_in_place(step, result, owner, lender):
+                groups[lender] += groups.pop(taker)
+                touched[lender] |= touched[taker]
+                for member in groups[lender]:
+                    owner[member] = lender
+    return list(groups.values())
+
+
+def _reads_in_place(step: ScheduledStep, result: int, owner: Sequence[int], lender: int) -> bool:
+    """True where every input that lies in the lender's memory may be overwritten by the output, not just one."""
+    inside = [i for i, tensor in enumerate(step.inputs) if owner[tensor.storage] == lender]
+    return all((i, result) in step.may_share for i in inside)

@@ -1,0 +1,66 @@
+"""Folds arithmetic with one constant, or one a channel, into the weights and bias of the Conv or MatMul before it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bolt_build.graph.ir import Array, Graph, Node
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.channels import channel_axis, channel_vector, fold_into, weight_obstacle
+from bolt_build.planner.rewrite import GraphEditor
+from bolt_build.schema.recipe import Policy
+
+FUNCTIONS = ("add", "sub", "mul", "div")
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(FOLD_AFFINE.name)
+    for old in editor.nodes():
+        node = editor.node(old.name)
+        while node is not None and isinstance(node.op, Conv | MatMul) and not node.epilogue:
+            node = _fold_reader(editor, journal, node)
+    return journal.result(editor.finish())
+
+
+def _fold_reader(editor: GraphEditor, journal: Journal, node: Node) -> Node | None:
+    """The node with the arithmetic behind it taken in; None where there is none, or it stays."""
+    out = editor.type(node.outputs[0])
+    for reader in editor.readers(node.outputs[0]):
+        if not isinstance(reader.op, Binary) or reader.op.function not in FUNCTIONS or reader.epilogue:
+            continue
+        left = reader.inputs[0] == node.outputs[0]
+        other = reader.inputs[1 if left else 0]
+        array = editor.constant(other)
+        vector = None if array is None else channel_vector(array, out, channel_axis(node, out))
+        if vector is None or editor.type(reader.outputs[0]) != out:
+            continue
+        obstacle = editor.not_private(node.outputs[0]) or weight_obstacle(editor, node)
+        if reader.op.function == "div" and not left:
+            obstacle = f"'{node.outputs[0]}' is the divisor"
+        if obstacle is not None:
+            journal.declined(reader.name, obstacle)
+            continue
+        scale, shift = _scale_and_shift(reader.op.function, vector, left)
+        merged = fold_into(editor, node, reader, scale, shift)
+        journal.did(reader.name, "folded", f"into the weights of '{node.name}'")
+        return merged
+    return None
+
+
+def _scale_and_shift(function: str, c: Array, left: bool) -> tuple[Array | None, Array | None]:
+    """y = x * scale + shift for x (function) c, or c (function) x where x is not the left side."""
+    match function:
+        case "add":
+            return None, c
+        case "sub":
+            return (None, -c) if left else (-np.ones_like(c), c)
+        case "mul":
+            return c, None
+    with np.errstate(divide="ignore"):
+        return 1 / c, None
+
+
+FOLD_AFFINE = Pass("fold-affine", _run)

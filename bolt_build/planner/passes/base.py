@@ -1,0 +1,48 @@
+"""What a pass is: a pure function from graph to graph that says what it did and what it declined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.engine_plan import Decision
+from bolt_build.schema.recipe import Policy
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """The rewritten graph and a line for everything that was done or declined."""
+
+    graph: Graph
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named rewrite. `run` keeps the meaning of every graph output, and every surviving value's name and values.
+
+    No decision may rest on the values of a constant with more than one element: weights can be swapped without a
+    rebuild. `before` is the built-in pass in front of which a pass from another package runs.
+    """
+
+    name: str
+    run: Callable[[Graph, Policy], PassResult]
+    before: str = "fuse-epilogues"
+
+
+class Journal:
+    """Collects a pass's decisions."""
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+        self._decisions: list[Decision] = []
+
+    def did(self, subject: str, action: str, reason: str) -> None:
+        self._decisions.append(Decision(self._stage, subject, action, reason))
+
+    def declined(self, subject: str, reason: str) -> None:
+        self._decisions.append(Decision(self._stage, subject, "declined", reason))
+
+    def result(self, graph: Graph) -> PassResult:
+        return PassResult(graph, tuple(dict.fromkeys(self._decisions)))

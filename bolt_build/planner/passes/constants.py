@@ -1,0 +1,44 @@
+"""Computes nodes whose inputs are all constants."""
+
+from __future__ import annotations
+
+from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.ir import Array, Graph
+from bolt_build.graph.reference import evaluate_node
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.rewrite import GraphEditor
+from bolt_build.schema.recipe import Policy
+
+FREE_BYTES = 1 << 20
+"""Results up to this size are always folded."""
+
+GROWTH = 2
+"""Larger ones only up to this many times the bytes of the inputs: no engine should carry what a kernel can spread."""
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(FOLD_CONSTANTS.name)
+    for node in editor.nodes():
+        arrays = [array for array in map(editor.constant, node.inputs) if array is not None]
+        if not arrays or len(arrays) != len(node.inputs):
+            continue
+        grown = _growth(editor, node.outputs, arrays)
+        if grown is not None:
+            journal.declined(node.name, grown)
+            continue
+        editor.remove(node)
+        for name, array in zip(node.outputs, evaluate_node(node, arrays), strict=True):
+            editor.make_constant(name, narrowed(array, numpy_dtype(editor.type(name).dtype)))
+        journal.did(node.name, "folded", "all of its inputs are constant")
+    return journal.result(editor.finish())
+
+
+def _growth(editor: GraphEditor, outputs: tuple[str, ...], inputs: list[Array]) -> str | None:
+    """Why folding would make the weights table too large; None where it would not."""
+    made, given = sum(editor.type(name).nbytes for name in outputs), sum(array.nbytes for array in inputs)
+    if made <= max(FREE_BYTES, GROWTH * given):
+        return None
+    return f"folding would store {made} bytes in place of {given}"
+
+
+FOLD_CONSTANTS = Pass("fold-constants", _run)

@@ -1,0 +1,175 @@
+"""Fuses elementwise nodes into the node before them, as stages that run before its result is stored.
+
+A Conv or MatMul takes at most one other tensor of the output's shape (a residual) and two activations. An elementwise
+node takes up to four stages, whose operands may also be constants, one for all or one a channel: one pass over memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bolt_build.graph.ir import EpilogueOp, Graph, Node, TensorType
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.channels import channel_vector
+from bolt_build.planner.rewrite import GraphEditor, joined
+from bolt_build.schema.recipe import Policy
+
+ACTIVATIONS = 2
+"""Most activations in the epilogue of a Conv or MatMul."""
+
+STAGES = 4
+"""Most stages in the epilogue of an elementwise node."""
+
+IN_KERNEL = (
+    "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
+    "silu", "exp", "abs",
+)  # fmt: skip
+"""Activations that every kernel library applies behind a convolution."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A reader as a stage of its producer's epilogue; `operand` is the other tensor's name."""
+
+    op: Activation | Binary
+    operand: str | None
+    swapped: bool
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(FUSE_EPILOGUES.name)
+    if not policy.fusion.epilogue:
+        journal.declined(graph.name, "policy.fusion.epilogue is false")
+        return journal.result(graph)
+    # From the last to the first: of two convolutions that meet in an addition, the later one takes it, because the
+    # other's result exists by then.
+    for host in reversed([node for node in editor.nodes() if isinstance(node.op, Conv | MatMul)]):
+        _extend(editor, journal, host, _kernel_limit)
+    for old in editor.nodes():
+        node = editor.node(old.name)
+        if node is not None and isinstance(node.op, Activation | Binary):
+            _extend(editor, journal, node, _elementwise_limit)
+    return journal.result(editor.finish())
+
+
+Limit = Callable[[GraphEditor, Node, Stage], str | None]
+
+
+def _extend(editor: GraphEditor, journal: Journal, host: Node, limit: Limit) -> None:
+    """Takes readers into the host's epilogue, one after another, as long as it can."""
+    while True:
+        output = host.outputs[0]
+        readers = [node for node in editor.readers(output) if isinstance(node.op, Activation | Binary)]
+        if not readers or not editor.type(output).dtype.is_float:
+            return
+        reader = readers[0]
+        obstacle = editor.not_private(output) or _obstacle(editor, host, reader)
+        stage = _stage(reader, output)
+        if obstacle is None:
+            obstacle = limit(editor, host, stage)
+        if obstacle is not None:
+            journal.declined(reader.name, f"stays out of '{host.name}': {obstacle}")
+            return
+        host = _fuse(editor, host, reader, stage)
+        journal.did(reader.name, "fused", f"into the epilogue of '{host.covers[0] if host.covers else host.name}'")
+
+
+def _stage(reader: Node, output: str) -> Stage:
+    assert isinstance(reader.op, Activation | Binary)
+    if isinstance(reader.op, Activation):
+        return Stage(reader.op, None, swapped=False)
+    swapped = reader.inputs[0] != output
+    return Stage(reader.op, reader.inputs[0 if swapped else 1], swapped)
+
+
+def _obstacle(editor: GraphEditor, host: Node, reader: Node) -> str | None:
+    """Why the reader cannot be a stage of any epilogue of the host."""
+    output = host.outputs[0]
+    if reader.epilogue:
+        return f"'{reader.name}' already has an epilogue"
+    if editor.type(reader.outputs[0]) != editor.type(output):
+        return f"'{reader.outputs[0]}' is larger than '{output}'"
+    for name in reader.inputs:
+        if name != output and _depends(editor, name, host):
+            return f"'{name}' is computed from '{output}'"
+    return None
+
+
+def _depends(editor: GraphEditor, value: str, host: Node) -> bool:
+    """True where `value` is computed from the host's output."""
+    waiting, seen = [value], {value}
+    while waiting:
+        node = editor.producer(waiting.pop())
+        if node is None:
+            continue
+        if node.name == host.name:
+            return True
+        fresh = [name for name in node.inputs if name not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return False
+
+
+def _kernel_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
+    """What the kernel of a Conv or MatMul does not take."""
+    if isinstance(stage.op, Activation):
+        if stage.op.function not in IN_KERNEL:
+            return f"'{stage.op.function}' is no stage of a convolution's epilogue"
+        if sum(isinstance(s.op, Activation) for s in host.epilogue) == ACTIVATIONS:
+            return f"its epilogue already has {ACTIVATIONS} activations"
+        return None
+    assert stage.operand is not None
+    if stage.op.function == "pow" or (stage.swapped and stage.op.function in ("sub", "div")):
+        return f"'{stage.op.function}' with the convolution's result on the right is no stage of its epilogue"
+    if editor.is_constant(stage.operand):
+        return f"'{stage.operand}' is constant"
+    if editor.type(stage.operand) != editor.type(host.outputs[0]):
+        return f"'{stage.operand}' is broadcast"
+    if any(isinstance(s.op, Binary) for s in host.epilogue):
+        return "its epilogue already has a residual"
+    return None
+
+
+def _elementwise_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
+    """What one pass over memory does not take."""
+    if len(host.epilogue) == STAGES:
+        return f"its epilogue already has {STAGES} stages"
+    if stage.operand is None:
+        return None
+    out = editor.type(host.outputs[0])
+    if editor.type(stage.operand) == out:
+        return None
+    if not editor.is_constant(stage.operand):
+        return f"'{stage.operand}' is broadcast"
+    if not _one_or_per_channel(editor, stage.operand, out):
+        return f"'{stage.operand}' is a constant that is neither one number nor one a channel"
+    return None
+
+
+def _one_or_per_channel(editor: GraphEditor, name: str, out: TensorType) -> bool:
+    array = editor.constant(name)
+    return array is not None and (array.size == 1 or (out.rank > 1 and channel_vector(array, out, 1) is not None))
+
+
+def _fuse(editor: GraphEditor, host: Node, reader: Node, stage: Stage) -> Node:
+    """The host with the stage, under the name and with the output of the reader, in the place of the later one."""
+    inputs, operand = host.inputs, None
+    if stage.operand is not None:
+        operand = len(inputs)
+        inputs = (*inputs, stage.operand)
+    fused = replace(
+        host, name=reader.name, inputs=inputs, outputs=reader.outputs,
+        epilogue=(*host.epilogue, EpilogueOp(stage.op, operand, stage.swapped)),
+        covers=joined(host.covers, reader.covers),
+    )  # fmt: skip
+    editor.remove(host)
+    editor.replace(reader, fused)
+    return fused
+
+
+FUSE_EPILOGUES = Pass("fuse-epilogues", _run)

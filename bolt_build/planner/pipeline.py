@@ -1,0 +1,62 @@
+"""The passes and their order, in one place."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from bolt_build.graph import invariants
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.engine_plan import Decision
+from bolt_build.planner.passes.activations import RECOGNISE_ACTIVATIONS
+from bolt_build.planner.passes.affine import FOLD_AFFINE
+from bolt_build.planner.passes.base import Pass, PassResult
+from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
+from bolt_build.planner.passes.constants import FOLD_CONSTANTS
+from bolt_build.planner.passes.copies import REMOVE_COPIES
+from bolt_build.planner.passes.dead import REMOVE_DEAD
+from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
+from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.moves import MERGE_MOVES
+from bolt_build.planner.passes.pads import FOLD_PADS
+from bolt_build.schema.recipe import Policy
+
+PIPELINE: tuple[Pass, ...] = (
+    REMOVE_DEAD,
+    FOLD_CONSTANTS,
+    REMOVE_COPIES,
+    MERGE_MOVES,
+    REMOVE_COPIES,  # reshapes and transposes that undid each other
+    MERGE_DUPLICATES,
+    FOLD_PADS,
+    RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
+    FOLD_BATCH_NORM,
+    FOLD_AFFINE,
+    MERGE_DUPLICATES,
+    REMOVE_DEAD,  # nothing unread may count as a reader
+    FUSE_EPILOGUES,
+)
+
+
+def passes() -> tuple[Pass, ...]:
+    """The built-in passes, and those of other packages (entry-point group `bolt_build.passes`) where they ask to be."""
+    added: list[Pass] = [entry.load() for entry in sorted(entry_points(group="bolt_build.passes"))]
+    ordered: list[Pass] = []
+    for built_in in PIPELINE:
+        ordered += [plugged for plugged in added if plugged.before == built_in.name]
+        added = [plugged for plugged in added if plugged.before != built_in.name]
+        ordered.append(built_in)
+    return (*ordered, *added)
+
+
+def optimize(graph: Graph, policy: Policy) -> PassResult:
+    """All passes in order, with the graph's invariants checked behind each. Raises InvariantError, naming the pass."""
+    decisions: list[Decision] = []
+    for each in passes():
+        result = each.run(graph, policy)
+        try:
+            invariants.check(result.graph)
+        except invariants.InvariantError as error:
+            raise invariants.InvariantError(f"{graph.name} after {each.name}", error.violations) from error
+        graph = result.graph
+        decisions += result.decisions
+    return PassResult(graph, tuple(decisions))

@@ -1,0 +1,48 @@
+"""The table of weights: one for all batches, in the order of first use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import numpy_dtype
+from bolt_build.graph.ir import Array, Graph
+from bolt_build.planner.engine_plan import WeightSlot
+from bolt_build.planner.memory import aligned
+
+
+class WeightTable:
+    """Collects constants under (name, element type); the same in another batch is the same slot.
+
+    Slots are told apart by name, not by contents: two equal weights of one model may differ in the next one that is
+    loaded into the same engine. Contents count only between batches: a constant that depends on the batch gets a slot
+    in each.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, DType, str], int] = {}
+        self._slots: list[WeightSlot] = []
+        self._constants: list[Array] = []
+
+    def index(self, graph: Graph, name: str, dtype: DType) -> int:
+        """The slot that holds constant `name` of `graph` as `dtype`."""
+        constant = graph.value(name).constant
+        assert constant is not None, f"'{name}' is no constant"
+        key = (name, dtype, constant.digest)
+        if key not in self._found:
+            array = np.ascontiguousarray(constant.array.astype(numpy_dtype(dtype), copy=False))
+            array = array.reshape(constant.array.shape)
+            taken = any((known, type) == (name, dtype) for known, type, _ in self._found)
+            self._found[key] = len(self._slots)
+            offset = aligned(self._slots[-1].offset + self._slots[-1].nbytes) if self._slots else 0
+            slot_name = f"{name}@batch{graph.batch}" if taken else name
+            self._slots.append(WeightSlot(slot_name, dtype, array.shape, offset, array.nbytes))
+            self._constants.append(array)
+        return self._found[key]
+
+    def slots(self) -> tuple[WeightSlot, ...]:
+        return tuple(self._slots)
+
+    def constants(self) -> tuple[Array, ...]:
+        """The slots' arrays, each in its slot's element type."""
+        return tuple(self._constants)

@@ -1,0 +1,20 @@
+// The functions behind the table of bolt_engine.h; the generated engine.cpp puts their addresses into it.
+#pragma once
+
+#include "bolt_engine.h"
+
+namespace bolt::border {
+
+const char* last_error() noexcept;
+bolt_status create(const bolt_model_options* options, bolt_model** model) noexcept;
+void destroy(bolt_model* model) noexcept;
+bolt_status input(int64_t batch, int32_t index, bolt_tensor* tensor) noexcept;
+bolt_status output(int64_t batch, int32_t index, bolt_tensor* tensor) noexcept;
+bolt_status context_create(const bolt_model* model, const bolt_context_options* options, bolt_context** context) noexcept;
+void context_destroy(bolt_context* context) noexcept;
+size_t context_bytes(const bolt_context* context) noexcept;
+bolt_status run(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream) noexcept;
+bolt_status run_observed(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream,
+                         bolt_observer observer, void* user) noexcept;
+
+}  // namespace bolt::border

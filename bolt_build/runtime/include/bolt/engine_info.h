@@ -1,0 +1,81 @@
+// What a generated engine tells the runtime about itself: constant tables, and one class a plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+
+#include "bolt/plan.h"
+#include "bolt_engine.h"
+
+namespace bolt {
+
+/// The prepared kernels of one batch. Immutable once made, so that any number of threads may run it.
+class Plan {
+ public:
+  virtual ~Plan() = default;
+  /// Bytes that the hungriest step needs for itself.
+  virtual std::size_t scratch_bytes() const = 0;
+  /// Runs (or queues on r.stream) step `index`. Steps are called in the order of their indices.
+  virtual void step(int index, const Run& r) const = 0;
+};
+
+/// A tensor of the weights table: row-major at `offset` behind the header of the weights file.
+struct WeightInfo {
+  const char* name;
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+
+enum class Place { arena, input, output, weight };
+
+/// One output of a step whose values are those of an ONNX tensor: `tensor` describes it, `at` is its offset in the arena or its
+/// index in the caller's buffers.
+struct Tap {
+  int step;
+  Place place;
+  std::size_t at;
+  bolt_tensor tensor;
+};
+
+template <typename T>
+struct Table {
+  const T* items;
+  int count;
+  const T* begin() const { return items; }
+  const T* end() const { return items + count; }
+  const T& operator[](int index) const { return items[index]; }
+};
+
+/// The plan of one batch.
+struct PlanInfo {
+  std::int64_t batch;
+  std::size_t arena_bytes;
+  Table<bolt_tensor> inputs;
+  Table<bolt_tensor> outputs;
+  Table<bolt_step_info> steps;
+  Table<Tap> taps;         // in the order of their steps
+  Table<int> kept_weights; // those that runs read through Run::weight
+  std::unique_ptr<Plan> (*make)(const Prepare& p);
+};
+
+struct EngineInfo {
+  const char* name;
+  const char* arch;
+  const char* layout_digest;  // 64 hex digits
+  std::uint64_t weights_bytes;
+  Table<WeightInfo> weights;
+  Table<const PlanInfo*> plans;
+};
+
+/// The engine that this library holds: defined by the generated engine.cpp.
+extern const EngineInfo engine_info;
+
+inline std::size_t largest(std::initializer_list<std::size_t> sizes) {
+  std::size_t found = 0;
+  for (std::size_t size : sizes) found = size > found ? size : found;
+  return found;
+}
+
+}  // namespace bolt

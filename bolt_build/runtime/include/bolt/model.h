@@ -1,0 +1,42 @@
+// The immutable half of an engine: kept weights and the prepared kernels of every batch.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bolt/engine_info.h"
+
+namespace bolt {
+
+struct ReleaseMemory {
+  void operator()(void* memory) const noexcept;
+};
+using DeviceMemory = std::unique_ptr<void, ReleaseMemory>;
+
+/// Index of the plan for `batch`. Throws Failure listing the batches that there are.
+int plan_index(const EngineInfo& engine, std::int64_t batch);
+
+class Model {
+ public:
+  /// Loads the weights and prepares every plan. Throws Failure, std::bad_alloc.
+  Model(const EngineInfo& engine, const bolt_model_options& options);
+
+  const EngineInfo& engine() const { return engine_; }
+  int threads() const { return threads_; }
+  const Plan& plan(int index) const { return *plans_[index]; }
+  /// Pointers to the weights that runs read, by index in the table; null for those that only preparation needed.
+  const void* const* weights() const { return weights_.data(); }
+
+ private:
+  const EngineInfo& engine_;
+  int threads_;
+  std::vector<DeviceMemory> kept_;
+  std::vector<const void*> weights_;
+  std::vector<std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace bolt
+
+struct bolt_model {
+  bolt::Model model;
+};

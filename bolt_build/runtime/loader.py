@@ -1,0 +1,334 @@
+"""Runs a built engine from Python.
+
+    with Engine(Path("libresnet50.so")) as engine, engine.create(Path("resnet50.weights")) as model:
+        with model.context(batch=1) as context:
+            outputs = context.run({"input": image})
+
+Arrays are always logical and row-major (NCHW for images), whatever layout the engine wants: ports and taps that lie
+channels-last are transposed here. The GIL is released while the engine works, so threads with a context each run at
+the same time. A call that the engine refuses raises `EngineError`; arguments that do not fit raise `ValueError`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import weakref
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.emit import names
+from bolt_build.graph.arrays import numpy_dtype
+from bolt_build.graph.ir import Array, Layout
+from bolt_build.runtime import engine_abi as abi
+
+_DTYPES = (
+    DType.F32, DType.F16, DType.BF16, DType.F64, DType.I64, DType.I32, DType.I8, DType.U8, DType.BOOL,
+)  # fmt: skip
+_LAYOUTS = (Layout.ROW, Layout.CHANNELS_LAST)
+_PLACES = ("cpu", "cuda")
+_STATUS = (
+    "ok", "invalid argument", "bad weights", "out of memory", "no device", "device error", "internal error",
+)  # fmt: skip
+
+
+class EngineError(RuntimeError):
+    """The engine refused or failed: `status` is its bolt_status, the text what its last_error() said."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        kind = _STATUS[status] if 0 <= status < len(_STATUS) else f"status {status}"
+        super().__init__(f"{message} ({kind})" if message else kind)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A port of the engine: logical shape, element type, and how it lies in the engine's memory."""
+
+    name: str
+    dtype: DType
+    layout: Layout
+    where: str
+    shape: tuple[int, ...]
+    nbytes: int
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The element type that arrays of this port have (bf16 is `ml_dtypes.bfloat16`)."""
+        return numpy_dtype(self.dtype)
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape in memory order."""
+        if self.layout is Layout.CHANNELS_LAST:
+            return (self.shape[0], *self.shape[2:], self.shape[1])
+        return self.shape
+
+    def to_logical(self, stored: Array) -> Array:
+        """An array of `stored_shape` as a row-major one of `shape`; no copy where the two are the same."""
+        if self.layout is Layout.CHANNELS_LAST:
+            return np.asarray(np.moveaxis(stored, -1, 1), order="C")
+        return stored
+
+    def to_stored(self, logical: Array) -> Array:
+        """An array of `shape` as a contiguous one of `stored_shape`; no copy where the two are the same."""
+        if self.layout is Layout.CHANNELS_LAST:
+            logical = np.moveaxis(logical, 1, -1)
+        return np.asarray(logical, order="C")
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """One step of an observed run: its index in the plan, the layer's ONNX name, nodes it covers, its kernel."""
+
+    index: int
+    name: str
+    covers: tuple[str, ...]
+    kernel: str
+
+
+Observer = Callable[[StepInfo, str, Array], None]
+"""Called with the step, the ONNX name of the tensor it made, and a copy of it (logical, row-major)."""
+
+
+class _Closing:
+    """Context-manager half of the classes below."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Engine(_Closing):
+    """An engine's library. Closing it closes its models; the library itself stays loaded until the process ends.
+
+    Raises ValueError where `library` is no engine of border version 1, and OSError where it cannot be loaded.
+    """
+
+    def __init__(self, library: Path) -> None:
+        self.library = library.resolve()
+        handle = ctypes.CDLL(str(self.library))
+        symbol = names.symbol(self.library.name.removeprefix("lib").removesuffix(".so"))
+        try:
+            entry = handle[symbol]
+        except AttributeError:
+            raise ValueError(f"{self.library} is not an engine: it exports no '{symbol}'") from None
+        entry.restype = ctypes.POINTER(abi.EngineTable)
+        entry.argtypes = ()
+        self._table = entry().contents
+        if self._table.version != abi.VERSION or self._table.size < ctypes.sizeof(abi.EngineTable):
+            raise ValueError(
+                f"{self.library} has border version {self._table.version} with a table of {self._table.size} bytes;"
+                f" this loader knows version {abi.VERSION} with {ctypes.sizeof(abi.EngineTable)}"
+            )
+        self.name = _text(self._table.name)
+        self.target = _text(self._table.target)
+        self.layout_digest = _text(self._table.layout_digest)
+        self.batches = tuple(int(self._table.batches[i]) for i in range(self._table.batch_count))
+        self._models: weakref.WeakSet[Model] = weakref.WeakSet()
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the engine was built from, as it says itself."""
+        found: dict[str, Any] = json.loads(_text(self._table.manifest))
+        return found
+
+    def inputs(self, batch: int) -> tuple[TensorSpec, ...]:
+        """Ports in the engine's order. Raises EngineError for a batch it was not built for."""
+        return tuple(self._port(self._table.input, batch, index) for index in range(self._table.input_count))
+
+    def outputs(self, batch: int) -> tuple[TensorSpec, ...]:
+        """Ports in the engine's order. Raises EngineError for a batch it was not built for."""
+        return tuple(self._port(self._table.output, batch, index) for index in range(self._table.output_count))
+
+    def create(self, weights: Path | bytes, threads: int = 0) -> Model:
+        """A model with weights from a file or memory; `threads` 0 takes as many as the process may use."""
+        model = Model(self, weights, threads)
+        self._models.add(model)
+        return model
+
+    def close(self) -> None:
+        for model in list(self._models):
+            model.close()
+
+    def check(self, status: int) -> None:
+        """Raises EngineError, with what the engine has to say, unless `status` is BOLT_OK."""
+        if status != 0:
+            raise EngineError(status, _text(self._table.last_error()))
+
+    def _port(self, describe: Any, batch: int, index: int) -> TensorSpec:
+        tensor = abi.Tensor()
+        self.check(describe(batch, index, ctypes.byref(tensor)))
+        return _spec(tensor)
+
+
+class Model(_Closing):
+    """Weights and prepared kernels, shared by any number of threads. Closing it closes its contexts first."""
+
+    def __init__(self, engine: Engine, weights: Path | bytes, threads: int) -> None:
+        self.engine = engine
+        self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+        self._handle = ctypes.c_void_p()
+        options = abi.ModelOptions(size=ctypes.sizeof(abi.ModelOptions), device=0, threads=threads)
+        if isinstance(weights, bytes):
+            options.weights = ctypes.cast(ctypes.c_char_p(weights), ctypes.c_void_p)
+            options.weights_bytes = len(weights)
+        else:
+            options.weights_path = str(weights).encode()
+        engine.check(engine._table.create(ctypes.byref(options), ctypes.byref(self._handle)))
+
+    def context(self, batch: int) -> Context:
+        """A context for one of the engine's batches; one a thread."""
+        context = Context(self, batch)
+        self._contexts.add(context)
+        return context
+
+    def close(self) -> None:
+        for context in list(self._contexts):
+            context.close()
+        if self._handle.value:
+            self.engine._table.destroy(self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self.close()
+
+
+class Context(_Closing):
+    """The working memory of one batch. Holds its model alive."""
+
+    def __init__(self, model: Model, batch: int) -> None:
+        if not model._handle.value:
+            raise ValueError("the model is closed")
+        self.model = model
+        self.batch = batch
+        self._table = model.engine._table
+        self._handle = ctypes.c_void_p()
+        options = abi.ContextOptions(size=ctypes.sizeof(abi.ContextOptions), batch=batch)
+        model.engine.check(self._table.context_create(model._handle, ctypes.byref(options), ctypes.byref(self._handle)))
+        self.inputs = model.engine.inputs(batch)
+        self.outputs = model.engine.outputs(batch)
+        for port in (*self.inputs, *self.outputs):
+            if port.where != "cpu":
+                raise ValueError(f"'{port.name}' lives on {port.where}; this loader only passes memory of the CPU")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of arena and scratch that the context holds."""
+        return int(self._table.context_bytes(self._open()))
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name. Inputs must have the ports' logical shapes and element types exactly (ValueError)."""
+        handle = self._open()
+        stored = self._stored(inputs)
+        results = self._results()
+        self.model.engine.check(self._table.run(handle, _pointers(stored), _pointers(results), None))
+        return self._logical(results)
+
+    def run_observed(
+        self, inputs: Mapping[str, Array], observer: Observer, only: Container[str] | None = None
+    ) -> dict[str, Array]:
+        """The same, step by step, `observer` called for each tensor that is one of the ONNX model (and in `only`).
+
+        What the observer raises ends the observing and is raised here once the run is over.
+        """
+        handle = self._open()
+        stored = self._stored(inputs)
+        results = self._results()
+        raised: list[BaseException] = []
+
+        def observe(_user: object, step: Any, tensor: Any, data: int | None) -> None:
+            name = _text(tensor.contents.name)
+            if raised or not name or data is None or (only is not None and name not in only):
+                return
+            try:
+                observer(_step(step.contents), name, _copy(_spec(tensor.contents), data))
+            except BaseException as error:  # carried over the C frames, which no exception may cross
+                raised.append(error)
+
+        callback = abi.Observer(observe)
+        status = self._table.run_observed(handle, _pointers(stored), _pointers(results), None, callback, None)
+        if raised:
+            raise raised[0]
+        self.model.engine.check(status)
+        return self._logical(results)
+
+    def close(self) -> None:
+        if self._handle.value:
+            self._table.context_destroy(self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self.close()
+
+    def _open(self) -> ctypes.c_void_p:
+        if not self._handle.value:
+            raise ValueError("the context is closed")
+        return self._handle
+
+    def _stored(self, inputs: Mapping[str, Array]) -> list[Array]:
+        known = {port.name for port in self.inputs}
+        problems = [f"'{name}' is no input of {self.model.engine.name}" for name in inputs if name not in known]
+        for port in self.inputs:
+            if port.name not in inputs:
+                problems.append(f"input '{port.name}' is missing")
+                continue
+            array = inputs[port.name]
+            if array.dtype != port.numpy_dtype or array.shape != port.shape:
+                problems.append(
+                    f"input '{port.name}' is {array.dtype} {list(array.shape)},"
+                    f" wanted {port.numpy_dtype} {list(port.shape)}"
+                )
+        if problems:
+            raise ValueError("; ".join(problems))
+        return [port.to_stored(inputs[port.name]) for port in self.inputs]
+
+    def _results(self) -> list[Array]:
+        return [np.empty(port.stored_shape, port.numpy_dtype) for port in self.outputs]
+
+    def _logical(self, results: list[Array]) -> dict[str, Array]:
+        return {port.name: port.to_logical(array) for port, array in zip(self.outputs, results, strict=True)}
+
+
+def _pointers(arrays: list[Array]) -> Any:
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
+
+
+def _text(raw: bytes | None) -> str:
+    return "" if raw is None else raw.decode()
+
+
+def _spec(tensor: abi.Tensor) -> TensorSpec:
+    dtype = _DTYPES[tensor.dtype]
+    shape = tuple(int(extent) for extent in tensor.shape[: tensor.rank])
+    return TensorSpec(
+        _text(tensor.name), dtype, _LAYOUTS[tensor.layout], _PLACES[tensor.where], shape, int(tensor.bytes)
+    )
+
+
+def _step(info: abi.StepInfo) -> StepInfo:
+    covers = _text(info.covers)
+    return StepInfo(int(info.index), _text(info.name), tuple(covers.split("\n")) if covers else (), _text(info.kernel))
+
+
+def _copy(spec: TensorSpec, data: int) -> Array:
+    """The tensor at address `data`, copied: the memory is the engine's and soon holds something else."""
+    raw = np.ctypeslib.as_array((ctypes.c_uint8 * spec.nbytes).from_address(data))
+    stored = raw.view(spec.numpy_dtype).reshape(spec.stored_shape)
+    logical = spec.to_logical(stored)
+    return logical.copy() if np.shares_memory(logical, stored) else logical

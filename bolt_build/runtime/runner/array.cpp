@@ -1,0 +1,43 @@
+#include "array.h"
+
+namespace bolt_runner {
+
+std::size_t element_bytes(bolt_dtype dtype) {
+  switch (dtype) {
+    case BOLT_F64:
+    case BOLT_I64: return 8;
+    case BOLT_F32:
+    case BOLT_I32: return 4;
+    case BOLT_F16:
+    case BOLT_BF16: return 2;
+    case BOLT_I8:
+    case BOLT_U8:
+    case BOLT_BOOL: return 1;
+  }
+  return 0;
+}
+
+const char* dtype_name(bolt_dtype dtype) {
+  switch (dtype) {
+    case BOLT_F32: return "f32";
+    case BOLT_F16: return "f16";
+    case BOLT_BF16: return "bf16";
+    case BOLT_F64: return "f64";
+    case BOLT_I64: return "i64";
+    case BOLT_I32: return "i32";
+    case BOLT_I8: return "i8";
+    case BOLT_U8: return "u8";
+    case BOLT_BOOL: return "bool";
+  }
+  return "unknown";
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+std::vector<int64_t> shape_of(const bolt_tensor& tensor) { return {tensor.shape, tensor.shape + tensor.rank}; }
+
+}  // namespace bolt_runner

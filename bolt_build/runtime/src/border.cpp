@@ -1,0 +1,136 @@
+#include "bolt/border.h"
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "bolt/context.h"
+#include "bolt/device.h"
+#include "bolt/failure.h"
+#include "bolt/model.h"
+
+namespace bolt {
+namespace {
+
+// A plain array: no destructor runs at a thread's end, and it can be written on a machine that fits() refuses.
+thread_local char sentence[1024] = "";
+
+bolt_status fail(bolt_status status, const char* text) noexcept {
+  std::snprintf(sentence, sizeof sentence, "%s", text);
+  return status;
+}
+
+template <typename Body>
+bolt_status guarded(const Body& body) noexcept {
+  sentence[0] = '\0';
+  try {
+    body();
+    return BOLT_OK;
+  } catch (const Failure& failure) {
+    return fail(failure.status(), failure.what());
+  } catch (const std::bad_alloc&) {
+    return fail(BOLT_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(BOLT_INTERNAL, error.what());
+  } catch (...) {
+    return fail(BOLT_INTERNAL, "unknown exception");
+  }
+}
+
+void require(const void* argument, const char* name) {
+  if (argument == nullptr) throw Failure(BOLT_INVALID_ARGUMENT, std::string(name) + " is NULL");
+}
+
+// Options of any caller: an older one's are shorter and get zeros, a newer one's are longer and must be zero where this
+// engine does not know them. `least` is the struct's size in version 1 of the border.
+template <typename Options>
+Options known_options(const Options* given, std::size_t least, const char* type) {
+  require(given, "options");
+  const std::size_t size = given->size;
+  constexpr std::size_t kMost = 4096;
+  if (size < least || size > kMost) {
+    throw Failure(BOLT_INVALID_ARGUMENT,
+                  "options->size is " + std::to_string(size) + ": set it to sizeof(" + type + "), " + std::to_string(least));
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (std::size_t i = sizeof(Options); i < size; ++i) {
+    if (bytes[i] != 0) throw Failure(BOLT_INVALID_ARGUMENT, std::string(type) + " sets what this engine does not know yet");
+  }
+  Options options{};
+  std::memcpy(&options, given, size < sizeof options ? size : sizeof options);
+  return options;
+}
+
+bolt_status describe(int64_t batch, int32_t index, bolt_tensor* tensor, Table<bolt_tensor> PlanInfo::*ports,
+                     const char* kind) noexcept {
+  return guarded([&] {
+    require(tensor, "tensor");
+    const Table<bolt_tensor>& table = engine_info.plans[plan_index(engine_info, batch)]->*ports;
+    if (index < 0 || index >= table.count) {
+      throw Failure(BOLT_INVALID_ARGUMENT, std::string(kind) + " " + std::to_string(index) + " does not exist: there are " +
+                                               std::to_string(table.count));
+    }
+    *tensor = table[index];
+  });
+}
+
+}  // namespace
+
+namespace border {
+
+const char* last_error() noexcept { return sentence; }
+
+bolt_status create(const bolt_model_options* options, bolt_model** model) noexcept {
+  char reason[256] = "";
+  const int device = options == nullptr ? 0 : options->device;
+  if (!device::fits(engine_info.arch, device, reason, sizeof reason)) return fail(BOLT_NO_DEVICE, reason);
+  return guarded([&] {
+    require(model, "model");
+    *model = nullptr;
+    *model = new bolt_model{{engine_info, known_options(options, sizeof(bolt_model_options), "bolt_model_options")}};
+  });
+}
+
+void destroy(bolt_model* model) noexcept { delete model; }
+
+bolt_status input(int64_t batch, int32_t index, bolt_tensor* tensor) noexcept {
+  return describe(batch, index, tensor, &PlanInfo::inputs, "input");
+}
+
+bolt_status output(int64_t batch, int32_t index, bolt_tensor* tensor) noexcept {
+  return describe(batch, index, tensor, &PlanInfo::outputs, "output");
+}
+
+bolt_status context_create(const bolt_model* model, const bolt_context_options* options, bolt_context** context) noexcept {
+  return guarded([&] {
+    require(context, "context");
+    *context = nullptr;
+    require(model, "model");
+    const auto known = known_options(options, sizeof(bolt_context_options), "bolt_context_options");
+    *context = new bolt_context{{model->model, known.batch}};
+  });
+}
+
+void context_destroy(bolt_context* context) noexcept { delete context; }
+
+size_t context_bytes(const bolt_context* context) noexcept { return context == nullptr ? 0 : context->context.bytes(); }
+
+bolt_status run(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream) noexcept {
+  return guarded([&] {
+    require(context, "context");
+    context->context.run(inputs, outputs, stream, nullptr, nullptr);
+  });
+}
+
+bolt_status run_observed(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream,
+                         bolt_observer observer, void* user) noexcept {
+  return guarded([&] {
+    require(context, "context");
+    if (observer == nullptr) throw Failure(BOLT_INVALID_ARGUMENT, "observer is NULL");
+    context->context.run(inputs, outputs, stream, observer, user);
+  });
+}
+
+}  // namespace border
+}  // namespace bolt

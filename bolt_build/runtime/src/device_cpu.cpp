@@ -1,0 +1,97 @@
+// The device layer of CPU engines: malloc'd memory, OpenMP threads, no streams.
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "bolt/device.h"
+#include "bolt/failure.h"
+
+namespace bolt::device {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr int kMostThreads = 1024;
+
+enum class Support { yes, no, unknown };
+
+// Baseline code: this runs before it is known that the machine has what the rest was compiled for.
+__attribute__((target("arch=x86-64"))) Support support(const char* arch) noexcept {
+  __builtin_cpu_init();
+  if (std::strcmp(arch, "x86-64") == 0) return Support::yes;
+  const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+  const bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                  __builtin_cpu_supports("bmi2");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (std::strcmp(arch, "x86-64-v2") == 0) return v2 ? Support::yes : Support::no;
+  if (std::strcmp(arch, "x86-64-v3") == 0) return v3 ? Support::yes : Support::no;
+  if (std::strcmp(arch, "x86-64-v4") == 0) return v4 ? Support::yes : Support::no;
+  return Support::unknown;
+}
+
+}  // namespace
+
+__attribute__((target("arch=x86-64"))) bool fits(const char* arch, int index, char* reason, std::size_t reason_bytes) noexcept {
+  if (index != 0) {
+    std::snprintf(reason, reason_bytes, "device %d does not exist: a CPU engine has device 0 alone", index);
+    return false;
+  }
+  switch (support(arch)) {
+    case Support::yes: return true;
+    case Support::no:
+      std::snprintf(reason, reason_bytes, "this CPU lacks instructions of %s, which this engine was built for", arch);
+      return false;
+    case Support::unknown: break;
+  }
+  std::snprintf(reason, reason_bytes, "this engine was built for '%s', which is no kind of CPU that it can check for", arch);
+  return false;
+}
+
+int threads(int wanted) {
+  if (wanted < 0 || wanted > kMostThreads) {
+    throw Failure(BOLT_INVALID_ARGUMENT, "threads is " + std::to_string(wanted) + ": give 0 for as many as the process may use, or 1 to " +
+                                             std::to_string(kMostThreads));
+  }
+  if (wanted > 0) return wanted;
+  const int available = omp_get_num_procs();
+  const int limit = omp_get_thread_limit();
+  return available < limit ? available : limit;
+}
+
+Scope::Scope(int threads) noexcept : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+
+Scope::~Scope() { omp_set_num_threads(before_); }
+
+void* allocate(std::size_t bytes) {
+  // Large buffers start on a huge page and ask for such, so that streaming over them costs few TLB misses.
+  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
+  if (bytes > SIZE_MAX - alignment) throw std::bad_alloc();
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  if (alignment == kHugePage) static_cast<void>(madvise(memory, rounded, MADV_HUGEPAGE));
+  return memory;
+}
+
+void release(void* memory) noexcept { std::free(memory); }
+
+void fill(void* memory, std::size_t, const std::function<void(void*)>& fill) { fill(memory); }
+
+void for_each(int count, const std::function<void(int)>& body) {
+#pragma omp parallel for schedule(dynamic)
+  for (int i = 0; i < count; ++i) body(i);
+}
+
+void check_stream(void* stream) {
+  if (stream != nullptr) throw Failure(BOLT_INVALID_ARGUMENT, "stream is not NULL: a CPU engine has no streams");
+}
+
+void wait(void*) {}
+
+}  // namespace bolt::device

@@ -1,0 +1,269 @@
+"""A YAML file as values that know where they stand.
+
+The values follow YAML 1.2's core schema: `no` and `12:30` are strings, `1e3` is a float, `0o17` an integer. A key
+is its text, whatever it looks like. Anchors and aliases work; merge keys (`<<`) and unknown tags do not.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bolt_build.errors import BoltError, Diagnostic, Mark
+from bolt_build.schema.values import Entry, Items, Plain, Scalar, Table, Unreadable, Value, describe, shorten
+
+MAX_VALUES = 100_000
+"""Values of one document with its aliases expanded; more is a mistake or an attack."""
+
+MAX_DEPTH = 200
+"""Collections inside one another; more is a mistake or an attack."""
+
+MAX_DIGITS = 100
+"""Characters of an integer; Python itself refuses to print very long ones."""
+
+
+class CoreLoader(yaml.CSafeLoader):
+    """PyYAML's composer with the resolvers of YAML 1.2's core schema in place of those of YAML 1.1."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (PyYAML's own attribute, copied on write)
+
+
+CORE_RESOLVERS = (
+    ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""]),
+    ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")),
+    ("tag:yaml.org,2002:int", re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z"), list("-+0123456789")),
+    (
+        "tag:yaml.org,2002:float",
+        re.compile(
+            r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+        ),
+        list("-+.0123456789"),
+    ),
+)
+"""Tag, text that has it, and first characters of such text: what PyYAML's `add_implicit_resolver` takes."""
+
+for _tag, _pattern, _first in CORE_RESOLVERS:
+    CoreLoader.add_implicit_resolver(_tag, _pattern, _first)
+
+
+def resolve_plain(text: str) -> Plain:
+    """What `text` means where it stands unquoted."""
+    for tag, pattern, _ in CORE_RESOLVERS:
+        if pattern.match(text) and len(text) <= MAX_DIGITS:
+            return _scalar(tag, text)
+    return text
+
+
+def read_document(path: Path) -> tuple[Table, tuple[Diagnostic, ...]]:
+    """The mapping that the YAML file at `path` holds, and what is wrong with its keys and tags.
+
+    Raises BoltError where no mapping can be read: a file that is missing, empty, not text or not YAML.
+    """
+    text = _read_text(path)
+    try:
+        _check_depth(text, path)
+        node = CoreLoader(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        raise BoltError([_syntax_error(error, path, text)]) from error
+    except yaml.reader.ReaderError as error:
+        raise BoltError([_unreadable_character(error, path, text)]) from error
+    start = Mark(str(path), 1, 1)
+    if node is None:
+        hint = "a recipe begins with 'bolt: 1'"
+        raise BoltError([Diagnostic("empty-recipe", "the recipe is empty", start, hint)])
+    conversion = _Conversion(str(path), text)
+    value = conversion.convert(node)
+    if not isinstance(value, Table):
+        message = f"a recipe must be a mapping, found {describe(value)}"
+        conversion.diagnostics.append(Diagnostic("wrong-type", message, value.mark, "a recipe begins with 'bolt: 1'"))
+        raise BoltError(conversion.diagnostics)
+    return value, tuple(conversion.diagnostics)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise BoltError([Diagnostic("no-such-file", "no such recipe", subject=str(path))]) from error
+    except IsADirectoryError as error:
+        hint = "name the recipe's file"
+        raise BoltError([Diagnostic("not-a-file", "is a directory, not a recipe", None, hint, str(path))]) from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BoltError([Diagnostic("unreadable", f"cannot be read: {reason}", subject=str(path))]) from error
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        mark = _end_of(data[: error.start].decode(), path)
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8"
+        raise BoltError([Diagnostic("not-utf8", message, mark, "a recipe is UTF-8 text")]) from error
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as libyaml counts them."""
+    return re.split("\r\n|[\r\n\x85\u2028\u2029]", text)
+
+
+def _end_of(before: str, path: Path) -> Mark:
+    """The place behind `before`, the file's first part."""
+    lines = _lines(before)
+    return Mark(str(path), len(lines), len(lines[-1]) + 1)
+
+
+def _check_depth(text: str, path: Path) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=CoreLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                at = event.start_mark
+                mark = Mark(str(path), at.line + 1, at.column + 1) if at else Mark(str(path), 1, 1)
+                message = f"more than {MAX_DEPTH} collections inside one another"
+                raise BoltError([Diagnostic("too-large", message, mark)])
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, path: Path, text: str) -> Diagnostic:
+    at = error.problem_mark or error.context_mark
+    mark = Mark(str(path), at.line + 1, at.column + 1) if at else Mark(str(path), 1, 1)
+    message = error.problem or "not YAML"
+    if error.context and error.context.startswith("while"):
+        message += f", {error.context}"
+    hint = None
+    if at and "that cannot start any token" in message:
+        character = _lines(text)[at.line][at.column : at.column + 1]
+        if character == "\t":
+            message, hint = "a tab where only spaces may stand", "indent with spaces"
+        else:
+            message, hint = f"text cannot begin with '{character}'", "write it in quotes"
+    elif "expected a single document" in (error.context or ""):
+        message, hint = "a second document begins here", "one file holds one recipe"
+    return Diagnostic("yaml-syntax", message, mark, hint)
+
+
+def _unreadable_character(error: yaml.reader.ReaderError, path: Path, text: str) -> Diagnostic:
+    before = text.encode()[: error.position].decode(errors="ignore")  # libyaml counts bytes
+    mark = _end_of(before, path)
+    code = error.character if isinstance(error.character, int) else ord(error.character)
+    return Diagnostic("yaml-syntax", f"character U+{code:04X} is not allowed in YAML", mark)
+
+
+def _scalar(tag: str, text: str) -> Plain:
+    """Raises ValueError where `text` is not what `tag` says."""
+    kind = tag.removeprefix("tag:yaml.org,2002:")
+    if kind == "str":
+        return text
+    for known, pattern, _ in CORE_RESOLVERS:
+        if known == tag and not pattern.match(text):
+            raise ValueError(f"'{shorten(text)}' is not of type {kind}")
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() == "true"
+    if kind == "int":
+        if len(text) > MAX_DIGITS:
+            raise ValueError(f"an integer of {len(text)} digits is too long")
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+class _Conversion:
+    """One document's nodes turned to values; `diagnostics` gathers what is wrong on the way."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self._file = file
+        self._lines = _lines(text)
+        self._done: dict[int, tuple[Value, int]] = {}
+        self._open: set[int] = set()
+
+    def convert(self, node: yaml.Node) -> Value:
+        """Raises BoltError for a value that contains itself, or a document that aliases make too large."""
+        value, _ = self._convert(node)
+        return value
+
+    def _convert(self, node: yaml.Node) -> tuple[Value, int]:
+        """The value and how many values it is made of. An aliased node is converted, and complained of, once."""
+        if id(node) in self._done:
+            return self._done[id(node)]
+        mark = self._mark(node)
+        if id(node) in self._open:
+            raise BoltError([Diagnostic("recursive-alias", "this value contains itself through an alias", mark)])
+        self._open.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            value, count = self._table(node, mark)
+        elif isinstance(node, yaml.SequenceNode):
+            self._check_tag(node, "seq", mark)
+            parts = [self._convert(item) for item in node.value]
+            value, count = Items(tuple(part for part, _ in parts), mark), sum(n for _, n in parts)
+        else:
+            assert isinstance(node, yaml.ScalarNode)
+            value, count = self._scalar(node, mark), 0
+        self._open.discard(id(node))
+        if count + 1 > MAX_VALUES:
+            message = f"more than {MAX_VALUES} values once aliases are expanded"
+            raise BoltError([Diagnostic("too-large", message, mark)])
+        self._done[id(node)] = (value, count + 1)
+        return self._done[id(node)]
+
+    def _table(self, node: yaml.MappingNode, mark: Mark) -> tuple[Value, int]:
+        self._check_tag(node, "map", mark)
+        entries: dict[str, Entry] = {}
+        count = 0
+        for key_node, value_node in node.value:
+            key_mark = self._mark(key_node)
+            value, parts = self._convert(value_node)
+            count += parts
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.diagnostics.append(Diagnostic("wrong-type", "a key must be text", key_mark))
+                continue
+            key = key_node.value
+            if key == "<<" and not key_node.style:
+                hint = "repeat the keys, or use 'extend'"
+                self.diagnostics.append(
+                    Diagnostic("merge-key", "merge keys ('<<') are not part of YAML 1.2", key_mark, hint)
+                )
+            elif key in entries:
+                first = entries[key].mark
+                message = f"'{shorten(key)}' is here a second time"
+                hint = f"first at line {first.line}"
+                self.diagnostics.append(Diagnostic("duplicate-key", message, key_mark, hint))
+            else:
+                entries[key] = Entry(key, key_mark, value)
+        return Table(tuple(entries.values()), mark), count
+
+    def _scalar(self, node: yaml.ScalarNode, mark: Mark) -> Scalar | Unreadable:
+        known = {tag for tag, _, _ in CORE_RESOLVERS} | {"tag:yaml.org,2002:str"}
+        if node.tag not in known:
+            self._unknown_tag(node.tag, mark)
+            return Unreadable(mark)
+        try:
+            return Scalar(_scalar(node.tag, node.value), mark)
+        except ValueError as error:
+            self.diagnostics.append(Diagnostic("bad-value", str(error), mark))
+            return Unreadable(mark)
+
+    def _check_tag(self, node: yaml.Node, kind: str, mark: Mark) -> None:
+        if node.tag != f"tag:yaml.org,2002:{kind}":
+            self._unknown_tag(node.tag, mark)
+
+    def _unknown_tag(self, tag: str, mark: Mark) -> None:
+        name = shorten(tag.replace("tag:yaml.org,2002:", "!!"))
+        self.diagnostics.append(Diagnostic("unknown-tag", f"the tag '{name}' means nothing here", mark))
+
+    def _mark(self, node: yaml.Node) -> Mark:
+        """The node's first line: to its end there, or to the end of the text on it."""
+        start, end = node.start_mark, node.end_mark
+        if end.line == start.line:
+            length = end.column - start.column
+        elif isinstance(node, yaml.CollectionNode) and not node.flow_style:
+            length = 1
+        else:
+            length = len(self._lines[start.line].rstrip()) - start.column if start.line < len(self._lines) else 1
+        return Mark(self._file, start.line + 1, start.column + 1, max(1, length))

@@ -1,0 +1,68 @@
+"""A `Recipe` as text: the whole recipe as YAML, and as flat (key, value) pairs that can be compared."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import yaml
+
+from bolt_build.schema.document import CORE_RESOLVERS
+from bolt_build.schema.recipe import RECIPE_VERSION, Recipe
+
+
+class _CoreDumper(yaml.SafeDumper):
+    """Quotes what either YAML 1.1 or YAML 1.2 would take for something else than a string."""
+
+
+for _tag, _pattern, _first in CORE_RESOLVERS:
+    _CoreDumper.add_implicit_resolver(_tag, _pattern, _first)
+
+
+def expand(recipe: Recipe) -> str:
+    """YAML of `recipe` with every default written out; beside the recipe's file it loads to an equal recipe."""
+    data = {"bolt": RECIPE_VERSION, **_data(recipe)}
+    return yaml.dump(data, Dumper=_CoreDumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+
+
+def flatten(recipe: Recipe) -> tuple[tuple[str, str], ...]:
+    """Dotted keys and their JSON values, defaults included: what differs between two recipes differs here.
+
+    The model's file is relative to the recipe's, so that a recipe that moved with its model has not changed.
+    """
+    return tuple(_flat(_data(recipe), ""))
+
+
+def _flat(data: dict[str, Any], prefix: str) -> list[tuple[str, str]]:
+    pairs = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            pairs += _flat(value, f"{prefix}{key}.")
+        else:
+            pairs.append((prefix + key, json.dumps(value)))
+    return pairs
+
+
+def _data(recipe: Recipe) -> dict[str, Any]:
+    model: dict[str, Any] = {}
+    if recipe.model.onnx is not None:
+        here = os.path.dirname(os.path.abspath(recipe.path))
+        model["onnx"] = os.path.relpath(recipe.model.onnx, here).replace(os.sep, "/")
+    else:
+        model["zoo"] = recipe.model.zoo
+    model["batch"] = list(recipe.model.batch)
+    model["dims"] = dict(recipe.model.dims)
+    return {
+        "name": recipe.name,
+        "model": model,
+        "targets": {target.name: {"precision": target.precision} for target in recipe.targets},
+        "policy": {"fusion": {"epilogue": recipe.policy.fusion.epilogue}},
+        "layers": {layer.match: {"precision": layer.precision} for layer in recipe.layers},
+        "engine": {"io": {"dtype": recipe.engine.io.dtype, "layout": recipe.engine.io.layout}},
+        "verify": {
+            "against": recipe.verify.against,
+            "samples": recipe.verify.samples,
+            "seed": recipe.verify.seed,
+        },
+    }

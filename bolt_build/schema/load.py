@@ -1,0 +1,186 @@
+"""From a recipe file to a `Recipe`."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+from typing import Any
+
+from bolt_build.errors import BoltError, Diagnostic, Mark
+from bolt_build.schema.extend import read_extended
+from bolt_build.schema.recipe import (
+    EngineSpec,
+    FusionPolicy,
+    IoSpec,
+    LayerSpec,
+    ModelSpec,
+    Policy,
+    Recipe,
+    TargetSpec,
+    VerifySpec,
+)
+from bolt_build.schema.validate import (
+    Schema,
+    has_type,
+    listed,
+    matches,
+    recipe_schema,
+    resolved,
+    suggest,
+    suggest_name,
+    validate,
+)
+from bolt_build.schema.values import Scalar, Table, plain, shorten, walk
+from bolt_build.targets import Target, all_targets
+
+
+def load_recipe(path: Path) -> Recipe:
+    """The recipe at `path`, with those it extends merged in and every default filled in.
+
+    Raises BoltError with everything that is wrong with it: form, keys, types, values, targets that do not exist or do
+    not compute in the precision asked for, a model file that is not there. Names of zoo models are not checked here.
+    """
+    table, found = read_extended(path)
+    diagnostics = [*found, *validate(table)]
+    diagnostics += [*_check_name(table, path), *_check_targets(table), *_check_model(table)]
+    if diagnostics:
+        raise BoltError(_in_order(diagnostics, path))
+    data = fill_defaults(plain(table), recipe_schema())
+    return _recipe(data, path, table)
+
+
+def fill_defaults(data: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """Valid `data` with the schema's defaults where it says nothing, all the way down."""
+    filled = {}
+    properties: dict[str, Schema] = schema.get("properties", {})
+    for name, value in data.items():
+        below = resolved(properties.get(name, schema.get("additionalProperties") or {}))
+        if value is None and "object" in below["type"]:
+            value = {}
+        filled[name] = fill_defaults(value, below) if isinstance(value, dict) else value
+    for name, sub in properties.items():
+        if name not in data and "default" in sub:
+            value = copy.deepcopy(sub["default"])
+            filled[name] = fill_defaults(value, resolved(sub)) if isinstance(value, dict) else value
+    return filled
+
+
+def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
+    model = data["model"]
+    marks = tuple(
+        (key, entry.mark if isinstance(entry.value, Table) else entry.value.mark) for key, entry in walk(table)
+    )
+    batch = model["batch"] if isinstance(model["batch"], list) else [model["batch"]]
+    return Recipe(
+        path=str(path),
+        name=data.get("name", path.stem),
+        model=ModelSpec(
+            onnx=_beside(model["onnx"], dict(marks)["model.onnx"]) if "onnx" in model else None,
+            zoo=model.get("zoo"),
+            batch=tuple(batch),
+            dims=tuple(model["dims"].items()),
+        ),
+        targets=tuple(TargetSpec(name, spec["precision"]) for name, spec in data["targets"].items()),
+        policy=Policy(FusionPolicy(data["policy"]["fusion"]["epilogue"])),
+        layers=tuple(LayerSpec(match, spec["precision"]) for match, spec in data["layers"].items()),
+        engine=EngineSpec(IoSpec(data["engine"]["io"]["dtype"], data["engine"]["io"]["layout"])),
+        verify=VerifySpec(data["verify"]["against"], data["verify"]["samples"], data["verify"]["seed"]),
+        marks=marks,
+    )
+
+
+def _beside(name: str, mark: Mark) -> str:
+    """The absolute path of a file that a recipe names relative to itself."""
+    return os.path.abspath(os.path.join(os.path.dirname(mark.file), name))
+
+
+def _check_name(table: Table, path: Path) -> list[Diagnostic]:
+    """The file's name must do where the recipe does not say another one."""
+    rule = recipe_schema()["properties"]["name"]
+    if table.get("name") is not None or (matches(rule["pattern"], path.stem) and len(path.stem) <= rule["maxLength"]):
+        return []
+    message = f"the file's name cannot name the engine: {rule['patternErrorMessage']}"
+    better = suggest_name(path.stem) or "did you mean 'model'?"
+    hint = better.replace("did you mean '", "add 'name: ").removesuffix("?")
+    return [Diagnostic("bad-name", message, Mark(str(path), 1, 1), hint)]
+
+
+def _check_targets(table: Table) -> list[Diagnostic]:
+    """Targets exist, and compute in every precision that the recipe asks of them."""
+    entry = table.get("targets")
+    if entry is None or not isinstance(entry.value, Table):
+        return []
+    known = {target.name: target for target in all_targets()}
+    found = []
+    targets = []
+    for named in entry.value.entries:
+        target = known.get(named.key)
+        if target is None:
+            hint = suggest(named.key, known) or f"known targets: {', '.join(known)}"
+            message = f"unknown target '{shorten(named.key)}'"
+            found.append(Diagnostic("unknown-target", message, named.mark, hint))
+            continue
+        targets.append(target)
+        if isinstance(named.value, Table):
+            found += _check_precision(named.value, (target,))
+    layers = table.get("layers")
+    if layers is not None and isinstance(layers.value, Table):
+        for layer in layers.value.entries:
+            if isinstance(layer.value, Table):
+                found += _check_precision(layer.value, tuple(targets))
+    return found
+
+
+def _check_precision(spec: Table, targets: tuple[Target, ...]) -> list[Diagnostic]:
+    entry = spec.get("precision")
+    if entry is None or not isinstance(entry.value, Scalar):
+        return []
+    if entry.value.value not in resolved(recipe_schema()["$defs"]["precision"])["enum"]:
+        return []
+    return [
+        Diagnostic(
+            "unsupported-precision",
+            f"the target '{target.name}' does not compute in {entry.value.value}",
+            entry.value.mark,
+            f"it computes in {listed(target.precisions)}",
+        )
+        for target in targets
+        if entry.value.value not in target.precisions
+    ]
+
+
+def _check_model(table: Table) -> list[Diagnostic]:
+    """The model's file is there."""
+    model = table.get("model")
+    entry = model.value.get("onnx") if model is not None and isinstance(model.value, Table) else None
+    if entry is None or not isinstance(entry.value, Scalar) or not has_type(entry.value, ("string",)):
+        return []
+    name, mark = str(entry.value.value), entry.value.mark
+    if not name or "\0" in name:
+        return [Diagnostic("bad-value", "'model.onnx' holds a NUL", mark)] if name else []
+    path = _beside(name, mark)
+    if os.path.isfile(path):
+        return []
+    kind = "is a directory" if os.path.isdir(path) else "does not exist"
+    near = suggest(os.path.basename(path), _siblings(path))
+    return [Diagnostic("no-such-model", f"the model file '{shorten(name)}' {kind}", mark, near)]
+
+
+def _siblings(path: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(os.path.dirname(path)) if name.endswith(".onnx"))
+    except OSError:
+        return []
+
+
+def _in_order(diagnostics: list[Diagnostic], path: Path) -> list[Diagnostic]:
+    """By place: the recipe's own first, then those of the recipes it extends; what has no place last."""
+
+    def place(diagnostic: Diagnostic) -> tuple[bool, bool, str, int, int]:
+        mark = diagnostic.mark
+        if mark is None:
+            return (True, True, "", 0, 0)
+        return (False, mark.file != str(path), mark.file, mark.line, mark.column)
+
+    return sorted(diagnostics, key=place)

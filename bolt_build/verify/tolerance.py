@@ -1,0 +1,57 @@
+"""How far an engine may be from the reference: one row an element type, chosen with reasons.
+
+An element's error is |engine - reference| / (|reference| + s), s the standard deviation of the whole tensor: relative
+where a number is large, and measured by what the tensor usually holds where it is near zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from bolt_build.dtypes import DType
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Limits for tensors that were stored, at their coarsest, in one element type.
+
+    `element` bounds the largest error of an element after one layer and `rms` the root mean square of the difference
+    over s. Roundings of successive layers are independent, so both grow with the square root of the depth. `cosine`
+    is the least that outputs may have, `centred` the least after the reference's mean over the batch is removed.
+    """
+
+    element: float
+    rms: float
+    cosine: float
+    centred: float
+
+    def element_at(self, depth: int) -> float:
+        return self.element * sqrt(max(depth, 1))
+
+    def rms_at(self, depth: int) -> float:
+        return self.rms * sqrt(max(depth, 1))
+
+
+TOLERANCES = {
+    # Two right orders of summing 4608 products differ by some 1e-6 of s, and by 5e-6 in the worst of 10^7 elements.
+    # The mildest faults sought are far above: BatchNorm folded with another epsilon 5e-4, a swapped residual 1.
+    DType.F32: Tolerance(element=3e-5, rms=5e-6, cosine=0.99999, centred=0.9999),
+    DType.F64: Tolerance(element=3e-5, rms=5e-6, cosine=0.99999, centred=0.9999),
+    # Half a unit in the last place is 2^-12 of a number; the worst of many elements is some five times the usual.
+    DType.F16: Tolerance(element=1e-2, rms=2e-3, cosine=0.9999, centred=0.995),
+    # 2^-9 a rounding, of the input, the weights and the result each: some 0.4% a layer.
+    DType.BF16: Tolerance(element=6e-2, rms=1e-2, cosine=0.999, centred=0.97),
+}
+
+DEPENDENCE = 0.99
+"""Outputs of different inputs whose cosine exceeds this hardly depend on the input: the check says little."""
+
+COARSENESS = (DType.F64, DType.F32, DType.F16, DType.BF16)
+"""Element types from fine to coarse."""
+
+
+def coarser(a: DType, b: DType) -> DType:
+    """The coarser of two element types; integers and booleans, which lose nothing, count as fine."""
+    rank = {dtype: index for index, dtype in enumerate(COARSENESS)}
+    return a if rank.get(a, -1) >= rank.get(b, -1) else b

@@ -1,0 +1,43 @@
+"""Small task graphs of shell commands, for tests of the build that need no toolchain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.plan_file import PLAN_FILE_VERSION, EngineSummary, Facts, Places, PlanFile, save_plan_file
+from bolt_build.planner.tasks import Task, TaskGraph
+
+ENGINE = EngineSummary("toy", (), (1,), "0" * 64, 0, 0, 0)
+
+
+def shell(
+    name: str,
+    script: str,
+    outputs: tuple[str, ...],
+    inputs: tuple[str, ...] = (),
+    values: tuple[tuple[str, str], ...] = (),
+    *,
+    memory_mb: int = 1,
+    cached: bool = True,
+    reads: tuple[str, ...] = (),
+) -> Task:
+    """A task that runs `script` in /bin/sh; `$out` is its private directory."""
+    argv = ("/bin/sh", "-c", 'out="$1"; ' + script, "sh", "${out}")
+    return Task(name, "shell", f"run {name}", argv, inputs, outputs, values, reads, memory_mb, cached)
+
+
+def plan_of(tasks: tuple[Task, ...], facts: Facts = (), places: tuple[tuple[str, str], ...] = ()) -> PlanFile:
+    """A plan file of these tasks for the target "host" of the recipe "toy"."""
+    artifacts = tuple(output for task in tasks for output in task.outputs)
+    graph = TaskGraph("toy", "host", "toy/host", tasks, artifacts)
+    return PlanFile(PLAN_FILE_VERSION, "planning", "key", facts, Places(places), (), ENGINE, graph)
+
+
+def write_plan(root: Path, *tasks: Task, facts: Facts = (), target: str = "host") -> RecipeDirectory:
+    """Write the plan of these tasks under `root`, as planning would."""
+    recipe = RecipeDirectory(root / "toy")
+    directory = recipe.target(target)
+    directory.path.mkdir(parents=True, exist_ok=True)
+    save_plan_file(directory.plan, plan_of(tasks, facts))
+    return recipe
