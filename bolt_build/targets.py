@@ -50,7 +50,7 @@ HOST = Target(
     precisions=("fp32", "bf16"),
     families=("onednn", "portable"),
     tools=("cxx", "onednn"),
-    compile_flags=("-march=x86-64-v3", "-fopenmp"),
+    compile_flags=("-march=x86-64-v3", "-fopenmp", "-O3", "-fno-math-errno", "-fno-trapping-math"),
     link_flags=("-ldnnl", "-fopenmp"),
     queues=1,
     bandwidth=20e9,

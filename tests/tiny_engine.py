@@ -1,7 +1,7 @@
-"""Engines small enough to compile in a test: plans written by hand, and a family of plain C++ kernels without libraries.
+"""Engines small enough to compile in a test: plans written by hand, and a family of plain kernels without libraries.
 
-`tiny_plan` is relu(reshape(x * scale + shift)): a prepared kernel with shared weights and scratch memory, one that reads
-its weight at run time, a view, and one without state. `ports_plan` copies inputs of many element types to outputs.
+`tiny_plan` is relu(reshape(x * scale + shift)): a prepared kernel with shared weights and scratch memory, one that
+reads its weight at run time, a view, and one without state. `ports_plan` copies inputs of any type to outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from bolt_build.emit.weights import write_weights
 from bolt_build.families.base import (
     Alternative,
     Candidate,
-    EpilogueOp,
     Family,
     KernelProblem,
     Operand,
@@ -32,7 +31,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.graph.ir import Array, Graph, Layout, Node, Op
+from bolt_build.graph.ir import Array, EpilogueOp, Graph, Layout, Node, Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.shape import Identity, Reshape
@@ -94,7 +93,9 @@ class PlainFamily:
 FAMILIES: tuple[Family, ...] = (PlainFamily(),)
 
 
-def operand(shape: tuple[int, ...], dtype: DType = DType.F32, layout: Layout = Layout.ROW, constant: bool = False) -> Operand:
+def operand(
+    shape: tuple[int, ...], dtype: DType = DType.F32, layout: Layout = Layout.ROW, constant: bool = False
+) -> Operand:
     return Operand(shape, TensorFormat(dtype, layout), constant)
 
 
@@ -109,9 +110,7 @@ def step(
     covers: tuple[str, ...] = (),
     epilogue: tuple[EpilogueOp, ...] = (),
 ) -> Step:
-    problem = KernelProblem(
-        op, tuple(t.operand for t in inputs), (output.operand,), epilogue, DType.F32, target="host"
-    )
+    problem = KernelProblem(op, tuple(t.operand for t in inputs), (output.operand,), epilogue, DType.F32, target="host")
     candidate = Candidate("plain", () if view else (("unroll", 1),))
     return Step(index, name, covers or (name,), problem, candidate, tuple(inputs), (output,), after, view)
 
@@ -159,7 +158,8 @@ def tiny_constants(channels: int = 5, scale: float = 2.0, shift: float = -1.0) -
 
 
 def tiny_reference(x: Array, constants: Sequence[Array]) -> Array:
-    return np.maximum(x * constants[0] + constants[1], 0).reshape(x.shape[0], -1)
+    y: Array = np.maximum(x * constants[0] + constants[1], 0).reshape(x.shape[0], -1)
+    return y
 
 
 def ports_plan(ports: Sequence[tuple[str, Operand]], name: str = "ports") -> EnginePlan:
@@ -225,7 +225,17 @@ def build_runner(library: Path, plan: EnginePlan) -> Path:
     objects = [_object(path) for path in runtime.runner_sources()]
     program = directory / names.runner(plan.name)
     _run(
-        "g++", *_FLAGS, "-I", runtime.runner_include_dir(), directory / source.path, *objects, library,
-        "-Wl,-rpath,$ORIGIN", "-o", program,
+        "g++", *_FLAGS, "-I", runtime.include_dir(), "-I", runtime.runner_include_dir(), directory / source.path,
+        *objects, library, "-Wl,-rpath,$ORIGIN", "-o", program,
+    )  # fmt: skip
+    return program
+
+
+def build_program(source: Path, program: Path) -> Path:
+    """Compiles a C++ program that stands in for an engine's generated files, with the runtime. Returns `program`."""
+    objects = [_object(path) for path in runtime.sources("cpu")]
+    _run(
+        "g++", *_FLAGS, *target_named("host").compile_flags, "-I", runtime.include_dir(), source, *objects,
+        "-o", program,
     )  # fmt: skip
     return program

@@ -1,9 +1,10 @@
-"""What tasks do in Python, each in a process of its own: `python action.py ACTION ARGUMENT...` in the target's directory."""
+"""What tasks do in Python, each in its own process: `python action.py ACTION ARGUMENT...` in the target's directory."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -81,7 +82,7 @@ def _facts() -> BuildFacts:
     return read_facts(_PROVENANCE.read_text(encoding="utf-8"))
 
 
-_ACTIONS = {"emit": emit, "weights": weights, "manifest": manifest, "verify": verify}
+_ACTIONS: dict[str, Callable[..., None]] = {"emit": emit, "weights": weights, "manifest": manifest, "verify": verify}
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the memory of running tasks under what the machine has, so that a build on a small machine gets slow, not killed."""
+"""Keeps the memory of running tasks under what the machine has: on a small one a build gets slow, not killed."""
 
 from __future__ import annotations
 

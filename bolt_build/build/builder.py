@@ -27,7 +27,7 @@ from bolt_build.schema.recipe import Recipe, TargetSpec
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """`targets` names some of the recipe's targets; none means all. `output` is the directory of recipes' directories."""
+    """`targets` names some of the recipe's targets, none means all. `output` holds the recipes' directories."""
 
     output: Path = Path("generated")
     cache: Path | None = None
@@ -103,7 +103,7 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
 
 
 def dry_run(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[Forecast, ...]:
-    """What `build` would run. Nothing is written but a zoo recipe's model, which planning must read. Raises BoltError."""
+    """What `build` would run. Nothing is written but a zoo recipe's model, which planning reads. Raises BoltError."""
     planned, problems, code = _plan(recipe, options, listener)
     if problems:
         raise BoltError(problems, code)
@@ -111,7 +111,7 @@ def dry_run(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[
 
 
 def chosen(recipe: Recipe, names: Sequence[str]) -> tuple[TargetSpec, ...]:
-    """The recipe's targets called `names`, or all. Raises BoltError ("unknown-target") for names that it does not have."""
+    """The recipe's targets called `names`, or all. Raises BoltError ("unknown-target") for names it does not have."""
     have = [spec.name for spec in recipe.targets]
     wrong = [name for name in names if name not in have]
     if wrong:
@@ -143,7 +143,7 @@ def _plan(
 
 
 def _forecast(target: PlannedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
-    """What a build of the target would run: emission is done in memory where it would run, to see which files change."""
+    """What a build of the target would run. Emission that would run is done in memory, to see which files change."""
     foreseen = {name: digest_bytes(text.encode()) for name, text in target.contents}
     with told(target.directory.path):
         found = forecast(target.plan, target.directory, options.local_cache, foreseen, recipe.mark)
@@ -224,7 +224,11 @@ def _behind(target: PlannedTarget, session: SessionResult) -> Iterator[str]:
 def _terminated_like_interrupted() -> Iterator[None]:
     """SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    before = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:

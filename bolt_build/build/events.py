@@ -27,7 +27,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True)
 class TaskEvent:
-    """`cached`: the outputs came from the cache. `text`: a note, or the reason of a failure. `log`: the end of the task's output.
+    """`cached`: the outputs came from the cache. `text`: a note, or why it failed. `log`: the end of its output.
 
     `command` is a line for a shell that repeats the task by hand.
     """

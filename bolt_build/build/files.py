@@ -46,6 +46,14 @@ class Digests:
 
     def of(self, path: Path) -> str | None:
         """SHA-256 of the file's contents in hex, None where there is no file. Raises OSError for other trouble."""
+        found = self.stamp(path)
+        return None if found is None else found.digest
+
+    def stamp(self, path: Path, name: str | None = None) -> FileStamp | None:
+        """The file's stamp, None where there is no file. Raises OSError for other trouble.
+
+        The status is older than the contents: a file that changes meanwhile is looked at again next time.
+        """
         try:
             status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -53,7 +61,7 @@ class Digests:
         key = (status.st_size, status.st_mtime_ns, status.st_ino)
         if key not in self._known:
             self._known[key] = digest_file(path)
-        return self._known[key]
+        return FileStamp(name or str(path), self._known[key], *key)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,4 +1,7 @@
-"""Kills the process groups that a build left behind. Run as a script; reads `+group` and `-group` lines until the build is gone."""
+"""Kills the process groups that a build left behind.
+
+Run as a script; reads `+group` and `-group` lines until the build is gone.
+"""
 
 import os
 import signal

@@ -67,8 +67,12 @@ class RecipeDirectory:
 
     @property
     def signatures(self) -> Path:
-        """SCons's signature file, without its suffix."""
+        """SCons's signature file, as SCons is told: it adds a suffix."""
         return self.path / ".sconsign"
+
+    @property
+    def signature_file(self) -> Path:
+        return self.path / ".sconsign.dblite"
 
     @property
     def targets(self) -> tuple[TargetDirectory, ...]:

@@ -21,14 +21,15 @@ _PARTS = {
     "verify": (*_COMMON, "verify", "graph", "runtime/loader.py", "runtime/engine_abi.py"),
     "manifest": (*_COMMON, "emit/manifest.py", "emit/elf.py"),
     "zoo": ("graph/zoo", "dtypes.py"),
-    "tasks": ("build/task_graph.py", "build/plan_file.py", "build/planning.py", "toolchain", "runtime/__init__.py"),
+    "tasks": ("build", "toolchain", "runtime/__init__.py"),
 }
+PARTS = tuple(_PARTS)
 _PLUGIN_GROUPS = ("bolt_build.families", "bolt_build.targets", "bolt_build.ops")
 
 
 @functools.cache
 def part_digest(part: str) -> str:
-    """Digest of the files of one part of bolt-build ("planner", "emit"...), and of other packages' targets and families."""
+    """Digest of the files of one part of bolt-build ("planner", "emit"...), with other packages' families."""
     own = [tree_digest(PACKAGE / path) for path in _PARTS[part]]
     return digest([own, _plugins() if part in ("planner", "emit", "weights", "tasks") else ""])
 

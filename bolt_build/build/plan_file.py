@@ -1,4 +1,4 @@
-"""`plan.json`: the task graph of one target, and what it was made from, so that it is made again only when that changed."""
+"""`plan.json`: the task graph of one target and what it was made from: made again only when that has changed."""
 
 from __future__ import annotations
 

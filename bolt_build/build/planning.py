@@ -6,14 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bolt_build
 from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.model_file import ModelFile, model_file
-from bolt_build.build.own_sources import PACKAGE, part_digest
+from bolt_build.build.own_sources import PACKAGE, PARTS, part_digest
 from bolt_build.build.plan_file import (
     PLAN_FILE_VERSION,
     EngineSummary,
@@ -98,6 +97,25 @@ class Planner:
         Raises BoltError: with exit code 7 where a tool that the target needs is missing, else for what is wrong
         with the model.
         """
+        found = self._question(spec)
+        if found.current and found.known is not None:
+            return PlannedTarget(found.directory, found.known, found.unverified)
+        if found.replans or found.known is None:
+            planned = self._plan_engine(found.model, spec, found.target)
+            return self._tasks(found, planned.plan, _summary(planned.plan))
+        return self._tasks(found, None, found.known.engine)
+
+    def is_current(self, spec: TargetSpec) -> bool:
+        """True where the plan in the directory is for the engine that the recipe describes. Plans nothing.
+
+        How it is verified does not matter. Raises BoltError.
+        """
+        asked = self._question(spec)
+        if asked.known is None or asked.replans:
+            return False
+        return _engine_facts(asked.known.facts) == _engine_facts(asked.facts)
+
+    def _question(self, spec: TargetSpec) -> _Question:
         target = target_named(spec.name)
         toolchain = self.find_tools(target.tools)
         if toolchain.missing:
@@ -107,17 +125,11 @@ class Planner:
         known = load_plan_file(directory.plan)
         model = self._model_file(known.model if known is not None else ())
         facts = _facts(self.recipe, spec, model, tools)
-        planning_key = digest([[list(f) for f in _planning_facts(facts)], part_digest("planner"), part_digest("zoo")])
+        planning_key = digest([[list(f) for f in _planning_facts(facts)], part_digest("planner"), target.name])
         key = digest([planning_key, [list(f) for f in facts], _surroundings(tools, directory, model), bool(unverified)])
-        intact = known is not None and known.planning_key == planning_key and _files_intact(known, directory)
-        if intact and known is not None and known.key == key:
-            return PlannedTarget(directory, known, unverified)
-        if intact and known is not None:
-            engine, summary = None, known.engine
-        else:
-            planned = self._plan_engine(model, spec, target)
-            engine, summary = planned.plan, _summary(planned.plan)
-        return self._tasks(spec, target, tools, unverified, directory, model, facts, (planning_key, key), engine, summary)
+        if known is not None and not _files_intact(known, directory):
+            known = None
+        return _Question(spec, target, tools, unverified, directory, model, facts, planning_key, key, known)
 
     def plan_engine(self, spec: TargetSpec) -> PlannedEngine:
         """The engine plan itself, with graphs and constants, made anew. Raises BoltError."""
@@ -150,32 +162,54 @@ class Planner:
             self._parsed = parse(model.path)
         return plan_parsed(self._parsed, self.recipe, spec, target)
 
-    def _tasks(
-        self, spec: TargetSpec, target: Target, tools: Toolchain, unverified: Tool | None, directory: TargetDirectory,
-        model: ModelFile, facts: Facts, keys: tuple[str, str], engine: EnginePlan | None, summary: EngineSummary,
-    ) -> PlannedTarget:  # fmt: skip
+    def _tasks(self, asked: _Question, engine: EnginePlan | None, summary: EngineSummary) -> PlannedTarget:
+        """Tasks for a plan that was just made, or (None) for the one that lies in the directory."""
         from bolt_build.build.task_graph import BuildContext, places_of, task_graph
         from bolt_build.families import load
 
-        verified = target.runs_where_built and unverified is None
-        context = BuildContext(
-            self.recipe, target, load(target), tools, summary, model.digest, model.size, verified
-        )  # fmt: skip
-        places = places_of(context, directory.path, sys.executable, PACKAGE, model.path)
+        target, directory, model = asked.target, asked.directory, asked.model
+        verified = target.runs_where_built and asked.unverified is None
+        context = BuildContext(self.recipe, target, load(target), asked.tools, summary, model, verified)
+        places = places_of(context, directory.path, sys.executable, PACKAGE)
         plan = PlanFile(
-            PLAN_FILE_VERSION, *keys, facts, Places(tuple(places.items())), model.files, summary, task_graph(context)
+            PLAN_FILE_VERSION, asked.planning_key, asked.key, asked.facts, Places(tuple(places.items())), model.files,
+            summary, task_graph(context),
+        )  # fmt: skip
+        provenance = _build_facts(asked.facts, model, asked.tools, target)
+        contents = (
+            ("engine.json", directory.engine.read_text(encoding="utf-8") if engine is None else _text(engine)),
+            ("provenance.json", _text(provenance)),
+            ("recipe.json", _text(self.recipe)),
         )
-        build_facts = _build_facts(facts, model, tools, target)
-        texts = {
-            "provenance.json": json.dumps(encode(build_facts), indent=1) + "\n",
-            "recipe.json": json.dumps(encode(self.recipe), indent=1) + "\n",
-        }
-        if engine is None:
-            texts["engine.json"] = directory.engine.read_text(encoding="utf-8")
-        else:
-            texts["engine.json"] = json.dumps(encode(engine), indent=1) + "\n"
-        contents = tuple((name, texts[name]) for name in _FILES)
-        return PlannedTarget(directory, plan, unverified, contents)
+        return PlannedTarget(directory, plan, asked.unverified, contents)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """All that decides whether a target must be planned. `known`: the plan in its directory, None where damaged."""
+
+    spec: TargetSpec
+    target: Target
+    tools: Toolchain
+    unverified: Tool | None
+    directory: TargetDirectory
+    model: ModelFile
+    facts: Facts
+    planning_key: str
+    key: str
+    known: PlanFile | None
+
+    @property
+    def replans(self) -> bool:
+        return self.known is None or self.known.planning_key != self.planning_key
+
+    @property
+    def current(self) -> bool:
+        return self.known is not None and self.known.key == self.key
+
+
+def _text(value: object) -> str:
+    return json.dumps(encode(value), indent=1) + "\n"
 
 
 def _facts(recipe: Recipe, spec: TargetSpec, model: ModelFile, tools: Toolchain) -> Facts:
@@ -184,13 +218,18 @@ def _facts(recipe: Recipe, spec: TargetSpec, model: ModelFile, tools: Toolchain)
     found = [(f"recipe:{key}", value) for key, value in keys if key != "model.onnx"]
     found.append(("model", model.digest))
     found += [(f"tool:{tool.name}", f"{tool.version} {tool.digest[:12]}") for tool in tools.tools]
-    own = digest([part_digest(part) for part in ("planner", "emit", "weights", "runtime", "verify", "manifest", "tasks")])
+    own = digest([part_digest(part) for part in PARTS])
     found.append(("bolt-build", f"{bolt_build.__version__} {own[:12]}"))
     return tuple(found)
 
 
 def _of_another_target(key: str, recipe: Recipe, spec: TargetSpec) -> bool:
     return any(key.startswith(f"targets.{other.name}.") for other in recipe.targets if other.name != spec.name)
+
+
+def _engine_facts(facts: Facts) -> Facts:
+    """Those that an engine is made from."""
+    return tuple(fact for fact in facts if not fact[0].startswith("recipe:verify."))
 
 
 def _planning_facts(facts: Facts) -> Facts:

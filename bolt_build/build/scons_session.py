@@ -1,6 +1,6 @@
 """The inside of SCons's process: tasks as nodes, every action through `TaskRunner`.
 
-SCons orders the tasks, runs them in parallel and decides by content which ones an edit reaches. Its signature file is
+SCons orders the tasks, runs them in parallel and decides by contents which ones an edit reaches. Its signature file is
 written only when it ends, so it is removed before the first task changes anything: after SIGKILL nothing in it can
 then be mistaken for the truth, and the tasks' own records, written one by one, tell what is finished.
 """
@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from bolt_build.build.files import unlink
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
+from bolt_build.build.record import TaskRecord
 from bolt_build.build.task_runner import TaskFailed, TaskRunner, TaskStopped
 from bolt_build.digest import decode, digest
 from bolt_build.planner.tasks import Task
@@ -61,9 +62,10 @@ def open_session(request_json: str) -> None:
     cache = Cache(Path(request.cache), request.cache_limit) if request.cache is not None else None
     writer = EventWriter(request.events)
     admission = Admission(available_memory_mb())
-    forget = _once(lambda: unlink(recipe.signatures.with_suffix(".sconsign.dblite")))
+    forget = _once(lambda: unlink(recipe.signature_file))
     environment = SCons.Environment.Environment(tools=[], BUILDERS={}, SCANNERS=[])
-    environment.Decider("content-timestamp")
+    decider = _Decider()
+    environment.Decider(decider)
     SCons.Script.SConsignFile(str(recipe.signatures))
     for name in request.targets:
         directory = recipe.target(name)
@@ -71,14 +73,16 @@ def open_session(request_json: str) -> None:
         if plan is None:
             raise SCons.Errors.UserError(f"{directory.plan} cannot be read")
         runner = TaskRunner(directory, plan, cache, groups, admission, writer.write, forget)
+        for file in plan.model:
+            runner.digests.learn(file)
         for task in plan.graph.tasks:
             if task.name not in request.without:
-                _declare(environment, runner, task)
+                _declare(environment, decider, runner, task)
 
 
 @dataclass(frozen=True)
 class _TaskAction:
-    """What SCons calls for a task. A class, because SCons would take what a closure holds into the action's signature."""
+    """What SCons calls for a task. A class: SCons would take what a closure holds into the action's signature."""
 
     runner: TaskRunner
     task: Task
@@ -90,8 +94,31 @@ class _TaskAction:
             raise SCons.Errors.BuildError(node=target[0], errstr=str(error), status=1, exitstatus=2) from None
 
 
-def _declare(environment: Any, runner: TaskRunner, task: Task) -> None:
-    runner.drop_edited(task)
+@dataclass
+class _Decider:
+    """Tells SCons whether a file is another than when a task last ran, by the task's own record.
+
+    SCons's timestamps count whole seconds: an edit within the second of a build would pass unseen.
+    """
+
+    _runners: dict[str, TaskRunner] = field(default_factory=dict)
+    _before: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def learn(self, runner: TaskRunner, task: Task, record: TaskRecord | None) -> None:
+        """From now on answer for the task's outputs."""
+        before = {} if record is None else {str(runner.path(file.path)): file.digest for file in record.inputs}
+        for name in task.outputs:
+            self._runners[str(runner.path(name))] = runner
+            self._before[str(runner.path(name))] = before
+
+    def __call__(self, dependency: Any, target: Any, previous: Any, repository: Any = None) -> bool:
+        file, output = dependency.get_abspath(), target.get_abspath()
+        digest = self._runners[output].digests.of(Path(file))
+        return digest is None or digest != self._before[output].get(file)
+
+
+def _declare(environment: Any, decider: _Decider, runner: TaskRunner, task: Task) -> None:
+    decider.learn(runner, task, runner.drop_edited(task))
     action = SCons.Action.Action(_TaskAction(runner, task), cmdstr=None)
     # Values and command stand as a node: a change of either reaches the task even where no file changed.
     meaning = environment.Value(digest([task.rule, list(task.argv), [list(v) for v in task.values]]))

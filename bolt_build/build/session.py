@@ -67,7 +67,11 @@ class _Interrupts:
 @contextlib.contextmanager
 def _signals_to(interrupts: _Interrupts) -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, interrupts.handle) for number in numbers}
+    before = {
+        number: signal.signal(number, interrupts.handle)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:

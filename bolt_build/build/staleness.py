@@ -25,7 +25,10 @@ _TOOL_NAMES = {"cxx": "the C++ compiler"}
 
 @dataclass(frozen=True)
 class StaleTask:
-    """A task that would run. `from_cache`: its outputs are in the cache. `certain`: False where it depends on what a task before it makes."""
+    """A task that would run. `from_cache`: its outputs are in the cache.
+
+    `certain` is False where it depends on what a task before it makes.
+    """
 
     task: Task
     reasons: tuple[str, ...]
@@ -35,7 +38,7 @@ class StaleTask:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a build of one target would do, tasks in order. `edited` are outputs that were changed by hand."""
+    """What a build of one target would run, in order."""
 
     target: str
     stale: tuple[StaleTask, ...]
@@ -67,6 +70,8 @@ class _Walk:
     ) -> None:
         self._plan, self._directory, self._cache, self._foreseen, self._mark = plan, directory, cache, foreseen, mark
         self._digests = Digests()
+        for file in plan.model:
+            self._digests.learn(file)
         self._contents: dict[str, str | None] = {}
         self._causes: dict[str, tuple[str, ...]] = {}
 
@@ -147,6 +152,8 @@ class _Walk:
     def _file_reasons(self, name: str, changes: tuple[str, ...]) -> tuple[str, ...]:
         if name in self._foreseen and changes:
             return changes
+        if name.startswith("${model"):
+            return ("model file changed",)
         if name.startswith("${package}"):
             return ("bolt-build itself changed",)
         return (f"{self._plan.places.expand(name)} changed",)

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bolt_build.build.model_file import ModelFile
 from bolt_build.build.own_sources import part_digest, tree_digest
 from bolt_build.build.plan_file import EngineSummary
 from bolt_build.digest import canonical_json
 from bolt_build.emit import names
 from bolt_build.families.base import Family
 from bolt_build.planner.tasks import Task, TaskGraph
-from bolt_build.runtime import include_dir, runner_include_dir, runner_sources, sources
+from bolt_build.runtime import include_dir, runner_sources, sources
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import Target
 from bolt_build.toolchain import Tool, Toolchain
@@ -46,8 +47,7 @@ class BuildContext:
     families: tuple[Family, ...]
     toolchain: Toolchain
     engine: EngineSummary
-    model_digest: str
-    model_bytes: int
+    model: ModelFile
     verified: bool
 
     @property
@@ -76,9 +76,10 @@ def task_graph(context: BuildContext) -> TaskGraph:
     return TaskGraph(context.recipe.name, context.target.name, f"{name}/{context.target.name}", tuple(tasks), artifacts)
 
 
-def places_of(context: BuildContext, directory: Path, python: str, package: Path, model: Path) -> dict[str, str]:
+def places_of(context: BuildContext, directory: Path, python: str, package: Path) -> dict[str, str]:
     """Absolute paths by the names that the tasks use."""
-    places = {"directory": str(directory), "python": python, "package": str(package), "model": str(model)}
+    places = {"directory": str(directory), "python": python, "package": str(package), "model": str(context.model.path)}
+    places |= {f"model.data{index}": file.path for index, file in enumerate(context.model.files[1:])}
     for tool in context.toolchain.tools:
         places[tool.name] = tool.path or ""
         for kind, paths in (("include", tool.include_dirs), ("folder", tool.library_dirs), ("ship", tool.libraries)):
@@ -159,8 +160,8 @@ def _link_library(context: BuildContext, objects: tuple[str, ...]) -> Task:
     library = names.library(context.engine.name)
     exports = f"src/{names.EXPORTS}"
     argv = (
-        "${cxx}", *_SHARED, *_LINK, f"-Wl,-soname,{library}", f"-Wl,--version-script={exports}", "-o", "${out}/" + library,
-        *objects, *_library_folders(context), *context.target.link_flags,
+        "${cxx}", *_SHARED, *_LINK, f"-Wl,-soname,{library}", f"-Wl,--version-script={exports}",
+        "-o", "${out}/" + library, *objects, *_library_folders(context), *context.target.link_flags,
     )  # fmt: skip
     return Task(
         "link-library", "link", f"link {library}", argv, (*objects, exports), (library,),
@@ -189,13 +190,18 @@ def _library_folders(context: BuildContext) -> tuple[str, ...]:
 
 def _weights(context: BuildContext) -> Task:
     file = names.weights(context.engine.name)
-    megabytes = (4 * context.model_bytes + 2 * context.engine.weight_bytes) >> 20
+    megabytes = (4 * context.model.size + 2 * context.engine.weight_bytes) >> 20
     return Task(
-        "weights", "weights", f"write {file}", _python("weights", "${model}", "${out}/" + file), (),
-        (file,),
-        (("model", context.model_digest), ("layout", context.engine.layout_digest), ("source:weights", part_digest("weights"))),
+        "weights", "weights", f"write {file}", _python("weights", "${model}", "${out}/" + file),
+        _model_files(context), (file,),
+        (("layout", context.engine.layout_digest), ("source:weights", part_digest("weights"))),
         _PLANNING_KEYS, _PYTHON_MB + megabytes, cached=False,
     )  # fmt: skip
+
+
+def _model_files(context: BuildContext) -> tuple[str, ...]:
+    """The ONNX file and its external data."""
+    return ("${model}", *(f"${{model.data{index}}}" for index in range(len(context.model.files) - 1)))
 
 
 def _copies(context: BuildContext) -> tuple[Task, ...]:
@@ -227,13 +233,12 @@ def _verify(context: BuildContext) -> Task:
     library, weights = names.library(engine.name), names.weights(engine.name)
     shipped = tuple(Path(path).name for tool in context.tools for path in tool.libraries)
     question = canonical_json([spec, [list(pair) for pair in context.recipe.model.dims]])
-    megabytes = (6 * context.model_bytes + 4 * engine.arena_bytes) >> 20
+    megabytes = (6 * context.model.size + 4 * engine.arena_bytes) >> 20
     return Task(
         "verify", "verify", f"verify against {spec.against}",
         _python("verify", "${out}/" + VERIFICATION, library, weights, "${model}", question),
-        (ENGINE, library, weights, *shipped),
+        (ENGINE, library, weights, *shipped, *_model_files(context)),
         (VERIFICATION,),
-        (("model", context.model_digest), ("source:verify", part_digest("verify")),
-         *_tool_values((context.toolchain.tool(spec.against),))),
+        (("source:verify", part_digest("verify")), *_tool_values((context.toolchain.tool(spec.against),))),
         (*_PLANNING_KEYS, "verify"), _PYTHON_MB + megabytes, cached=False,
     )  # fmt: skip

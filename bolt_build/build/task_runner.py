@@ -65,9 +65,14 @@ class TaskRunner:
         """Where a task's file is."""
         return self.directory.path / self.plan.places.expand(name)
 
-    def drop_edited(self, task: Task) -> None:
-        """Remove outputs that are not what the task made (edited by hand, or of an unknown past): they are made again."""
+    def drop_edited(self, task: Task) -> TaskRecord | None:
+        """Remove outputs that are not what the task made (edited, or of unknown origin): they are made again.
+
+        Returns the task's record.
+        """
         record = load_record(self.directory.records, task.name)
+        for read in () if record is None else record.inputs:
+            self.digests.learn(read)
         made = {} if record is None else {output.path: output for output in record.outputs}
         for name in task.outputs:
             path = self.path(name)
@@ -83,10 +88,11 @@ class TaskRunner:
             elif self.digests.of(path) != known.digest:
                 self._note(task, f"{name} was changed by hand; it is made again")
                 unlink(path)
+        return record
 
     def _run(self, task: Task) -> None:
-        inputs = self._input_digests(task)
-        key = task_key(task, inputs)
+        inputs = self._inputs(task)
+        key = task_key(task, {file.path: file.digest for file in inputs})
         record = load_record(self.directory.records, task.name)
         if record is not None and record.key == key and self._intact(record):
             self.tell(TaskEvent(EventKind.CURRENT, self.plan.graph.target, task.name, task.label))
@@ -106,6 +112,7 @@ class TaskRunner:
                     self.tell(TaskEvent(EventKind.STARTED, self.plan.graph.target, task.name, task.label))
                     self._execute(task, private, started)
             seconds = time.monotonic() - started
+            self._check_inputs(task, inputs, seconds)
             outputs = self._install(task, private)
             self._save(task, key, inputs, outputs, seconds)
         finally:
@@ -116,16 +123,24 @@ class TaskRunner:
             TaskEvent(EventKind.FINISHED, self.plan.graph.target, task.name, task.label, round(seconds, 3), cached)
         )
 
-    def _input_digests(self, task: Task) -> dict[str, str]:
-        found = {}
+    def _inputs(self, task: Task) -> tuple[FileStamp, ...]:
+        found = []
         for name in task.inputs:
-            digest = self.digests.of(self.path(name))
-            if digest is None:
+            file = self.digests.stamp(self.path(name), name)
+            if file is None:
                 self._forget(task)
                 self._fail(task, f"{self.path(name)} is missing", 0.0, None)
             else:
-                found[name] = digest
-        return found
+                found.append(file)
+        return tuple(found)
+
+    def _check_inputs(self, task: Task, inputs: tuple[FileStamp, ...], seconds: float) -> None:
+        """What was edited while the task ran may be in its result or not: nobody knows what it was made from."""
+        for known in inputs:
+            path = self.path(known.path)
+            if self.digests.of(path) != known.digest:
+                self._forget(task)
+                self._fail(task, f"{path} changed while the task ran: build again", seconds, None)
 
     def _intact(self, record: TaskRecord) -> bool:
         return all(self.digests.of(self.path(output.path)) == output.digest for output in record.outputs)
@@ -177,14 +192,10 @@ class TaskRunner:
         return tuple(stamps)
 
     def _save(
-        self, task: Task, key: str, inputs: Mapping[str, str], outputs: tuple[FileStamp, ...], seconds: float
+        self, task: Task, key: str, inputs: tuple[FileStamp, ...], outputs: tuple[FileStamp, ...], seconds: float
     ) -> None:
-        seen = []
-        for name in task.inputs:
-            status = self.path(name).stat()
-            seen.append(FileStamp(name, inputs[name], status.st_size, status.st_mtime_ns, status.st_ino))
         record = TaskRecord(
-            RECORD_VERSION, key, task.argv, task.values, tuple(seen), outputs, self.plan.facts, round(seconds, 3)
+            RECORD_VERSION, key, task.argv, task.values, inputs, outputs, self.plan.facts, round(seconds, 3)
         )
         save_record(self.directory.records, task.name, record)
 
@@ -197,7 +208,7 @@ class TaskRunner:
 
     def _fail(self, task: Task, reason: str, seconds: float, log_path: Path | None) -> None:
         tail = _tail(log_path) if log_path else ""
-        if os.strerror(errno.ENOSPC) in tail:
+        if os.strerror(errno.ENOSPC) in tail or (log_path is not None and _is_full(log_path)):
             reason = f"{reason}: no space left on the device"
         self.tell(
             TaskEvent(
@@ -227,6 +238,14 @@ def _ending(status: int) -> str:
         hint = " (out of memory?)" if status == -9 else ""
         return f"ended by signal {-status}{hint}"
     return f"exit status {status}"
+
+
+def _is_full(path: Path) -> bool:
+    """True where not even a log could be written: the task's own words are then lost."""
+    with contextlib.suppress(OSError):
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize < 65536
+    return False
 
 
 def _tail(path: Path) -> str:

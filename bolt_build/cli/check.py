@@ -7,8 +7,10 @@ import json
 import sys
 from pathlib import Path
 
+from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.schema import expand, load_recipe
+from bolt_build.report.diagnostics import as_json
+from bolt_build.schema import expand
 from bolt_build.schema.recipe import Recipe
 
 NAME = "check"
@@ -27,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     wrong: list[Diagnostic] = []
     for path in args.recipes:
         try:
-            recipes.append(_checked(path))
+            recipes.append(checked_recipe(path))
         except BoltError as error:
             # Two recipes that extend the same wrong one would both report it.
             wrong += [diagnostic for diagnostic in error.diagnostics if diagnostic not in wrong]
@@ -40,21 +42,6 @@ def run(args: argparse.Namespace) -> int:
     if wrong:
         raise BoltError(wrong)
     return int(ExitCode.OK)
-
-
-def _checked(path: Path) -> Recipe:
-    """The recipe at `path`. Raises BoltError; the zoo is asked here, as the schema does not know it."""
-    recipe = load_recipe(path)
-    zoo = recipe.model.zoo
-    if zoo is not None:
-        from bolt_build.graph.zoo import names  # imports onnx's world only for recipes that need it
-        from bolt_build.schema.validate import suggest
-
-        if zoo not in names():
-            hint = suggest(zoo, names()) or f"the zoo has {', '.join(names())}"
-            mark = recipe.mark("model.zoo")
-            raise BoltError([Diagnostic("unknown-model", f"the zoo has no model '{zoo}'", mark, hint)])
-    return recipe
 
 
 def _summary(recipe: Recipe) -> str:
@@ -70,8 +57,6 @@ def _expanded(recipe: Recipe, several: bool) -> str:
 
 
 def _json(recipes: list[Recipe], wrong: list[Diagnostic], with_text: bool) -> str:
-    from bolt_build.report.diagnostics import as_json
-
     data = {
         "version": 1,
         "recipes": [

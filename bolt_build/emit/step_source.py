@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bolt_build.emit.text import c_string, comment, kernel_text, operand_text, problem_text
+from bolt_build.emit.text import c_string, comment, kernel_text, operand_text, problem_text, wrapped
 from bolt_build.families.base import Family, StepCode, StepExpressions
 from bolt_build.planner.engine_plan import Location, Step, StepTensor
 
@@ -15,15 +15,16 @@ _KEPT = re.compile(r"\br\.weight\((\d+)\)")
 
 @dataclass(frozen=True)
 class StepSource:
-    """Text of one step: `comments` are the lines above its function, `member` the kernel's name in the plan's class or
-    "". `kept_weights` are indices of the weights that its call reads at run time. A view has an empty `call`."""
+    """Text of one step: `comments` are the lines above its code, `member_type` is "" for a kernel without state.
+
+    `kept_weights` are indices of the weights that its call reads at run time. A view has an empty `call`.
+    """
 
     index: int
     name: str
     comments: tuple[str, ...]
     includes: tuple[str, ...]
     member_type: str
-    member: str
     constructor_arguments: str
     call: str
     kept_weights: tuple[int, ...]
@@ -38,9 +39,8 @@ class StepSource:
 def step_source(step: Step, families: dict[str, Family]) -> StepSource:
     """Raises ValueError where no family has the candidate's name, or a view would have to move bytes."""
     code = _code(step, families)
-    member = f"kernel_{step.index}" if code.member_type else ""
     arguments = [f"p.step({step.index})", code.member_arguments] if code.member_arguments else [f"p.step({step.index})"]
-    call = code.call.replace("{member}", member)
+    call = code.call.replace("{member}", "kernel")
     kept = tuple(sorted({int(index) for index in _KEPT.findall(call)}))
     return StepSource(
         index=step.index,
@@ -48,9 +48,8 @@ def step_source(step: Step, families: dict[str, Family]) -> StepSource:
         comments=_comments(step, kept),
         includes=code.includes,
         member_type=code.member_type or "",
-        member=member,
-        constructor_arguments=", ".join(arguments),
-        call=call,
+        constructor_arguments=wrapped(", ".join(arguments), 15),
+        call=wrapped(call, 8),
         kept_weights=kept,
         info=(c_string(step.name), c_string("\n".join(step.covers)), c_string(_kernel(step))),
     )

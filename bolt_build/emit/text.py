@@ -8,6 +8,8 @@ from enum import Enum
 from bolt_build.families.base import Candidate, KernelProblem, Operand
 from bolt_build.graph.ir import Op
 
+_WIDTH = 118
+
 
 def c_string(text: str) -> str:
     """`text` as a C string literal of its UTF-8 bytes."""
@@ -42,6 +44,41 @@ def comment(text: str) -> str:
     return "".join(
         char if keep else char.encode("unicode_escape").decode() for char, keep in zip(text, plain, strict=True)
     )
+
+
+def wrapped(code: str, indent: int) -> str:
+    """C++ arguments, or a call, on lines of `indent` spaces where they would not fit one: one argument a line, and the
+    members of an argument that is still too long as many a line as fit."""
+    if len(code) + indent <= _WIDTH:
+        return code
+    level = 1 if code.endswith(";") else 0  # a call's arguments stand in its brackets
+    lines = []
+    for piece in _pieces(code, level):
+        lines.extend(_filled(piece, indent) if len(piece) + indent > _WIDTH else [piece])
+    return ("\n" + " " * indent).join(lines)
+
+
+def _filled(piece: str, indent: int) -> list[str]:
+    lines = [""]
+    for part in _pieces(piece, 1):
+        if lines[-1] and len(lines[-1]) + 1 + len(part) + indent > _WIDTH:
+            lines.append("   ")
+        lines[-1] += f" {part}" if lines[-1] else part
+    return lines
+
+
+def _pieces(code: str, level: int) -> list[str]:
+    """`code` cut behind its commas inside `level` brackets; strings and blanks elsewhere as they are."""
+    pieces, depth, start, quoted = [], 0, 0, False
+    for at, char in enumerate(code):
+        if char == '"' and code[at - 1] != "\\":
+            quoted = not quoted
+        elif not quoted:
+            depth += (char in "([{") - (char in ")]}")
+            if char == "," and depth == level:
+                pieces.append(code[start : at + 1].strip())
+                start = at + 1
+    return [*pieces, code[start:].strip()]
 
 
 def op_text(op: Op) -> str:

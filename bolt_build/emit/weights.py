@@ -125,9 +125,7 @@ def _header(plan: EnginePlan, crcs: Sequence[int], payload: int) -> bytes:
         name = slot.name.encode()
         shape = (*slot.shape, *[0] * (8 - len(slot.shape)))
         code = _CODES[slot.dtype]
-        entries.append(
-            _ENTRY.pack(slot.offset, slot.nbytes, crc, len(names), len(name), code, len(slot.shape), *shape)
-        )
+        entries.append(_ENTRY.pack(slot.offset, slot.nbytes, crc, len(names), len(name), code, len(slot.shape), *shape))
         names += name
     body = b"".join(entries) + names
     size = _aligned(_HEADER.size + len(body))

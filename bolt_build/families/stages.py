@@ -60,3 +60,29 @@ def spreads(problem: KernelProblem) -> tuple[Spread | None, ...]:
         Spread(Reach.SCALAR) if stage.operand is None else spread(problem.inputs[stage.operand], problem.outputs[0])
         for stage in problem.epilogue
     )
+
+
+def may_share(problem: KernelProblem, names: tuple[str, ...], in_place: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """(input, 0) for each input whose memory may be output 0's, for a step that reads the values `names`.
+
+    These are the op's own inputs in `in_place` and stage operands that lie like the output: each element is read only
+    before the same element is written. A value that the step also reads in another way is left out.
+    """
+    stages = zip(problem.epilogue, spreads(problem), strict=True)
+    of_stages = [stage.operand for stage, how in stages if how is not None and how.reach is Reach.SAME]
+    read_in_place = {*in_place, *(index for index in of_stages if index is not None)}
+    safe = {
+        index
+        for index in read_in_place
+        if all(names[other] != names[index] or other in read_in_place for other in range(len(names)))
+    }
+    return tuple((index, 0) for index in sorted(safe) if _same_storage(problem.inputs[index], problem.outputs[0]))
+
+
+def _same_storage(operand: Operand, output: Operand) -> bool:
+    return (
+        not operand.constant
+        and operand.shape == output.shape
+        and operand.format.dtype.nbytes == output.format.dtype.nbytes
+        and operand.format.layout == output.format.layout
+    )

@@ -57,9 +57,12 @@ def bind_inputs(
         )
     for name in bound:
         if name in batch_names:
-            diagnostics.append(Diagnostic("unused-dimension", f"model.dims sets '{name}', which model.batch binds already"))
+            unused = f"model.dims sets '{name}', which model.batch binds already"
         elif name not in symbols:
-            diagnostics.append(Diagnostic("unused-dimension", f"model.dims sets '{name}', which no input has"))
+            unused = f"model.dims sets '{name}', which no input has"
+        else:
+            continue
+        diagnostics.append(Diagnostic("unused-dimension", unused))
     if diagnostics:
         raise BoltError(Diagnostic(d.code, d.message, hint=d.hint, subject=str(path)) for d in diagnostics)
     return tuple(found)
@@ -70,7 +73,7 @@ def _wrong_batches(inputs: Sequence[OnnxInput], batch: int) -> list[Diagnostic]:
     for value in inputs:
         first = value.dims[0] if value.dims else batch
         if isinstance(first, int) and first != batch:
-            message = f"the first dimension of input '{value.name}' is fixed at {first}, the recipe asks for batch {batch}"
+            message = f"the first dimension of input '{value.name}' is {first}, but batch {batch} is asked for"
             hint = f"set model.batch: {first}, or export the model with a symbolic first dimension"
             found.append(Diagnostic("fixed-batch", message, hint=hint))
     return found

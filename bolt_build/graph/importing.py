@@ -6,7 +6,7 @@ Nothing here knows protobuf; `graph.onnx_import` decodes and calls. An op's file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from bolt_build.graph.arrays import numpy_dtype, type_of
 from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, TensorType, Value
+
+_Kind = type | tuple[type, ...]
 
 Attribute = int | float | str | Array | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 
@@ -47,19 +49,19 @@ class OnnxNode:
 class Builder:
     """The graph under construction: values and nodes by name, in the order of definition."""
 
-    def __init__(self, taken: set[str]) -> None:
+    def __init__(self, tensors: Iterable[str], nodes: Iterable[str]) -> None:
+        """`tensors` and `nodes` are the model's own names."""
         self.values: dict[str, Value] = {}
         self.nodes: list[Node] = []
-        self._taken = taken
+        self._tensors, self._labels = set(tensors), set(nodes)
 
     def fresh(self, base: str) -> str:
-        """`base`, or it with the least number behind it that no ONNX tensor and no earlier helper has."""
-        name, count = base, 1
-        while name in self._taken:
-            count += 1
-            name = f"{base}.{count}"
-        self._taken.add(name)
-        return name
+        """A value's name: `base`, or it with the least number behind it that makes it new."""
+        return _fresh(base, self._tensors)
+
+    def label(self, base: str) -> str:
+        """A node's name, made as `fresh` makes a value's."""
+        return _fresh(base, self._labels)
 
     def define(self, name: str, type_: TensorType, array: Array | None = None, synthetic: bool = False) -> str:
         constant = None if array is None else Constant(array)
@@ -69,6 +71,15 @@ class Builder:
     def constant(self, name: str) -> Array | None:
         constant = self.values[name].constant
         return None if constant is None else constant.array
+
+
+def _fresh(base: str, taken: set[str]) -> str:
+    name, count = base, 1
+    while name in taken:
+        count += 1
+        name = f"{base}.{count}"
+    taken.add(name)
+    return name
 
 
 class NodeImport:
@@ -81,7 +92,7 @@ class NodeImport:
         self.node = node
         self._builder = builder
         self._attributes = dict(node.attributes)
-        self._node_names = 0
+        self._read: set[str] = set()
 
     # -- inputs ------------------------------------------------------------------------------------------------
 
@@ -150,7 +161,8 @@ class NodeImport:
 
     # -- attributes --------------------------------------------------------------------------------------------
 
-    def _attribute(self, name: str, kind: type | tuple[type, ...], default: Any) -> Any:
+    def _attribute(self, name: str, kind: _Kind, default: Any) -> Any:
+        self._read.add(name)
         if name in self.node.unreadable:
             raise Refusal("unsupported-attribute", f"attribute '{name}' is of a kind that is not supported")
         value = self._attributes.get(name, default)
@@ -160,23 +172,27 @@ class NodeImport:
             raise Refusal("invalid-node", f"attribute '{name}' is of the wrong kind")
         return value
 
+    def unread(self) -> tuple[str, ...]:
+        """Attributes that the node has and nobody asked for."""
+        return tuple(sorted({*self._attributes, *self.node.unreadable} - self._read))
+
     def given(self, name: str) -> bool:
         return name in self._attributes or name in self.node.unreadable
 
-    def int(self, name: str, default: int | None = None) -> int:
+    def integer(self, name: str, default: int | None = None) -> int:
         return int(self._attribute(name, int, default))
 
-    def float(self, name: str, default: float | None = None) -> float:
+    def real(self, name: str, default: float | None = None) -> float:
         """A float attribute, which ONNX stores as float32: the shortest decimal that reads back as it."""
         return float(str(np.float32(self._attribute(name, (float, int), default))))
 
-    def string(self, name: str, default: str | None = None) -> str:
+    def text(self, name: str, default: str | None = None) -> str:
         return str(self._attribute(name, str, default))
 
-    def ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+    def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         return tuple(int(i) for i in self._attribute(name, tuple, None if default is None else tuple(default)))
 
-    def floats(self, name: str) -> tuple[float, ...]:
+    def reals(self, name: str) -> tuple[float, ...]:
         return tuple(float(i) for i in self._attribute(name, tuple, None))
 
     def tensor(self, name: str, default: Array | None = None) -> Array:
@@ -201,11 +217,9 @@ class NodeImport:
         if 0 in result.shape:
             raise ShapeError(f"the result {list(result.shape)} has no elements")
         self._builder.define(name, result, synthetic=output is None)
-        label = self.node.name if output == 0 else f"{self.node.name}.{output if output is not None else op.kind}"
-        taken = {node.name for node in self._builder.nodes[-self._node_names :]} if self._node_names else set()
-        while label in taken:
-            label += "'"
-        self._node_names += 1
+        label = self.node.name
+        if output != 0:
+            label = self._builder.label(f"{label}.{op.kind if output is None else output}")
         self._builder.nodes.append(Node(label, op, tuple(inputs), (name,), covers=(self.node.name,)))
         return name
 
@@ -237,10 +251,12 @@ class NodeImport:
 class Importer:
     """How versions of one ONNX operator are imported: `versions` are the since_versions that `run` understands.
 
-    `run` emits nodes or constants for every output that it supports; it raises Refusal or ShapeError.
+    `run` emits nodes or constants for every output that it supports; it raises Refusal or ShapeError. An attribute that
+    it does not ask for is an error, unless it stands in `ignores`: those say nothing about the supported outputs.
     """
 
     op_type: str
     versions: tuple[int, ...]
     run: Callable[[NodeImport], None]
     domain: str = ""
+    ignores: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ name is enough to compare it with another runtime; a value that a pass makes is 
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bolt_build.digest import digest_bytes
 from bolt_build.dtypes import DType
 
 Array = npt.NDArray[Any]
@@ -115,8 +115,9 @@ class Constant:
         array = np.ascontiguousarray(self.array).reshape(np.shape(self.array))
         array.setflags(write=False)
         object.__setattr__(self, "array", array)
-        head = f"{array.dtype.str}{array.shape}".encode()
-        object.__setattr__(self, "digest", digest_bytes(head + array.tobytes()))
+        hashed = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+        hashed.update(array.reshape(-1).view(np.uint8).data)  # no copy: weights may be large
+        object.__setattr__(self, "digest", hashed.hexdigest())
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,16 @@ Import this module only where a model is really read: it imports onnx.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-import google.protobuf.message
 import numpy as np
 import onnx
 import onnx.defs
 import onnx.inliner
+from google.protobuf.message import DecodeError
 from onnx import AttributeProto, TensorProto, numpy_helper
 
 from bolt_build.errors import BoltError, Diagnostic
@@ -21,8 +22,9 @@ from bolt_build.graph.importing import Attribute, OnnxNode
 from bolt_build.graph.ir import Array
 
 OLDEST_OPSET = 9
+LARGEST_FILE = 2**31 - 1
 _MAGIC = (
-    (b"\x89PNG", "a PNG image"), (b"\xff\xd8\xff", "a JPEG image"), (b"PK\x03\x04", "a ZIP archive (or a PyTorch checkpoint)"),
+    (b"\x89PNG", "a PNG image"), (b"\xff\xd8\xff", "a JPEG image"), (b"PK\x03\x04", "a ZIP archive or a checkpoint"),
     (b"\x1f\x8b", "a gzip archive"), (b"\x89HDF", "an HDF5 file"), (b"version https://git-lfs", "a Git LFS pointer"),
     (b"<", "markup text"), (b"ir_version", "ONNX in text form"), (b"{", "JSON text"),
 )  # fmt: skip
@@ -92,7 +94,7 @@ def read_onnx(path: Path) -> OnnxContents:
     )
     given = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     inputs = tuple(_input(value) for value in graph.input if value.name not in given)
-    nodes = _nodes(reader, live, dict(opsets), len(graph.node))
+    nodes = _nodes(reader, live, dict(opsets))
     if reader.diagnostics:
         raise BoltError(reader.diagnostics)
     outputs = tuple(dict.fromkeys(output.name for output in graph.output))
@@ -104,6 +106,9 @@ def _parse(reader: _Reader) -> onnx.ModelProto:
     if path.is_dir():
         raise reader.fail("model-is-a-directory", f"'{path}' is a directory, not an ONNX file")
     try:
+        if path.stat().st_size > LARGEST_FILE:
+            hint = "save it with its tensors as external data: onnx.save(model, path, save_as_external_data=True)"
+            raise reader.fail("model-too-large", f"the model '{path}' is larger than a protobuf can be (2 GiB)", hint)
         data = path.read_bytes()
     except FileNotFoundError:
         raise reader.fail("model-not-found", f"the model '{path}' does not exist") from None
@@ -117,12 +122,34 @@ def _parse(reader: _Reader) -> onnx.ModelProto:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
-    except (google.protobuf.message.DecodeError, ValueError):
+    except (DecodeError, ValueError):
         hint = "it may be truncated; export or download it again"
         raise reader.fail("not-onnx", f"'{path}' cannot be parsed as an ONNX file", hint) from None
     if not model.HasField("graph"):
         raise reader.fail("model-without-graph", f"'{path}' has no graph: it is no ONNX model, or truncated")
+    if any(not isinstance(text, str) for text in _texts(model)):
+        raise reader.fail("not-onnx", f"'{path}' has names that are not UTF-8 text: it is damaged")
     return model
+
+
+def _texts(model: onnx.ModelProto) -> Iterable[object]:
+    """Every name that is read from the model; protobuf gives bytes for one that is not UTF-8."""
+    graph = model.graph
+    for opset in model.opset_import:
+        yield opset.domain
+    for value in (*graph.input, *graph.output):
+        yield value.name
+        for dim in value.type.tensor_type.shape.dim:
+            yield dim.dim_param
+    for tensor in graph.initializer:
+        yield tensor.name
+        for entry in tensor.external_data:
+            yield entry.key
+            yield entry.value
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
 
 
 def _opsets(reader: _Reader, model: onnx.ModelProto) -> tuple[tuple[str, int], ...]:
@@ -134,7 +161,8 @@ def _opsets(reader: _Reader, model: onnx.ModelProto) -> tuple[tuple[str, int], .
         raise reader.fail("invalid-model", "the model does not say which ONNX opset it uses")
     if version < OLDEST_OPSET:
         hint = f"convert it: onnx.version_converter.convert_version(model, {OLDEST_OPSET}) or newer"
-        raise reader.fail("unsupported-opset", f"opset {version} is older than the oldest supported, {OLDEST_OPSET}", hint)
+        message = f"opset {version} is older than the oldest supported, {OLDEST_OPSET}"
+        raise reader.fail("unsupported-opset", message, hint)
     if version > newest:
         hint = "install a newer onnx package"
         message = f"opset {version} is newer than the newest that the installed onnx {onnx.__version__} knows, {newest}"
@@ -145,23 +173,28 @@ def _opsets(reader: _Reader, model: onnx.ModelProto) -> tuple[tuple[str, int], .
 def _check_definitions(reader: _Reader, graph: onnx.GraphProto) -> None:
     """Reports names defined twice, and tensors used before or without being defined."""
     for sparse in graph.sparse_initializer:
-        reader.report("unsupported-initializer", f"the initializer '{sparse.values.name}' is sparse, which is not supported")
+        message = f"the initializer '{sparse.values.name}' is sparse, which is not supported"
+        reader.report("unsupported-initializer", message)
+    for name, count in Counter(tensor.name for tensor in graph.initializer).items():
+        if count > 1:
+            reader.report("duplicate-tensor", f"the initializer '{name}' is given {count} times")
     defined = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     defined |= {sparse.values.name for sparse in graph.sparse_initializer}
     produced = {name for node in graph.node for name in node.output if name}
+    missed: set[str] = set()
     for node in graph.node:
         label = f"{node.op_type} '{node.name}'" if node.name else node.op_type
         for name in node.input:
-            if name and name not in defined:
+            if name and name not in defined and name not in missed:
                 why = "before it is computed" if name in produced else "which nothing defines"
                 reader.report("undefined-tensor", f"{label} reads '{name}', {why}")
-                defined.add(name)
+                missed.add(name)
         for name in node.output:
-            if name and name in defined and name in produced:
+            if name and name in defined:
                 reader.report("duplicate-tensor", f"{label} defines '{name}', which is defined already")
             defined.add(name)
     for output in graph.output:
-        if output.name not in defined:
+        if output.name not in defined and output.name not in missed:
             reader.report("undefined-tensor", f"the graph's output '{output.name}' is not defined by anything")
 
 
@@ -173,7 +206,7 @@ def _live_nodes(graph: onnx.GraphProto) -> list[tuple[int, onnx.NodeProto]]:
         node = graph.node[index]
         if needed.isdisjoint(node.output):
             continue
-        needed.update(node.input)
+        needed.update(name for name in node.input if name)
         for attribute in node.attribute:
             needed.update(_captured(attribute))
         found.append((index, node))
@@ -187,9 +220,7 @@ def _captured(attribute: AttributeProto) -> Iterable[str]:
             yield from node.input
 
 
-def _nodes(
-    reader: _Reader, live: list[tuple[int, onnx.NodeProto]], opsets: dict[str, int], total: int
-) -> tuple[OnnxNode, ...]:
+def _nodes(reader: _Reader, live: list[tuple[int, onnx.NodeProto]], opsets: dict[str, int]) -> tuple[OnnxNode, ...]:
     taken = {node.name for _, node in live if node.name}
     used: set[str] = set()
     found = []

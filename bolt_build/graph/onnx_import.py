@@ -52,6 +52,10 @@ class ImporterTable:
                     raise ValueError(f"two importers for version {version} of {importer.op_type}")
                 versions[version] = importer
 
+    def operators(self) -> frozenset[str]:
+        """ONNX's own operators that can be imported in some version."""
+        return frozenset(op_type for domain, op_type in self._found if not domain)
+
     def versions(self, node: OnnxNode) -> tuple[int, ...]:
         """The versions of the node's operator that can be imported."""
         return tuple(sorted(self._found.get((node.domain, node.op_type), {})))
@@ -66,11 +70,20 @@ class ImporterTable:
 
 @functools.cache
 def importer_table() -> ImporterTable:
-    """The importers of this package and of the installed ones that offer some."""
+    """The importers of this package and of the installed ones that offer some.
+
+    Raises BoltError where an offer cannot be loaded or claims what another one has.
+    """
     offered = [importer for group in _GROUPS for importer in group.IMPORTERS]
+    table = ImporterTable(offered)
     for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-        offered.extend(entry.load())
-    return ImporterTable(offered)
+        try:
+            offered.extend(entry.load())
+            table = ImporterTable(offered)
+        except Exception as error:  # another package's code: whatever it raises, the user must learn which one it is
+            message = f"the entry point '{entry.name}' ({entry.value}) of {ENTRY_POINTS} cannot be used: {error}"
+            raise BoltError([Diagnostic("broken-entry-point", message)]) from error
+    return table
 
 
 @dataclass(frozen=True)
@@ -163,7 +176,8 @@ class _Import:
     def __init__(self, model: OnnxModel, inputs: tuple[tuple[str, TensorType], ...], table: ImporterTable) -> None:
         self._model, self._inputs, self._table = model, inputs, table
         names = [name for node in model.nodes for name in (*node.inputs, *node.outputs)]
-        self._builder = Builder({*names, *(name for name, _ in inputs), *(v.name for v in model.constants)})
+        names += [name for name, _ in inputs] + [value.name for value in model.constants]
+        self._builder = Builder(names, [node.name for node in model.nodes])
         self._used = {name for node in model.nodes for name in node.inputs} | set(model.outputs)
         self._diagnostics: list[Diagnostic] = []
         self._lost: set[str] = set()
@@ -190,13 +204,17 @@ class _Import:
     def _import(self, node: OnnxNode) -> None:
         """Imports one node; where that fails, what depends on it is left out without further complaint."""
         if not self._lost.isdisjoint(node.inputs):
-            self._lost.update(node.outputs)
+            self._lose(node)
             return
         importer = self._table.find(node)
         assert importer is not None, node.op_type
         try:
-            importer.run(NodeImport(node, self._builder))
+            running = NodeImport(node, self._builder)
+            importer.run(running)
             self._check_outputs(node)
+            for name in running.unread():
+                if name not in importer.ignores:
+                    raise Refusal("unsupported-attribute", f"attribute '{name}' is not understood")
         except Refusal as refusal:
             self._report(node, refusal.code, refusal.message, refusal.hint)
         except ShapeError as error:
@@ -206,11 +224,14 @@ class _Import:
 
     def _check_outputs(self, node: OnnxNode) -> None:
         for index, name in enumerate(node.outputs):
-            if name in self._used and name not in self._builder.values:
+            if name and name in self._used and name not in self._builder.values:
                 raise Refusal("unsupported-output", f"its output {index} ('{name}') is used, which is not supported")
 
+    def _lose(self, node: OnnxNode) -> None:
+        self._lost.update(name for name in node.outputs if name)
+
     def _report(self, node: OnnxNode, code: str, message: str, hint: str | None = None) -> None:
-        self._lost.update(node.outputs)
+        self._lose(node)
         text = f"{node.op_type} '{node.name}': {message}"
         self._diagnostics.append(_diagnostic(self._model.path, code, text, hint))
 
@@ -233,7 +254,8 @@ class _Import:
             inputs = tuple(source if name == value.name else name for name in node.inputs)
             self._builder.nodes[index] = Node(node.name, node.op, inputs, node.outputs, node.epilogue, node.covers)
         self._builder.values[value.name] = Value(value.name, value.type)
-        self._builder.nodes.append(Node(self._builder.fresh(f"{value.name}.copy"), Identity(), (source,), (value.name,)))
+        label = self._builder.label(f"{value.name}.copy")
+        self._builder.nodes.append(Node(label, Identity(), (source,), (value.name,)))
 
 
 def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:

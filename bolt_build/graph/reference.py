@@ -34,9 +34,8 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     for name, array in inputs.items():
         given, wanted = type_of(np.asarray(array)), graph.type(name)
         if (given.dtype, given.shape) != (wanted.dtype, wanted.shape):
-            raise ValueError(
-                f"input '{name}' is {wanted.dtype.value}{list(wanted.shape)}, not {given.dtype.value}{list(given.shape)}"
-            )
+            takes, got = f"{wanted.dtype.value}{list(wanted.shape)}", f"{given.dtype.value}{list(given.shape)}"
+            raise ValueError(f"input '{name}' is {takes}, not {got}")
         found[name] = np.asarray(array)
     for node in graph.nodes:
         found.update(zip(node.outputs, evaluate_node(node, [found[name] for name in node.inputs]), strict=True))

@@ -32,53 +32,15 @@ from bolt_build.graph.ops.activation import FUNCTIONS as ACTIVATIONS
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import FUNCTIONS as BINARIES
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.text_tokens import TextError, Token, tokens_of
 
-_TOKEN = re.compile(
-    r"""(?P<newline>\n)|(?P<space>[ \t\r]+)|(?P<comment>//[^\n]*)|(?P<arrow>->)|(?P<string>"(?:[^"\\\n]|\\.)*")
-    |(?P<word>(?:(?!//)[A-Za-z0-9_./+\-])+)|(?P<punct>[%'(){}\[\]:,=|@#])""",
-    re.VERBOSE,
-)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _DTYPES = {dtype.value: dtype for dtype in DType}
 _KINDS = {op.kind: op for op in OPS}
 _SPATIAL = {"strides": 1, "dilations": 1, "pads_begin": 0, "pads_end": 0}
 
 
-class TextError(ValueError):
-    """The text is no graph. `line` and `column` count from 1; the message begins with them."""
-
-    def __init__(self, message: str, line: int, column: int) -> None:
-        self.line, self.column = line, column
-        super().__init__(f"line {line}, column {column}: {message}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Token:
-    kind: str
-    text: str
-    line: int
-    column: int
-
-    @property
-    def shown(self) -> str:
-        return {"newline": "the end of the line", "end": "the end of the text"}.get(self.kind, f"'{self.text}'")
-
-
-def tokens_of(text: str) -> list[Token]:
-    """All tokens but spaces, with one of kind "end" behind them. Raises TextError."""
-    found: list[Token] = []
-    position, line, start = 0, 1, 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise TextError(f"unexpected character {text[position]!r}", line, position - start + 1)
-        kind = match.lastgroup or ""
-        if kind != "space":
-            found.append(Token(kind, match.group(), line, position - start + 1))
-        position = match.end()
-        if kind == "newline":
-            line, start = line + 1, position
-    return [*found, Token("end", "", line, position - start + 1)]
+Number = typing.TypeVar("Number", int, float)
 
 
 def seeded_array(name: str, t: TensorType, positive: bool = False) -> Array:
@@ -257,7 +219,8 @@ class Parser:
         if typing.get_origin(hint) is tuple and isinstance(raw, list):
             return tuple(self._convert(typing.get_args(hint)[0], item, at) for item in raw)
         kinds: dict[Any, Callable[[str], Any]] = {
-            int: int, float: float, str: str, DType: _DTYPES.__getitem__, bool: {"true": True, "false": False}.__getitem__,
+            int: int, float: float, str: str, DType: _DTYPES.__getitem__,
+            bool: {"true": True, "false": False}.__getitem__,
         }  # fmt: skip
         try:
             if isinstance(raw, str) and hint in kinds:
@@ -319,7 +282,7 @@ class Parser:
     def _float(self) -> float:
         return self._number(float, "a number")
 
-    def _number(self, kind: Callable[[str], Any], what: str) -> Any:
+    def _number(self, kind: Callable[[str], Number], what: str) -> Number:
         token = self._peek()
         try:
             value = kind(token.text)

@@ -111,8 +111,14 @@ def _solve(component: list[int], domains: Sequence[int], factors: list[Factor], 
     values = _decode(order, buckets, domains)
     if exact:
         return _Solved(values, bound, bound)
-    values = _improve(component, domains, factors, values)
-    return _Solved(values, total(factors, _dense(values, len(domains))), bound)
+    starts = [values, dict.fromkeys(component, 0), {variable: domains[variable] - 1 for variable in component}]
+    best = _Solved(values, inf, bound)
+    for start in starts:
+        improved = _improve(component, domains, factors, start)
+        cost = total(factors, _dense(improved, len(domains)))
+        if cost < best.cost:
+            best = _Solved(improved, cost, bound)
+    return best
 
 
 def _dense(values: dict[int, int], count: int) -> list[int]:

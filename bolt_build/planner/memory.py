@@ -173,6 +173,8 @@ def _share(schedule: Schedule, order: Sequence[int]) -> list[list[int]]:
             lender, taker = owner[step.inputs[source].storage], owner[step.outputs[result].storage]
             if lender == taker or lender not in groups or taker not in groups:
                 continue
+            if touched[taker] & order[index]:
+                continue  # the result already has another input's memory, which was written while this one was alive
             if schedule.storages[lender].nbytes < schedule.storages[taker].nbytes:
                 continue
             dies_here = not touched[lender] & ~(order[index] | 1 << index)

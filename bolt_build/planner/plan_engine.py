@@ -56,14 +56,21 @@ def plan_engine(
     for space in _spaces(optimized, recipe, spec, target, families):
         cover = resolve(space)
         ordered = schedule(space, cover, target)
-        plans.append(_batch_plan(space, ordered, plan_memory(ordered), weights))
-        decisions += (*space.decisions, *cover.decisions)
+        arena = plan_memory(ordered)
+        plans.append(_batch_plan(space, ordered, arena, weights))
+        decisions += (*space.decisions, *cover.decisions, _arena_decision(space, arena))
         refusals += space.refusals
     plan = EnginePlan(
         PLAN_VERSION, recipe.name, spec.name, spec.precision, structure(optimized), weights.slots(), tuple(plans),
         tuple(dict.fromkeys(decisions)), tuple(dict.fromkeys(refusals)),
     )  # fmt: skip
     return PlannedEngine(plan, weights.constants(), tuple(optimized))
+
+
+def _arena_decision(space: SearchSpace, arena: Arena) -> Decision:
+    buffers = len({offset for offset in arena.offsets if offset is not None})
+    reason = f"{arena.nbytes} bytes over {buffers} places; {arena.live_peak} bytes are alive at once at the peak"
+    return Decision("memory", f"batch {space.graph.batch}", "planned the arena", reason)
 
 
 def structure(graphs: Sequence[Graph]) -> str:

@@ -93,7 +93,7 @@ class _Builder:
         self._producers = {name: a for a in cover.alternatives for step in a.steps for name in step.outputs}
         self._conversions = cover.conversions
         self._done: set[int] = set()
-        self._made_by: dict[tuple[str, TensorFormat], int] = {}
+        self._made_by: dict[str, int] = {}
         self._available: dict[str, list[ScheduledTensor]] = {}
         self.steps: list[ScheduledStep] = []
         self.storages: list[Storage] = []
@@ -136,27 +136,30 @@ class _Builder:
 
     def _append(self, step: ScheduledStep) -> None:
         index = len(self.steps)
-        made = (self._made_by.get((tensor.value, tensor.operand.format)) for tensor in step.inputs)
+        made = (self._made_by.get(tensor.value) for tensor in step.inputs)
         after = sorted({i for i in made if i is not None})
         if self._queues == 1:
             after = [index - 1] if index else []
         self.steps.append(replace(step, after=tuple(after)))
         for tensor in step.outputs:
-            self._made_by[tensor.value, tensor.operand.format] = index
+            self._made_by[tensor.value] = index
             self._available.setdefault(tensor.value, []).append(tensor)
 
     def _obtain(self, name: str, wanted: Operand) -> ScheduledTensor:
-        """The tensor in the format asked for, converted first where the cover says so."""
+        """The tensor as the operand asked for, converted first where the cover says so."""
         if self._graph.has(name) and self._graph.constant(name) is not None:
             return self._constant(name, wanted)
         found = self._find(name, wanted.format)
         if found is None:
-            planned = next(
-                item.conversion for item in self._conversions
-                if item.value == name and same_bytes(wanted.shape, item.conversion.to, wanted.format)
-            )  # fmt: skip
-            found = self._convert(name, planned)
-        return found
+            found = self._convert(name, self._planned(name, wanted))
+        return replace(found, operand=replace(wanted, constant=False))
+
+    def _planned(self, name: str, wanted: Operand) -> Conversion:
+        """The cover's conversion of the value to the bytes of `wanted`."""
+        for item in self._conversions:
+            if item.value == name and same_bytes(wanted.shape, item.conversion.to, wanted.format):
+                return item.conversion
+        raise ValueError(f"'{name}' is read before it is made: regions of the cover wait for each other")
 
     def _find(self, name: str, format: TensorFormat) -> ScheduledTensor | None:
         """A tensor with the bytes of the value in `format`, called by the format that it was made in."""

@@ -161,7 +161,7 @@ class _Collector:
                     reasons.append(f"{family.name}: {missing}")
             if not alternatives and not refusals:
                 reasons.append(f"{family.name}: proposes nothing and gives no reason")
-        return None if found else reasons
+        return None if found else list(dict.fromkeys(reasons))
 
     def _without_candidate(self, family: Family, alternative: Alternative) -> str | None:
         """Why a problem of the alternative has no legal candidate; None where all have one."""

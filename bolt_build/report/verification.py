@@ -47,13 +47,15 @@ def _table(*columns: str) -> Table:
 
 def _summary(report: VerifyReport) -> Table:
     table = _table(
-        "batch", "output", "max |error|", "error", "tolerance", "cosine", "centred", "between inputs", "layers", "verdict"
+        "batch", "output", "max |error|", "error", "tolerance", "cosine", "centred", "between inputs", "layers",
+        "verdict",
     )  # fmt: skip
     for batch in report.batches:
         for output in batch.outputs:
             table.add_row(
-                str(batch.batch), output.name, f"{output.max_abs:.2e}", f"{output.error:.2e}", f"{output.tolerance:.2e}",
-                f"{output.cosine:.7f}", _cosine(output.cosine_centred, 7), _cosine(output.dependence, 3),
+                str(batch.batch), output.name, f"{output.max_abs:.2e}", f"{output.error:.2e}",
+                f"{output.tolerance:.2e}", f"{output.cosine:.7f}", _cosine(output.cosine_centred, 7),
+                _cosine(output.dependence, 3),
                 _checked(batch), _verdict(batch, output),
             )  # fmt: skip
     return table

@@ -2,7 +2,9 @@
 
 Linking `lib<name>.so`: the emitted `engine.cpp` and `plan_b*.cpp`, and `sources(target.where)`, all compiled with
 `-std=c++17 -fvisibility=hidden`, `include_dir()`, the families' include directories and the target's flags; linked with
-`-Wl,--version-script=exports.map` (emitted too), which hides the instances of library templates as well.
+`-Wl,--version-script=exports.map` (emitted too), which hides the instances of library templates as well. So any number
+of engines live in one program as shared libraries; their objects do not link together statically, since each has the
+runtime under the same names.
 The runner: `runner_sources()` and the emitted `runner.cpp`, linked with `lib<name>.so` and `-Wl,-rpath,$ORIGIN`.
 """
 
@@ -18,7 +20,7 @@ def include_dir() -> Path:
     return _HERE / "include"
 
 
-def sources(where: str = "cpu") -> tuple[Path, ...]:
+def sources(where: str) -> tuple[Path, ...]:
     """C++ files of every engine whose tensors live in `where` (`Target.where`), sorted.
 
     All of `src/` but the device layers of other kinds of memory. Raises ValueError where there is no layer for `where`.

@@ -22,9 +22,8 @@ from bolt_build.schema.recipe import (
 )
 from bolt_build.schema.validate import (
     Schema,
-    has_type,
+    fits,
     listed,
-    matches,
     recipe_schema,
     resolved,
     suggest,
@@ -98,7 +97,7 @@ def _beside(name: str, mark: Mark) -> str:
 def _check_name(table: Table, path: Path) -> list[Diagnostic]:
     """The file's name must do where the recipe does not say another one."""
     rule = recipe_schema()["properties"]["name"]
-    if table.get("name") is not None or (matches(rule["pattern"], path.stem) and len(path.stem) <= rule["maxLength"]):
+    if table.get("name") is not None or fits(path.stem, rule):
         return []
     message = f"the file's name cannot name the engine: {rule['patternErrorMessage']}"
     better = suggest_name(path.stem) or "did you mean 'model'?"
@@ -154,9 +153,9 @@ def _check_model(table: Table) -> list[Diagnostic]:
     """The model's file is there."""
     model = table.get("model")
     entry = model.value.get("onnx") if model is not None and isinstance(model.value, Table) else None
-    if entry is None or not isinstance(entry.value, Scalar) or not has_type(entry.value, ("string",)):
+    if entry is None or not isinstance(entry.value, Scalar) or not isinstance(entry.value.value, str):
         return []
-    name, mark = str(entry.value.value), entry.value.mark
+    name, mark = entry.value.value, entry.value.mark
     if not name or "\0" in name:
         return [Diagnostic("bad-value", "'model.onnx' holds a NUL", mark)] if name else []
     path = _beside(name, mark)

@@ -1,8 +1,7 @@
 """A recipe's values against its JSON Schema: every departure at once, each with its place and what mends it.
 
-`KEYWORDS` are the keywords of JSON Schema 2020-12 that `recipe.schema.json` may use. They are read here, rather than
-by the jsonschema package, because importing that takes longer than everything else that a build with nothing to do
-spends on its recipe, and because its messages would have to be replaced anyway. The tests hold the two together.
+jsonschema finds the errors. `_SENTENCES` says each of them, by its keyword, in words for whoever wrote the recipe.
+jsonschema is imported on first use, as help, `clean` and the like start in less time than its import takes.
 """
 
 from __future__ import annotations
@@ -10,24 +9,24 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.schema.document import resolve_plain
 from bolt_build.schema.values import Items, Scalar, Table, Unreadable, Value, describe, plain, shorten
 
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+
 Schema = dict[str, Any]
 
-ANNOTATIONS = frozenset({"$schema", "title", "description", "default", "examples", "$defs", "patternErrorMessage"})
-"""Keywords that constrain nothing."""
-
-KEYWORDS = ANNOTATIONS | {
-    "$ref", "type", "const", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum", "items", "minItems",
-    "uniqueItems", "properties", "additionalProperties", "propertyNames", "required", "minProperties", "anyOf", "oneOf",
-}  # fmt: skip
+_Path = tuple[str | int, ...]
 
 _TYPE_WORDS = {
     "integer": "an integer",
@@ -40,6 +39,40 @@ _TYPE_WORDS = {
 }
 
 _SPOKEN_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A value, its dotted key, and the mark of that key for what lacks something that could be pointed at."""
+
+    key: str
+    key_mark: Mark
+    value: Value
+
+    @property
+    def mark(self) -> Mark:
+        """The value's own mark; its key's where nothing is written behind it."""
+        return self.key_mark if isinstance(self.value, Scalar) and self.value.value is None else self.value.mark
+
+    @property
+    def owner(self) -> str:
+        """What the value is called where a key of it is missing or unknown."""
+        return f"'{self.key}'" if self.key else "a recipe"
+
+
+@dataclass(frozen=True)
+class _Departure:
+    """An error of jsonschema's: `keyword` of `schema` wants `wanted` of the plain value `found`.
+
+    A wrong type, or a value that fits no branch of an `anyOf`, wants a list of types. The place of an error of
+    `propertyNames` is the mapping, and what is found is the key.
+    """
+
+    keyword: str
+    wanted: Any
+    found: Any
+    schema: Schema
+    place: _Place
 
 
 @cache
@@ -59,16 +92,37 @@ def resolved(schema: Schema) -> Schema:
 
 
 def validate(recipe: Table) -> tuple[Diagnostic, ...]:
-    """What is wrong with `recipe` by the schema, in the order of the text."""
-    validation = _Validation()
-    validation.check(recipe, recipe_schema(), "", recipe.mark)
-    return tuple(validation.found)
+    """What is wrong with `recipe` by the schema, value for value in the order of the text."""
+    errors: dict[_Path, list[ValidationError]] = defaultdict(list)
+    for error in _validator(recipe_schema()).iter_errors(plain(recipe)):
+        for meant in _meant(error):
+            errors[tuple(meant.absolute_path)].append(meant)
+    found: list[Diagnostic] = []
+    for path, place in _places(recipe, (), "", recipe.mark) if errors else ():
+        if path in errors and not isinstance(place.value, Unreadable):
+            # Of a value of the wrong type nothing else is worth saying.
+            for error in [error for error in errors[path] if _is_type_error(error)] or errors[path]:
+                departure = _departure(error, place)
+                found += _SENTENCES[departure.keyword](departure)
+    # Of keys that are missing, jsonschema gives one error each that does not say which of them it is about.
+    return tuple(dict.fromkeys(found))
+
+
+def fits(value: Any, schema: Schema) -> bool:
+    """True where plain `value` is what `schema` wants."""
+    return _validator(schema).is_valid(value)
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:
     """ "did you mean 'x'?" for the known word nearest to `word`; None where none is near."""
     near = difflib.get_close_matches(word.lower(), list(known), 1, 0.6)
     return f"did you mean '{near[0]}'?" if near else None
+
+
+def suggest_name(text: str) -> str | None:
+    """A legal name made of `text`, as a hint."""
+    name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_").lstrip("0123456789_")
+    return f"did you mean '{name}'?" if name else None
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:
@@ -80,171 +134,174 @@ def _joined(words: Sequence[str], last: str) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-class _Validation:
-    """Walks values and schema together. A value's place is its dotted key, and the mark of its key where it is unfit
-    to be pointed at itself (a mapping that lacks something)."""
+@cache
+def _validator_class() -> type[Validator]:
+    """JSON Schema 2020-12, but that 4.0 is no integer: a recipe that says so is more likely wrong."""
+    from jsonschema.validators import Draft202012Validator, extend
 
-    def __init__(self) -> None:
-        self.found: list[Diagnostic] = []
-
-    def check(self, value: Value, schema: Schema, key: str, key_mark: Mark) -> None:
-        schema = resolved(schema)
-        if isinstance(value, Unreadable):
-            return
-        if "anyOf" in schema:
-            self._any_of(value, schema["anyOf"], key, key_mark)
-        elif "type" in schema and not has_type(value, _types(schema)):
-            self._wrong_type(value, _types(schema), key, key_mark)
-        elif isinstance(value, Table):
-            self._table(value, schema, key, key_mark)
-        elif isinstance(value, Items):
-            self._items(value, schema, key)
-            self._choice(value, schema, key)
-        else:
-            self._scalar(value, schema, key)
-
-    def _say(self, code: str, message: str, mark: Mark, hint: str | None = None) -> None:
-        self.found.append(Diagnostic(code, message, mark, hint))
-
-    def _any_of(self, value: Value, branches: list[Schema], key: str, key_mark: Mark) -> None:
-        """Branches differ by type, so the one that fits the value's type is the one that was meant."""
-        types = tuple(name for branch in branches for name in _types(resolved(branch)))
-        for branch in branches:
-            if has_type(value, _types(resolved(branch))):
-                self.check(value, branch, key, key_mark)
-                return
-        self._wrong_type(value, types, key, key_mark)
-
-    def _wrong_type(self, value: Value, types: tuple[str, ...], key: str, key_mark: Mark) -> None:
-        wanted = " or ".join(_TYPE_WORDS[name] for name in types if name != "null")
-        hint = None
-        if isinstance(value, Scalar) and isinstance(value.value, str):
-            text = value.value
-            if "boolean" in types and text.lower() in _SPOKEN_BOOLEANS:
-                hint = f"write {_SPOKEN_BOOLEANS[text.lower()]}: in YAML 1.2, {text} is a string"
-            elif has_type(Scalar(resolve_plain(text), value.mark), types):
-                hint = "write it without quotes"
-        elif "string" in types and isinstance(value, Scalar) and value.value is not None:
-            hint = "write it in quotes"
-        empty = isinstance(value, Scalar) and value.value is None
-        self._say(
-            "wrong-type", f"'{key}' must be {wanted}, found {describe(value)}", key_mark if empty else value.mark, hint
-        )
-
-    def _table(self, table: Table, schema: Schema, key: str, key_mark: Mark) -> None:
-        properties: dict[str, Schema] = schema.get("properties", {})
-        rest = schema.get("additionalProperties", True)
-        shortest = schema.get("propertyNames", {}).get("minLength", 0)
-        prefix = f"{key}." if key else ""
-        for entry in table.entries:
-            if len(entry.key) < shortest:
-                self._say("bad-value", f"a key of '{key}' is empty", entry.mark)
-            elif entry.key in properties:
-                self.check(entry.value, properties[entry.key], prefix + entry.key, entry.mark)
-            elif isinstance(rest, dict):
-                self.check(entry.value, rest, prefix + entry.key, entry.mark)
-            elif rest is False:
-                self._unknown_key(entry.key, entry.mark, list(properties), key)
-        for name in schema.get("required", ()):
-            if table.get(name) is None:
-                hint = f"add '{name}: {schema['properties'][name]['const']}'" if name == "bolt" else None
-                self._say("missing-key", f"{_owner(key)} needs the key '{name}'", key_mark, hint)
-        if len(table.entries) < schema.get("minProperties", 0):
-            self._say("bad-value", f"'{key}' must not be empty", key_mark)
-        if "oneOf" in schema:
-            self._one_of(table, schema["oneOf"], key, key_mark)
-
-    def _unknown_key(self, name: str, mark: Mark, known: list[str], owner: str) -> None:
-        hint = suggest(name, known) or f"its keys: {', '.join(known)}"
-        self._say("unknown-key", f"'{shorten(name)}' is not a key of {_owner(owner)}", mark, hint)
-
-    def _one_of(self, table: Table, branches: list[Schema], key: str, key_mark: Mark) -> None:
-        """Each branch requires one key; a mapping has exactly one of them."""
-        names = [name for branch in branches for name in branch["required"]]
-        present = [entry for entry in table.entries if entry.key in names]
-        if not present:
-            self._say("missing-key", f"'{key}' needs one of {listed(names, 'or')}", key_mark)
-        for extra in present[1:]:
-            first = present[0].mark
-            where = f"line {first.line}" if first.file == extra.mark.file else f"{first.file}:{first.line}"
-            message = f"'{key}' has {listed(entry.key for entry in present)}, and may have only one of them"
-            self._say("bad-value", message, extra.mark, f"'{present[0].key}' is at {where}")
-
-    def _items(self, items: Items, schema: Schema, key: str) -> None:
-        for index, item in enumerate(items.items):
-            self.check(item, schema.get("items", {}), f"{key}[{index}]", item.mark)
-        if len(items.items) < schema.get("minItems", 0):
-            self._say("bad-value", f"'{key}' must not be empty", items.mark)
-        if schema.get("uniqueItems", False):
-            seen: list[str] = []
-            for item in items.items:
-                text = json.dumps(plain(item), sort_keys=True)
-                if text in seen:
-                    self._say("bad-value", f"'{key}' has {shorten(text)} twice", item.mark)
-                seen.append(text)
-
-    def _scalar(self, scalar: Scalar, schema: Schema, key: str) -> None:
-        value = scalar.value
-        if isinstance(value, str):
-            self._text(value, scalar.mark, schema, key)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            least, most = schema.get("minimum"), schema.get("maximum")
-            if least is not None and value < least:
-                self._say("bad-value", f"'{key}' must be at least {least}, found {shorten(str(value))}", scalar.mark)
-            if most is not None and value > most:
-                self._say("bad-value", f"'{key}' must be at most {most}, found {shorten(str(value))}", scalar.mark)
-        self._choice(scalar, schema, key)
-
-    def _text(self, text: str, mark: Mark, schema: Schema, key: str) -> None:
-        if len(text) < schema.get("minLength", 0):
-            self._say("bad-value", f"'{key}' must not be empty", mark)
-        elif len(text) > schema.get("maxLength", len(text)):
-            self._say("bad-value", f"'{key}' has {len(text)} characters, more than {schema['maxLength']}", mark)
-        elif "pattern" in schema and not matches(schema["pattern"], text):
-            message = f"'{key}' may not be '{shorten(text)}': {schema['patternErrorMessage']}"
-            self._say("bad-value", message, mark, suggest_name(text))
-
-    def _choice(self, value: Scalar | Items, schema: Schema, key: str) -> None:
-        choices = [schema["const"]] if "const" in schema else schema.get("enum", ())
-        found = plain(value)
-        if not choices or any(type(found) is type(choice) and found == choice for choice in choices):
-            return
-        words = [str(choice) for choice in choices]
-        message = f"'{key}' must be {_joined(words, 'or')}, found {describe(value)}"
-        near = suggest(found, words) if isinstance(found, str) else None
-        self._say("bad-value", message, value.mark, near)
+    checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    strict: type[Validator] = extend(Draft202012Validator, type_checker=checker)  # type: ignore[no-untyped-call]
+    return strict
 
 
-def has_type(value: Value, types: tuple[str, ...]) -> bool:
-    """True where `value` has one of JSON Schema's `types`. A float is no integer, even without a fraction."""
-    if isinstance(value, Items):
-        return "array" in types
+def _validator(schema: Schema) -> Validator:
+    return _validator_class()(schema)
+
+
+def _places(value: Value, path: _Path, key: str, key_mark: Mark) -> Iterator[tuple[_Path, _Place]]:
+    """Every value in `value`, itself first, by its path as jsonschema writes it."""
+    yield path, _Place(key, key_mark, value)
     if isinstance(value, Table):
-        return "object" in types
-    if isinstance(value, Unreadable) or value.value is None:
-        return "null" in types
-    if isinstance(value.value, bool):
-        return "boolean" in types
-    if isinstance(value.value, int):
-        return "integer" in types or "number" in types
-    return ("number" if isinstance(value.value, float) else "string") in types
+        for entry in value.entries:
+            yield from _places(entry.value, (*path, entry.key), f"{key}.{entry.key}" if key else entry.key, entry.mark)
+    elif isinstance(value, Items):
+        for index, item in enumerate(value.items):
+            yield from _places(item, (*path, index), f"{key}[{index}]", item.mark)
 
 
-def matches(pattern: str, text: str) -> bool:
-    """True where the JSON Schema `pattern` occurs in `text`; its `$` is the very end, as in JavaScript."""
-    return re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), text) is not None
+def _meant(error: ValidationError) -> Iterator[ValidationError]:
+    """`error`, or where none of several branches fits, the errors of that branch whose type the value has."""
+    if error.validator == "anyOf":
+        mistyped = {cause.schema_path[0] for cause in _mismatches(error)}
+        causes = [cause for cause in error.context or () if cause.schema_path[0] not in mistyped]
+        if causes:
+            for cause in causes:
+                yield from _meant(cause)
+            return
+    yield error
 
 
-def suggest_name(text: str) -> str | None:
-    """A legal name made of `text`, as a hint."""
-    name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_").lstrip("0123456789_")
-    return f"did you mean '{name}'?" if name else None
+def _mismatches(error: ValidationError) -> list[ValidationError]:
+    """The branches of an `anyOf` that want another type."""
+    return [cause for cause in error.context or () if cause.validator == "type" and not cause.path]
 
 
-def _types(schema: Schema) -> tuple[str, ...]:
-    types = schema.get("type", ())
-    return (types,) if isinstance(types, str) else tuple(types)
+def _is_type_error(error: ValidationError) -> bool:
+    return error.validator in ("type", "anyOf")
 
 
-def _owner(key: str) -> str:
-    return f"'{key}'" if key else "a recipe"
+def _departure(error: ValidationError, place: _Place) -> _Departure:
+    assert isinstance(error.schema, dict)
+    wanted: Any = error.validator_value
+    if _is_type_error(error):
+        causes = _mismatches(error) if error.validator == "anyOf" else [error]
+        each: list[Any] = [cause.validator_value for cause in causes]
+        wanted = [name for some in each for name in ([some] if isinstance(some, str) else some)]
+    return _Departure(str(error.validator), wanted, error.instance, error.schema, place)
+
+
+def _wrong_type(wrong: _Departure) -> Iterator[Diagnostic]:
+    place, found = wrong.place, wrong.found
+    hint = None
+    if isinstance(found, str):
+        if "boolean" in wrong.wanted and found.lower() in _SPOKEN_BOOLEANS:
+            hint = f"write {_SPOKEN_BOOLEANS[found.lower()]}: in YAML 1.2, {found} is a string"
+        elif fits(resolve_plain(found), {"type": wrong.wanted}):
+            hint = "write it without quotes"
+    elif "string" in wrong.wanted and found is not None and isinstance(place.value, Scalar):
+        hint = "write it in quotes"
+    words = " or ".join(_TYPE_WORDS[name] for name in wrong.wanted if name != "null")
+    yield Diagnostic("wrong-type", f"'{place.key}' must be {words}, found {describe(place.value)}", place.mark, hint)
+
+
+def _not_a_choice(wrong: _Departure) -> Iterator[Diagnostic]:
+    words = [str(choice) for choice in ([wrong.wanted] if wrong.keyword == "const" else wrong.wanted)]
+    message = f"'{wrong.place.key}' must be {_joined(words, 'or')}, found {describe(wrong.place.value)}"
+    near = suggest(wrong.found, words) if isinstance(wrong.found, str) else None
+    yield Diagnostic("bad-value", message, wrong.place.mark, near)
+
+
+def _out_of_range(wrong: _Departure) -> Iterator[Diagnostic]:
+    bound = "at least" if wrong.keyword == "minimum" else "at most"
+    message = f"'{wrong.place.key}' must be {bound} {wrong.wanted}, found {shorten(str(wrong.found))}"
+    yield Diagnostic("bad-value", message, wrong.place.mark)
+
+
+def _too_long(wrong: _Departure) -> Iterator[Diagnostic]:
+    message = f"'{wrong.place.key}' has {len(wrong.found)} characters, more than {wrong.wanted}"
+    yield Diagnostic("bad-value", message, wrong.place.mark)
+
+
+def _unlike_pattern(wrong: _Departure) -> Iterator[Diagnostic]:
+    message = f"'{wrong.place.key}' may not be '{shorten(wrong.found)}': {wrong.schema['patternErrorMessage']}"
+    yield Diagnostic("bad-value", message, wrong.place.mark, suggest_name(wrong.found))
+
+
+def _empty(wrong: _Departure) -> Iterator[Diagnostic]:
+    place = wrong.place
+    if not isinstance(place.value, Table):
+        yield Diagnostic("bad-value", f"'{place.key}' must not be empty", place.mark)
+    elif wrong.keyword == "minProperties":
+        yield Diagnostic("bad-value", f"'{place.key}' must not be empty", place.key_mark)
+    else:
+        marks = [entry.mark for entry in place.value.entries if entry.key == wrong.found]
+        yield Diagnostic("bad-value", f"a key of {place.owner} is empty", marks[0])
+
+
+def _repeated(wrong: _Departure) -> Iterator[Diagnostic]:
+    assert isinstance(wrong.place.value, Items)
+    seen: set[str] = set()
+    for item in wrong.place.value.items:
+        if isinstance(item, Unreadable):
+            continue
+        text = json.dumps(plain(item), sort_keys=True)
+        if text in seen:
+            yield Diagnostic("bad-value", f"'{wrong.place.key}' has {shorten(text)} twice", item.mark)
+        seen.add(text)
+
+
+def _unknown_keys(wrong: _Departure) -> Iterator[Diagnostic]:
+    assert isinstance(wrong.place.value, Table)
+    known = list(wrong.schema.get("properties", {}))
+    for entry in wrong.place.value.entries:
+        if entry.key not in known:
+            hint = suggest(entry.key, known) or f"its keys: {', '.join(known)}"
+            message = f"'{shorten(entry.key)}' is not a key of {wrong.place.owner}"
+            yield Diagnostic("unknown-key", message, entry.mark, hint)
+
+
+def _missing_keys(wrong: _Departure) -> Iterator[Diagnostic]:
+    for name in wrong.wanted:
+        if name not in wrong.found:
+            rule = wrong.schema["properties"][name]
+            hint = f"add '{name}: {rule['const']}'" if "const" in rule else None
+            message = f"{wrong.place.owner} needs the key '{name}'"
+            yield Diagnostic("missing-key", message, wrong.place.key_mark, hint)
+
+
+def _not_exactly_one(wrong: _Departure) -> Iterator[Diagnostic]:
+    """Each branch requires one key; a mapping has exactly one of them."""
+    place = wrong.place
+    assert isinstance(place.value, Table)
+    names = [name for branch in wrong.wanted for name in branch["required"]]
+    present = [entry for entry in place.value.entries if entry.key in names]
+    if not present:
+        yield Diagnostic("missing-key", f"{place.owner} needs one of {listed(names, 'or')}", place.key_mark)
+    for extra in present[1:]:
+        first = present[0].mark
+        where = f"line {first.line}" if first.file == extra.mark.file else f"{first.file}:{first.line}"
+        message = f"{place.owner} has {listed(entry.key for entry in present)}, and may have only one of them"
+        yield Diagnostic("bad-value", message, extra.mark, f"'{present[0].key}' is at {where}")
+
+
+_SENTENCES: dict[str, Callable[[_Departure], Iterable[Diagnostic]]] = {
+    "type": _wrong_type,
+    "anyOf": _wrong_type,
+    "const": _not_a_choice,
+    "enum": _not_a_choice,
+    "minimum": _out_of_range,
+    "maximum": _out_of_range,
+    "minLength": _empty,
+    "minItems": _empty,
+    "minProperties": _empty,
+    "maxLength": _too_long,
+    "pattern": _unlike_pattern,
+    "uniqueItems": _repeated,
+    "additionalProperties": _unknown_keys,
+    "required": _missing_keys,
+    "oneOf": _not_exactly_one,
+}
+
+SAID = frozenset(_SENTENCES)
+"""The keywords of JSON Schema whose errors are put in words here. `recipe.schema.json` must use no others that
+can fail."""

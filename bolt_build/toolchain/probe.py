@@ -166,11 +166,11 @@ def _onnxruntime(around: Surroundings, memory: Memory) -> Tool:
     return Tool("onnxruntime", str(path), wheel.version, wheel_digest(wheel))
 
 
-def _openmp_library(compiler: Path) -> str | None:
-    """libgomp of the compiler, which an engine ships; its path is absolute only where the compiler found it."""
+def _openmp_library(compiler: Path) -> str:
+    """libgomp of the compiler, which an engine ships; empty where it found none: its answer is then no path."""
     found = line_with("", [str(compiler), "-print-file-name=libgomp.so.1"])
     if found is None or not os.path.isabs(found) or not os.path.isfile(found):
-        return None
+        return ""
     return os.path.join(os.path.realpath(os.path.dirname(found)), os.path.basename(found))
 
 

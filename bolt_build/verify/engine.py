@@ -21,6 +21,7 @@ from bolt_build.verify.layers import Runnable, compare_layers, unseen
 from bolt_build.verify.outputs import OutputLimits, compare_output
 from bolt_build.verify.reference import Reference
 from bolt_build.verify.report import REPORT_VERSION, BatchReport, LayerReport, OutputReport, VerifyReport
+from bolt_build.verify.sensitivity import amplification
 from bolt_build.verify.taps import Tap, taps_of
 from bolt_build.verify.tolerance import DEPENDENCE, coarser
 
@@ -64,9 +65,11 @@ def verify_model(model: RunnableModel, reference: Reference, plan: EnginePlan, s
     """The same for a loaded model."""
     batches: list[BatchReport] = []
     problems: list[Diagnostic] = []
+    smallest = min(plan.plans, key=lambda batch_plan: batch_plan.batch)
+    growth = amplification(reference, taps_of(smallest), _inputs(smallest, spec.seed, 0)[1], spec.seed)
     for batch_plan in plan.plans:
         with model.context(batch_plan.batch) as context:
-            report, found = _verify_batch(context, reference, batch_plan, spec)
+            report, found = _verify_batch(context, reference, batch_plan, spec, growth)
         batches.append(report)
         problems += found
     ok = all(batch.ok for batch in batches)
@@ -77,7 +80,7 @@ def verify_model(model: RunnableModel, reference: Reference, plan: EnginePlan, s
 
 
 def _verify_batch(
-    context: Runnable, reference: Reference, plan: BatchPlan, spec: VerifySpec
+    context: Runnable, reference: Reference, plan: BatchPlan, spec: VerifySpec, growth: Mapping[str, float]
 ) -> tuple[BatchReport, list[Diagnostic]]:
     taps = taps_of(plan)
     results: list[dict[str, Array]] = []
@@ -86,12 +89,14 @@ def _verify_batch(
         inputs, feeds = _inputs(plan, spec.seed, number)
         results.append(context.run(inputs))
         expected.append(reference.outputs(feeds))
-    outputs, problems = _compare_outputs(plan, taps, results, expected)
+    outputs, problems = _compare_outputs(plan, taps, growth, results, expected)
     # Layers of the first sample, or of the first that went wrong.
-    wrong = (k for k in range(spec.samples) if not _compare_outputs(plan, taps, [results[k]], [expected[k]])[0][0].ok)
-    number = 0 if all(o.ok for o in outputs) else next(wrong, 0)
+    number = 0
+    if not all(output.ok for output in outputs):
+        each = (_compare_outputs(plan, taps, growth, [r], [e])[0] for r, e in zip(results, expected, strict=True))
+        number = next((k for k, reports in enumerate(each) if not all(report.ok for report in reports)), 0)
     inputs, feeds = _inputs(plan, spec.seed, number)
-    layers, observed = compare_layers(context, reference, taps, inputs, feeds)
+    layers, observed = compare_layers(context, reference, taps, inputs, feeds, growth)
     repeatable = all(_same_bits(results[number][name], observed[name]) for name in observed)
     problems = [*_layer_problems(plan.batch, taps, layers), *problems]
     if not repeatable:
@@ -119,13 +124,17 @@ def _widened(array: Array) -> Array:
 
 
 def _compare_outputs(
-    plan: BatchPlan, taps: tuple[Tap, ...], results: list[dict[str, Array]], expected: list[dict[str, Array]]
+    plan: BatchPlan,
+    taps: tuple[Tap, ...],
+    growth: Mapping[str, float],
+    results: list[dict[str, Array]],
+    expected: list[dict[str, Array]],
 ) -> tuple[list[OutputReport], list[Diagnostic]]:
     reports: list[OutputReport] = []
     problems: list[Diagnostic] = []
     for port in plan.outputs:
         name = port.name
-        limits = _limits(name, port.operand.type.dtype, taps)
+        limits = _limits(name, port.operand.type.dtype, taps, growth)
         pair = ([r[name] for r in results], [e[name] for e in expected])
         report, reasons = compare_output(name, plan.batch, limits, *pair)
         reports.append(report)
@@ -142,13 +151,14 @@ def _compare_outputs(
     return reports, problems
 
 
-def _limits(name: str, stored: DType, taps: tuple[Tap, ...]) -> OutputLimits:
+def _limits(name: str, stored: DType, taps: tuple[Tap, ...], growth: Mapping[str, float]) -> OutputLimits:
     """Those of the step that makes the output; of the deepest and coarsest step where no tensor has its name."""
     found = [tap for tap in taps if tap.tensor == name] or list(taps)
     coarsest = stored if stored.is_float else DType.F32
     for tap in found:
         coarsest = coarser(coarsest, tap.coarsest)
-    return OutputLimits(max((tap.depth for tap in found), default=1), coarsest)
+    most = max((growth.get(tap.tensor, 1.0) for tap in found), default=1.0)
+    return OutputLimits(max((tap.depth for tap in found), default=1), most, coarsest)
 
 
 def _layer_problems(batch: int, taps: tuple[Tap, ...], layers: tuple[LayerReport, ...]) -> list[Diagnostic]:

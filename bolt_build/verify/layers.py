@@ -36,6 +36,7 @@ def compare_layers(
     taps: tuple[Tap, ...],
     inputs: Mapping[str, Array],
     feeds: Mapping[str, Array],
+    amplification: Mapping[str, float],
 ) -> tuple[tuple[LayerReport, ...], dict[str, Array]]:
     """The layers that the engine showed, in execution order, and the outputs of its observed run.
 
@@ -59,7 +60,7 @@ def compare_layers(
         ) -> None:
             tap = wanted.get((step.index, tensor))
             if tap is not None:
-                report = _layer(tap, array, expected[tensor], used)
+                report = _layer(tap, array, expected[tensor], used, amplification.get(tensor, 1.0))
                 worst = report.used if report.ok else max(report.used, DEPARTED)
                 used[tensor] = max(worst, used.get(tensor, 0.0))
                 reports.append(report)
@@ -76,9 +77,8 @@ def unseen(taps: tuple[Tap, ...], reports: tuple[LayerReport, ...]) -> tuple[Tap
     return tuple(tap for tap in taps if not tap.view and (tap.step, tap.tensor) not in shown)
 
 
-def _layer(tap: Tap, array: Array, expected: Array, used: Mapping[str, float]) -> LayerReport:
-    limits = TOLERANCES[tap.coarsest]
-    element, rms = limits.element_at(tap.depth), limits.rms_at(tap.depth)
+def _layer(tap: Tap, array: Array, expected: Array, used: Mapping[str, float], amplification: float) -> LayerReport:
+    element, rms = TOLERANCES[tap.coarsest].at(tap.depth, amplification)
     if array.shape == expected.shape:
         found = difference(array, expected)
     else:
@@ -94,6 +94,7 @@ def _layer(tap: Tap, array: Array, expected: Array, used: Mapping[str, float]) -
         reference_shape=expected.shape,
         precision=tap.coarsest.value,
         depth=tap.depth,
+        amplification=amplification,
         max_abs=found.max_abs,
         error=found.element,
         tolerance=element,

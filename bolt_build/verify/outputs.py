@@ -19,6 +19,7 @@ class OutputLimits:
     """What an output is judged by: see `Tap`."""
 
     depth: int
+    amplification: float
     coarsest: DType
 
 
@@ -27,7 +28,7 @@ def compare_output(
 ) -> tuple[OutputReport, tuple[str, ...]]:
     """Output `name`, one array a sample from the engine and from the reference; and the reasons why it is wrong."""
     tolerance = TOLERANCES[limits.coarsest]
-    element, rms = tolerance.element_at(limits.depth), tolerance.rms_at(limits.depth)
+    element, rms = tolerance.at(limits.depth, limits.amplification)
     for result, reference in zip(results, expected, strict=True):
         if result.shape != reference.shape:
             reason = f"its shape is {list(result.shape)}, the model's {list(reference.shape)}"

@@ -29,8 +29,8 @@ class Reference:
     """Runs the ONNX file `path`, symbolic dimensions bound by `dims` and by what is fed.
 
     `outputs` come from a session as fast as onnxruntime makes it; `tensors`, which may name any tensor of the model,
-    from one without optimisations, where all of them still exist. Raises BoltError where onnxruntime is missing (exit code 7)
-    or refuses the model.
+    from one without optimisations, where all of them still exist. Raises BoltError where onnxruntime is missing (exit
+    code 7) or refuses the model.
     """
 
     def __init__(self, path: Path, dims: tuple[tuple[str, int], ...]) -> None:

@@ -14,7 +14,8 @@ class LayerReport:
     """One ONNX tensor that a step of the plan made, against the reference.
 
     `error` and `rms` are those of `verify.compare.Difference`, with their limits `tolerance` and `rms_tolerance`;
-    `depth` is the number of layers on the longest way from an input. `inputs_error` says how much of their own
+    `depth` is the number of layers on the longest way from an input, `amplification` what the model makes there of a
+    relative change of its input. `inputs_error` says how much of their own
     tolerance the tensors it was made from had used up (above 1: they departed), None where none was observed.
     `reference_shape` is what the model has there; where it differs, nothing was compared.
     """
@@ -27,6 +28,7 @@ class LayerReport:
     reference_shape: tuple[int, ...]
     precision: str
     depth: int
+    amplification: float
     max_abs: float
     error: float
     tolerance: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepExpressions
-from bolt_build.families.portable.cxx import literal
+from bolt_build.families.cxx import literal
 from bolt_build.families.portable.rule import COMPUTED
 from bolt_build.families.stages import Reach, Spread, spreads
 from bolt_build.graph.ir import EpilogueOp
@@ -39,8 +39,8 @@ def refuse_stages(problem: KernelProblem, axis: int | None = None) -> str | None
         if stage.op.function not in _BINARIES:
             return f"there is no portable body for the binary function '{stage.op.function}'"
         if how is None:
-            shape, output = problem.inputs[stage.operand].shape, problem.outputs[0].shape
-            return f"an epilogue operand {list(shape)} is neither like the output {list(output)}, per channel, nor a scalar"
+            shapes = f"{list(problem.inputs[stage.operand].shape)} is neither like {list(problem.outputs[0].shape)}"
+            return f"an epilogue operand {shapes}, per channel, nor a scalar"
         if how.reach is Reach.AXIS:
             axes.add(how.axis)
     return "epilogue operands follow different axes" if len(axes) > 1 else None

@@ -19,8 +19,9 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.cost import roofline
 from bolt_build.families.portable.kernels import RULES
-from bolt_build.families.portable.rule import Rule, may_share
+from bolt_build.families.portable.rule import Rule
 from bolt_build.families.problems import problem_of
+from bolt_build.families.stages import may_share
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.targets import Target
@@ -57,7 +58,7 @@ class Portable:
 
     def _alternative(self, rule: Rule, node: Node, problem: KernelProblem, target: Target) -> Alternative:
         view = rule.is_view(problem)
-        share = () if view else may_share(problem, rule.in_place)
+        share = () if view else may_share(problem, node.inputs, rule.in_place)
         step = ProposedStep(problem, node.inputs, node.outputs, share, view)
         seconds = 0.0 if view else roofline(problem, target, rule.efficiency(problem))
         return Alternative((node.name,), self.name, (step,), seconds)
@@ -65,9 +66,7 @@ class Portable:
     def propose_conversion(
         self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
     ) -> tuple[KernelProblem, float] | None:
-        problem = KernelProblem(
-            Convert(), (Operand(shape, source),), (Operand(shape, to),), (), DType.F32, target.name
-        )
+        problem = KernelProblem(Convert(), (Operand(shape, source),), (Operand(shape, to),), (), DType.F32, target.name)
         rule = RULES[Convert]
         if rule.refuse(problem) is not None:
             return None

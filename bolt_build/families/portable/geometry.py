@@ -39,12 +39,10 @@ class Loop:
     fixed: bool = False
 
 
-def merged(loops: Iterable[Loop]) -> tuple[Loop, ...]:
-    """The same nest, outermost first, with as few loops as possible; at least one."""
+def merged(loops: Iterable[Loop], tensors: int) -> tuple[Loop, ...]:
+    """The same nest over `tensors` tensors, outermost first, with as few loops as possible; at least one."""
     kept: list[Loop] = []
-    tensors = 0
     for loop in loops:
-        tensors = len(loop.steps)
         if loop.extent == 1 and not loop.fixed:
             continue
         outer = kept[-1] if kept else None

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, same_bytes
-from bolt_build.families.stages import Reach, spreads
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, same_bytes
 from bolt_build.graph.ir import Layout, Node, Op, TensorType
 
 COMPUTED = {
@@ -49,24 +48,6 @@ class Rule:
     layouts: Callable[[Node, tuple[TensorType, ...], TensorType], tuple[Layouts, ...]] = same_layouts
     in_place: tuple[int, ...] = ()
     is_view: Callable[[KernelProblem], bool] = lambda problem: False
-
-
-def may_share(problem: KernelProblem, in_place: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """(input, 0) for each input that is read only where, and before, the output is written in the same place."""
-    output = problem.outputs[0]
-    stages = zip(problem.epilogue, spreads(problem), strict=True)
-    of_stages = [stage.operand for stage, how in stages if how is not None and how.reach is Reach.SAME]
-    indices = dict.fromkeys([*in_place, *(index for index in of_stages if index is not None)])
-    return tuple((index, 0) for index in indices if _same_storage(problem.inputs[index], output))
-
-
-def _same_storage(operand: Operand, output: Operand) -> bool:
-    return (
-        not operand.constant
-        and operand.shape == output.shape
-        and operand.format.dtype.nbytes == output.format.dtype.nbytes
-        and operand.format.layout == output.format.layout
-    )
 
 
 def computed_only(problem: KernelProblem) -> str | None:

@@ -12,7 +12,7 @@ from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Res
 from bolt_build.graph.ops.softmax import Softmax
 
 OPS: tuple[type[Op], ...] = (
-    Activation, BatchNorm, Binary, Cast, Concat, Conv, Convert, Identity, Lrn, MatMul, Pad, Pool, Reduce, Reshape, Slice,
-    Softmax, Transpose,
+    Activation, BatchNorm, Binary, Cast, Concat, Conv, Convert, Identity, Lrn, MatMul, Pad, Pool, Reduce, Reshape,
+    Slice, Softmax, Transpose,
 )  # fmt: skip
 """Every operator class of the IR."""

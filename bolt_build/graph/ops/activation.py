@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
@@ -14,8 +16,8 @@ from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import expect_count, expect_float
 
 FUNCTIONS = (
-    "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "silu",
-    "exp", "sqrt", "neg", "abs", "reciprocal",
+    "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
+    "erf", "silu", "exp", "sqrt", "neg", "abs", "reciprocal",
 )  # fmt: skip
 
 _ON_INTEGERS = ("relu", "clip", "neg", "abs")
@@ -80,8 +82,8 @@ class Activation(Op):
 
 
 _PLAIN = {
-    "Relu": "relu", "Sigmoid": "sigmoid", "HardSwish": "hard_swish", "Tanh": "tanh", "Softplus": "softplus", "Erf": "erf",
-    "Exp": "exp", "Sqrt": "sqrt", "Neg": "neg", "Abs": "abs", "Reciprocal": "reciprocal",
+    "Relu": "relu", "Sigmoid": "sigmoid", "HardSwish": "hard_swish", "Tanh": "tanh", "Softplus": "softplus",
+    "Erf": "erf", "Exp": "exp", "Sqrt": "sqrt", "Neg": "neg", "Abs": "abs", "Reciprocal": "reciprocal",
 }  # fmt: skip
 
 
@@ -90,23 +92,23 @@ def import_plain(node: NodeImport) -> None:
 
 
 def import_leaky_relu(node: NodeImport) -> None:
-    node.emit(Activation("leaky_relu", node.float("alpha", 0.01)), [node.input(0)], 0)
+    node.emit(Activation("leaky_relu", node.real("alpha", 0.01)), [node.input(0)], 0)
 
 
 def import_hard_sigmoid(node: NodeImport) -> None:
-    op = Activation("hard_sigmoid", node.float("alpha", 0.2), node.float("beta", 0.5))
+    op = Activation("hard_sigmoid", node.real("alpha", 0.2), node.real("beta", 0.5))
     node.emit(op, [node.input(0)], 0)
 
 
 def import_gelu(node: NodeImport) -> None:
-    approximate = node.string("approximate", "none")
+    approximate = node.text("approximate", "none")
     if approximate not in ("none", "tanh"):
         raise Refusal("unsupported-attribute", f"approximate '{approximate}' is neither 'none' nor 'tanh'")
     node.emit(Activation("gelu" if approximate == "none" else "gelu_tanh"), [node.input(0)], 0)
 
 
 def import_swish(node: NodeImport) -> None:
-    alpha, x = node.float("alpha", 1.0), node.input(0)
+    alpha, x = node.real("alpha", 1.0), node.input(0)
     if alpha != 1.0:
         raise Refusal("unsupported-attribute", f"alpha {alpha} is not supported (only 1)")
     node.emit(Activation("silu"), [x], 0)
@@ -117,7 +119,7 @@ def import_clip(node: NodeImport) -> None:
     kind = numpy_dtype(node.type(0).dtype)
     limits = _limits(node)
     if node.version < 11:
-        low, high = node.float("min", limits[0]), node.float("max", limits[1])
+        low, high = node.real("min", limits[0]), node.real("max", limits[1])
     else:
         low = float(node.static(1, "the lower bound").reshape(-1)[0]) if node.has(1) else limits[0]
         high = float(node.static(2, "the upper bound").reshape(-1)[0]) if node.has(2) else limits[1]
@@ -127,11 +129,8 @@ def import_clip(node: NodeImport) -> None:
 
 def _limits(node: NodeImport) -> tuple[float, float]:
     """Least and greatest finite number of input 0's element type."""
-    import ml_dtypes
-
-    dtype = node.type(0).dtype
-    kind = numpy_dtype(dtype)
-    info = ml_dtypes.finfo(kind) if dtype.is_float else np.iinfo(kind)
+    kind = numpy_dtype(node.type(0).dtype)
+    info: Any = ml_dtypes.finfo(kind) if node.type(0).dtype.is_float else np.iinfo(kind)  # type: ignore[no-untyped-call]
     return float(info.min), float(info.max)
 
 

@@ -76,12 +76,12 @@ class Conv(Op):
 def import_conv(node: NodeImport) -> None:
     spatial = node.type(0).shape[2:]
     kernel = node.type(1).shape[2:]
-    if node.given("kernel_shape") and node.ints("kernel_shape") != kernel:
-        raise ShapeError(f"kernel_shape {list(node.ints('kernel_shape'))} is not the weight's {list(kernel)}")
+    if node.given("kernel_shape") and node.integers("kernel_shape") != kernel:
+        raise ShapeError(f"kernel_shape {list(node.integers('kernel_shape'))} is not the weight's {list(kernel)}")
     ones = (1,) * len(spatial)
-    strides, dilations = node.ints("strides", ones), node.ints("dilations", ones)
+    strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
     begin, end = import_pads(node, spatial, kernel, strides, dilations)
-    op = Conv(strides, begin, end, dilations, node.int("group", 1))
+    op = Conv(strides, begin, end, dilations, node.integer("group", 1))
     node.emit(op, [node.input(index) for index in range(node.count())], 0)
 
 
@@ -90,16 +90,16 @@ def import_pads(
     dilations: tuple[int, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:  # fmt: skip
     """Begin and end pads of ONNX's `pads` or `auto_pad`, one entry a spatial axis."""
-    mode = node.string("auto_pad", "NOTSET")
+    mode = node.text("auto_pad", "NOTSET")
     rank = len(spatial)
     for name, entries in (("kernel_shape", kernel), ("strides", strides), ("dilations", dilations)):
         if len(entries) != rank:
             raise ShapeError(f"{name} {list(entries)} has {len(entries)} entries for {rank} spatial axes")
+    pads = node.integers("pads", (0,) * (2 * rank))
     if mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
         return auto_pads(mode, spatial, kernel, strides, dilations)
     if mode not in ("NOTSET", ""):
         raise Refusal("unsupported-attribute", f"auto_pad '{mode}' is not supported")
-    pads = node.ints("pads", (0,) * (2 * rank))
     if len(pads) != 2 * rank:
         raise ShapeError(f"pads {list(pads)} has {len(pads)} entries for {rank} spatial axes")
     return pads[:rank], pads[rank:]

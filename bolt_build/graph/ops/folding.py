@@ -21,13 +21,13 @@ def import_constant(node: NodeImport) -> None:
     if node.given("value"):
         node.result(node.tensor("value"))
     elif node.given("value_int"):
-        node.result(np.asarray(node.int("value_int"), np.int64))
+        node.result(np.asarray(node.integer("value_int"), np.int64))
     elif node.given("value_ints"):
-        node.result(np.asarray(node.ints("value_ints"), np.int64))
+        node.result(np.asarray(node.integers("value_ints"), np.int64))
     elif node.given("value_float"):
-        node.result(np.asarray(node.float("value_float"), np.float32))
+        node.result(np.asarray(node.real("value_float"), np.float32))
     else:
-        node.result(np.asarray(node.floats("value_floats"), np.float32))
+        node.result(np.asarray(node.reals("value_floats"), np.float32))
 
 
 def import_constant_of_shape(node: NodeImport) -> None:
@@ -43,8 +43,8 @@ def import_constant_of_shape(node: NodeImport) -> None:
 def import_shape(node: NodeImport) -> None:
     """The shape is known even where the data is not."""
     shape = node.type(0).shape
-    end = node.int("end") if node.given("end") else None
-    node.result(np.asarray(shape[node.int("start", 0) : end], np.int64))
+    end = node.integer("end") if node.given("end") else None
+    node.result(np.asarray(shape[node.integer("start", 0) : end], np.int64))
 
 
 def import_size(node: NodeImport) -> None:
@@ -53,7 +53,7 @@ def import_size(node: NodeImport) -> None:
 
 def import_gather(node: NodeImport) -> None:
     data, indices = node.foldable()
-    axis = node.axis(node.int("axis", 0), data.ndim)
+    axis = node.axis(node.integer("axis", 0), data.ndim)
     extent = data.shape[axis]
     if indices.size and not (-extent <= indices.min() and indices.max() < extent):
         raise ShapeError(f"an index lies outside the extent {extent} of axis {axis}")
@@ -80,7 +80,7 @@ def import_expand(node: NodeImport) -> None:
 def import_mod(node: NodeImport) -> None:
     a, b = node.foldable()
     with np.errstate(all="ignore"):
-        node.result((np.fmod if node.int("fmod", 0) else np.mod)(a, b))
+        node.result((np.fmod if node.integer("fmod", 0) else np.mod)(a, b))
 
 
 def import_tile(node: NodeImport) -> None:
@@ -92,7 +92,7 @@ def import_fold_reduction(node: NodeImport) -> None:
     data = node.foldable()[0]
     axes = reduced_axes(node)
     function = np.prod if node.node.op_type == "ReduceProd" else np.min
-    node.result(np.asarray(function(data, axis=axes, keepdims=bool(node.int("keepdims", 1))), data.dtype))
+    node.result(np.asarray(function(data, axis=axes, keepdims=bool(node.integer("keepdims", 1))), data.dtype))
 
 
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
@@ -118,7 +118,7 @@ IMPORTERS = (
     Importer("Shape", (1, 13, 15, 19, *_LATE), import_shape),
     Importer("Size", (1, 13, 19, *_LATE), import_size),
     Importer("Gather", (1, 11, 13), import_gather),
-    Importer("Range", (11, 27), import_range),
+    Importer("Range", (11, 27), import_range, ignores=("stash_type",)),
     Importer("Expand", (8, 13), import_expand),
     Importer("Mod", (10, 13, 28), import_mod),
     Importer("Tile", (6, 13), import_tile),

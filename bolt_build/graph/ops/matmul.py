@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
@@ -19,8 +17,8 @@ from bolt_build.graph.ops.shape import Reshape
 class MatMul(Op):
     """Inputs a [...,M,K] ([...,K,M] if transpose_a), b [...,K,N] ([...,N,K] if transpose_b), optionally bias [N].
 
-    Leading dimensions broadcast as in NumPy. ONNX MatMul (rank 1 operands are reshaped at import) and Gemm (rank 2; alpha and beta
-    other than 1 become multiplications at import; a C that is not [N] becomes an addition).
+    Leading dimensions broadcast as in NumPy. ONNX MatMul (rank 1 operands are reshaped at import) and Gemm (rank 2;
+    alpha and beta other than 1 become multiplications at import; a C that is not [N] becomes an addition).
     """
 
     kind = "matmul"
@@ -86,9 +84,9 @@ def import_gemm(node: NodeImport) -> None:
     for index in (0, 1):
         if node.type(index).rank != 2:
             raise ShapeError(f"input {index} {list(node.type(index).shape)} must be a matrix")
-    op = MatMul(bool(node.int("transA", 0)), bool(node.int("transB", 0)))
+    op = MatMul(bool(node.integer("transA", 0)), bool(node.integer("transB", 0)))
     a, b = node.input(0), node.input(1)
-    alpha, beta = node.float("alpha", 1.0), node.float("beta", 1.0)
+    alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
     if alpha != 1.0 and node.constant(1) is not None:
         b, alpha = _scaled(node, b, alpha), 1.0
     (result,) = op.infer([node.type(0), node.type_of(b)])

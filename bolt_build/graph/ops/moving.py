@@ -16,7 +16,7 @@ from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Sli
 def import_reshape(node: NodeImport) -> None:
     shape = node.type(0).shape
     wanted = list(node.static_ints(1, "the new shape"))
-    if not node.int("allowzero", 0):
+    if not node.integer("allowzero", 0):
         if any(extent == 0 and index >= len(shape) for index, extent in enumerate(wanted)):
             raise ShapeError(f"the new shape {wanted} copies an axis that {list(shape)} does not have")
         wanted = [shape[index] if extent == 0 else extent for index, extent in enumerate(wanted)]
@@ -31,7 +31,7 @@ def import_reshape(node: NodeImport) -> None:
 
 
 def import_flatten(node: NodeImport) -> None:
-    shape, axis = node.type(0).shape, node.int("axis", 1)
+    shape, axis = node.type(0).shape, node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise ShapeError(f"axis {axis} does not exist in a tensor of rank {len(shape)}")
     axis = axis + len(shape) if axis < 0 else axis
@@ -42,7 +42,7 @@ def _axes_given(node: NodeImport) -> tuple[int, ...] | None:
     """Squeeze's and Unsqueeze's axes: input 1 since version 13, an attribute before; None where left out."""
     if node.version >= 13:
         return node.static_ints(1, "the list of axes") if node.has(1) else None
-    return node.ints("axes") if node.given("axes") else None
+    return node.integers("axes") if node.given("axes") else None
 
 
 def import_squeeze(node: NodeImport) -> None:
@@ -68,12 +68,12 @@ def import_unsqueeze(node: NodeImport) -> None:
 
 
 def import_transpose(node: NodeImport) -> None:
-    node.emit(Transpose(node.ints("perm", range(node.type(0).rank - 1, -1, -1))), [node.input(0)], 0)
+    node.emit(Transpose(node.integers("perm", range(node.type(0).rank - 1, -1, -1))), [node.input(0)], 0)
 
 
 def import_concat(node: NodeImport) -> None:
     names = node.inputs()
-    op = Concat(node.axis(node.int("axis"), node.type(0).rank))
+    op = Concat(node.axis(node.integer("axis"), node.type(0).rank))
     filled = [name for name in names if 0 not in node.type_of(name).shape]
     op.infer([node.type_of(name) for name in names])
     node.emit(op, filled or names, 0)
@@ -86,8 +86,8 @@ def import_slice(node: NodeImport) -> None:
         axes = node.static_ints(3, "the list of axes") if node.has(3) else tuple(range(len(starts)))
         steps = node.static_ints(4, "the list of steps") if node.has(4) else (1,) * len(starts)
     else:
-        starts, ends = node.ints("starts"), node.ints("ends")
-        axes, steps = node.ints("axes", range(len(starts))), (1,) * len(starts)
+        starts, ends = node.integers("starts"), node.integers("ends")
+        axes, steps = node.integers("axes", range(len(starts))), (1,) * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise ShapeError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps are given")
     begin, count, step = [0] * len(shape), list(shape), [1] * len(shape)
@@ -104,9 +104,9 @@ def _split_sizes(node: NodeImport, extent: int) -> tuple[int, ...]:
     if node.version >= 13 and node.has(1):
         return node.static_ints(1, "the list of sizes")
     if node.given("split"):
-        return node.ints("split")
-    if node.given("num_outputs") and node.int("num_outputs") != parts:
-        raise ShapeError(f"num_outputs {node.int('num_outputs')} is not the number of outputs {parts}")
+        return node.integers("split")
+    if node.given("num_outputs") and node.integer("num_outputs") != parts:
+        raise ShapeError(f"num_outputs {node.integer('num_outputs')} is not the number of outputs {parts}")
     if extent % parts and node.version < 18:
         raise ShapeError(f"an axis of {extent} cannot be split into {parts} equal parts")
     size = -(-extent // parts)
@@ -116,7 +116,7 @@ def _split_sizes(node: NodeImport, extent: int) -> tuple[int, ...]:
 def import_split(node: NodeImport) -> None:
     """One slice an output that is named."""
     shape = node.type(0).shape
-    axis = node.axis(node.int("axis", 0), len(shape))
+    axis = node.axis(node.integer("axis", 0), len(shape))
     sizes = _split_sizes(node, shape[axis])
     if sum(sizes) != shape[axis] or len(sizes) != len(node.node.outputs) or min(sizes) < 0:
         raise ShapeError(f"sizes {list(sizes)} do not divide an axis of {shape[axis]} among the outputs")
@@ -130,7 +130,7 @@ def import_split(node: NodeImport) -> None:
 
 def import_pad(node: NodeImport) -> None:
     rank = node.type(0).rank
-    mode, value = node.string("mode", "constant"), 0.0
+    mode, value = node.text("mode", "constant"), 0.0
     if mode not in ("constant", "reflect", "edge"):
         raise Refusal("unsupported-attribute", f"mode '{mode}' is not supported")
     if node.version >= 11:
@@ -138,7 +138,7 @@ def import_pad(node: NodeImport) -> None:
         if node.has(2) and mode == "constant":
             value = float(node.static(2, "the padding value").reshape(-1)[0])
     else:
-        pads, value = node.ints("pads"), node.float("value", 0.0)
+        pads, value = node.integers("pads"), node.real("value", 0.0)
     axes = node.axes(node.static_ints(3, "the list of axes"), rank) if node.has(3) else tuple(range(rank))
     if len(pads) != 2 * len(axes):
         raise ShapeError(f"pads {list(pads)} must have two entries for each of {len(axes)} axes")
@@ -175,9 +175,9 @@ def import_cast_like(node: NodeImport) -> None:
 
 
 def import_cast(node: NodeImport) -> None:
-    to = _ONNX_DTYPES.get(node.int("to"))
+    to = _ONNX_DTYPES.get(node.integer("to"))
     if to is None:
-        raise Refusal("unsupported-dtype", f"element type {node.int('to')} of ONNX's TensorProto is not supported")
+        raise Refusal("unsupported-dtype", f"element type {node.integer('to')} of ONNX's TensorProto is not supported")
     cast_to(node, to)
 
 
@@ -199,7 +199,7 @@ IMPORTERS = (
     Importer("Split", (2, 11, 13, 18), import_split),
     Importer("Pad", (2, 11, 13, 18, 19, *_LATE), import_pad),
     Importer("Identity", (1, 13, 14, 16, 19, *_LATE), import_identity),
-    Importer("Dropout", (7, 10, 12, 13, 22), import_dropout),
-    Importer("Cast", (9, 13, 19, *_LATE, 28), import_cast),
-    Importer("CastLike", (15, 19, *_LATE), import_cast_like),
+    Importer("Dropout", (7, 10, 12, 13, 22), import_dropout, ignores=("ratio", "seed")),
+    Importer("Cast", (9, 13, 19, *_LATE, 28), import_cast, ignores=("saturate", "round_mode")),
+    Importer("CastLike", (15, 19, *_LATE), import_cast_like, ignores=("saturate", "round_mode")),
 )

@@ -43,7 +43,7 @@ class BatchNorm(Op):
 
 @dataclass(frozen=True)
 class Lrn(Op):
-    """Local response normalisation across channels: x / (bias + alpha/size * sum of squares over `size` channels) ** beta."""
+    """Local response normalisation: x / (bias + alpha/size * sum of squares over `size` channels around) ** beta."""
 
     kind = "lrn"
     size: int
@@ -75,19 +75,19 @@ class Lrn(Op):
 
 
 def import_batch_norm(node: NodeImport) -> None:
-    if node.int("training_mode", 0):
+    if node.integer("training_mode", 0):
         raise Refusal(
             "unsupported-attribute", "training_mode=1 is not supported", "export the model in evaluation mode"
         )
-    node.emit(BatchNorm(node.float("epsilon", 1e-5)), [node.input(index) for index in range(5)], 0)
+    node.emit(BatchNorm(node.real("epsilon", 1e-5)), [node.input(index) for index in range(5)], 0)
 
 
 def import_lrn(node: NodeImport) -> None:
-    op = Lrn(node.int("size"), node.float("alpha", 1e-4), node.float("beta", 0.75), node.float("bias", 1.0))
+    op = Lrn(node.integer("size"), node.real("alpha", 1e-4), node.real("beta", 0.75), node.real("bias", 1.0))
     node.emit(op, [node.input(0)], 0)
 
 
 IMPORTERS = (
-    Importer("BatchNormalization", (9, 14, 15), import_batch_norm),
+    Importer("BatchNormalization", (9, 14, 15), import_batch_norm, ignores=("momentum",)),
     Importer("LRN", (1, 13), import_lrn),
 )

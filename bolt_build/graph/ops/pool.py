@@ -84,15 +84,15 @@ class Pool(Op):
 def import_pool(node: NodeImport) -> None:
     spatial = node.type(0).shape[2:]
     ones = (1,) * len(spatial)
-    kernel = node.ints("kernel_shape")
-    strides, dilations = node.ints("strides", ones), node.ints("dilations", ones)
+    kernel = node.integers("kernel_shape")
+    strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
     begin, end = import_pads(node, spatial, kernel, strides, dilations)
     mode = "max" if node.node.op_type == "MaxPool" else "average"
-    ceil, include = bool(node.int("ceil_mode", 0)), bool(node.int("count_include_pad", 0))
+    ceil, include = bool(node.integer("ceil_mode", 0)), bool(node.integer("count_include_pad", 0))
     node.emit(Pool(mode, kernel, strides, begin, end, dilations, ceil, include), [node.input(0)], 0)
 
 
 IMPORTERS = (
-    Importer("MaxPool", (8, 10, 11, 12, 22), import_pool),
+    Importer("MaxPool", (8, 10, 11, 12, 22), import_pool, ignores=("storage_order",)),
     Importer("AveragePool", (7, 10, 11, 19, 22), import_pool),
 )

@@ -16,7 +16,10 @@ MODES = ("mean", "sum", "max")
 
 @dataclass(frozen=True)
 class Reduce(Op):
-    """`mode` is "mean", "sum" or "max" over `axes` (non-negative, sorted). GlobalAveragePool, GlobalMaxPool, ReduceMean/Sum/Max."""
+    """`mode` is "mean", "sum" or "max" over `axes` (non-negative, sorted).
+
+    ONNX GlobalAveragePool, GlobalMaxPool, ReduceMean, ReduceSum, ReduceMax.
+    """
 
     kind = "reduce"
     mode: str
@@ -55,19 +58,20 @@ def reduced_axes(node: NodeImport) -> tuple[int, ...]:
     """Axes of any ONNX reduction, sorted: attribute or input 1; none given means all, or no axis at all where
     `noop_with_empty_axes` says so."""
     rank = node.type(0).rank
-    given = node.static_ints(1, "the list of axes") if node.has(1) else node.ints("axes", ())
+    given = node.static_ints(1, "the list of axes") if node.has(1) else node.integers("axes", ())
+    without_axes_none = bool(node.integer("noop_with_empty_axes", 0))
     if not given:
-        return () if node.int("noop_with_empty_axes", 0) else tuple(range(rank))
+        return () if without_axes_none else tuple(range(rank))
     return tuple(sorted(node.axes(given, rank)))
 
 
 def import_reduce(node: NodeImport) -> None:
-    axes, x = reduced_axes(node), node.input(0)
-    if not axes and node.int("noop_with_empty_axes", 0):
+    axes, x, keepdims = reduced_axes(node), node.input(0), bool(node.integer("keepdims", 1))
+    if not axes and node.integer("noop_with_empty_axes", 0):
         node.emit(Identity(), [x], 0)
         return
     mode = node.node.op_type.removeprefix("Reduce").lower()
-    node.emit(Reduce(mode, axes, bool(node.int("keepdims", 1))), [x], 0)
+    node.emit(Reduce(mode, axes, keepdims), [x], 0)
 
 
 IMPORTERS = (

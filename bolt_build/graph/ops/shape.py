@@ -147,7 +147,8 @@ class Pad(_Moves):
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         (x,) = inputs
-        cropped = x[tuple(slice(max(-b, 0), e + min(t, 0)) for e, b, t in zip(x.shape, self.begin, self.end, strict=True))]
+        sides = zip(x.shape, self.begin, self.end, strict=True)
+        cropped = x[tuple(slice(max(-begin, 0), extent + min(end, 0)) for extent, begin, end in sides)]
         widths = [(max(b, 0), max(t, 0)) for b, t in zip(self.begin, self.end, strict=True)]
         if not widths:
             return (x,)

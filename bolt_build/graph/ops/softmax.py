@@ -41,13 +41,13 @@ class Softmax(Op):
 
 
 def import_softmax(node: NodeImport) -> None:
-    node.emit(Softmax(node.axis(node.int("axis", -1), node.type(0).rank)), [node.input(0)], 0)
+    node.emit(Softmax(node.axis(node.integer("axis", -1), node.type(0).rank)), [node.input(0)], 0)
 
 
 def import_coerced_softmax(node: NodeImport) -> None:
     """Opsets below 13: over all axes from `axis` on, taken together."""
     x, shape = node.input(0), node.type(0).shape
-    axis = node.int("axis", 1)
+    axis = node.integer("axis", 1)
     if axis != len(shape):
         axis = node.axis(axis, len(shape))
     if axis < len(shape) and prod(shape[axis + 1 :]) == 1:

@@ -12,17 +12,20 @@ from bolt_build.graph.ir import Array
 LEAST_IR_VERSION = 4
 """Since this version an initializer need not be listed among the graph's inputs."""
 
+_RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
+
 
 def replace_constants(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> onnx.ModelProto:
     """A copy of `model` in which each tensor named in `arrays` is an initializer with that value.
 
-    Nodes whose outputs are all replaced go, and then whatever only they had read. Everything else stays where it is.
+    Behind a chain of reshapes it is the tensor that the chain starts from. Nodes whose outputs are all replaced go, and
+    then whatever only they had read. Everything else stays where it is.
     """
     result = onnx.ModelProto()
     result.CopyFrom(model)
     result.ir_version = max(result.ir_version, LEAST_IR_VERSION)
     graph = result.graph
-    waiting = dict(arrays)
+    waiting = dict(_origin(graph, name, array) for name, array in arrays.items())
     for initializer in graph.initializer:
         if initializer.name in waiting:
             initializer.CopyFrom(numpy_helper.from_array(waiting.pop(initializer.name), initializer.name))
@@ -39,6 +42,25 @@ def replace_constants(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> on
     del graph.initializer[:]
     graph.initializer.extend(stored)
     return result
+
+
+def _origin(graph: onnx.GraphProto, name: str, array: Array) -> tuple[str, Array]:
+    """The initializer or ConstantOfShape that constant `name` is a mere reshape of, with `array` in its shape.
+
+    `name` itself where there is none, or where it has other readers.
+    """
+    makers = {output: node for node in graph.node for output in node.output}
+    shapes = {item.name: item for item in graph.initializer}
+    source = name
+    while (maker := makers.get(source)) is not None and maker.op_type in _RESHAPES:
+        source = maker.input[0]
+        if sum(source in node.input for node in graph.node) != 1:
+            return name, array
+    if source in shapes:
+        return source, array.reshape(tuple(shapes[source].dims))
+    if maker is not None and maker.op_type == "ConstantOfShape" and maker.input[0] in shapes:
+        return source, array.reshape(tuple(numpy_helper.to_array(shapes[maker.input[0]])))
+    return name, array
 
 
 def _drop_unread(nodes: list[onnx.NodeProto], unread: set[str], outputs: set[str]) -> None:

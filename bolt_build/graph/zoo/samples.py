@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-COARSE = 4
+COARSE = 8
 """Cells along each spatial axis of the coarse pattern."""
 
 

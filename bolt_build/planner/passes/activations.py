@@ -31,6 +31,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         node = editor.node(old.name)
         if node is None or node.epilogue or not isinstance(node.op, Activation | Binary):
             continue
+        if not editor.type(node.outputs[0]).dtype.is_float:
+            continue
         match = next((found for recognise in _RECOGNISERS if (found := recognise(reader, node)) is not None), None)
         if match is None or match.op == node.op or editor.type(match.value) != editor.type(node.outputs[0]):
             continue

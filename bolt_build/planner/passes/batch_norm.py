@@ -51,7 +51,8 @@ def _obstacle(editor: GraphEditor, host: Node | None, node: Node) -> str | None:
 
 def _scale_and_shift(parameters: list[Array], epsilon: float) -> tuple[Array, Array]:
     gamma, beta, mean, variance = (array.astype(np.float64) for array in parameters)
-    scale = gamma / np.sqrt(variance + epsilon)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a model's own nonsense stays what it is
+        scale = gamma / np.sqrt(variance + epsilon)
     return scale, beta - mean * scale
 
 

@@ -76,7 +76,8 @@ def _scaled_weight(editor: GraphEditor, node: Node, scale: Array) -> str:
     assert weight is not None
     rows_first = isinstance(node.op, Conv) or (isinstance(node.op, MatMul) and node.op.transpose_b)
     factor = scale.reshape(-1, *([1] * (weight.ndim - 1))) if rows_first else scale
-    scaled = narrowed(weight.astype(np.float64) * factor, numpy_dtype(dtype))
+    with np.errstate(invalid="ignore"):
+        scaled = narrowed(weight.astype(np.float64) * factor, numpy_dtype(dtype))
     return editor.new_constant(_folded_name(name), scaled, dtype)
 
 

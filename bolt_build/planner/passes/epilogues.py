@@ -16,6 +16,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.channels import channel_vector
+from bolt_build.planner.passes.duplicates import COMMUTATIVE
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
@@ -83,36 +84,21 @@ def _stage(reader: Node, output: str) -> Stage:
     assert isinstance(reader.op, Activation | Binary)
     if isinstance(reader.op, Activation):
         return Stage(reader.op, None, swapped=False)
-    swapped = reader.inputs[0] != output
-    return Stage(reader.op, reader.inputs[0 if swapped else 1], swapped)
+    right = reader.inputs[0] != output
+    return Stage(reader.op, reader.inputs[0 if right else 1], right and reader.op.function not in COMMUTATIVE)
 
 
 def _obstacle(editor: GraphEditor, host: Node, reader: Node) -> str | None:
-    """Why the reader cannot be a stage of any epilogue of the host."""
+    """Why the reader, which alone reads the host's output, cannot be a stage of any epilogue of the host.
+
+    Its other operand cannot depend on the host: that would be another reader.
+    """
     output = host.outputs[0]
     if reader.epilogue:
         return f"'{reader.name}' already has an epilogue"
     if editor.type(reader.outputs[0]) != editor.type(output):
         return f"'{reader.outputs[0]}' is larger than '{output}'"
-    for name in reader.inputs:
-        if name != output and _depends(editor, name, host):
-            return f"'{name}' is computed from '{output}'"
     return None
-
-
-def _depends(editor: GraphEditor, value: str, host: Node) -> bool:
-    """True where `value` is computed from the host's output."""
-    waiting, seen = [value], {value}
-    while waiting:
-        node = editor.producer(waiting.pop())
-        if node is None:
-            continue
-        if node.name == host.name:
-            return True
-        fresh = [name for name in node.inputs if name not in seen]
-        seen.update(fresh)
-        waiting += fresh
-    return False
 
 
 def _kernel_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:

@@ -1,5 +1,7 @@
 #include "array.h"
 
+#include <cstdio>
+
 namespace bolt_runner {
 
 std::size_t element_bytes(bolt_dtype dtype) {
@@ -30,6 +32,16 @@ const char* dtype_name(bolt_dtype dtype) {
     case BOLT_BOOL: return "bool";
   }
   return "unknown";
+}
+
+std::string printable(const std::string& text) {
+  std::string shown;
+  for (const char byte : text) {
+    char escaped[5];
+    std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(byte));
+    shown += byte >= 0x20 && byte < 0x7F ? std::string(1, byte) : escaped;
+  }
+  return shown;
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {

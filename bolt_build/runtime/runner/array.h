@@ -23,6 +23,8 @@ struct NamedArray {
 
 std::size_t element_bytes(bolt_dtype dtype);
 const char* dtype_name(bolt_dtype dtype);
+/// For messages: what a file says, with all but printable ASCII as \xNN.
+std::string printable(const std::string& text);
 /// "(1, 3, 224, 224)", as NumPy prints it.
 std::string shape_text(const std::vector<int64_t>& shape);
 std::vector<int64_t> shape_of(const bolt_tensor& tensor);

@@ -44,7 +44,7 @@ class Header {
         tuple();
         has_shape = true;
       } else {
-        fail("unknown key '" + key + "' in its header");
+        fail("unknown key '" + printable(key) + "' in its header");
       }
       if (!take(',') && peek() != '}') fail("its header is malformed");
     }
@@ -160,7 +160,7 @@ Array parse_npy(const unsigned char* data, std::size_t bytes, const std::string&
   if (bytes - start < length) throw Problem(kInvalid, what + ": truncated within its header");
   const Header header(reinterpret_cast<const char*>(data) + start, length, what);
   const std::optional<bolt_dtype> dtype = dtype_of(header.descr);
-  if (!dtype) throw Problem(kInvalid, what + ": element type '" + header.descr + "' is not supported");
+  if (!dtype) throw Problem(kInvalid, what + ": element type '" + printable(header.descr) + "' is not supported");
   const std::optional<std::size_t> expected = data_bytes(header.shape, element_bytes(*dtype));
   const std::size_t found = bytes - start - length;
   if (!expected || *expected != found) {

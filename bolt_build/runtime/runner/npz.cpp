@@ -48,16 +48,16 @@ NamedArray read_entry(const Bytes& file, std::size_t at, const std::string& what
   const std::string file_name(reinterpret_cast<const char*>(file.range(at + kCentralBytes, name_bytes)), name_bytes);
   const std::string suffix = ".npy";
   const bool npy = file_name.size() > suffix.size() && file_name.compare(file_name.size() - suffix.size(), suffix.size(), suffix) == 0;
-  if (!npy) file.fail("'" + file_name + "' in it is no .npy file");
-  const std::string name = file_name.substr(0, file_name.size() - suffix.size());
-  if (flags & 1) file.fail("'" + name + "' is encrypted");
-  if (method != 0) file.fail("'" + name + "' is compressed: save with numpy.savez, not numpy.savez_compressed");
-  if (size == kZip64 || stored == kZip64 || local == kZip64) file.fail("'" + name + "' is larger than 4 GiB: use .npy files");
-  if (file.u32(local) != kLocal || stored != size) file.fail("'" + name + "' is damaged");
+  if (!npy) file.fail("'" + printable(file_name) + "' in it is no .npy file");
+  const std::string name = file_name.substr(0, file_name.size() - suffix.size()), shown = "'" + printable(name) + "'";
+  if (flags & 1) file.fail(shown + " is encrypted");
+  if (method != 0) file.fail(shown + " is compressed: save with numpy.savez, not numpy.savez_compressed");
+  if (size == kZip64 || stored == kZip64 || local == kZip64) file.fail(shown + " is larger than 4 GiB: use .npy files");
+  if (file.u32(local) != kLocal || stored != size) file.fail(shown + " is damaged");
   const std::size_t start = local + kLocalBytes + file.u16(local + 26) + file.u16(local + 28);
   const unsigned char* data = file.range(start, size);
-  if (bolt::crc32(0, data, size) != crc) file.fail("'" + name + "' is damaged: its checksum differs");
-  return {name, parse_npy(data, size, what + ": '" + name + "'")};
+  if (bolt::crc32(0, data, size) != crc) file.fail(shown + " is damaged: its checksum differs");
+  return {name, parse_npy(data, size, what + ": " + shown)};
 }
 
 class Writer {

@@ -1,6 +1,7 @@
 #include "bolt/weights_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ namespace bolt {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kLargestHeader = std::size_t{1} << 30;
 
 [[noreturn]] void bad(const std::string& sentence) { throw Failure(BOLT_BAD_WEIGHTS, sentence); }
@@ -178,6 +180,16 @@ Contents read_contents(const Source& source, const EngineInfo& engine) {
 
 bool aligned(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory) % kAlignment == 0; }
 
+// Huge pages where the system gives them: touching 100 MB for the first time by small ones takes as long as reading it.
+std::byte* allocate_payload(std::size_t bytes) {
+  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded));
+  if (memory == nullptr) throw std::bad_alloc();
+  if (alignment == kHugePage) static_cast<void>(madvise(memory, rounded, MADV_HUGEPAGE));
+  return memory;
+}
+
 Payload read_payload(const Source& source, const EngineInfo& engine) {
   const Contents contents = read_contents(source, engine);
   const std::uint64_t start = contents.start;
@@ -188,9 +200,7 @@ Payload read_payload(const Source& source, const EngineInfo& engine) {
   if (source.memory() != nullptr && aligned(source.memory() + start)) {
     payload.data = source.memory() + start;
   } else {
-    const std::size_t rounded = (total + kAlignment - 1) / kAlignment * kAlignment;
-    copy = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded));
-    if (copy == nullptr) throw std::bad_alloc();
+    copy = allocate_payload(total);
     payload.owned.reset(copy);
     payload.data = copy;
   }

@@ -7,6 +7,5 @@ from bolt_build.families.portable.rule import Rule
 from bolt_build.graph.ir import Op
 
 RULES: dict[type[Op], Rule] = {
-    rule.op: rule
-    for rule in (*elementwise.RULES, *moves.RULES, *products.RULES, *reductions.RULES, *windows.RULES)
+    rule.op: rule for rule in (*elementwise.RULES, *moves.RULES, *products.RULES, *reductions.RULES, *windows.RULES)
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.portable.cxx import braces, literal, struct
+from bolt_build.families.cxx import braces, literal, struct
 from bolt_build.families.portable.epilogue import (
     TRANSCENDENTAL,
     activation,
@@ -38,9 +38,7 @@ def _elementwise(problem: KernelProblem, at: StepExpressions, stages: str, axis:
     outer, channels, inner = around(problem.outputs[0], axis)
     types = f"{COMPUTED[problem.inputs[0].format.dtype]}, {COMPUTED[problem.outputs[0].format.dtype]}"
     parameters = struct("bolt::portable::Elementwise", outer=outer, channels=channels, inner=inner)
-    call = (
-        f"bolt::portable::elementwise<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {stages});"
-    )
+    call = f"bolt::portable::elementwise<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {stages});"
     return StepCode(("bolt_portable/elementwise.h",), None, "", call)
 
 
@@ -77,10 +75,11 @@ def _broadcast_loops(problem: KernelProblem) -> tuple[Loop, ...]:
         shape, steps = aligned(operand.shape, rank), (0,) * (rank - len(operand.shape)) + strides(operand)
         sides.append(tuple(0 if extent == 1 else step for extent, step in zip(shape, steps, strict=True)))
     axis = channel_axis(problem)
-    return merged(
+    loops = (
         Loop(output.shape[i], (sides[0][i], sides[1][i]), fixed=i == axis)
         for i in memory_axes(rank, output.format.layout)
     )
+    return merged(loops, 2)
 
 
 def _refuse_binary(problem: KernelProblem) -> str | None:

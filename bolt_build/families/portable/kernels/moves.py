@@ -6,7 +6,7 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, TensorFormat, same_bytes
-from bolt_build.families.portable.cxx import braces, literal, struct
+from bolt_build.families.cxx import braces, literal, struct
 from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, memory_axes, merged, strides
 from bolt_build.families.portable.rule import (
     COMPUTED,
@@ -48,7 +48,7 @@ def _copy_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], int]:
         steps = tuple(step * by for step, by in zip(steps, op.step, strict=True))
     order = memory_axes(len(output.shape), output.format.layout)
     to = strides(output)
-    return merged(Loop(output.shape[axis], (steps[axis], to[axis])) for axis in order), offset
+    return merged((Loop(output.shape[axis], (steps[axis], to[axis])) for axis in order), 2), offset
 
 
 def _refuse_copy(problem: KernelProblem) -> str | None:
@@ -86,8 +86,10 @@ def _transpose_layouts(node: Node, inputs: tuple[TensorType, ...], output: Tenso
 
 def _transpose_is_view(problem: KernelProblem) -> bool:
     loops, _ = _copy_loops(problem)
-    return problem.inputs[0].format.dtype is problem.outputs[0].format.dtype and len(loops) == 1 and (
-        loops[0].extent == 1 or loops[0].steps == (1, 1)
+    return (
+        problem.inputs[0].format.dtype is problem.outputs[0].format.dtype
+        and len(loops) == 1
+        and (loops[0].extent == 1 or loops[0].steps == (1, 1))
     )
 
 
@@ -106,9 +108,7 @@ def _emit_reshape(problem: KernelProblem, at: StepExpressions) -> StepCode:
     """A plain copy of all bytes, for where the planner cannot make it a view."""
     output = problem.outputs[0]
     types = f"{MOVED[output.format.dtype.nbytes]}"
-    call = (
-        f"bolt::portable::concat<{types}>(r, 1, {{{{{at.inputs[0]}, {prod(output.shape)}}}}}, {at.outputs[0]});"
-    )
+    call = f"bolt::portable::concat<{types}>(r, 1, {{{{{at.inputs[0]}, {prod(output.shape)}}}}}, {at.outputs[0]});"
     return StepCode(("bolt_portable/move.h",), None, "", call)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.portable.cxx import braces, struct
+from bolt_build.families.cxx import braces, struct
 from bolt_build.families.portable.epilogue import bias, chain, refuse_stages
 from bolt_build.families.portable.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.portable.rule import COMPUTED, Layouts, Rule, computed_only
@@ -25,7 +25,7 @@ def _batch_loops(problem: KernelProblem) -> tuple[Loop, ...]:
         extents = aligned(operand.shape, len(shape))
         steps = (0,) * (len(shape) - len(operand.shape)) + strides(operand)
         sides.append(tuple(0 if extent == 1 else step for extent, step in zip(extents, steps, strict=True)))
-    return merged(Loop(extent, (sides[0][i], sides[1][i])) for i, extent in enumerate(shape[:-2]))
+    return merged((Loop(extent, (sides[0][i], sides[1][i])) for i, extent in enumerate(shape[:-2])), 2)
 
 
 def _refuse(problem: KernelProblem) -> str | None:

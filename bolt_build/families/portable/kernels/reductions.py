@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.portable.cxx import braces, literal, struct
+from bolt_build.families.cxx import braces, literal, struct
 from bolt_build.families.portable.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, memory_axes, merged, strides
 from bolt_build.families.portable.rule import COMPUTED, Layouts, Rule, computed_only, no_epilogue
@@ -42,7 +42,7 @@ def _reduce_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], tuple[Loop,
     ]
     order = memory_axes(rank, source.format.layout)
     reduced = [Loop(source.shape[axis], (steps[axis],)) for axis in order if axis in op.axes]
-    return merged(kept) if kept else (), merged(reduced) if reduced else ()
+    return merged(kept, 1) if kept else (), merged(reduced, 1) if reduced else ()
 
 
 def _refuse_reduce(problem: KernelProblem) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.portable.cxx import boolean, braces, struct
+from bolt_build.families.cxx import boolean, braces, struct
 from bolt_build.families.portable.epilogue import bias, chain, refuse_stages
 from bolt_build.families.portable.geometry import three
 from bolt_build.families.portable.rule import COMPUTED, Layouts, Rule, computed_only, same_layouts
@@ -43,9 +43,7 @@ def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
     average = "PoolAveragePadded" if op.count_include_pad else "PoolAverage"
     mode = "PoolMax" if op.mode == "max" else average
     types = f"bolt::portable::{mode}, {COMPUTED[source.format.dtype]}, {COMPUTED[output.format.dtype]}"
-    call = (
-        f"bolt::portable::pool<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
-    )
+    call = f"bolt::portable::pool<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
     return StepCode(("bolt_portable/pool.h",), None, "", call)
 
 
@@ -87,6 +85,6 @@ def _conv_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType
 
 
 RULES = (
-    Rule(Pool, _refuse, _emit_pool, lambda problem: 0.05),
+    Rule(Pool, _refuse, _emit_pool, lambda problem: 0.02),
     Rule(Conv, _refuse, _emit_conv, lambda problem: 0.01, layouts=_conv_layouts),
 )

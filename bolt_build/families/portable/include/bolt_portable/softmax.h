@@ -1,6 +1,7 @@
 // Softmax over one axis of a dense tensor.
 #pragma once
 
+#include "bolt_portable/epilogue.h"
 #include "bolt_portable/parallel.h"
 
 namespace bolt::portable {
@@ -18,9 +19,9 @@ BOLT_HD inline void softmax_line(const In* in, Out* out, Index count, Index stri
     const float x = load(in + i * stride);
     top = x > top || x != x ? x : top;
   }
-  for (Index i = 0; i < count; ++i) sum += std::exp(load(in + i * stride) - top);
+  for (Index i = 0; i < count; ++i) sum += exponential(load(in + i * stride) - top);
   const float scale = 1.0f / sum;
-  for (Index i = 0; i < count; ++i) store(out + i * stride, std::exp(load(in + i * stride) - top) * scale);
+  for (Index i = 0; i < count; ++i) store(out + i * stride, exponential(load(in + i * stride) - top) * scale);
 }
 
 template <typename In, typename Out>

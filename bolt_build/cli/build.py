@@ -1,0 +1,142 @@
+"""`bolt-build build`: every target of every recipe, built and verified; nothing twice."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build, chosen, dry_run
+from bolt_build.cli.common_arguments import add_place, add_recipes, jobs, options_of, read_recipes
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.diagnostics import as_json, render
+from bolt_build.report.progress import failure_text, forecast_data, forecast_text, progress, summary_text
+from bolt_build.schema.recipe import Recipe
+
+NAME = "build"
+HELP = "build and verify the engines of recipes (the verb that is meant where none is given)"
+
+_WORST_FIRST = (
+    ExitCode.INTERRUPTED, ExitCode.INVALID, ExitCode.TASK_FAILED, ExitCode.VERIFY_FAILED, ExitCode.LOCK,
+    ExitCode.TOOL_MISSING, ExitCode.USAGE, ExitCode.OK,
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipes(parser)
+    add_place(parser)
+    parser.add_argument("-j", "--jobs", type=jobs, metavar="N", help="tasks at once (default: as many as CPUs)")
+    parser.add_argument("-k", "--keep-going", action="store_true", help="go on with what a failure does not touch")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="say what would run and why, and run nothing")
+    parser.add_argument("--no-wait", action="store_true", help="refuse instead of waiting for another build")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Builds recipe after recipe. Raises BoltError where nothing could be attempted."""
+    recipes = read_recipes(args.recipes)
+    options = replace(options_of(args), cache=args.cache, keep_going=args.keep_going, wait=not args.no_wait)
+    if args.jobs:
+        options = replace(options, jobs=args.jobs)
+    _check_targets(recipes, options)
+    listener = progress(args.format, quiet=args.quiet)
+    if args.dry_run:
+        return _dry_run(recipes, options, listener, args.format)
+    codes = []
+    for recipe in recipes:
+        code = _build(recipe, options, listener, args)
+        codes.append(code)
+        if code is ExitCode.INTERRUPTED or (code is not ExitCode.OK and _stops(code, options)):
+            break
+    return int(min(codes, key=_WORST_FIRST.index))
+
+
+def _stops(code: ExitCode, options: BuildOptions) -> bool:
+    """A missing tool stops nothing else; other failures stop what follows unless told to keep going."""
+    return code is not ExitCode.TOOL_MISSING and not options.keep_going
+
+
+def _check_targets(recipes: list[Recipe], options: BuildOptions) -> None:
+    """Raises BoltError for a --target that a recipe does not have, before any is built."""
+    wrong: list[Diagnostic] = []
+    for recipe in recipes:
+        try:
+            chosen(recipe, options.targets)
+        except BoltError as error:
+            wrong += error.diagnostics
+    if wrong:
+        raise BoltError(wrong, ExitCode.USAGE)
+
+
+def _dry_run(recipes: list[Recipe], options: BuildOptions, listener: Listener, form: str) -> int:
+    data = []
+    for recipe in recipes:
+        found = dry_run(recipe, options, listener)
+        if form == "json":
+            data += forecast_data(recipe.name, found)
+        else:
+            sys.stdout.write(forecast_text(recipe.name, found))
+    if form == "json":
+        sys.stdout.write(json.dumps({"event": "forecast", "tasks": data}) + "\n")
+    return int(ExitCode.OK)
+
+
+def _build(recipe: Recipe, options: BuildOptions, listener: Listener, args: argparse.Namespace) -> ExitCode:
+    try:
+        result = build(recipe, options, listener)
+    except BoltError as error:
+        if args.format == "json":
+            _report_trouble(recipe, error)
+        else:
+            sys.stderr.write(render(error.diagnostics, color=sys.stderr.isatty()))
+        return error.exit_code
+    if args.format == "json":
+        sys.stdout.write(json.dumps(_data(result)) + "\n")
+        return result.exit_code
+    _show_verification(result, quiet=args.quiet)
+    if not args.quiet:
+        sys.stdout.write(summary_text(result))
+        sys.stdout.flush()
+    sys.stderr.write(failure_text(result))
+    sys.stderr.write(render(result.diagnostics, color=sys.stderr.isatty()))
+    return result.exit_code
+
+
+def _show_verification(result: BuildResult, *, quiet: bool) -> None:
+    """What verification found, where it ran now or does not pass."""
+    ran = {event.target for event in result.finished if event.task == "verify"}
+    for target in result.targets:
+        if target.verified is None or (target.verified and (quiet or target.target not in ran)):
+            continue
+        from bolt_build.cli.verify import show_report
+
+        show_report(target.directory, sys.stdout if target.verified else sys.stderr)
+
+
+def _report_trouble(recipe: Recipe, error: BoltError) -> None:
+    data = {
+        "event": "result", "recipe": recipe.name, "exit_code": int(error.exit_code),
+        "diagnostics": as_json(error.diagnostics), "targets": [], "failed": [], "not_attempted": [],
+    }  # fmt: skip
+    sys.stdout.write(json.dumps(data) + "\n")
+
+
+def _data(result: BuildResult) -> dict[str, object]:
+    return {
+        "event": "result", "recipe": result.recipe, "exit_code": int(result.exit_code),
+        "diagnostics": as_json(result.diagnostics),
+        "targets": [
+            {
+                "target": t.target, "directory": str(t.directory.path), "artifacts": list(t.artifacts),
+                "verified": t.verified,
+            }
+            for t in result.targets
+        ],
+        "failed": [event.task for event in result.failed],
+        "not_attempted": list(result.not_attempted),
+        "seconds": round(result.seconds, 3),
+    }  # fmt: skip

@@ -1,0 +1,44 @@
+"""`bolt-build clean`: removes what was generated for recipes, and nothing that no build made."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from bolt_build.build.cleaning import clean
+from bolt_build.cli.common_arguments import add_place, options_of, read_recipes
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+
+NAME = "clean"
+HELP = "remove what was generated for recipes; --prune-cache empties the local cache"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipes", nargs="*", type=Path, metavar="RECIPE", help="a recipe file")
+    add_place(parser)
+    parser.add_argument("--prune-cache", action="store_true", help="empty the local cache of task outputs")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Raises BoltError where files are left that no build made."""
+    if not args.recipes and not args.prune_cache:
+        hint = "bolt-build clean RECIPE..., or bolt-build clean --prune-cache"
+        raise BoltError([Diagnostic("nothing-asked", "nothing to clean was named", hint=hint)], ExitCode.USAGE)
+    options = replace(options_of(args), cache=args.cache)
+    wrong: list[Diagnostic] = []
+    for recipe in read_recipes(args.recipes):
+        try:
+            for path in clean(recipe, options):
+                sys.stdout.write(f"removed {os.path.relpath(path)}\n")
+        except BoltError as error:
+            wrong += error.diagnostics
+    if args.prune_cache:
+        removed, _ = options.local_cache.prune(0)
+        sys.stdout.write(f"removed {removed} files from {options.local_cache.directory}\n")
+    if wrong:
+        raise BoltError(wrong)
+    return int(ExitCode.OK)

@@ -1,0 +1,43 @@
+"""`bolt-build plan`: what would be built, step by step, without building it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from bolt_build.build.builder import chosen
+from bolt_build.build.planning import Planner
+from bolt_build.cli.common_arguments import add_place, add_recipes, options_of, read_recipes
+from bolt_build.digest import encode
+from bolt_build.errors import ExitCode
+
+NAME = "plan"
+HELP = "print the steps, kernels and memory of an engine, and what the planner decided and why"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipes(parser)
+    add_place(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the plan")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the plan of every target. Raises BoltError."""
+    options, found = options_of(args), []
+    for recipe in read_recipes(args.recipes):
+        planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
+        found += [planner.plan_engine(spec).plan for spec in chosen(recipe, options.targets)]
+    if args.format == "json":
+        sys.stdout.write(json.dumps([encode(plan) for plan in found], indent=1) + "\n")
+    else:
+        from bolt_build.report.plan import render
+
+        for plan in found:
+            sys.stdout.write(render(plan, width=_width()))
+    return int(ExitCode.OK)
+
+
+def _width() -> int:
+    return max(100, os.get_terminal_size().columns) if sys.stdout.isatty() else 160

@@ -1,0 +1,54 @@
+"""`bolt-build run`: a built engine on given inputs, through its own runner program."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+
+from bolt_build.build.built import built_engines
+from bolt_build.cli.common_arguments import add_place, add_recipe, need_one, options_of, read_recipes
+from bolt_build.errors import ExitCode
+
+NAME = "run"
+HELP = "run a built engine on .npy or .npz inputs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipe(parser)
+    add_place(parser, "--generated")
+    parser.add_argument(
+        "--input", action="append", required=True, metavar="[NAME=]FILE",
+        help="a .npy for the input NAME (repeatable), or one .npz for all inputs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output", action="append", dest="results", default=[], metavar="[NAME=]FILE",
+        help="a .npy for the output NAME (repeatable), or one .npz for all outputs; without it a summary is printed",
+    )  # fmt: skip
+    parser.add_argument("--batch", type=int, metavar="N", help="which of the engine's batches (default: the inputs')")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: as many as CPUs)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 3 where inputs do not fit the engine, 4 where it fails otherwise.
+
+    Raises BoltError where the engine is not built or is stale.
+    """
+    recipe = read_recipes([args.recipe])[0]
+    options = options_of(args)
+    need_one(options.targets, recipe)
+    (engine,) = built_engines(recipe, options)
+    done = subprocess.run([os.fspath(engine.runner), *_arguments(args)], check=False)
+    codes = {0: ExitCode.OK, 2: ExitCode.USAGE, 3: ExitCode.INVALID}
+    return int(codes.get(done.returncode, ExitCode.TASK_FAILED))
+
+
+def _arguments(args: argparse.Namespace) -> list[str]:
+    found: list[str] = []
+    for option, values in (("--input", args.input), ("--output", args.results)):
+        for value in values:
+            found += [option, value]
+    for option, number in (("--batch", args.batch), ("--threads", args.threads)):
+        if number is not None:
+            found += [option, str(number)]
+    return found

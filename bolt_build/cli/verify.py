@@ -1,0 +1,70 @@
+"""`bolt-build verify`: built engines compared again with the reference."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import IO, TYPE_CHECKING
+
+from bolt_build.build.built import BuiltEngine, built_engines
+from bolt_build.build.layout import TargetDirectory
+from bolt_build.cli.common_arguments import add_place, add_recipes, options_of, read_recipes
+from bolt_build.digest import decode, encode
+from bolt_build.errors import BoltError, ExitCode
+from bolt_build.schema.recipe import Recipe
+from bolt_build.targets import target_named
+from bolt_build.toolchain import probe
+
+if TYPE_CHECKING:
+    from bolt_build.verify import VerifyReport
+
+NAME = "verify"
+HELP = "compare built engines with the reference again, layer by layer"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipes(parser)
+    add_place(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the report")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 5 where an engine departs from the reference. Raises BoltError where one is not built or is stale."""
+    reports = [
+        _verify(recipe, engine)
+        for recipe in read_recipes(args.recipes)
+        for engine in built_engines(recipe, options_of(args))
+        if target_named(engine.target).runs_where_built
+    ]
+    if args.format == "json":
+        sys.stdout.write(json.dumps([encode(report) for report in reports], indent=1) + "\n")
+    else:
+        for report in reports:
+            _print(report, sys.stdout)
+    return int(ExitCode.OK if all(report.ok for report in reports) else ExitCode.VERIFY_FAILED)
+
+
+def show_report(directory: TargetDirectory, stream: IO[str]) -> None:
+    """Print the report that lies in a target's directory. Raises OSError, ValueError."""
+    from bolt_build.verify.report import VerifyReport
+
+    _print(decode(VerifyReport, json.loads(directory.verification.read_text(encoding="utf-8"))), stream)
+
+
+def _verify(recipe: Recipe, engine: BuiltEngine) -> VerifyReport:
+    tools = probe((recipe.verify.against,))
+    if tools.missing:
+        raise BoltError(tools.diagnostics(), ExitCode.TOOL_MISSING)
+    from bolt_build.build.action import read_engine
+    from bolt_build.verify import verify_engine
+
+    plan = read_engine(engine.directory.engine.read_text(encoding="utf-8"))
+    return verify_engine(engine.library, engine.weights, engine.model, plan, recipe.verify, recipe.model.dims)
+
+
+def _print(report: VerifyReport, stream: IO[str]) -> None:
+    from bolt_build.report.verification import render
+
+    stream.write(render(report, color=stream.isatty()))
+    stream.flush()

@@ -1,0 +1,68 @@
+"""The oneDNN family."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import (
+    Alternative,
+    Candidate,
+    KernelProblem,
+    ProposedStep,
+    Refusal,
+    StepCode,
+    StepExpressions,
+    TensorFormat,
+)
+from bolt_build.families.cost import roofline
+from bolt_build.families.onednn.kernels import RULES
+from bolt_build.families.problems import problem_of
+from bolt_build.graph.ir import Graph, Node
+from bolt_build.targets import Target
+
+
+class OneDnn:
+    """`Family` over `RULES`: channels-last convolutions and pooling, row-major products, with fused post-ops."""
+
+    name = "onednn"
+
+    @property
+    def include_dir(self) -> Path:
+        return Path(__file__).parent / "include"
+
+    def propose(
+        self, graph: Graph, node: Node, target: Target, precision: DType
+    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+        rule = RULES.get(type(node.op))
+        if rule is None:
+            return (), (Refusal(self.name, node.name, f"{node.op.kind} is left to other families"),)
+        found: list[Alternative] = []
+        reasons: list[str] = []
+        inputs = tuple(graph.type(name) for name in node.inputs)
+        for layouts, to in rule.layouts(node, inputs, graph.type(node.outputs[0])):
+            problem = problem_of(graph, node, target, precision, layouts, to)
+            reason = rule.refuse(problem)
+            if reason is not None:
+                reasons.append(reason)
+                continue
+            step = ProposedStep(problem, node.inputs, node.outputs, rule.shares(problem, node.inputs))
+            found.append(Alternative((node.name,), self.name, (step,), roofline(problem, target, rule.efficiency)))
+        return tuple(found), tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
+
+    def propose_conversion(
+        self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
+    ) -> tuple[KernelProblem, float] | None:
+        """None: oneDNN's reorders measure no faster than the portable conversions."""
+        return None
+
+    def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        rule = RULES.get(type(problem.op))
+        what = problem.op.kind
+        reason = f"{what} is left to other families" if rule is None else rule.refuse(problem)
+        if rule is None or reason is not None:
+            return (), (Refusal(self.name, what, str(reason)),)
+        return (Candidate(self.name, (("primitive", rule.algorithm),)),), ()
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+        return RULES[type(problem.op)].emit(problem, at)

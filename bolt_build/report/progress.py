@@ -1,0 +1,240 @@
+"""A build as people watch it: a live line with what runs on a terminal, one plain line a finished task elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from bolt_build.build.builder import BuildResult, Listener
+from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.staleness import Forecast
+from bolt_build.digest import encode
+from bolt_build.errors import ExitCode
+
+
+class _Live(Protocol):
+    def update(self, done: int, total: int, running: Sequence[tuple[str, float]]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass
+class PlainProgress:
+    """One line a task that has ended. Where `live` is given, it shows beneath what is still running."""
+
+    write: Callable[[str], None]
+    live: _Live | None = None
+    _total: int = 0
+    _done: int = 0
+    _running: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        self.write(text)
+
+    def start(self, recipe: str, tasks: int) -> None:
+        self._total, self._done = tasks, 0
+        self._refresh()
+
+    def event(self, event: TaskEvent) -> None:
+        where = (event.target, event.task)
+        if event.kind is EventKind.STARTED:
+            self._running[where] = (event.label, time.monotonic())
+        else:
+            self._running.pop(where, None)
+        if event.kind in (EventKind.FINISHED, EventKind.FAILED):
+            self._done += 1
+            self._total = max(self._total, self._done)
+            self.write(self._line(event))
+        elif event.kind is EventKind.NOTE:
+            self.write(f"{event.label}: {event.text}")
+        self._refresh()
+
+    def stop(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def _line(self, event: TaskEvent) -> str:
+        how = "failed: " + event.text if event.kind is EventKind.FAILED else _how_long(event)
+        return f"[{self._done}/{self._total}] {event.label} {how}"
+
+    def _refresh(self) -> None:
+        if self.live is not None:
+            self.live.update(self._done, self._total, tuple(self._running.values()))
+
+
+class QuietProgress:
+    """Shows nothing."""
+
+    def say(self, text: str) -> None:
+        return
+
+    def start(self, recipe: str, tasks: int) -> None:
+        return
+
+    def event(self, event: TaskEvent) -> None:
+        return
+
+    def stop(self) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class JsonProgress:
+    """One JSON object a line: what is said, and every event of a task."""
+
+    stream: IO[str]
+
+    def say(self, text: str) -> None:
+        self._write({"event": "note", "text": text})
+
+    def start(self, recipe: str, tasks: int) -> None:
+        self._write({"event": "start", "recipe": recipe, "tasks": tasks})
+
+    def event(self, event: TaskEvent) -> None:
+        data = encode(event)
+        data["event"] = "task"
+        del data["is"]
+        self._write(data)
+
+    def stop(self) -> None:
+        self._write({"event": "stop"})
+
+    def _write(self, data: dict[str, Any]) -> None:
+        self.stream.write(json.dumps(data) + "\n")
+        self.stream.flush()
+
+
+class _RichLive:
+    """The running tasks on a terminal, with their seconds, through rich."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._state: tuple[int, int, Sequence[tuple[str, float]]] = (0, 0, ())
+        self.console = Console(highlight=False, soft_wrap=True)
+        self._live = Live(console=self.console, refresh_per_second=8, transient=True, get_renderable=self._renderable)
+        self._started = False
+
+    def update(self, done: int, total: int, running: Sequence[tuple[str, float]]) -> None:
+        self._state = (done, total, running)
+        if running and not self._started:
+            self._live.start()
+            self._started = True
+
+    def stop(self) -> None:
+        if self._started:
+            self._live.stop()
+            self._started = False
+
+    def _renderable(self) -> Any:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        done, total, running = self._state
+        now = time.monotonic()
+        table = Table.grid(padding=(0, 1))
+        table.add_row(ProgressBar(total=max(total, 1), completed=done, width=24), Text(f"{done}/{total}", "bold"), "")
+        for label, since in running:
+            table.add_row("", Text(label), Text(f"{now - since:.0f} s", "dim"))
+        return table
+
+
+def progress(form: str, *, quiet: bool) -> Listener:
+    """The listener for this process's standard output: `form` is "text" or "json"."""
+    if form == "json":
+        return JsonProgress(sys.stdout)
+    if quiet:
+        return QuietProgress()
+    if sys.stdout.isatty():
+        live = _RichLive()
+        return PlainProgress(lambda text: live.console.print(text, markup=False), live)
+    return PlainProgress(_print_line)
+
+
+def _print_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _how_long(event: TaskEvent) -> str:
+    return "from the cache" if event.cached else f"{event.seconds:.1f} s"
+
+
+def failure_text(result: BuildResult) -> str:
+    """What failed: the end of each log, how to repeat it, and what was not attempted because of it."""
+    lines = []
+    for event in result.failed:
+        lines += ["", f"error[task-failed]: {result.recipe}/{event.target}: {event.label}: {event.text}"]
+        lines += [f"  | {line}" for line in event.log.splitlines()]
+        if event.log_file:
+            lines.append(f"  log: {_short(Path(event.log_file))}")
+        lines.append(f"  to repeat it: {event.command}")
+    if result.failed and result.not_attempted:
+        lines.append(f"  not attempted: {', '.join(dict.fromkeys(result.not_attempted))}")
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def summary_text(result: BuildResult) -> str:
+    """What there is now: artifacts with their sizes, and what was done in which time."""
+    lines = []
+    for target in result.targets:
+        if target.artifacts and result.finished:
+            lines.append(f"{_short(target.directory.path)}/")
+            lines += [f"  {_size(target.directory.path / name):>9}  {name}" for name in target.artifacts]
+    fetched = sum(event.cached for event in result.finished)
+    made = len(result.finished) - fetched
+    parts = [f"{made} task{'s' * (made != 1)} run"] + ([f"{fetched} from the cache"] if fetched else [])
+    word = {ExitCode.INTERRUPTED: "interrupted", ExitCode.TASK_FAILED: "failed"}.get(result.exit_code, "done")
+    if word == "done" and result.exit_code is ExitCode.VERIFY_FAILED:
+        word = "verification failed"
+    what = ", ".join(parts) if result.finished else "nothing to do" if word == "done" else "nothing finished"
+    lines.append(f"{result.recipe}: {word}, {what}, {result.seconds:.2f} s")
+    return "\n".join(lines) + "\n"
+
+
+def forecast_text(recipe: str, forecasts: Sequence[Forecast]) -> str:
+    """What a build would run, a line a task with its reasons."""
+    lines = []
+    for found in forecasts:
+        for stale in found.stale:
+            how = " (from the cache)" if stale.from_cache else "" if stale.certain else " (if what it reads changes)"
+            lines.append(f"{recipe}/{found.target}: {stale.task.label}{how}: {'; '.join(stale.reasons)}")
+    return "\n".join(lines or [f"{recipe}: nothing to do"]) + "\n"
+
+
+def forecast_data(recipe: str, forecasts: Sequence[Forecast]) -> list[dict[str, Any]]:
+    """The same as JSON data."""
+    return [
+        {
+            "recipe": recipe, "target": found.target, "task": stale.task.name, "label": stale.task.label,
+            "reasons": list(stale.reasons), "from_cache": stale.from_cache, "certain": stale.certain,
+        }
+        for found in forecasts
+        for stale in found.stale
+    ]  # fmt: skip
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _size(path: Path) -> str:
+    try:
+        size = float(path.stat().st_size)
+    except OSError:
+        return "missing"
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

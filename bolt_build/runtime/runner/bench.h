@@ -1,0 +1,23 @@
+// Timing of whole runs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "session.h"
+
+namespace bolt_runner {
+
+/// Wall time of a run in milliseconds, over `runs` runs that followed `warmup_runs` untimed ones.
+struct Timing {
+  int64_t warmup_runs;
+  int64_t runs;
+  double min;
+  double median;
+  double p99;
+};
+
+/// Warms up for 3 runs and 0.2 s at least, then times `runs` runs, or as many as begin within `seconds` (3 at least).
+Timing time_runs(Session& session, double seconds, std::optional<int64_t> runs);
+
+}  // namespace bolt_runner

@@ -1,0 +1,28 @@
+// Whole files in and out, and the inputs and outputs that they hold.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "array.h"
+
+namespace bolt_runner {
+
+/// An input with where it came from, for messages.
+struct GivenInput {
+  std::string name;
+  Array array;
+  std::string source;
+};
+
+/// Reads every --input of an engine with the inputs `names`. Throws Problem: unreadable, unknown or repeated names.
+std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names);
+
+/// Throws Problem where an --output names no output, or is neither .npy nor .npz; to be asked before anything runs.
+void check_outputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names);
+
+/// Writes every --output; each file under a temporary name first. `arrays` are all outputs of the engine.
+void write_outputs(const std::vector<FileArgument>& files, const std::vector<NamedArray>& arrays);
+
+}  // namespace bolt_runner

@@ -1,0 +1,37 @@
+"""How much a network amplifies a small change of its input, tensor by tensor: measured in the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bolt_build.graph.ir import Array
+from bolt_build.verify.compare import difference
+from bolt_build.verify.reference import Reference
+from bolt_build.verify.taps import Tap, groups
+
+CHANGE = 1e-3
+"""Of the input's standard deviation: far above fp32's roundings, and small enough that a network answers in proportion."""
+
+
+def amplification(
+    reference: Reference, taps: tuple[Tap, ...], feeds: Mapping[str, Array], seed: int
+) -> dict[str, float]:
+    """For each observable tensor, the relative rms change that a relative change of 1 in the inputs would make."""
+    observable = reference.observable([tap.tensor for tap in taps])
+    changed = {name: _changed(array, seed + index) for index, (name, array) in enumerate(feeds.items())}
+    found: dict[str, float] = {}
+    for group in groups(tuple(tap for tap in taps if tap.tensor in observable)):
+        names = [tap.tensor for tap in group]
+        before, after = reference.tensors(names, feeds), reference.tensors(names, changed)
+        found.update((name, difference(after[name], before[name]).rms / CHANGE) for name in before)
+    return found
+
+
+def _changed(array: Array, seed: int) -> Array:
+    """`array` with noise of `CHANGE` of its deviation; what is not floating point stays."""
+    if array.dtype.kind != "f":
+        return array
+    noise = np.random.RandomState(seed).standard_normal(array.shape)
+    return (array + noise * (CHANGE * max(float(array.std()), 1e-30))).astype(array.dtype)

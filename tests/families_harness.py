@@ -1,0 +1,317 @@
+"""Runs kernels that families emit: many steps in one small library, against NumPy, with guards around every buffer."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from bolt_build import runtime
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Family, KernelProblem, ProposedStep, Refusal, StepExpressions
+from bolt_build.graph.ir import Array, Constant, EpilogueOp, Graph, Layout, Node, Op, TensorType, Value, graph_of
+from bolt_build.targets import HOST
+
+NUMPY = {
+    DType.F32: np.dtype(np.float32), DType.F16: np.dtype(np.float16), DType.BF16: np.dtype(ml_dtypes.bfloat16),
+    DType.F64: np.dtype(np.float64), DType.I64: np.dtype(np.int64), DType.U8: np.dtype(np.uint8),
+}  # fmt: skip
+GUARD = 256
+GUARD_BYTE = 0xA5
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a layer: its shape, whether its values are constant, and the range that they are drawn from."""
+
+    shape: tuple[int, ...]
+    constant: bool = False
+    low: float = -2.0
+    high: float = 2.0
+    dtype: DType = DType.F32
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One node to try: the op, its inputs followed by the epilogue's operands."""
+
+    label: str
+    op: Op
+    inputs: tuple[Input, ...]
+    epilogue: tuple[EpilogueOp, ...] = ()
+    precision: DType = DType.F32
+    tolerance: float = 1e-5
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A step that a family proposed for a layer. `shared` is the input whose memory is the output's, if any."""
+
+    layer: Layer
+    family: Family
+    step: ProposedStep
+    shared: int | None
+
+    @property
+    def label(self) -> str:
+        formats = "-".join(str(o.format) for o in (*self.step.problem.inputs[:1], *self.step.problem.outputs))
+        where = "" if self.shared is None else f"-shares{self.shared}"
+        return f"{self.layer.label}-{self.family.name}-{formats}{where}"
+
+
+def graph_with(layer: Layer) -> tuple[Graph, Node]:
+    """A graph of one node; constants have the values that `values_of` gives."""
+    names = tuple(f"x{index}" for index in range(len(layer.inputs)))
+    arrays = values_of(layer)
+    types = [TensorType(given.dtype, given.shape) for given in layer.inputs]
+    operands = {stage.operand for stage in layer.epilogue}
+    (output,) = layer.op.infer([t for index, t in enumerate(types) if index not in operands])
+    values = [
+        Value(name, t, Constant(array) if given.constant else None)
+        for name, t, given, array in zip(names, types, layer.inputs, arrays, strict=True)
+    ]
+    node = Node("layer", layer.op, names, ("y",), layer.epilogue)
+    inputs = [name for name, given in zip(names, layer.inputs, strict=True) if not given.constant]
+    return graph_of("one", 1, inputs, ["y"], [*values, Value("y", output)], [node]), node
+
+
+def kernels_of(layers: Sequence[Layer], families: Sequence[Family]) -> list[Kernel]:
+    """Every kernel that the families propose for the layers, with and without shared memory; views as the copies
+    that they can also be."""
+    found = []
+    for layer in layers:
+        graph, node = graph_with(layer)
+        for family in families:
+            for alternative in family.propose(graph, node, HOST, layer.precision)[0]:
+                (step,) = alternative.steps
+                shares = [None, *(pair[0] for pair in step.may_share)]
+                found += [Kernel(layer, family, step, shared) for shared in shares]
+    return found
+
+
+def refusals_of(layer: Layer, family: Family) -> tuple[Refusal, ...]:
+    graph, node = graph_with(layer)
+    return family.propose(graph, node, HOST, layer.precision)[1]
+
+
+def values_of(layer: Layer) -> list[Array]:
+    """Seeded random inputs in the graph's element types."""
+    random = np.random.RandomState(20)
+    arrays = []
+    for given in layer.inputs:
+        array = random.uniform(given.low, given.high, given.shape)
+        arrays.append(np.asarray(array).astype(NUMPY[given.dtype]))
+    return arrays
+
+
+def in_memory(array: Array, layout: Layout) -> Array:
+    """The logical array with its axes in the layout's order."""
+    last = layout is Layout.CHANNELS_LAST and array.ndim >= 3
+    return np.ascontiguousarray(np.moveaxis(array, 1, -1) if last else array)
+
+
+def logical(array: Array, shape: tuple[int, ...], layout: Layout) -> Array:
+    """The inverse of `in_memory` for a flat array."""
+    if layout is Layout.CHANNELS_LAST and len(shape) >= 3:
+        return np.moveaxis(array.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
+    return array.reshape(shape)
+
+
+def expected(layer: Layer, stored: Sequence[Array]) -> Array:
+    """What the layer computes from `stored`, in double precision where it computes."""
+    wide = [a.astype(np.float64) if given.dtype.is_float else a for a, given in zip(stored, layer.inputs, strict=True)]
+    operands = {stage.operand for stage in layer.epilogue}
+    (value,) = layer.op.evaluate([a for index, a in enumerate(wide) if index not in operands])
+    for stage in layer.epilogue:
+        if stage.operand is None:
+            (value,) = stage.op.evaluate([value])
+        else:
+            sides = [value, wide[stage.operand]]
+            (value,) = stage.op.evaluate(sides[::-1] if stage.swapped else sides)
+    return value
+
+
+class Library:
+    """The compiled kernels. `run(index, threads)` gives kernel `index`'s output and what was expected of it."""
+
+    def __init__(self, kernels: Sequence[Kernel], folder: Path) -> None:
+        self.kernels = list(kernels)
+        self._library = ctypes.CDLL(str(_compile(self.kernels, folder)))
+        self._library.failure.restype = ctypes.c_char_p
+
+    def run(self, index: int, threads: int) -> tuple[Array, Array]:
+        kernel = self.kernels[index]
+        problem, layer = kernel.step.problem, kernel.layer
+        stored = [
+            array.astype(NUMPY[operand.format.dtype])
+            for array, operand in zip(values_of(layer), problem.inputs, strict=True)
+        ]
+        memories = [
+            in_memory(array, operand.format.layout) for array, operand in zip(stored, problem.inputs, strict=True)
+        ]
+        output = problem.outputs[0]
+        guarded = np.full(output.nbytes + 2 * GUARD, GUARD_BYTE, np.uint8)
+        inside = guarded[GUARD : GUARD + output.nbytes]
+        if kernel.shared is not None:
+            inside[...] = memories[kernel.shared].reshape(-1).view(np.uint8)
+        before = [memory.tobytes() for memory in memories]
+        pointers = (ctypes.c_void_p * len(memories))(*(memory.ctypes.data for memory in memories))
+        entry = getattr(self._library, f"kernel_{index}")
+        assert entry(pointers, ctypes.c_void_p(inside.ctypes.data), threads) == 0, self._library.failure().decode()
+        assert (guarded[:GUARD] == GUARD_BYTE).all(), "wrote before its output"
+        assert (guarded[GUARD + output.nbytes :] == GUARD_BYTE).all(), "wrote behind its output"
+        assert [memory.tobytes() for memory in memories] == before, "wrote into an input"
+        result = logical(inside.view(NUMPY[output.format.dtype]), output.shape, output.format.layout)
+        return result, expected(layer, stored)
+
+
+def _compile(kernels: Sequence[Kernel], folder: Path) -> Path:
+    """Two translation units, compiled side by side."""
+    prefix = Path(sys.prefix)
+    flags = [*HOST.compile_flags, "-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    includes = [f"-I{runtime.include_dir()}", f"-I{prefix / 'include'}"]
+    includes += [f"-I{path}" for path in dict.fromkeys(str(kernel.family.include_dir) for kernel in kernels)]
+    entries = [_entry(index, kernel) for index, kernel in enumerate(kernels)]
+    half = len(entries) // 2
+
+    def build(part: int) -> Path:
+        chosen = entries[:half] if part else entries[half:]
+        source = folder / f"part{part}.cpp"
+        headers = dict.fromkeys(header for _, found in chosen for header in found)
+        text = _PRELUDE + "".join(f'#include "{header}"\n' for header in headers) + "".join(code for code, _ in chosen)
+        source.write_text(text + (_FAILURE if part else ""))
+        target = source.with_suffix(".o")
+        command = ["g++", *flags, *includes, "-c", str(source), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:6000]
+        return target
+
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(build, (0, 1)))
+    library = folder / "kernels.so"
+    link = ["g++", "-shared", "-o", str(library), *map(str, objects), f"-L{prefix / 'lib'}", *HOST.link_flags]
+    subprocess.run([*link, f"-Wl,-rpath,{prefix / 'lib'}"], check=True)
+    return library
+
+
+def _expressions(kernel: Kernel) -> StepExpressions:
+    problem: KernelProblem = kernel.step.problem
+    inputs = tuple(
+        "r.output(0)" if index == kernel.shared else f"r.weight({index})" if operand.constant else f"r.input({index})"
+        for index, operand in enumerate(problem.inputs)
+    )
+    prepare = tuple(f"p.weight({i})" if operand.constant else None for i, operand in enumerate(problem.inputs))
+    return StepExpressions(inputs, ("r.output(0)",), prepare)
+
+
+def _entry(index: int, kernel: Kernel) -> tuple[str, tuple[str, ...]]:
+    problem = kernel.step.problem
+    ((candidate, *_), refused) = kernel.family.candidates(problem, HOST)
+    assert not refused
+    code = kernel.family.emit(problem, candidate, _expressions(kernel))
+    sizes = ", ".join(str(operand.nbytes) for operand in problem.inputs)
+    body = code.call.replace("{member}", "kernel")
+    made = "" if code.member_type is None else f"{code.member_type} kernel(p, {code.member_arguments});"
+    scratch = "0" if code.member_type is None else "kernel.scratch_bytes()"
+    text = f"""
+// {kernel.label}
+extern "C" int kernel_{index}(const void* const* inputs, void* output, int threads) {{
+  return guarded([&] {{
+    omp_set_num_threads(threads);
+    Preparing p(inputs, {{{sizes}}}, threads);
+    {made}
+    p.forget();
+    Running r(inputs, output, {scratch}, threads);
+    {body}
+    r.check();
+  }});
+}}
+"""
+    return text, code.includes
+
+
+_FAILURE = 'std::string message;\nextern "C" const char* failure() { return message.c_str(); }\n'
+
+_PRELUDE = """
+#include <omp.h>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+#include "bolt/plan.h"
+
+extern std::string message;
+
+namespace {
+
+// Weights live in copies that are spoilt once the kernel is made, as a loader may do.
+class Preparing : public bolt::Prepare {
+ public:
+  Preparing(const void* const* inputs, std::vector<std::size_t> sizes, int threads) : threads_(threads) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const char* from = static_cast<const char*>(inputs[i]);
+      copies_.emplace_back(from, from + sizes[i]);
+    }
+  }
+  int threads() const override { return threads_; }
+  const void* weight(int index) const override { return copies_[index].data(); }
+  std::shared_ptr<const void> shared(const std::string&, std::size_t bytes,
+                                     const std::function<void(void*)>& fill) const override {
+    void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    fill(memory);
+    return {memory, std::free};
+  }
+  void forget() {
+    for (auto& copy : copies_) std::memset(copy.data(), 0xff, copy.size());
+  }
+
+ private:
+  std::vector<std::vector<char>> copies_;
+  int threads_;
+};
+
+class Running : public bolt::Run {
+ public:
+  Running(const void* const* given, void* output, std::size_t scratch, int count)
+      : bytes_((scratch + 63) / 64 * 64), memory_(static_cast<std::byte*>(std::aligned_alloc(64, bytes_ + 64))) {
+    std::memset(memory_, 0xa5, bytes_ + 64);
+    output_ = output;
+    arena_base = nullptr;
+    scratch_base = memory_;
+    inputs = given;
+    weights = given;
+    outputs = &output_;
+    stream = nullptr;
+    threads = count;
+  }
+  ~Running() { std::free(memory_); }
+  void check() const {
+    for (std::size_t i = 0; i < 64; ++i)
+      if (memory_[bytes_ + i] != std::byte{0xa5}) throw std::runtime_error("wrote behind its scratch memory");
+  }
+
+ private:
+  std::size_t bytes_;
+  std::byte* memory_;
+  void* output_;
+};
+
+template <typename Body>
+int guarded(const Body& body) {
+  try {
+    body();
+    return 0;
+  } catch (const std::exception& error) {
+    message = error.what();
+    return 1;
+  }
+}
+
+}  // namespace
+"""

@@ -1,0 +1,201 @@
+"""Layers that the portable kernels are tried with: each operator's attributes, odd sizes, epilogues, element types."""
+
+from __future__ import annotations
+
+from families_harness import Input, Layer
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import EpilogueOp, Op
+from bolt_build.graph.ops.activation import FUNCTIONS, Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.normalization import BatchNorm, Lrn
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.softmax import Softmax
+
+RELU = EpilogueOp(Activation("relu"))
+CLIP = EpilogueOp(Activation("clip", -1.0, 1.5))
+IMAGE = (2, 5, 6, 7)
+WIDE = (1, 40, 33, 32)
+
+
+def stage(function: str, operand: int, swapped: bool = False) -> EpilogueOp:
+    return EpilogueOp(Binary(function), operand, swapped)
+
+
+def one(label: str, op: Op, shape: tuple[int, ...], epilogue: tuple[EpilogueOp, ...] = (), *operands: Input) -> Layer:
+    return Layer(label, op, (Input(shape), *operands), epilogue)
+
+
+PARAMETERS = {"leaky_relu": (0.1, 0.0), "clip": (-0.5, 1.0), "hard_sigmoid": (0.2, 0.5)}
+POSITIVE = ("sqrt", "reciprocal")
+
+ACTIVATIONS = [
+    *(
+        Layer(
+            name, Activation(name, *PARAMETERS.get(name, ())), (Input(IMAGE, low=0.1 if name in POSITIVE else -4.0, high=4.0),)
+        )
+        for name in FUNCTIONS
+    ),
+    one("clip-open", Activation("clip", 0.0, float("inf")), IMAGE),
+    one("relu-scalar", Activation("relu"), ()),
+    one("relu-wide", Activation("relu"), WIDE),
+    one("relu-vector", Activation("relu"), (20000,)),
+    one("relu-chain", Activation("relu"), IMAGE, (stage("add", 1), CLIP, stage("mul", 2), stage("sub", 3)),
+        Input(IMAGE), Input((5, 1, 1), True), Input((), True)),
+    one("swapped-stages", Activation("abs"), IMAGE, (stage("sub", 1, True), stage("div", 2, True)),
+        Input(IMAGE, low=5.0, high=6.0), Input((1,), True)),
+    one("stage-of-width", Activation("relu"), IMAGE, (stage("add", 1),), Input((7,), True)),
+    one("pow-max-min", Activation("abs"), IMAGE, (stage("pow", 1), stage("max", 2), stage("min", 3)),
+        Input((1, 5, 1, 1), True, 1.0, 2.0), Input((), True, 0.1, 0.2), Input(IMAGE)),
+]  # fmt: skip
+
+
+def two(label: str, function: str, a: tuple[int, ...], b: tuple[int, ...], **options: bool) -> Layer:
+    low = 0.5 if function in ("div", "pow") else -2.0
+    return Layer(label, Binary(function), (Input(a, low=low), Input(b, options.get("constant", False), low=low)))
+
+
+BINARIES = [
+    *(two(name, name, IMAGE, IMAGE) for name in ("add", "sub", "mul", "div", "pow", "max", "min")),
+    two("channel", "mul", IMAGE, (5, 1, 1), constant=True),
+    two("channel-left", "sub", (1, 5, 1, 1), IMAGE),
+    two("squeeze-excite", "mul", IMAGE, (2, 5, 1, 1)),
+    two("scalar", "div", IMAGE, ()),
+    two("scalar-left", "sub", (1,), IMAGE),
+    two("width", "add", IMAGE, (7,)),
+    two("outer", "add", (5, 1, 7), (2, 1, 6, 1)),
+    two("full-constant", "add", IMAGE, IMAGE, constant=True),
+    two("image-without-batch", "add", IMAGE, (5, 6, 7)),
+    two("both-scalar", "add", (), ()),
+    two("wide", "add", WIDE, WIDE),
+    two("one-long-row", "add", (30000,), (30000,)),
+    Layer("add-relu", Binary("add"), (Input(IMAGE), Input(IMAGE)), (RELU,)),
+    Layer("add-mul-channel", Binary("add"), (Input(IMAGE), Input(IMAGE), Input((5, 1, 1), True)), (stage("mul", 2), CLIP)),
+    Layer("broadcast-then-channel", Binary("mul"), (Input(IMAGE), Input((2, 1, 6, 7)), Input((1, 5, 1, 1), True)),
+          (stage("add", 2), RELU)),
+]  # fmt: skip
+
+
+def pool(label: str, mode: str, kernel: int, stride: int, pads: int, **options: bool) -> Layer:
+    op = Pool(mode, (kernel,) * 2, (stride,) * 2, (pads,) * 2, (pads,) * 2, (1, 1), **options)
+    return one(label, op, (2, 13, 9, 8))
+
+
+POOLS = [
+    pool("max-3", "max", 3, 2, 1),
+    pool("max-ceil", "max", 3, 2, 0, ceil_mode=True),
+    pool("average", "average", 3, 2, 1),
+    pool("average-padded", "average", 3, 2, 1, count_include_pad=True),
+    pool("average-ceil", "average", 3, 2, 1, ceil_mode=True),
+    pool("average-ceil-padded", "average", 3, 2, 1, ceil_mode=True, count_include_pad=True),
+    one("max-wide", Pool("max", (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)), WIDE),
+    one("max-dilated", Pool("max", (2, 3), (1, 2), (1, 0), (0, 2), (3, 2)), (1, 9, 11, 12)),
+    one("average-dilated", Pool("average", (2, 2), (1, 1), (1, 1), (1, 1), (2, 2)), (1, 9, 7, 7)),
+    one("pool-1d", Pool("max", (3,), (2,), (1,), (1,), (1,)), (2, 5, 11)),
+    one("pool-3d", Pool("average", (2, 2, 3), (1, 2, 2), (0, 1, 1), (1, 0, 1), (1, 1, 1)), (1, 3, 4, 5, 6)),
+    one("pool-chain", Pool("max", (2, 2), (2, 2), (0, 0), (0, 0), (1, 1)), IMAGE, (stage("add", 1), RELU),
+        Input((5, 1, 1), True)),
+]  # fmt: skip
+
+REDUCTIONS = [
+    *(one(f"global-{mode}", Reduce(mode, (2, 3)), (2, 40, 5, 7)) for mode in ("mean", "sum", "max")),
+    one("global-flat", Reduce("mean", (2, 3), keepdims=False), (2, 19, 5, 7)),
+    one("over-channels", Reduce("max", (1,)), IMAGE),
+    one("over-channels-flat", Reduce("sum", (1,), keepdims=False), IMAGE),
+    one("over-height-flat", Reduce("mean", (2,), keepdims=False), IMAGE),
+    one("over-batch-and-width", Reduce("sum", (0, 3)), IMAGE),
+    one("over-everything", Reduce("mean", (0, 1, 2, 3), keepdims=False), IMAGE),
+    one("over-last-of-two", Reduce("mean", (1,)), (3, 70)),
+    one("over-first-of-two", Reduce("mean", (0,)), (30, 70)),
+    one("over-nothing", Reduce("sum", ()), IMAGE),
+    one("reduce-chain", Reduce("mean", (2, 3)), IMAGE, (stage("mul", 1), RELU), Input((5, 1, 1), True)),
+    one("long-sum", Reduce("mean", (2, 3)), (1, 3, 200, 200)),
+]
+
+NORMALIZATIONS = [
+    Layer("batch-norm", BatchNorm(1e-5), (
+        Input(IMAGE), *(Input((5,), True) for _ in range(3)), Input((5,), True, 0.5, 2.0)), (RELU,)),
+    Layer("batch-norm-given", BatchNorm(1e-3), (Input((4, 6)), *(Input((6,), low=0.5) for _ in range(4)))),
+    one("lrn", Lrn(5, 1e-1, 0.75, 2.0), (2, 9, 4, 3)),
+    one("lrn-even", Lrn(4, 2e-1, 0.6, 1.0), (1, 7, 3, 3)),
+    one("lrn-wider-than-channels", Lrn(9, 1e-1, 0.75, 1.0), (1, 3, 2, 2)),
+    one("softmax-row", Softmax(1), (3, 1000)),
+    *(one(f"softmax-{axis}", Softmax(axis), IMAGE) for axis in range(4)),
+]  # fmt: skip
+
+MOVES = [
+    one("identity", Identity(), IMAGE),
+    Layer("cast-f16", Cast(DType.F16), (Input(IMAGE),), tolerance=1e-3),
+    Layer("cast-bf16", Cast(DType.BF16), (Input(IMAGE),), tolerance=1e-2),
+    Layer("cast-from-f16", Cast(DType.F32), (Input(IMAGE, dtype=DType.F16),)),
+    Layer("cast-from-f64", Cast(DType.F32), (Input(IMAGE, dtype=DType.F64),)),
+    one("reshape", Reshape((5, 12, 7)), IMAGE),
+    one("flatten-pixel", Reshape((2, 9)), (2, 9, 1, 1)),
+    *(one(f"transpose-{''.join(map(str, perm))}", Transpose(perm), IMAGE)
+      for perm in ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (3, 2, 1, 0), (1, 0, 2, 3), (0, 1, 2, 3))),
+    one("transpose-matrix", Transpose((1, 0)), (70, 45)),
+    one("transpose-colours", Transpose((0, 2, 3, 1)), (2, 3, 40, 31)),
+    one("transpose-many-channels", Transpose((0, 3, 1, 2)), (2, 9, 8, 37)),
+    one("transpose-six", Transpose((0, 3, 1, 4, 2, 5)), (2, 3, 2, 3, 2, 4)),
+    Layer("transpose-integers", Transpose((1, 0)), (Input((3, 4), dtype=DType.I64),)),
+    *(Layer(f"concat-{axis}", Concat(axis), tuple(
+        Input(tuple(extent if a == axis else size for a, size in enumerate(IMAGE))) for extent in (3, 1, 4)))
+      for axis in range(4)),
+    Layer("concat-with-constant", Concat(1), (Input((2, 3, 4)), Input((2, 2, 4), True))),
+    Layer("concat-vectors", Concat(0), (Input((100000,)), Input((3,)))),
+    one("slice", Slice((0, 1, 2, 0), (2, 3, 2, 4), (1, 1, 2, 2)), IMAGE),
+    one("slice-backwards", Slice((1, 4, 5, 6), (2, 3, 2, 7), (-1, -2, -3, -1)), IMAGE),
+    one("slice-channels", Slice((0, 2, 0, 0), (2, 2, 6, 7), (1, 1, 1, 1)), IMAGE),
+    one("pad", Pad((0, 0, 1, 2), (0, 0, 3, 0), value=1.5), IMAGE),
+    one("pad-channels", Pad((0, 1, 0, 0), (1, 2, 0, 0)), IMAGE),
+    one("pad-crops", Pad((0, -1, 2, -3), (0, 1, -4, 1)), IMAGE),
+    one("pad-reflect", Pad((0, 0, 3, 2), (0, 0, 2, 6), mode="reflect"), IMAGE),
+    one("pad-edge", Pad((1, 0, 3, 2), (0, 1, 2, 9), mode="edge"), IMAGE),
+    one("pad-lowest", Pad((2,), (1,), value=float("-inf")), (4,)),
+]  # fmt: skip
+
+
+def conv(label: str, x: tuple[int, ...], w: tuple[int, ...], op: Conv, *rest: Input, **options: bool) -> Layer:
+    weights = Input(w, options.get("constant", True), -0.4, 0.4)
+    return Layer(label, op, (Input(x), weights, *rest), (RELU,) if options.get("relu") else ())
+
+
+PRODUCTS = [
+    conv("conv", (2, 4, 9, 8), (6, 4, 3, 3), Conv((2, 1), (1, 0), (1, 2), (1, 1)), Input((6,), True), relu=True),
+    conv("conv-grouped", (1, 6, 7, 7), (9, 2, 3, 3), Conv((1, 1), (2, 2), (2, 2), (2, 2), 3)),
+    conv("conv-given-weights", (1, 4, 5, 5), (3, 4, 2, 2), Conv((1, 1), (0, 0), (0, 0), (1, 1)), Input((3,)), constant=False),
+    conv("conv-1d", (2, 4, 9), (3, 4, 3), Conv((2,), (1,), (1,), (1,)), Input((3,), True)),
+    conv("conv-3d", (1, 2, 4, 5, 6), (3, 2, 2, 3, 2), Conv((1, 2, 1), (1, 1, 0), (0, 1, 1), (1, 1, 1))),
+    *(Layer(f"conv-{name}", Conv((1, 1), (1, 1), (1, 1), (1, 1)),
+            (Input((1, 4, 5, 6)), Input((7, 4, 3, 3), True), Input((7,), True), Input((1, 7, 5, 6))), stages)
+      for name, stages in (
+          ("residual-relu", (stage("add", 3), RELU)),
+          ("relu-residual", (RELU, stage("add", 3))),
+          ("relu-residual-clip", (RELU, stage("add", 3), CLIP)),
+          ("residual-relu-clip", (stage("add", 3), RELU, CLIP)),
+          ("erf-from-residual", (EpilogueOp(Activation("erf")), stage("sub", 3, True))),
+      )),
+    *(Layer(f"matmul-{a}{b}", MatMul(a, b),
+            (Input((30, 20) if a else (20, 30)), Input((70, 30) if b else (30, 70), True), Input((70,), True)), (RELU,))
+      for a in (False, True) for b in (False, True)),
+    Layer("matmul-batched", MatMul(), (Input((2, 1, 4, 5)), Input((3, 5, 6)))),
+    Layer("matmul-batched-residual", MatMul(transpose_b=True), (Input((2, 4, 5)), Input((2, 6, 5)), Input((2, 4, 6))),
+          (stage("add", 2), RELU)),
+]  # fmt: skip
+
+NARROW = [
+    Layer(f"{dtype.value}-{layer.label}", layer.op, layer.inputs, layer.epilogue, dtype, tolerance)
+    for dtype, tolerance in ((DType.BF16, 1e-2), (DType.F16, 2e-3))
+    for layer in (*POOLS, *BINARIES, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ACTIVATIONS)
+    if layer.label in (
+        "max-3", "average", "add-mul-channel", "outer", "global-mean", "over-channels", "batch-norm", "lrn",
+        "softmax-1", "transpose-0231", "concat-1", "slice", "pad", "conv-residual-relu", "matmul-FalseTrue", "gelu",
+        "relu-chain",
+    )
+]  # fmt: skip
+
+LAYERS = [*ACTIVATIONS, *BINARIES, *POOLS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *NARROW]

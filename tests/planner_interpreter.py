@@ -1,0 +1,96 @@
+"""Runs an engine plan in NumPy over real bytes: one arena, the caller's buffers, the table of weights.
+
+Whatever a plan gets wrong (an order, an offset, a format, an operand) shows in the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bolt_build.families.base import Operand
+from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.ir import Array, Layout, Node
+from bolt_build.graph.ops.shape import Convert
+from bolt_build.graph.reference import evaluate_node
+from bolt_build.planner.engine_plan import BatchPlan, Location, Step
+from bolt_build.planner.plan_engine import PlannedEngine
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def run_plan(
+    engine: PlannedEngine, plan: BatchPlan, inputs: Mapping[str, Array], order: Sequence[int] | None = None
+) -> dict[str, Array]:
+    """The engine's outputs for row-major `inputs`, its steps run in `order` (their own if None)."""
+    memory = _Memory(engine, plan, inputs)
+    for index in range(len(plan.steps)) if order is None else order:
+        _run(memory, plan.steps[index])
+    return {port.name: memory.read(Location("output", at), port.operand) for at, port in enumerate(plan.outputs)}
+
+
+def random_order(plan: BatchPlan, seed: int) -> list[int]:
+    """An order of the steps that their dependencies allow."""
+    random = np.random.default_rng(seed)
+    waiting, order = dict(enumerate(step.after for step in plan.steps)), []
+    while waiting:
+        ready = [index for index, after in waiting.items() if not set(after) & set(waiting)]
+        order.append(ready[random.integers(len(ready))])
+        del waiting[order[-1]]
+    return order
+
+
+class _Memory:
+    def __init__(self, engine: PlannedEngine, plan: BatchPlan, inputs: Mapping[str, Array]) -> None:
+        self._arena = np.full(plan.arena_bytes, 0xA5, np.uint8)
+        self._inputs = [_stored(inputs[port.name], port.operand) for port in plan.inputs]
+        self._outputs = [np.full(port.operand.nbytes, 0xA5, np.uint8) for port in plan.outputs]
+        self._weights = [_stored(array, None) for array in engine.constants]
+
+    def bytes_at(self, at: Location, nbytes: int) -> Bytes:
+        if at.kind == "arena":
+            found = self._arena[at.at : at.at + nbytes]
+        else:
+            found = {"input": self._inputs, "output": self._outputs, "weight": self._weights}[at.kind][at.at]
+        assert found.nbytes == nbytes, f"{at} holds {found.nbytes} bytes, not {nbytes}"
+        return found
+
+    def read(self, at: Location, operand: Operand) -> Array:
+        shape, last = operand.shape, operand.format.layout is Layout.CHANNELS_LAST
+        inner = (shape[0], *shape[2:], shape[1]) if last else shape
+        array = self.bytes_at(at, operand.nbytes).view(numpy_dtype(operand.format.dtype)).reshape(inner)
+        return np.array(np.moveaxis(array, -1, 1) if last else array)
+
+    def write(self, at: Location, operand: Operand, array: Array) -> None:
+        assert at.kind in ("arena", "output"), f"a step writes into the {at.kind}"
+        self.bytes_at(at, operand.nbytes)[:] = _stored(array, operand)
+
+
+def _stored(array: Array, operand: Operand | None) -> Bytes:
+    """The bytes of a row-major array in the operand's format (its own where None)."""
+    if operand is not None:
+        assert array.shape == operand.shape
+        array = narrowed(array, numpy_dtype(operand.format.dtype))
+        if operand.format.layout is Layout.CHANNELS_LAST:
+            array = np.moveaxis(array, 1, -1)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _run(memory: _Memory, step: Step) -> None:
+    if step.view:
+        assert step.inputs[0].location == step.outputs[0].location
+        return
+    problem = step.problem
+    assert tuple(tensor.operand for tensor in (*step.inputs, *step.outputs)) == (*problem.inputs, *problem.outputs)
+    arrays = [memory.read(tensor.location, tensor.operand) for tensor in step.inputs]
+    wide = [a.astype(np.float32) if tensor.operand.format.dtype.is_float else a
+            for a, tensor in zip(arrays, step.inputs, strict=True)]  # fmt: skip
+    if isinstance(problem.op, Convert):
+        results: tuple[Array, ...] = (wide[0],)
+    else:
+        node = Node(step.name, problem.op, tuple(map(str, range(len(wide)))), ("y",), problem.epilogue)
+        results = evaluate_node(node, wide)
+    for tensor, result in zip(step.outputs, results, strict=True):
+        memory.write(tensor.location, tensor.operand, result)

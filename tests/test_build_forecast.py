@@ -1,0 +1,197 @@
+"""`--dry-run`: what would run, and why, in the recipe's words; and the build that follows does just that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from build_graphs import plan_of, shell, write_plan
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bolt_build.build.cache import Cache
+from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.lock import build_lock
+from bolt_build.build.plan_file import Facts
+from bolt_build.build.session import SessionOptions, run_session
+from bolt_build.build.staleness import StaleTask, fact_changes, forecast
+from bolt_build.errors import Mark
+from bolt_build.planner.tasks import Task
+
+FACTS: Facts = (
+    ("recipe:policy.fusion.epilogue", "true"), ("recipe:verify.samples", "2"), ("model", "m1"),
+    ("tool:cxx", "12.1.0 aaaa"), ("bolt-build", "0.1.0 bbbb"),
+)  # fmt: skip
+
+
+def mark(key: str) -> Mark | None:
+    return Mark("recipes/toy.yaml", 14, 3) if key.startswith("policy") else None
+
+
+def changed(**facts: str) -> Facts:
+    names = {"epilogue": "recipe:policy.fusion.epilogue", "cxx": "tool:cxx", "own": "bolt-build", "model": "model"}
+    new = {names[name]: value for name, value in facts.items()}
+    return tuple((name, new.get(name, value)) for name, value in FACTS)
+
+
+def emit(text: str = "one", value: str = "1") -> Task:
+    return shell(
+        "emit", f'cat plan.txt > /dev/null; echo {text} > "$out/src.txt"', ("src.txt",), ("plan.txt",),
+        (("source:emit", value),), reads=("policy",),
+    )  # fmt: skip
+
+
+def compile_(tool: str = "1") -> Task:
+    values = (("tool:cxx", tool),)
+    return shell("compile", 'cat src.txt > "$out/obj.txt"', ("obj.txt",), ("src.txt",), values, reads=("policy",))
+
+
+LINK = shell("link", 'cat obj.txt > "$out/lib.txt"', ("lib.txt",), ("obj.txt",), reads=("policy",))
+
+
+class Toy:
+    def __init__(self, root: Path) -> None:
+        self.root, self.cache = root, Cache(root / "cache")
+        self.recipe: RecipeDirectory = write_plan(root, emit(), compile_(), LINK, facts=FACTS)
+        (self.host / "plan.txt").write_text("plan")
+
+    @property
+    def host(self) -> Path:
+        return self.recipe.target("host").path
+
+    def build(self, *tasks: Task, facts: Facts = FACTS) -> list[str]:
+        """Build; the tasks that ran or were fetched, in order."""
+        write_plan(self.root, *tasks, facts=facts)
+        told: list[TaskEvent] = []
+        with build_lock(self.recipe.path, wait=True, say=print) as lock:
+            options = SessionOptions(1, False, str(self.cache.directory), 1 << 30)
+            run_session(self.recipe.path, ("host",), options, lock, told.append)
+        return [event.task for event in told if event.kind is EventKind.FINISHED]
+
+    def ask(self, *tasks: Task, facts: Facts = FACTS, foreseen: dict[str, str] | None = None) -> list[str]:
+        return [self.line(stale) for stale in self.stale(*tasks, facts=facts, foreseen=foreseen)]
+
+    def stale(
+        self, *tasks: Task, facts: Facts = FACTS, foreseen: dict[str, str] | None = None
+    ) -> tuple[StaleTask, ...]:
+        plan = plan_of(tasks, facts)
+        return forecast(plan, self.recipe.target("host"), self.cache, foreseen or {}, mark).stale
+
+    @staticmethod
+    def line(stale: StaleTask) -> str:
+        how = " (cache)" if stale.from_cache else "" if stale.certain else " (perhaps)"
+        return f"{stale.task.name}{how}: {'; '.join(stale.reasons)}"
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    toy = Toy(tmp_path)
+    toy.build(emit(), compile_(), LINK)
+    return toy
+
+
+def test_a_first_build_runs_everything(tmp_path: Path) -> None:
+    assert Toy(tmp_path).ask(emit(), compile_(), LINK) == [
+        "emit: not built yet",
+        "compile (perhaps): not built yet",
+        "link (perhaps): not built yet",
+    ]
+
+
+def test_nothing_changed(toy: Toy) -> None:
+    assert toy.ask(emit(), compile_(), LINK) == []
+
+
+def test_a_recipe_key(toy: Toy) -> None:
+    """The command changed with the key; what it makes is not known before, so that what follows is uncertain."""
+    now = changed(epilogue="false")
+    why = "policy.fusion.epilogue changed (recipes/toy.yaml:14): true -> false"
+    tasks = (emit("two"), compile_(), LINK)
+    assert toy.ask(*tasks, facts=now) == [f"emit: {why}", f"compile (perhaps): {why}", f"link (perhaps): {why}"]
+    assert toy.build(*tasks, facts=now) == ["emit", "compile", "link"]
+
+
+def test_a_recipe_key_whose_effect_is_foreseen_to_end_early(toy: Toy) -> None:
+    now = changed(epilogue="false")
+    source = toy.host / "src.txt"
+    from bolt_build.digest import digest_file
+
+    assert toy.ask(emit(value="2"), compile_(), LINK, facts=now, foreseen={"src.txt": digest_file(source)}) == [
+        "emit: bolt-build itself changed"
+    ]
+    assert toy.build(emit(value="2"), compile_(), LINK, facts=now) == ["emit"]
+
+
+def test_a_file_that_planning_is_about_to_write(toy: Toy) -> None:
+    assert toy.ask(emit(), compile_(), LINK, facts=changed(epilogue="false"), foreseen={"plan.txt": "0" * 64})[0] == (
+        "emit: policy.fusion.epilogue changed (recipes/toy.yaml:14): true -> false"
+    )
+
+
+def test_another_compiler(toy: Toy) -> None:
+    now = changed(cxx="12.2.0 cccc")
+    why = "the C++ compiler changed 12.1.0 -> 12.2.0"
+    assert toy.ask(emit(), compile_("2"), LINK, facts=now) == [f"compile: {why}", f"link (perhaps): {why}"]
+
+
+def test_another_compiler_of_the_same_version(toy: Toy) -> None:
+    now = changed(cxx="12.1.0 cccc")
+    assert toy.ask(emit(), compile_("2"), LINK, facts=now)[0] == "compile: the C++ compiler changed (still 12.1.0)"
+
+
+def test_an_output_that_is_gone(toy: Toy) -> None:
+    (toy.host / "lib.txt").unlink()
+    assert toy.ask(emit(), compile_(), LINK) == ["link (cache): output lib.txt is missing"]
+    assert toy.build(emit(), compile_(), LINK) == ["link"]
+
+
+def test_an_output_edited_by_hand_touches_nothing_behind_it(toy: Toy) -> None:
+    (toy.host / "src.txt").write_text("by hand\n")
+    assert toy.ask(emit(), compile_(), LINK) == ["emit (cache): output src.txt was changed by hand"]
+    assert toy.build(emit(), compile_(), LINK) == ["emit"]
+
+
+def test_what_was_built_before_comes_from_the_cache(toy: Toy) -> None:
+    toy.build(emit("two"), compile_(), LINK, facts=changed(epilogue="false"))
+    lines = toy.ask(emit(), compile_(), LINK)
+    why = "policy.fusion.epilogue changed (recipes/toy.yaml:14): false -> true"
+    assert lines == [f"{task} (cache): {why}" for task in ("emit", "compile", "link")]
+    assert toy.build(emit(), compile_(), LINK) == ["emit", "compile", "link"]
+
+
+def test_keys_that_a_task_does_not_read_are_no_reason() -> None:
+    now = tuple((name, "9" if name == "recipe:verify.samples" else value) for name, value in FACTS)
+    assert fact_changes(FACTS, now, ("policy",), mark) == ()
+    assert fact_changes(FACTS, now, ("verify",), mark) == ("verify.samples changed: 2 -> 9",)
+
+
+def test_a_new_bolt_build_is_named_with_its_versions() -> None:
+    now = changed(own="0.2.0 cccc")
+    assert fact_changes(FACTS, now, ("policy",), mark) == ("bolt-build itself changed 0.1.0 -> 0.2.0",)
+
+
+EDITS = st.lists(
+    st.sampled_from(["plan.txt", "src.txt", "obj.txt", "-src.txt", "-obj.txt", "-lib.txt", "value", "tool"]), max_size=4
+)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edits=EDITS, seed=st.integers(0, 10**9))
+def test_a_build_runs_what_the_forecast_said_and_certain_tasks_always(
+    tmp_path: Path, edits: list[str], seed: int
+) -> None:
+    """After any edits: nothing runs that was not named, and everything certain that was named runs."""
+    toy = Toy(tmp_path / str(seed))
+    toy.build(emit(), compile_(), LINK)
+    tasks = (emit(value=str(edits.count("value"))), compile_(str(1 + edits.count("tool"))), LINK)
+    for edit in edits:
+        if edit.startswith("-"):
+            (toy.host / edit[1:]).unlink(missing_ok=True)
+        elif edit.endswith(".txt"):
+            (toy.host / edit).write_text(f"edited {seed}")
+    stale = toy.stale(*tasks)
+    ran = set(toy.build(*tasks))
+    assert ran <= {item.task.name for item in stale}
+    assert {item.task.name for item in stale if item.certain} <= ran
+    assert toy.stale(*tasks) == ()

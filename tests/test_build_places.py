@@ -1,0 +1,128 @@
+"""Where a build writes: locks, full disks, directories that are not ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from build_graphs import shell, write_plan
+
+from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.files import told, trouble, write_text
+from bolt_build.build.lock import build_lock
+from bolt_build.build.session import SessionOptions, run_session
+from bolt_build.errors import BoltError, ExitCode
+
+
+def test_a_second_build_is_refused_where_it_may_not_wait(tmp_path: Path) -> None:
+    place = tmp_path / "toy"
+    with build_lock(place, wait=True, say=print), pytest.raises(BoltError) as caught, build_lock(
+        place, wait=False, say=print
+    ):
+        pass
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.message == f"another build (process {os.getpid()}) is at work in {place}"
+    assert diagnostic.hint == "leave out --no-wait to wait for it"
+    assert caught.value.exit_code is ExitCode.TASK_FAILED
+
+
+def test_a_lock_is_free_again_after_its_holder(tmp_path: Path) -> None:
+    for _ in range(2):
+        with build_lock(tmp_path / "toy", wait=False, say=print):
+            pass
+
+
+def test_a_place_that_is_a_file_is_a_diagnostic(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BoltError) as caught, build_lock(tmp_path / "file" / "toy", wait=True, say=print):
+        pass
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.message == f"{tmp_path}/file/toy: Not a directory"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "exit_code"),
+    [
+        (errno.ENOSPC, "disk-full", ExitCode.TASK_FAILED),
+        (errno.EACCES, "not-writable", ExitCode.INVALID),
+        (errno.EROFS, "not-writable", ExitCode.INVALID),
+        (errno.EIO, "file-trouble", ExitCode.TASK_FAILED),
+    ],
+)
+def test_what_the_system_refuses_is_said_with_the_place(number: int, code: str, exit_code: ExitCode) -> None:
+    with pytest.raises(BoltError) as caught, told(Path("/somewhere")):
+        raise OSError(number, os.strerror(number), "/somewhere/plan.json")
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.code, diagnostic.subject, caught.value.exit_code) == (code, "/somewhere/plan.json", exit_code)
+
+
+def test_a_full_disk_says_what_to_do() -> None:
+    diagnostic = trouble(OSError(errno.ENOSPC, "No space left on device", "/x/a"))
+    assert diagnostic.message == "no space left to write /x/a"
+    assert diagnostic.hint == "free some space, or build elsewhere with --output DIR; what is finished is kept"
+
+
+def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "plan.json"
+    write_text(path, "old")
+
+    def refuse(self: Path, to: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    mounted = subprocess.run(mount, capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("a small file system cannot be mounted here: that needs root")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def build(root: Path) -> tuple[list[TaskEvent], str]:
+    told_events: list[TaskEvent] = []
+    with build_lock(root / "toy", wait=True, say=print) as lock:
+        result = run_session(
+            root / "toy", ("host",), SessionOptions(1, True, str(root / "cache"), 1 << 30), lock, told_events.append
+        )
+    return told_events, result.trouble
+
+
+def test_a_task_on_a_full_disk_fails_with_that_reason_and_leaves_nothing(small_disk: Path) -> None:
+    big = shell("big", 'dd if=/dev/zero of="$out/big" bs=64k count=64', ("big",))
+    small = shell("small", 'echo > "$out/small"', ("small",))
+    recipe = write_plan(small_disk, big, small)
+    events, _ = build(small_disk)
+    (failed,) = [event for event in events if event.kind is EventKind.FAILED]
+    assert failed.text == "exit status 1: no space left on the device"
+    assert not (recipe.target("host").path / "big").exists()
+    assert list(recipe.target("host").temporary.iterdir()) == []
+    assert [event.task for event in events if event.kind is EventKind.FINISHED] == ["small"]
+
+    write_plan(small_disk, shell("big", 'echo fits > "$out/big"', ("big",)), small)
+    assert [event.task for event in build(small_disk)[0] if event.kind is EventKind.FINISHED] == ["big"]
+
+
+def test_a_cache_that_cannot_grow_is_no_failure(small_disk: Path, tmp_path: Path) -> None:
+    """The outputs fit where they are built; only the cache has no room for them."""
+    recipe = write_plan(tmp_path, shell("big", 'dd if=/dev/zero of="$out/big" bs=64k count=64', ("big",)))
+    (tmp_path / "cache").symlink_to(small_disk)
+    events, trouble_text = build(tmp_path)
+    assert [event.kind for event in events] == [EventKind.STARTED, EventKind.NOTE, EventKind.FINISHED]
+    assert events[1].text.startswith("not kept in the cache: no space left to write ")
+    assert trouble_text == ""
+    assert (recipe.target("host").path / "big").stat().st_size == 64 * 65536

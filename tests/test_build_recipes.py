@@ -1,0 +1,341 @@
+"""The whole way with a real compiler, by the command line: a small convolutional model, built once for all tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parents[1]
+RECIPE = """\
+bolt: 1
+name: tiny
+model: {onnx: tiny.onnx, batch: [1, 3]}
+targets: {host: {precision: fp32}}
+policy: {fusion: {epilogue: true}}
+verify: {samples: 2}
+"""
+SOURCES = ["compile engine.cpp", "compile plan_b1.cpp", "compile plan_b3.cpp"]
+_PATIENCE_SECONDS = 300
+
+
+def write_model(path: Path, seed: int = 0) -> None:
+    """Two convolutions with a residual, pooled and classified; its outputs depend on its input."""
+    random = np.random.RandomState(seed)
+
+    def constant(name: str, *shape: int) -> TensorProto:
+        return numpy_helper.from_array((random.randn(*shape) * 0.3).astype(np.float32), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], name="conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r1"], name="relu1"),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], name="conv2", pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["c2", "r1"], ["sum"], name="add"),
+        helper.make_node("Relu", ["sum"], ["r2"], name="relu2"),
+        helper.make_node("Flatten", ["r2"], ["flat"], name="flatten"),
+        helper.make_node("Gemm", ["flat", "w3", "b3"], ["y"], name="fc", transB=1),
+    ]
+    constants = [
+        constant("w1", 8, 3, 3, 3), constant("b1", 8), constant("w2", 8, 8, 3, 3), constant("w3", 5, 288),
+        constant("b3", 5),
+    ]  # fmt: skip
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 6, 6])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 5])]
+    graph = helper.make_graph(nodes, "tiny", inputs, outputs, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+
+
+@dataclass(frozen=True)
+class Project:
+    """A stranger's directory with a recipe and a model; bolt-build runs in it."""
+
+    path: Path
+    cache: Path
+
+    @property
+    def host(self) -> Path:
+        return self.path / "generated" / "tiny" / "host"
+
+    def command(self, *words: str) -> list[str]:
+        run = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from bolt_build.cli.main import main; sys.exit(main())"
+        return [sys.executable, "-c", run, *words]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"XDG_CACHE_HOME": str(self.cache)}
+
+    def bolt(self, *words: str, code: int = 0) -> str:
+        """Run bolt-build; what it printed. Fails where it ends with another exit code."""
+        done = subprocess.run(
+            self.command(*words), cwd=self.path, env=self.environment, capture_output=True, text=True, check=False,
+            timeout=_PATIENCE_SECONDS,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+    def build(self, *words: str) -> list[str]:
+        """Build; labels of the tasks that ran or were fetched."""
+        lines = [json.loads(line) for line in self.bolt("tiny.yaml", "--format", "json", *words).splitlines()]
+        assert lines[-1]["exit_code"] == 0
+        return sorted(line["label"] for line in lines if line["event"] == "task" and line["kind"] == "finished")
+
+    def dry_run(self) -> list[str]:
+        data = json.loads(self.bolt("tiny.yaml", "--dry-run", "--format", "json").splitlines()[-1])
+        return sorted(task["label"] for task in data["tasks"])
+
+    def recipe(self, *changes: tuple[str, str]) -> None:
+        """Write the recipe with some of its text replaced."""
+        text = RECIPE
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (self.path / "tiny.yaml").write_text(text)
+
+
+def new_project(path: Path, cache: Path) -> Project:
+    path.mkdir(parents=True)
+    project = Project(path, cache)
+    project.recipe()
+    write_model(path / "tiny.onnx")
+    return project
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    root = tmp_path_factory.mktemp("recipes")
+    project = new_project(root / "first", root / "cache")
+    project.build()
+    return project
+
+
+@pytest.fixture
+def project(built: Project) -> Project:
+    """The built project with its recipe and model as they were, and everything built."""
+    built.recipe()
+    write_model(built.path / "tiny.onnx")
+    built.build()
+    return built
+
+
+def test_a_build_leaves_a_verified_engine_and_all_that_it_needs(project: Project) -> None:
+    assert json.loads((project.host / "verify.json").read_text())["ok"] is True
+    names = {path.name for path in project.host.iterdir()}
+    assert {"libtiny.so", "tiny.h", "tiny.weights", "tiny-run", "manifest.json", "verify.json"} <= names
+    shown = subprocess.run([project.host / "tiny-run", "--info"], capture_output=True, text=True, check=True, cwd="/")
+    assert "tiny" in shown.stdout
+
+
+def test_a_second_build_has_nothing_to_do(project: Project) -> None:
+    assert project.build() == []
+    assert "tiny: done, nothing to do, " in project.bolt("tiny.yaml")
+    assert project.bolt("tiny.yaml", "--dry-run") == "tiny: nothing to do\n"
+
+
+def test_a_build_with_nothing_to_do_imports_neither_onnx_nor_numpy(project: Project) -> None:
+    check = project.command("tiny.yaml")[2].replace(
+        "sys.exit(main())", "code = main(); assert not {'onnx', 'numpy', 'jinja2'} & set(sys.modules), code"
+    )
+    subprocess.run([sys.executable, "-c", check, "tiny.yaml"], cwd=project.path, env=project.environment, check=True)
+
+
+def test_a_comment_changes_nothing(project: Project) -> None:
+    project.recipe(("bolt: 1\n", "# A comment.\nbolt: 1\n"))
+    assert project.dry_run() == []
+    assert project.build() == []
+
+
+def test_another_number_of_samples_only_verifies_again(project: Project) -> None:
+    project.recipe(("samples: 2", "samples: 3"))
+    assert project.bolt("tiny.yaml", "--dry-run") == (
+        "tiny/host: verify against onnxruntime: verify.samples changed (tiny.yaml:6): 2 -> 3\n"
+    )
+    assert project.build() == ["verify against onnxruntime"]
+
+
+def test_a_policy_reaches_what_depends_on_it_and_the_dry_run_had_said_so(project: Project) -> None:
+    project.recipe(("epilogue: true", "epilogue: false"))
+    said = project.bolt("tiny.yaml", "--dry-run")
+    assert "compile plan_b1.cpp: policy.fusion.epilogue changed (tiny.yaml:5): true -> false\n" in said
+    expected = project.dry_run()
+    assert project.build() == expected
+    assert set(SOURCES) < set(expected)
+    assert [label for label in expected if label.startswith("compile")] == SOURCES
+
+
+def test_other_weights_compile_only_what_names_them(project: Project) -> None:
+    write_model(project.path / "tiny.onnx", seed=1)
+    assert "write tiny.weights: model file changed" in project.bolt("tiny.yaml", "--dry-run")
+    expected = project.dry_run()
+    ran = project.build()
+    assert ran == expected
+    assert [label for label in ran if label.startswith("compile plan")] == []
+
+
+def test_a_source_edited_by_hand_is_written_again(project: Project) -> None:
+    source = project.host / "src" / "plan_b1.cpp"
+    before = source.read_bytes()
+    source.write_bytes(before + b"// mine\n")
+    assert "src/plan_b1.cpp was changed by hand; it is made again" in project.bolt("tiny.yaml")
+    assert source.read_bytes() == before
+
+
+def test_a_damaged_plan_is_made_again(project: Project) -> None:
+    (project.host / "engine.json").write_text("{}")
+    assert project.build() == []
+    (project.host / "plan.json").write_text("{")
+    assert project.build() == []
+
+
+def test_another_directory_gets_the_same_bytes(project: Project, tmp_path: Path) -> None:
+    """Built from nothing, with a cache of its own, elsewhere."""
+    other = new_project(tmp_path / "somewhere" / "else", tmp_path / "cache")
+    other.build()
+    for name in ("libtiny.so", "tiny-run", "tiny.weights", "tiny.h", "manifest.json"):
+        assert (project.host / name).read_bytes() == (other.host / name).read_bytes(), name
+
+
+def test_a_broken_source_names_the_task_its_log_and_how_to_repeat_it(project: Project, tmp_path: Path) -> None:
+    place = Project(tmp_path / "p", project.cache)
+    shutil.copytree(project.path, place.path)
+    fake = tmp_path / "bin" / "g++"
+    fake.parent.mkdir()
+    compiler = shutil.which("g++")
+    fake.write_text(
+        f'#!/bin/sh\ncase "$*" in *plan_b1.cpp*) echo "plan_b1.cpp:1: error: no"; exit 1;; esac\nexec {compiler} "$@"\n'
+    )
+    fake.chmod(0o755)
+    environment = place.environment | {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        place.command("tiny.yaml", "--keep-going"), cwd=place.path, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 4
+    failure = "error[task-failed]: tiny/host: compile plan_b1.cpp: exit status 1\n  | plan_b1.cpp:1: error: no\n"
+    assert failure in done.stderr
+    lost = "link libtiny.so, link tiny-run, write manifest.json, verify against onnxruntime"
+    assert f"  not attempted: {lost}\n" in done.stderr
+    assert "compile plan_b3.cpp" in done.stdout
+    command = next(line for line in done.stderr.splitlines() if "to repeat it:" in line).partition(": ")[2]
+    again = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stdout) == (1, "plan_b1.cpp:1: error: no\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_says_so_and_the_next_goes_on(built: Project, tmp_path: Path, number: int) -> None:
+    place = new_project(tmp_path / "p", tmp_path / "cache")
+    process = subprocess.Popen(
+        place.command("tiny.yaml"), cwd=place.path, env=place.environment, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    first = next(line for line in process.stdout if line.startswith("["))
+    process.send_signal(number)
+    rest, _ = process.communicate(timeout=_PATIENCE_SECONDS)
+    assert process.returncode == 130, rest
+    assert "tiny: interrupted, " in rest
+    assert "emit sources" in first
+    assert list((place.host / "build" / "tmp").iterdir()) == []
+    assert not (place.host / "libtiny.so").exists()
+    assert "emit sources" not in place.dry_run()
+
+
+def test_without_a_compiler_the_mending_command_is_given(built: Project, tmp_path: Path) -> None:
+    place = new_project(tmp_path / "p", tmp_path / "cache")
+    done = subprocess.run(
+        place.command("tiny.yaml"), cwd=place.path, env=place.environment | {"PATH": "/nowhere"}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 7
+    assert "no C++ compiler (g++, clang++ or c++) on PATH" in done.stderr
+    assert "apt-get install g++" in done.stderr
+    assert not (place.host / "plan.json").exists()
+
+
+def test_run_gives_what_the_engine_computes(project: Project) -> None:
+    x = np.random.RandomState(3).randn(3, 3, 6, 6).astype(np.float32)
+    np.save(project.path / "x.npy", x)
+    project.bolt("run", "tiny.yaml", "--input", "x=x.npy", "--output", "y.npz")
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(project.path / "tiny.onnx"), providers=["CPUExecutionProvider"])
+    expected = session.run(None, {"x": x})[0]
+    np.testing.assert_allclose(np.load(project.path / "y.npz")["y"], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_stale_engine_is_not_run(project: Project) -> None:
+    project.recipe(("epilogue: true", "epilogue: false"))
+    for verb in (["bench"], ["run", "--input", "x.npy"], ["verify"]):
+        said = project.bolt(verb[0], "tiny.yaml", *verb[1:], code=3)
+        assert said == (
+            "error[stale-engine]: generated/tiny/host is not what tiny.yaml describes any more\n"
+            "  hint: build it with: bolt-build tiny.yaml --target host\n"
+        )
+
+
+def test_an_engine_that_is_not_built_is_not_run(built: Project, tmp_path: Path) -> None:
+    place = new_project(tmp_path / "p", tmp_path / "cache")
+    assert place.bolt("bench", "tiny.yaml", code=3) == (
+        "error[not-built]: generated/tiny/host was not built yet\n"
+        "  hint: build it with: bolt-build tiny.yaml --target host\n"
+    )
+
+
+def test_bench_has_a_row_a_batch(project: Project) -> None:
+    rows = json.loads(project.bolt("bench", "tiny.yaml", "--threads", "1", "--seconds", "0.05", "--format", "json"))
+    assert [(row["batch"], row["threads"]) for row in rows] == [(1, 1), (3, 1)]
+    assert all(row["median_ms"] > 0 for row in rows)
+
+
+def test_verify_reports_again(project: Project) -> None:
+    assert "agrees with onnxruntime" in project.bolt("verify", "tiny.yaml").replace("\n", " ")
+
+
+def test_the_plan_names_every_step_and_what_was_decided(project: Project) -> None:
+    shown = project.bolt("plan", "tiny.yaml")
+    assert "batch 3: " in shown
+    assert "conv2" in shown or "relu2" in shown
+    assert "decisions" in shown
+
+
+def test_the_graph_is_shown_before_and_after_the_passes(project: Project) -> None:
+    imported = project.bolt("graph", "tiny.yaml", "--stage", "imported", "--batch", "3")
+    optimised = project.bolt("graph", "tiny.yaml", "--batch", "3")
+    assert "batch=3" in imported
+    assert imported.count("\n") > optimised.count("\n")
+    assert project.bolt("graph", "tiny.yaml", "--batch", "7", code=2).startswith(
+        "tiny.yaml:3:32: error[unknown-batch]: tiny.yaml has no batch 7\n"
+    )
+
+
+def test_clean_removes_what_was_made_and_leaves_what_was_not(project: Project, tmp_path: Path) -> None:
+    place = Project(tmp_path / "p", project.cache)
+    shutil.copytree(project.path, place.path)
+    (place.host / "notes.txt").write_text("mine")
+    said = place.bolt("clean", "tiny.yaml", code=3)
+    assert "left alone, as no build made them: " in said
+    assert [path.name for path in place.host.iterdir()] == ["notes.txt"]
+    (place.host / "notes.txt").unlink()
+    place.bolt("clean", "tiny.yaml")
+    assert list((place.path / "generated").iterdir()) == []
+    assert (place.path / "tiny.onnx").exists()
+
+
+def test_scons_is_another_door_to_the_same_build(project: Project) -> None:
+    words = ["-Q", "--sconstruct", str(ROOT / "SConstruct"), f"recipe={project.path / 'tiny.yaml'}", "-n"]
+    done = subprocess.run(
+        [sys.executable, "-m", "SCons", *words], cwd=project.path, env=project.environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "tiny: nothing to do\n" in done.stdout

@@ -1,0 +1,193 @@
+"""Whole builds through SCons, of shell commands: what runs, what does not run again, what is left after a failure."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from build_graphs import shell, write_plan
+
+from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.lock import build_lock
+from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.planner.tasks import Task
+
+COPY = shell("copy", 'cat in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
+TWICE = shell("twice", 'cat a.txt a.txt > "$out/b.txt"', ("b.txt",), ("a.txt",))
+ALONE = shell("alone", 'echo alone > "$out/c.txt"', ("c.txt",))
+
+
+@dataclass
+class Built:
+    """A build directory with one target, and everything that its builds told."""
+
+    root: Path
+    recipe: RecipeDirectory = field(init=False)
+
+    def plan(self, *tasks: Task) -> Built:
+        self.recipe = write_plan(self.root, *tasks)
+        return self
+
+    def path(self, name: str) -> Path:
+        return self.recipe.target("host").path / name
+
+    def run(self, *, keep_going: bool = False, cache: bool = True, jobs: int = 2) -> tuple[list[str], SessionResult]:
+        """What ran (`task`), was fetched (`task*`), noted (`task!`) or failed (`task-`); starts are left out."""
+        told: list[TaskEvent] = []
+        options = SessionOptions(jobs, keep_going, str(self.root / "cache") if cache else None, 1 << 30)
+        with build_lock(self.recipe.path, wait=True, say=print) as lock:
+            result = run_session(self.recipe.path, ("host",), options, lock, told.append)
+        marks = {EventKind.FINISHED: "", EventKind.FAILED: "-", EventKind.NOTE: "!", EventKind.CURRENT: "="}
+        seen = [e.task + ("*" if e.cached else marks[e.kind]) for e in told if e.kind in marks]
+        return sorted(seen), result
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Built:
+    place = Built(tmp_path).plan(COPY, TWICE, ALONE)
+    place.path("in.txt").write_text("one\n")
+    return place
+
+
+def test_everything_runs_once_and_then_nothing(built: Built) -> None:
+    assert built.run()[0] == ["alone", "copy", "twice"]
+    assert built.path("b.txt").read_text() == "one\none\n"
+    assert built.run()[0] == []
+
+
+def test_an_edit_runs_what_depends_on_it(built: Built) -> None:
+    built.run()
+    built.path("in.txt").write_text("two\n")
+    assert built.run()[0] == ["copy", "twice"]
+    assert built.path("b.txt").read_text() == "two\ntwo\n"
+
+
+def test_an_edit_that_changes_no_result_stops_there(built: Built) -> None:
+    first = shell("copy", 'head -n 1 in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
+    built.plan(first, TWICE)
+    built.run()
+    built.path("in.txt").write_text("one\nmore\n")
+    assert built.run()[0] == ["copy"]
+
+
+def test_a_changed_value_runs_its_task_alone(built: Built) -> None:
+    built.run()
+    built.plan(COPY, TWICE, shell("alone", 'echo alone > "$out/c.txt"', ("c.txt",), values=(("tool", "2"),)))
+    assert built.run()[0] == ["alone"]
+
+
+def test_results_come_back_from_the_cache(built: Built) -> None:
+    built.run()
+    built.plan(COPY, TWICE)
+    for name in ("a.txt", "b.txt"):
+        built.path(name).unlink()
+    assert built.run()[0] == ["copy*", "twice*"]
+    assert built.path("b.txt").read_text() == "one\none\n"
+
+
+def test_another_checkout_gets_the_same_results_from_the_cache(built: Built, tmp_path: Path) -> None:
+    built.run()
+    other = Built(tmp_path / "other")
+    other.plan(COPY, TWICE, ALONE).path("in.txt").write_text("one\n")
+    (tmp_path / "other" / "cache").symlink_to(tmp_path / "cache")
+    assert other.run()[0] == ["alone*", "copy*", "twice*"]
+
+
+def test_a_result_changed_by_hand_is_noticed_and_made_again(built: Built) -> None:
+    built.run(cache=False)
+    built.path("a.txt").write_text("by hand\n")
+    seen, _ = built.run(cache=False)
+    assert seen == ["copy", "copy!"]
+    assert built.path("a.txt").read_text() == "one\n"
+
+
+def test_a_touched_result_is_left_alone(built: Built) -> None:
+    built.run()
+    os.utime(built.path("a.txt"))
+    assert [task for task in built.run()[0] if not task.endswith("=")] == []
+
+
+def test_a_lost_signature_file_costs_no_work(built: Built) -> None:
+    built.run(cache=False)
+    built.recipe.signature_file.unlink()
+    assert built.run(cache=False)[0] == ["alone=", "copy=", "twice="]
+
+
+def test_signatures_of_another_state_are_not_believed(built: Built) -> None:
+    """As after SIGKILL: results of a newer plan, SCons's signatures of an older one, and the older plan again."""
+    built.run(cache=False)
+    old = built.recipe.signature_file.read_bytes()
+    built.path("in.txt").write_text("two\n")
+    built.run(cache=False)
+    built.path("in.txt").write_text("one\n")
+    built.recipe.signature_file.unlink()
+    assert built.run(cache=False)[0] == ["alone=", "copy", "twice"]
+    assert built.path("b.txt").read_text() == "one\none\n"
+    assert old
+
+
+def test_the_signature_file_is_gone_while_tasks_run(built: Built) -> None:
+    built.run()
+    watching = shell("watch", 'ls -A .. > "$out/seen.txt"', ("seen.txt",))
+    built.plan(watching)
+    built.run()
+    assert ".sconsign.dblite" not in built.path("seen.txt").read_text().split()
+    assert built.recipe.signature_file.exists()
+
+
+def test_a_failure_leaves_nothing_of_its_task_and_says_how_to_repeat_it(built: Built) -> None:
+    built.run()
+    script = 'echo half > "$out/a.txt"; echo "no such thing"; exit 3'
+    built.plan(shell("copy", script, ("a.txt",), ("in.txt",)), TWICE, ALONE)
+    seen, result = built.run()
+    assert seen == ["copy-"]
+    assert not built.path("a.txt").exists()
+    (failure,) = result.failed
+    assert (failure.text, failure.log) == ("exit status 3", "no such thing")
+    assert failure.command.startswith(f"cd {built.path('')} && /bin/sh -c ")
+    assert Path(failure.log_file).read_text() == "no such thing\n"
+
+
+def test_a_failed_task_is_tried_again(built: Built) -> None:
+    built.plan(shell("copy", 'test -e ok && echo fine > "$out/a.txt"', ("a.txt",), ("in.txt",)))
+    assert built.run()[0] == ["copy-"]
+    built.path("ok").touch()
+    assert built.run()[0] == ["copy"]
+
+
+def test_keep_going_does_what_the_failure_does_not_touch(built: Built) -> None:
+    broken = shell("copy", "exit 1", ("a.txt",), ("in.txt",))
+    built.plan(broken, TWICE, ALONE)
+    assert built.run(keep_going=True, jobs=1)[0] == ["alone", "copy-"]
+
+
+def test_a_task_that_makes_less_than_it_said_fails(built: Built) -> None:
+    built.plan(shell("copy", ":", ("a.txt",), ("in.txt",)))
+    _, result = built.run()
+    assert result.failed[0].text == "succeeded without making a.txt"
+
+
+def test_a_missing_input_is_a_failure_with_its_path(built: Built) -> None:
+    built.path("in.txt").unlink()
+    built.plan(COPY)
+    seen, result = built.run()
+    assert seen == [] or seen == ["copy-"]
+    assert "in.txt" in (result.trouble or result.failed[0].text)
+
+
+def test_tasks_on_a_small_machine_run_one_by_one(built: Built) -> None:
+    """Each claims more memory than any machine has; the file tells when two of them overlap."""
+    script = 'test ! -e running && touch running && sleep 0.1 && rm running && echo > "$out/{0}.txt"'
+    tasks = [shell(f"t{n}", script.format(f"t{n}"), (f"t{n}.txt",), memory_mb=1 << 40) for n in range(3)]
+    built.plan(*tasks)
+    assert built.run(jobs=3)[0] == ["t0", "t1", "t2"]
+
+
+def test_results_are_the_same_whatever_the_environment_says(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    built.plan(shell("copy", 'echo "$LC_ALL $PYTHONHASHSEED $SOURCE_DATE_EPOCH" > "$out/a.txt"', ("a.txt",)))
+    built.run()
+    assert built.path("a.txt").read_text() == "C 0 0\n"

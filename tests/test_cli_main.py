@@ -1,0 +1,129 @@
+"""The door: verbs, exit codes, and what happens when something goes wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bolt_build
+from bolt_build.cli import check
+from bolt_build.cli.main import VERBS, main, verb_named
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+
+ROOT = Path(__file__).parents[1]
+
+
+def replace_check(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Let `check` do nothing but raise `error`."""
+
+    def run(args: argparse.Namespace) -> int:
+        raise error
+
+    monkeypatch.setattr(check, "run", run)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_is_a_module_of_its_own(name: str) -> None:
+    verb = verb_named(name)
+    assert name == verb.NAME
+    assert verb.HELP
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    assert parser.format_help()
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"bolt-build {bolt_build.__version__}\n"
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert re.findall(r"^  (\w+)", text, re.MULTILINE) == list(VERBS)
+
+
+def test_no_words_at_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("usage: bolt-build [VERB] RECIPE... [options]\n")
+
+
+def test_a_misspelt_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["chekc", "x.yaml"]) == ExitCode.USAGE
+    assert capsys.readouterr().err == (
+        "bolt-build: error: 'chekc' is neither a verb nor a recipe; did you mean 'check'?\n"
+    )
+
+
+def test_a_recipe_is_built(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gone.yaml"]) == ExitCode.INVALID
+    assert capsys.readouterr().err == "gone.yaml: error[no-such-file]: no such recipe\n"
+
+
+def test_diagnostics_and_their_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    error = BoltError([Diagnostic("missing-tool", "no compiler", hint="install one")], ExitCode.TOOL_MISSING)
+    replace_check(monkeypatch, error)
+    assert main(["check", "x.yaml"]) == ExitCode.TOOL_MISSING
+    assert capsys.readouterr().err == "error[missing-tool]: no compiler\n  hint: install one\n"
+
+
+def test_an_interruption(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    replace_check(monkeypatch, KeyboardInterrupt())
+    assert main(["check", "x.yaml"]) == ExitCode.INTERRUPTED
+    assert capsys.readouterr().err == "\nbolt-build: interrupted\n"
+
+
+def test_a_bug_is_one_paragraph_with_the_traceback_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    replace_check(monkeypatch, ZeroDivisionError("division by zero"))
+    assert main(["check", "x.yaml"]) == ExitCode.INTERNAL
+    (log,) = tmp_path.iterdir()
+    assert capsys.readouterr().err == (
+        "bolt-build: this is a bug in bolt-build, not in your recipe (ZeroDivisionError: division by zero). "
+        f"The traceback is in {log}: please send it with the recipe that shows this.\n"
+    )
+    text = log.read_text()
+    assert "arguments: ['check', 'x.yaml']" in text
+    assert "Traceback (most recent call last)" in text
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
+    recipe = tmp_path / "net.yaml"
+    recipe.write_text("bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: }\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "bolt_build", "check", str(recipe)],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_checking_a_recipe_imports_nothing_heavy(tmp_path: Path) -> None:
+    """A build with nothing to do has a second; these take much of it."""
+    recipe = tmp_path / "net.yaml"
+    (tmp_path / "m.onnx").touch()
+    recipe.write_text("bolt: 1\nmodel: {onnx: m.onnx}\ntargets: {host: }\n")
+    program = (
+        "import sys; from bolt_build.cli.main import main; code = main(['check', sys.argv[1]]); "
+        "print(sorted({'onnx', 'numpy', 'rich', 'SCons', 'jinja2'} & set(sys.modules))); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(recipe)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "[]"

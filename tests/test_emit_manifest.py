@@ -1,0 +1,64 @@
+"""The manifest: what is embedded, and what stands beside the artifacts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_engine import FACTS, build_engine, tiny_constants, tiny_plan
+
+from bolt_build.digest import digest_file
+from bolt_build.emit.elf import read_elf
+from bolt_build.emit.manifest import BuildFacts, ResolvedTool, embedded_manifest, manifest_json
+from bolt_build.runtime.loader import Engine
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_engine(tmp_path_factory.mktemp("engine"), tiny_plan(batches=(1,)), tiny_constants())
+
+
+def test_the_engine_carries_what_is_known_before_linking(library: Path) -> None:
+    with Engine(library) as engine:
+        assert engine.manifest == json.loads(embedded_manifest(tiny_plan(batches=(1,)), FACTS))
+
+
+def test_the_file_adds_digests_of_artifacts_and_what_the_library_needs(library: Path) -> None:
+    weights = library.with_name("tiny.weights")
+    tools = (ResolvedTool("cxx", "12.2.0", "33" * 32), ResolvedTool("onednn", "3.2.0"))
+    facts = BuildFacts("11" * 32, "22" * 32, tools, version="9")
+    plan = tiny_plan(batches=(1,))
+    statement = json.loads(manifest_json(plan, facts, library, [weights, library]))
+    assert statement["subject"] == [
+        {"name": "libtiny.so", "digest": {"sha256": digest_file(library)}},
+        {"name": "tiny.weights", "digest": {"sha256": digest_file(weights)}},
+    ]
+    build = statement["predicate"]["buildDefinition"]
+    assert build["resolvedDependencies"] == [
+        {"name": "model", "digest": {"sha256": "22" * 32}},
+        {"name": "cxx", "version": "12.2.0", "digest": {"sha256": "33" * 32}},
+        {"name": "onednn", "version": "3.2.0"},
+    ]
+    requires = build["internalParameters"].pop("requires")
+    assert {"libgomp.so.1", "libc.so.6"} <= set(requires["libraries"])
+    assert set(requires["leastVersions"]) >= {"GLIBC", "GOMP"}
+    embedded = json.loads(embedded_manifest(plan, facts))
+    del embedded["predicate"]["buildDefinition"]["internalParameters"]["requires"]
+    assert {**statement, "subject": []} == embedded
+
+
+def test_equal_builds_have_equal_manifests(library: Path) -> None:
+    first = manifest_json(tiny_plan(), FACTS, library, [library])
+    assert first == manifest_json(tiny_plan(), FACTS, library, [library])
+    assert str(library.parent) not in first
+
+
+def test_a_library_exports_its_one_symbol(library: Path) -> None:
+    assert read_elf(library).exported == ("tiny_bolt_v1",)
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.so").write_bytes(b"not")
+    with pytest.raises(ValueError, match=r"^x\.so is no 64-bit little-endian ELF file$"):
+        read_elf(tmp_path / "x.so")

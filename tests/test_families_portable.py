@@ -1,0 +1,165 @@
+"""Portable kernels: every operator agrees with NumPy in every layout it is offered in, and with every sharing of memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from families_harness import Input, Layer, Library, graph_with, kernels_of, refusals_of
+from families_layers import LAYERS
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Alternative, ProposedStep, TensorFormat
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels import RULES
+from bolt_build.graph.ir import Constant, EpilogueOp, Layout, Node, Op, TensorType, Value, graph_of
+from bolt_build.graph.ops.activation import FUNCTIONS, Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.shape import Concat, Convert, Identity, Reshape, Transpose
+from bolt_build.targets import HOST
+
+KERNELS = kernels_of(LAYERS, [Portable()])
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    return Library(KERNELS, tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.mark.parametrize("index", range(len(KERNELS)), ids=lambda index: KERNELS[index].label)
+def test_agrees_with_numpy(library: Library, index: int) -> None:
+    tolerance = KERNELS[index].layer.tolerance
+    for threads in (1, 2):
+        result, wanted = library.run(index, threads)
+        np.testing.assert_allclose(result.astype(np.float64), wanted, rtol=tolerance, atol=tolerance)
+
+
+def alternatives(layer: Layer, precision: DType = DType.F32) -> tuple[Alternative, ...]:
+    graph, node = graph_with(layer)
+    return Portable().propose(graph, node, HOST, precision)[0]
+
+
+def steps(layer: Layer) -> list[ProposedStep]:
+    return [alternative.steps[0] for alternative in alternatives(layer)]
+
+
+def formats(step: ProposedStep) -> str:
+    return f"{step.problem.inputs[0].format} -> {step.problem.outputs[0].format}"
+
+
+def test_every_operator_has_a_rule() -> None:
+    """No legal graph is without a kernel."""
+    waiting, found = [Op], set()
+    while waiting:
+        op = waiting.pop()
+        waiting.extend(op.__subclasses__())
+        if op.__module__.startswith("bolt_build.graph.ops.") and not op.__subclasses__():
+            found.add(op)
+    assert found == set(RULES)
+
+
+def test_every_activation_has_a_body() -> None:
+    tried = {layer.op.function for layer in LAYERS if isinstance(layer.op, Activation)}
+    assert tried == set(FUNCTIONS)
+
+
+def test_offers_both_layouts_for_images_and_one_for_matrices() -> None:
+    relu = Activation("relu")
+    assert [formats(step) for step in steps(Layer("image", relu, (Input((1, 2, 3, 4)),)))] == [
+        "f32/row -> f32/row",
+        "f32/channels_last -> f32/channels_last",
+    ]
+    assert [formats(step) for step in steps(Layer("matrix", relu, (Input((3, 4)),)))] == ["f32/row -> f32/row"]
+
+
+def test_stores_f32_of_the_model_in_the_layers_precision_and_constants_in_f32() -> None:
+    layer = Layer("scale", Binary("mul"), (Input((1, 2, 3, 4)), Input((2, 1, 1), True)))
+    problem = alternatives(layer, DType.BF16)[1].steps[0].problem
+    assert [str(operand.format) for operand in (*problem.inputs, *problem.outputs)] == [
+        "bf16/channels_last", "f32/row", "bf16/channels_last",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layer", "views"),
+    [
+        (Layer("identity", Identity(), (Input((1, 2, 3, 4)),)), ["f32/row -> f32/row", "f32/channels_last -> f32/channels_last"]),
+        (Layer("reshape", Reshape((6, 4)), (Input((1, 2, 3, 4)),)), ["f32/row -> f32/row"]),
+        (Layer("flatten", Reshape((2, 9)), (Input((2, 9, 1, 1)),)), ["f32/row -> f32/row", "f32/channels_last -> f32/row"]),
+        (Layer("to-nhwc", Transpose((0, 2, 3, 1)), (Input((1, 2, 3, 4)),)), ["f32/channels_last -> f32/row"]),
+        (Layer("to-nchw", Transpose((0, 3, 1, 2)), (Input((1, 2, 3, 4)),)), ["f32/row -> f32/channels_last"]),
+        (Layer("relu", Activation("relu"), (Input((1, 2, 3, 4)),)), []),
+    ],
+    ids=lambda value: value.label if isinstance(value, Layer) else "",
+)  # fmt: skip
+def test_knows_what_moves_no_bytes(layer: Layer, views: list[str]) -> None:
+    assert [formats(step) for step in steps(layer) if step.view] == views
+
+
+def test_elementwise_results_may_replace_any_operand_of_their_shape() -> None:
+    layer = Layer("add", Binary("add"), (Input((2, 3)), Input((3,)), Input((2, 3))), (EpilogueOp(Binary("mul"), 2),))
+    assert [step.may_share for step in steps(layer)] == [((0, 0), (2, 0))]
+
+
+def test_a_convolution_does_not_overwrite_its_own_source() -> None:
+    """x + conv(x): the residual's memory is still being read by the convolution."""
+    x = TensorType(DType.F32, (1, 8, 4, 4))
+    w = Value("w", TensorType(DType.F32, (8, 8, 1, 1)), Constant(np.ones((8, 8, 1, 1), np.float32)))
+    node = Node("layer", Conv((1, 1), (0, 0), (0, 0), (1, 1)), ("x", "w", "x"), ("y",), (EpilogueOp(Binary("add"), 2),))
+    graph = graph_of("one", 1, ["x"], ["y"], [Value("x", x), w, Value("y", x)], [node])
+    found, _ = Portable().propose(graph, node, HOST, DType.F32)
+    assert [alternative.steps[0].may_share for alternative in found] == [(), ()]
+
+
+REFUSED = [
+    (
+        Layer("integers", Activation("relu"), (Input((2, 3), dtype=DType.I64),)),
+        "computes with f32, f16, bf16, not with i64",
+    ),
+    (
+        Layer("plane", Activation("relu"), (Input((2, 3, 4)), Input((3, 4), True)), (EpilogueOp(Binary("add"), 1),)),
+        "an epilogue operand [3, 4] is neither like [2, 3, 4], per channel, nor a scalar",
+    ),
+    (
+        Layer(
+            "two-axes", Activation("relu"), (Input((2, 3)), Input((2, 1), True), Input((1, 3), True)),
+            (EpilogueOp(Binary("add"), 1), EpilogueOp(Binary("add"), 2)),
+        ),
+        "epilogue operands follow different axes",
+    ),
+    (
+        Layer("moved", Transpose((1, 0)), (Input((2, 3)),), (EpilogueOp(Activation("relu")),)),
+        "transpose takes no epilogue",
+    ),
+    (
+        Layer("concat", Concat(1), (Input((2, 3, 4)), Input((2, 2, 4), True))),
+        "a constant among the inputs of a concat is row-major, the others are channels-last",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layer", "reason"), REFUSED, ids=[layer.label for layer, _ in REFUSED])
+def test_says_why_it_does_not(layer: Layer, reason: str) -> None:
+    assert [refusal.reason for refusal in refusals_of(layer, Portable())] == [reason]
+
+
+def test_converts_between_any_two_formats_of_floats() -> None:
+    nhwc = TensorFormat(DType.BF16, Layout.CHANNELS_LAST)
+    found = Portable().propose_conversion((1, 3, 8, 8), TensorFormat(DType.F32, Layout.ROW), nhwc, HOST)
+    assert found is not None
+    problem, seconds = found
+    assert problem.op == Convert()
+    assert seconds > 0.0
+    assert Portable().candidates(problem, HOST)[0] != ()
+
+
+def test_a_conversion_that_moves_nothing_is_free() -> None:
+    row, last = TensorFormat(DType.F32, Layout.ROW), TensorFormat(DType.F32, Layout.CHANNELS_LAST)
+    found = Portable().propose_conversion((4, 100, 1, 1), last, row, HOST)
+    assert found is not None
+    assert found[1] == 0.0
+
+
+def test_does_not_convert_integers_to_floats() -> None:
+    source, to = TensorFormat(DType.I64, Layout.ROW), TensorFormat(DType.F32, Layout.ROW)
+    assert Portable().propose_conversion((4, 4), source, to, HOST) is None

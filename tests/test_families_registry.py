@@ -1,0 +1,30 @@
+"""Which families a target gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bolt_build.errors import BoltError
+from bolt_build.families import load
+from bolt_build.targets import HOST
+
+
+def test_loads_a_targets_families_in_its_order() -> None:
+    assert [family.name for family in load(HOST)] == ["onednn", "portable"]
+    assert [family.name for family in load(replace(HOST, families=("portable",)))] == ["portable"]
+
+
+def test_headers_of_each_family_are_in_its_folder() -> None:
+    for family in load(HOST):
+        assert sorted((family.include_dir / f"bolt_{family.name}").glob("*.h"))
+
+
+def test_names_every_unknown_family() -> None:
+    with pytest.raises(BoltError) as caught:
+        load(replace(HOST, families=("cudnn", "portable", "mkl")))
+    assert [(d.code, d.message, d.hint) for d in caught.value.diagnostics] == [
+        ("unknown-family", "target 'host' names the unknown kernel family 'cudnn'", "known: onednn, portable"),
+        ("unknown-family", "target 'host' names the unknown kernel family 'mkl'", "known: onednn, portable"),
+    ]

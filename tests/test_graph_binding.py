@@ -1,0 +1,81 @@
+"""Batches and symbolic dimensions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from graph_models import bound, model, node, ones, saved, tensor
+
+from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.graph.onnx_import import load_model
+
+
+def shapes(graph) -> dict[str, tuple[int, ...]]:
+    return {name: graph.type(name).shape for name in (*graph.inputs, *graph.outputs)}
+
+
+def two_inputs(*dims: list[int | str | None]) -> onnx.ModelProto:
+    inputs = [tensor(f"i{index}", shape) for index, shape in enumerate(dims)]
+    return model([node("Relu", "i0", "y")], inputs)
+
+
+def refused(
+    tmp_path: Path, proto: onnx.ModelProto, batch: int = 1, dims: tuple[tuple[str, int], ...] = ()
+) -> list[Diagnostic]:
+    path = saved(tmp_path, proto)
+    with pytest.raises(BoltError) as raised:
+        load_model(path).bind(batch, dims)
+    assert all(d.subject == str(path) for d in raised.value.diagnostics)
+    return list(raised.value.diagnostics)
+
+
+def test_batch_binds_the_first_dimension_and_every_other_of_its_name(tmp_path: Path) -> None:
+    graph = bound(tmp_path, two_inputs(["N", 3], [4, "N"], [None, "N", 2]), batch=4)
+    assert shapes(graph) == {"i0": (4, 3), "i1": (4, 4), "i2": (4, 4, 2), "y": (4, 3)}
+    assert graph.batch == 4
+
+
+def test_dims_bind_the_others_by_name(tmp_path: Path) -> None:
+    proto = two_inputs(["N", 3, "height", "width"], ["N", None])
+    graph = bound(tmp_path, proto, 2, (("height", 5), ("width", 7), ("i1.1", 9)))
+    assert shapes(graph) == {"i0": (2, 3, 5, 7), "i1": (2, 9), "y": (2, 3, 5, 7)}
+
+
+def test_graphs_of_all_batches_share_constants_and_names(tmp_path: Path) -> None:
+    proto = model([node("Gemm", "x w", "y", "fc", alpha=0.5)], [tensor("x", ["N", 4])], constants={"w": ones(4, 2)})
+    loaded = load_model(saved(tmp_path, proto))
+    one, many = loaded.bind(1), loaded.bind(32)
+    assert [value.name for value in one.values] == [value.name for value in many.values]
+    assert [node.name for node in one.nodes] == [node.name for node in many.nodes]
+    assert [value.constant for value in one.values] == [value.constant for value in many.values]
+
+
+def test_dimensions_left_open_are_all_listed_with_what_to_write(tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, two_inputs(["N", 3, "height", "width"], ["N", "height", None]))
+    assert found.code == "unbound-dimension"
+    assert found.message == (
+        "dimensions without an extent: 'height' (dimension 2 of input 'i0'), 'width' (dimension 3 of input 'i0'), "
+        "'i1.2' (dimension 2 of input 'i1')"
+    )
+    assert found.hint == "set model.dims in the recipe: dims: {height: N, width: N, i1.2: N}"
+
+
+def test_fixed_batch_that_is_not_the_one_asked_for(tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, two_inputs([1, 3], ["N", 3]), batch=32)
+    assert found.code == "fixed-batch"
+    assert found.message == "the first dimension of input 'i0' is 1, but batch 32 is asked for"
+    assert found.hint == "set model.batch: 1, or export the model with a symbolic first dimension"
+
+
+def test_dims_that_bind_nothing(tmp_path: Path) -> None:
+    found = refused(tmp_path, two_inputs(["N", 3, "height"]), 2, (("N", 2), ("height", 4), ("heigth", 4)))
+    assert [(d.code, d.message) for d in found] == [
+        ("unused-dimension", "model.dims sets 'N', which model.batch binds already"),
+        ("unused-dimension", "model.dims sets 'heigth', which no input has"),
+    ]
+
+
+def test_input_without_dimensions(tmp_path: Path) -> None:
+    assert shapes(bound(tmp_path, two_inputs([], ["N"]), batch=3)) == {"i0": (), "i1": (3,), "y": ()}

@@ -1,0 +1,365 @@
+"""From an ONNX model to the graph of one batch: operators, names, shape arithmetic, outputs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from graph_models import bound, model, node, ones, saved, tensor
+from onnx import TensorProto, helper, numpy_helper
+
+from bolt_build.errors import BoltError
+from bolt_build.graph import onnx_import, reference
+from bolt_build.graph.invariants import check
+from bolt_build.graph.ir import Graph
+from bolt_build.graph.onnx_import import ImporterTable, load_model
+from bolt_build.graph.ops import conv
+from bolt_build.graph.text import format_graph
+
+IMAGE = tensor("x", [1, 3, 8, 8])
+LIGHT_MODELS = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
+
+
+def refusals(tmp_path: Path, proto: onnx.ModelProto) -> list[tuple[str, str]]:
+    """Codes and messages of what loading and binding say."""
+    path = saved(tmp_path, proto)
+    with pytest.raises(BoltError) as raised:
+        load_model(path).bind(1)
+    assert all(d.subject == str(path) for d in raised.value.diagnostics)
+    return [(d.code, d.message) for d in raised.value.diagnostics]
+
+
+def body(graph: Graph) -> list[str]:
+    """The lines of the graph's text between its braces, without indentation."""
+    check(graph)
+    return [line.strip() for line in format_graph(graph).splitlines()[1:-1]]
+
+
+# -- operators ---------------------------------------------------------------------------------------------------
+
+
+def test_unsupported_operators_are_all_listed_with_their_nodes(tmp_path: Path) -> None:
+    nodes = [
+        node("Einsum", "x", "a", "first", equation="ij->ji"),
+        node("Relu", "a", "b"),
+        node("Einsum", "b", "c", equation="ij->ji"),
+        node("NotAnOperator", "c", "d", "strange"),
+        node("FusedConv", "d", "e", "fused", domain="com.microsoft"),
+        node("If", "e", "y", "branch", then_branch=branch("e"), else_branch=branch("e")),
+        node("Einsum", "x", "unused", "dead", equation="ij->ji"),
+    ]
+    proto = model(nodes, [IMAGE], opsets=[("com.microsoft", 1)])
+    assert refusals(tmp_path, proto) == [
+        ("unsupported-op", "operator Einsum is not supported: nodes 'first', 'Einsum_2'"),
+        ("unsupported-op", "control flow is not supported: operator If, node 'branch'"),
+        ("unsupported-op", "operator NotAnOperator is not supported: node 'strange'"),
+        ("unsupported-op", "operator com.microsoft.FusedConv is not supported: node 'fused'"),
+    ]
+
+
+def branch(name: str) -> onnx.GraphProto:
+    return helper.make_graph([node("Identity", name, "inner")], "branch", [], [tensor("inner", None)])
+
+
+def test_operator_of_an_unknown_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = ImporterTable(conv.IMPORTERS)
+    monkeypatch.setattr(table, "_found", {("", "Conv"): {1: conv.IMPORTERS[0]}})
+    monkeypatch.setattr(onnx_import, "importer_table", lambda: table)
+    proto = model([node("Conv", "x w", "y", "conv")], constants={"w": ones(2, 3, 3, 3)}, opset=11)
+    assert refusals(tmp_path, proto) == [
+        ("unsupported-op-version", "version 11 of operator Conv is not supported (known: 1): node 'conv'")
+    ]
+
+
+def test_two_importers_of_one_version_are_an_error() -> None:
+    with pytest.raises(ValueError) as raised:
+        ImporterTable((*conv.IMPORTERS, *conv.IMPORTERS))
+    assert str(raised.value) == "two importers for version 1 of Conv"
+
+
+def test_every_operator_version_of_the_installed_onnx_can_be_imported() -> None:
+    """An operator that is imported at all is imported at every opset from 9 to the newest."""
+    table = onnx_import.importer_table()
+    for op_type in sorted(table.operators()):
+        for opset in range(9, onnx.defs.onnx_opset_version() + 1):
+            if not onnx.defs.has(op_type, opset, ""):
+                continue
+            version = onnx.defs.get_schema(op_type, opset, "").since_version
+            assert table.find(onnx_import.OnnxNode("n", "", op_type, version, (), ())), (op_type, version)
+
+
+def test_another_package_offers_importers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    importers = "IMPORTERS = (Importer('Twice', (1,), twice, domain='example'),)"
+    with installed(tmp_path, monkeypatch, importers):
+        proto = model([node("Twice", "x", "y", "twice", domain="example")], [IMAGE], opsets=[("example", 3)])
+        assert body(bound(tmp_path, proto)) == ['%y: f32[1,3,8,8] = add(%x, %x)  // "twice"']
+
+
+def test_a_package_whose_importers_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(tmp_path, monkeypatch, "IMPORTERS = (Importer('Conv', (11,), twice),)"):
+        with pytest.raises(BoltError) as raised:
+            load_model(saved(tmp_path, model([node("Relu", "x", "y")])))
+        (found,) = raised.value.diagnostics
+        assert found.code == "broken-entry-point"
+        assert found.message == (
+            "the entry point 'twice' (twice_ops:IMPORTERS) of bolt_build.ops cannot be used: "
+            "two importers for version 11 of Conv"
+        )
+
+
+@contextlib.contextmanager
+def installed(directory: Path, monkeypatch: pytest.MonkeyPatch, importers: str) -> Iterator[None]:
+    """A package that offers `importers`, found on the path while the block runs."""
+    (directory / "twice_ops.py").write_text(
+        "from bolt_build.graph.importing import Importer\n"
+        "from bolt_build.graph.ops.arithmetic import Binary\n"
+        "def twice(node): node.emit(Binary('add'), [node.input(0), node.input(0)], 0)\n"
+        f"{importers}\n"
+    )
+    info = directory / "twice_ops-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: twice-ops\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[bolt_build.ops]\ntwice = twice_ops:IMPORTERS\n")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(directory)
+        onnx_import.importer_table.cache_clear()
+        yield
+    onnx_import.importer_table.cache_clear()
+    sys.modules.pop("twice_ops", None)
+
+
+def test_local_functions_are_inlined(tmp_path: Path) -> None:
+    proto = model([node("Scaled", "x", "y", "call", domain="local")], [IMAGE], opsets=[("local", 1)])
+    imports = [helper.make_opsetid("", 17)]
+    inner = [node("Relu", "a", "r"), node("Add", "r r", "b")]
+    proto.functions.append(helper.make_function("local", "Scaled", ["a"], ["b"], inner, imports))
+    graph = bound(tmp_path, proto)
+    check(graph)
+    x = np.linspace(-1, 1, 192, dtype=np.float32).reshape(1, 3, 8, 8)
+    np.testing.assert_array_equal(reference.evaluate(graph, {"x": x})["y"], 2 * np.maximum(x, 0))
+
+
+def test_nodes_that_do_not_fit_are_all_reported_and_what_hangs_on_them_is_not(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", "x w", "c", "conv"),
+        node("Relu", "c", "r", "behind"),
+        node("Reshape", "x shape", "s", "reshape"),
+        node("Clip", "x low -", "k", "clip"),
+        node("Add", "r s", "t"),
+        node("Add", "t k", "v"),
+        node("Dropout", "c", "d -", "also behind"),
+        node("MaxPool", "x", "m -", "window", kernel_shape=[9, 9]),
+        node("Sum", "v d m", "y"),
+    ]
+    constants = {"w": ones(2, 4, 3, 3), "shape": np.asarray([5, -1])}
+    proto = model(nodes, [IMAGE, tensor("low", [1])], constants=constants)
+    assert refusals(tmp_path, proto) == [
+        (
+            "shape-mismatch",
+            "Conv 'conv': the input has 3 channels, the weight [2, 4, 3, 3] with 1 groups takes 4",
+        ),
+        ("shape-mismatch", "Reshape 'reshape': [1, 3, 8, 8] cannot be reshaped to [5, -1]"),
+        ("unsupported-op", "Clip 'clip': the lower bound ('low') is not a constant"),
+        (
+            "shape-mismatch",
+            "MaxPool 'window': a window of 9 does not fit the 8 cells of spatial axis 0 (padding included)",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (node("Gather", "x i", "y", "g"), "Gather on data is not supported (only on constants)"),
+        (node("MaxPool", "x", "y m", "g", kernel_shape=[2, 2]), "its output 1 ('m') is used, which is not supported"),
+        (node("Dropout", "x", "y m", "g"), "its output 1 ('m') is used, which is not supported"),
+        (node("Dropout", "x ratio true", "y", "g"), "training_mode=1 is not supported"),
+        (node("Cast", "x", "y", "g", to=TensorProto.INT32),
+         "a cast of data from f32 to i32 is not supported (only between floating-point types)"),
+        (node("Cast", "x", "y", "g", to=TensorProto.UINT16), "element type 4 of ONNX's TensorProto is not supported"),
+        (node("Pad", "x pads", "y", "g", mode="wrap"), "mode 'wrap' is not supported"),
+        (node("Relu", "x", "y", "g", slope=0.1), "attribute 'slope' is not understood"),
+        (node("Softmax", "x", "y", "g", axis=0.5), "attribute 'axis' is of the wrong kind"),
+        (node("LRN", "x", "y", "g"), "attribute 'size' is missing"),
+        (node("Conv", "x -", "y", "g"), "input 1 is missing"),
+        (node("Conv", "x w", "y", "g", auto_pad="SOMETIMES"), "auto_pad 'SOMETIMES' is not supported"),
+        (node("Slice", "x one zero", "y", "g"), "the result [0, 3, 8, 8] has no elements"),
+        (node("MaxPool", "x", "y", "g", kernel_shape=[2, 2], pads=[2, 0, 0, 0]),
+         "pads [2, 0] must be smaller than the kernel [2, 2]"),
+        (node("Transpose", "x", "y", "g", perm=[0, 1]), "perm [0, 1] is no order of the 4 axes of [1, 3, 8, 8]"),
+        (node("Concat", "x w", "y", "g", axis=1), "[1, 3, 8, 8] and [2, 3, 3, 3] must agree but for axis 1"),
+        (node("Split", "x", "y a", "g", axis=1), "an axis of 3 cannot be split into 2 equal parts"),
+        (node("Unsqueeze", "x one", "y", "g"), None),
+    ],
+)  # fmt: skip
+def test_refusal_names_the_node_and_the_reason(tmp_path: Path, line: onnx.NodeProto, message: str | None) -> None:
+    constants = {
+        "i": np.asarray([0]), "w": ones(2, 3, 3, 3), "ratio": ones(), "true": np.asarray(True),
+        "pads": np.ones(8, np.int64), "one": np.asarray([1]), "zero": np.asarray([0]),
+    }  # fmt: skip
+    outputs = [name for name in line.output if name in ("y", "m")]
+    proto = model([line], [IMAGE], outputs, constants)
+    if message is None:
+        check(bound(tmp_path, proto))
+        return
+    assert [text for _, text in refusals(tmp_path, proto)] == [f"{line.op_type} 'g': {message}"]
+
+
+# -- names -------------------------------------------------------------------------------------------------------
+
+
+def test_values_keep_onnx_names_and_nodes_get_unique_ones(tmp_path: Path) -> None:
+    nodes = [
+        node("Relu", "x", "Relu_1"),
+        node("Neg", "Relu_1", "/a.b:0", "same"),
+        node("Abs", "/a.b:0", "c", "same"),
+        node("Relu", "c", "y", "Relu_0"),
+    ]
+    assert body(bound(tmp_path, model(nodes, [IMAGE]))) == [
+        '%Relu_1: f32[1,3,8,8] = relu(%x)  // "Relu_0#2"',
+        '%"/a.b:0": f32[1,3,8,8] = neg(%Relu_1)  // "same"',
+        '%c: f32[1,3,8,8] = abs(%"/a.b:0")  // "same#2"',
+        '%y: f32[1,3,8,8] = relu(%c)  // "Relu_0"',
+    ]
+
+
+def test_helpers_are_synthetic_and_collide_with_nothing(tmp_path: Path) -> None:
+    nodes = [
+        node("Sum", "x x x", "s.binary", "s"),
+        node("Relu", "s.binary", "y", "s.binary"),
+    ]
+    assert body(bound(tmp_path, model(nodes, [IMAGE]))) == [
+        '%\'s.binary.2: f32[1,3,8,8] = add(%x, %x) @s.binary.2  // "s"',
+        '%s.binary: f32[1,3,8,8] = add(%\'s.binary.2, %x)  // "s"',
+        '%y: f32[1,3,8,8] = relu(%s.binary)  // "s.binary"',
+    ]
+
+
+def test_gemm_with_scales_becomes_a_product_and_an_addition(tmp_path: Path) -> None:
+    constants = {"w": ones(2, 4), "c": ones(2)}
+    nodes = [node("Gemm", "x w c", "y", "fc", transB=1, alpha=0.5, beta=2.0)]
+    assert body(bound(tmp_path, model(nodes, [tensor("x", [1, 4])], constants=constants))) == [
+        "const %'fc.binary: f32[2,4] {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}",
+        "const %'fc.binary.2: f32[2] {2, 2}",
+        "%y: f32[1,2] = matmul(%x, %'fc.binary, %'fc.binary.2) transpose_b=true  // \"fc\"",
+    ]
+
+
+# -- inputs, outputs, constants ----------------------------------------------------------------------------------
+
+
+def test_initializer_that_is_also_an_input_is_a_constant(tmp_path: Path) -> None:
+    proto = model([node("Add", "x w", "y")], [IMAGE, tensor("w", [1])], constants={"w": ones(1)})
+    graph = bound(tmp_path, proto)
+    assert graph.inputs == ("x",)
+    assert graph.constant("w") is not None
+
+
+def test_unused_input_stays_and_unused_nodes_go(tmp_path: Path) -> None:
+    nodes = [node("Relu", "x", "y", "used"), node("Relu", "idle", "lost", "unused")]
+    graph = bound(tmp_path, model(nodes, [IMAGE, tensor("idle", [1, 2])]))
+    assert graph.inputs == ("x", "idle")
+    assert body(graph) == ['%y: f32[1,3,8,8] = relu(%x)  // "used"']
+
+
+def test_outputs_that_are_constants_are_copied_and_repeated_ones_stand_once(tmp_path: Path) -> None:
+    nodes = [node("Add", "x c", "y", "add")]
+    graph = bound(tmp_path, model(nodes, [IMAGE], ["y", "c", "y"], {"c": ones(1)}))
+    assert graph.outputs == ("y", "c")
+    assert body(graph) == [
+        "const %'c.constant: f32[1] {1}",
+        '%y: f32[1,3,8,8] = add(%x, %\'c.constant)  // "add"',
+        "%c: f32[1] = identity(%'c.constant) @c.copy",
+    ]
+
+
+def test_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
+    assert refusals(tmp_path, model([node("Relu", "x", "y")], [IMAGE], ["y", "x"])) == [
+        ("unsupported-output", "the output 'x' is a graph input: there is nothing to compute for it")
+    ]
+
+
+def test_optional_inputs_and_outputs_may_be_left_out(tmp_path: Path) -> None:
+    nodes = [
+        node("Clip", "x - six", "c", "clip"),
+        node("Conv", "c w -", "y", "conv"),
+        node("Dropout", "y", "z -", "drop"),
+        node("Einsum", "x", "lost -", "dead", equation="ij->ji"),
+    ]
+    graph = bound(tmp_path, model(nodes, [IMAGE], ["z"], {"w": ones(1, 3, 8, 8), "six": np.float32(6).reshape(())}))
+    assert body(graph)[1:] == [
+        '%c: f32[1,3,8,8] = clip(%x) alpha=-3.4028234663852886e+38 beta=6.0  // "clip"',
+        '%y: f32[1,1,1,1] = conv(%c, %w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]  // "conv"',
+        '%z: f32[1,1,1,1] = identity(%y)  // "drop"',
+    ]
+
+
+# -- arithmetic on shapes ----------------------------------------------------------------------------------------
+
+
+def test_shape_arithmetic_folds_away(tmp_path: Path) -> None:
+    """What exporters write for `x.flatten(1)`: the batch read from a feature map."""
+    nodes = [
+        node("Relu", "x", "r", "relu"),
+        node("Neg", "r", "n", "only its shape is read"),
+        node("Shape", "n", "shape"),
+        node("Gather", "shape zero", "batch", axis=0),
+        node("Unsqueeze", "batch axes", "b"),
+        node("Constant", "", "rest", value_ints=[-1]),
+        node("Concat", "b rest", "wanted", axis=0),
+        node("Reshape", "r wanted", "y", "flatten"),
+    ]
+    constants = {"zero": np.asarray(0), "axes": np.asarray([0])}
+    assert body(bound(tmp_path, model(nodes, [tensor("x", ["N", 3, 8, 8])], constants=constants), batch=5)) == [
+        '%r: f32[5,3,8,8] = relu(%x)  // "relu"',
+        '%y: f32[5,192] = reshape(%r) shape=[5,192]  // "flatten"',
+    ]
+
+
+def test_integer_quotients_round_toward_zero(tmp_path: Path) -> None:
+    nodes = [node("Div", "a b", "q"), node("Cast", "q", "f", to=TensorProto.FLOAT), node("Add", "x f", "y")]
+    constants = {"a": np.asarray([7, -7, 7, -7]), "b": np.asarray([2, 2, -2, -2])}
+    graph = bound(tmp_path, model(nodes, [tensor("x", [1, 4])], constants=constants))
+    np.testing.assert_array_equal(graph.constant("f"), np.asarray([3, -3, -3, 3], np.float32))
+
+
+def test_constants_of_every_form(tmp_path: Path) -> None:
+    scalar = numpy_helper.from_array(np.asarray([2.0], np.float32))
+    nodes = [
+        node("Constant", "", "a", value=scalar),
+        node("Constant", "", "b", value_float=0.5),
+        node("Constant", "", "c", value_floats=[1.0, 2.0, 3.0, 4.0]),
+        node("Constant", "", "four", value_ints=[4]),
+        node("ConstantOfShape", "four", "d", value=scalar),
+        node("Sum", "x a b c d", "y"),
+    ]
+    graph = bound(tmp_path, model(nodes, [tensor("x", [1, 4])]))
+    check(graph)
+    x = np.zeros((1, 4), np.float32)
+    np.testing.assert_array_equal(reference.evaluate(graph, {"x": x})["y"], [[5.5, 6.5, 7.5, 8.5]])
+
+
+# -- the onnx package's models -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", LIGHT_MODELS, ids=lambda path: path.stem)
+def test_light_model_has_the_shapes_that_onnx_infers(path: Path) -> None:
+    graph = load_model(path).bind(1)
+    check(graph)
+    inferred = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
+    compared = 0
+    for value in inferred.graph.value_info:
+        if graph.has(value.name):
+            dims = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+            assert graph.type(value.name).shape == dims, value.name
+            compared += 1
+    assert compared >= len(graph.nodes) - len(graph.outputs)
+
+
+def test_there_are_light_models() -> None:
+    assert len(LIGHT_MODELS) == 9

@@ -1,0 +1,113 @@
+"""Activations that models spell out in arithmetic, in every order of factors that exporters write."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from planner_checks import body, graph, run, said
+
+from bolt_build.planner.passes.activations import RECOGNISE_ACTIVATIONS
+
+NUMBERS = {
+    "half": 0.5, "one": 1.0, "three": 3.0, "six": 6.0, "sixth": 1 / 6, "root": 2**0.5, "inverse": 0.5**0.5,
+    "scale": (2 / 3.141592653589793) ** 0.5, "cubic": 0.044715, "zero": 0.0, "tenth": 0.1,
+}  # fmt: skip
+
+HARD_SWISH = "x * clip(x + 3, 0, 6) / 6"
+GELU = "x * (1 + erf(x / sqrt(2))) / 2"
+GELU_TANH = "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) / 2"
+RELU6 = "%a = add(%x, %three); %b = clip(%a) alpha=0.0 beta=6.0; "
+ERF = "%a = div(%x, %root); %b = erf(%a); %c = add(%b, %one); "
+CUBE = "%a = pow(%x, %three); %b = mul(%a, %cubic); %c = add(%x, %b); %d = mul(%c, %scale); %e = tanh(%d); "
+POWER = "%p = mul(%x, %x); %q = mul(%p, %x); %b = mul(%cubic, %q)" + CUBE.partition("%b = mul(%a, %cubic)")[2]
+
+SPELLINGS = [
+    (RELU6 + "%c = mul(%x, %b); %y = div(%c, %six)", "hard_swish", HARD_SWISH),
+    (RELU6 + "%c = div(%b, %six); %y = mul(%c, %x)", "hard_swish", HARD_SWISH),
+    (RELU6 + "%c = mul(%b, %sixth); %y = mul(%x, %c)", "hard_swish", HARD_SWISH),
+    ("%a = hard_sigmoid(%x) alpha=0.16666667 beta=0.5; %y = mul(%x, %a)", "hard_swish", HARD_SWISH),
+    ("%a = sigmoid(%x); %y = mul(%x, %a)", "silu", "x * sigmoid(x)"),
+    ("%a = sigmoid(%x); %y = mul(%a, %x)", "silu", "x * sigmoid(x)"),
+    (ERF + "%d = mul(%x, %c); %y = mul(%d, %half)", "gelu", GELU),
+    (ERF + "%d = mul(%half, %c); %y = mul(%d, %x)", "gelu", GELU),
+    (ERF + "%d = mul(%x, %half); %y = mul(%c, %d)", "gelu", GELU),
+    ("%a = mul(%x, %inverse); %b = erf(%a); %c = mul(%b, %half); %d = add(%half, %c); %y = mul(%x, %d)", "gelu", GELU),
+    (CUBE + "%f = add(%one, %e); %g = mul(%x, %f); %y = mul(%g, %half)", "gelu_tanh", GELU_TANH),
+    (POWER + "%f = add(%e, %one); %h = mul(%half, %x); %y = mul(%h, %f)", "gelu_tanh", GELU_TANH),
+    (RELU6 + "%y = div(%b, %six)", "hard_sigmoid alpha=0.16666666666666666 beta=0.5", "clip(0.166667 * x + 0.5, 0, 1)"),
+    ("%y = max(%x, %zero)", "relu", "max(x, 0)"),
+    ("%y = max(%zero, %x)", "relu", "max(x, 0)"),
+    ("%y = clip(%x) alpha=0.0 beta=inf", "relu", "max(x, 0)"),
+    ("%a = max(%x, %zero); %y = min(%a, %six)", "clip beta=6.0", "min(max(x, 0), 6)"),
+    ("%a = relu(%x); %y = min(%six, %a)", "clip beta=6.0", "min(max(x, 0), 6)"),
+    ("%a = mul(%x, %tenth); %y = max(%x, %a)", "leaky_relu alpha=0.10000000149011612", "max(x, 0.1 * x)"),
+]  # fmt: skip
+
+
+def spelled(statements: str, outputs: str = "%y") -> str:
+    """The statements, separated by semicolons, as a graph of %x with the numbers that they use."""
+    named = set(re.findall(r"%(\w+)", statements))
+    used = [f"const %{name}: f32[] {{{value}}}" for name, value in NUMBERS.items() if name in named]
+    lines = [f'{line.strip()} // "{line.strip()[1]}"' for line in statements.split(";")]
+    return "\n".join([f"graph g batch=1 (%x: f32[2,3,4]) -> ({outputs}) {{", *used, *lines, "}"])
+
+
+@pytest.mark.parametrize(("statements", "activation", "formula"), SPELLINGS)
+def test_a_spelled_out_activation_becomes_one_node(statements: str, activation: str, formula: str) -> None:
+    result = run(RECOGNISE_ACTIVATIONS, graph(spelled(statements)))
+    function, _, attributes = activation.partition(" ")
+    (line,) = body(result.graph).splitlines()
+    assert line.startswith(f"%y = {function}(%x) {attributes}".rstrip())
+    assert said(result)[-1] == ("y", f"recognised {function}", formula)
+
+
+def test_the_node_covers_all_that_it_replaced() -> None:
+    result = run(RECOGNISE_ACTIVATIONS, graph(spelled(SPELLINGS[0][0])))
+    (node,) = result.graph.nodes
+    assert node.covers == ("a", "b", "c", "y")
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "%a = sigmoid(%x); %b = tanh(%x); %y = mul(%b, %a)",
+        "%a = add(%x, %one); %b = clip(%a) alpha=0.0 beta=6.0; %c = mul(%x, %b); %y = div(%c, %six)",
+        RELU6 + "%c = mul(%x, %b); %y = mul(%c, %half)",
+        "%a = mul(%x, %half); %b = erf(%a); %c = add(%b, %one); %d = mul(%x, %c); %y = mul(%d, %half)",
+        "%a = min(%x, %zero); %y = max(%a, %six)",
+        "%y = max(%x, %six)",
+    ],
+)
+def test_what_only_looks_alike_stays(statements: str) -> None:
+    before = graph(spelled(statements))
+    result = run(RECOGNISE_ACTIVATIONS, before)
+    kept = {node.op for node in before.nodes}
+    assert all(node.op in kept or node.op.kind == "activation" for node in result.graph.nodes)
+    assert not any(action.endswith(("swish", "silu", "gelu")) for _, action, _ in said(result))
+
+
+def test_an_inner_value_that_is_read_elsewhere_survives() -> None:
+    before = graph(spelled(RELU6 + "%c = mul(%x, %b); %y = div(%c, %six); %z = tanh(%c)", "%y, %z"))
+    result = run(RECOGNISE_ACTIVATIONS, before)
+    assert body(result.graph).splitlines()[-1].startswith("%z = tanh(%c)")
+
+
+def test_bounds_of_integers_are_no_activation() -> None:
+    before = graph("""
+        graph g batch=1 (%x: i64[2]) -> (%y) {
+          const %c: i64[] {0}
+          %y = max(%x, %c) // "y"
+        }""")
+    result = run(RECOGNISE_ACTIVATIONS, before)
+    assert result.graph == before
+
+
+def test_a_gate_of_another_tensor_is_no_activation() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[2,3,4,4], %s: f32[2,3,1,1]) -> (%y) {
+          %a = sigmoid(%s) // "a"
+          %y = mul(%x, %a) // "y"
+        }""")
+    result = run(RECOGNISE_ACTIVATIONS, before)
+    assert result.graph == before

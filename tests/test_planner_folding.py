@@ -1,0 +1,229 @@
+"""Folding into weights: pads, batch normalisation and arithmetic by channel. Every run also compares all values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planner_checks import body, graph, run, said
+
+from bolt_build.planner.passes.affine import FOLD_AFFINE
+from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
+from bolt_build.planner.passes.pads import FOLD_PADS
+
+# --- pads ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_pad_with_zeros_becomes_the_convolutions_own() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,2,5,5]) -> (%y) {
+          const %w: f32[3,2,3,3] #
+          %a = pad(%x) begin=[0,0,1,2] end=[0,0,0,1] // "a"
+          %y = conv(%a, %w) strides=[1,1] pads_begin=[1,0] pads_end=[1,0] dilations=[1,1] // "y"
+        }""")
+    result = run(FOLD_PADS, before)
+    assert body(result.graph) == (
+        '%y = conv(%x, %w) strides=[1,1] pads_begin=[2,2] pads_end=[1,1] dilations=[1,1] @y  // "a", "y"'
+    )
+    assert said(result) == [("a", "folded", "into the padding of 'y'")]
+
+
+def test_a_pad_before_average_pooling_is_counted() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,2,5,5]) -> (%y) {
+          %a = pad(%x) begin=[0,0,1,1] end=[0,0,1,1] // "a"
+          %y = pool(%a) mode=average kernel=[3,3] strides=[2,2] // "y"
+        }""")
+    result = run(FOLD_PADS, before)
+    assert "count_include_pad=true" in body(result.graph).lower()
+    assert said(result) == [("a", "folded", "into the padding of 'y'")]
+
+
+@pytest.mark.parametrize(
+    ("pad", "reader", "reason"),
+    [
+        ("begin=[0,0,1,1] end=[0,0,1,1] value=1.0", "conv(%a, %w)", "the pad is not with zeros: 'y'"),
+        ("begin=[0,0,1,1] end=[0,0,1,1] mode=edge", "conv(%a, %w)", "the pad is not with zeros: 'y'"),
+        ("begin=[0,0,1,1] end=[0,0,-1,1]", "conv(%a, %w)", "the pad crops: 'y'"),
+        ("begin=[1,0,1,1] end=[0,0,0,0]", "conv(%a, %w)", "the pad reaches beyond the spatial axes: 'y'"),
+        (
+            "begin=[0,0,1,1] end=[0,0,1,1]", "pool(%a) mode=max kernel=[3,3]",
+            "max pooling pads with minus infinity, not with zeros: 'y'",
+        ),
+        (
+            "begin=[0,0,1,1] end=[0,0,1,1]", "pool(%a) mode=average kernel=[3,3] pads_begin=[1,1]",
+            "average pooling would count these zeros and not its own padding: 'y'",
+        ),
+        (
+            "begin=[0,0,1,1] end=[0,0,1,1]", "pool(%a) mode=average kernel=[2,2] strides=[2,2] ceil_mode=true",
+            "with ceil_mode windows may start in the pad, but not in padding: 'y'",
+        ),
+        (
+            "begin=[0,0,2,0] end=[0,0,0,0]", "pool(%a) mode=average kernel=[2,2]",
+            "the pad is as wide as the window: 'y'",
+        ),
+    ],
+)  # fmt: skip
+def test_a_pad_that_means_something_else_stays(pad: str, reader: str, reason: str) -> None:
+    weight = "const %w: f32[3,2,3,3] #" if "%w" in reader else ""
+    before = graph(f"""
+        graph g batch=1 (%x: f32[1,2,5,5]) -> (%y) {{
+          {weight}
+          %a = pad(%x) {pad} // "a"
+          %y = {reader} // "y"
+        }}""")
+    result = run(FOLD_PADS, before)
+    assert result.graph == before
+    assert said(result) == [("a", "declined", reason)]
+
+
+# --- batch norm and arithmetic --------------------------------------------------------------------------------------
+
+NORM = """
+          const %g: f32[4] #
+          const %b: f32[4] #
+          const %m: f32[4] #
+          const %v: f32[4] positive"""
+
+
+@pytest.mark.parametrize("bias", ["", ", %bias"])
+def test_batch_norm_goes_into_the_convolution_before_it(bias: str) -> None:
+    before = graph(
+        f"""
+        graph g batch=1 (%x: f32[2,3,5,5]) -> (%y) {{
+          const %w: f32[4,3,3,3] #
+          const %bias: f32[4] #{NORM}
+          %a = conv(%x, %w{bias}) // "conv1"
+          %y = batch_norm(%a, %g, %b, %m, %v) epsilon=1e-5 // "bn1"
+        }}"""
+        if bias
+        else f"""
+        graph g batch=1 (%x: f32[2,3,5,5]) -> (%y) {{
+          const %w: f32[4,3,3,3] #{NORM}
+          %a = conv(%x, %w) // "conv1"
+          %y = batch_norm(%a, %g, %b, %m, %v) epsilon=1e-5 // "bn1"
+        }}"""
+    )
+    result = run(FOLD_BATCH_NORM, before)
+    name = "bias.folded" if bias else "conv1.bias"
+    assert body(result.graph).startswith(f"%y = conv(%x, %'w.folded, %'{name})")
+    assert result.graph.nodes[0].name == "bn1"
+    assert result.graph.nodes[0].covers == ("conv1", "bn1")
+    assert said(result) == [("bn1", "folded", "into the weights of 'conv1'")]
+
+
+@pytest.mark.parametrize(("weight", "flag"), [("f32[3,4]", ""), ("f32[4,3]", " transpose_b=true")])
+def test_batch_norm_goes_into_a_matrix_product(weight: str, flag: str) -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,3]) -> (%y) {{
+          const %w: {weight} #{NORM}
+          %a = matmul(%x, %w){flag} // "fc"
+          %y = batch_norm(%a, %g, %b, %m, %v) epsilon=1e-5 // "bn"
+        }}""")
+    result = run(FOLD_BATCH_NORM, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["matmul"]
+    assert said(result) == [("bn", "folded", "into the weights of 'fc'")]
+
+
+def test_batch_norm_is_rounded_once_from_float64() -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[1,3,1,1]) -> (%y) {{
+          const %w: f32[4,3,1,1] #{NORM}
+          %a = conv(%x, %w) // "conv1"
+          %y = batch_norm(%a, %g, %b, %m, %v) epsilon=1e-5 // "bn1"
+        }}""")
+    after = run(FOLD_BATCH_NORM, before).graph
+    w, g, v = (before.constant(name) for name in ("w", "g", "v"))
+    assert w is not None
+    assert g is not None
+    assert v is not None
+    scale = g.astype(np.float64) / np.sqrt(v.astype(np.float64) + 1e-5)
+    wanted = (w.astype(np.float64) * scale[:, None, None, None]).astype(np.float32)
+    np.testing.assert_array_equal(after.constant("w.folded"), wanted)
+
+
+@pytest.mark.parametrize(
+    ("head", "outputs", "reason"),
+    [
+        ('%a = relu(%x) // "a"', "%y", "no Conv or MatMul stands before it"),
+        ('%a = conv(%x, %w) // "a"', "%y, %a", "'a' is a graph output"),
+        ('%a = conv(%x, %w) // "a"\n %z = relu(%a) // "z"', "%y, %z", "'a' is read by 2 nodes"),
+        ('%w2 = mul(%s, %w) // "w2"\n %a = conv(%x, %w2) // "a"', "%y", "the weight of 'a' is not constant"),
+    ],
+)
+def test_batch_norm_that_cannot_fold_is_a_multiplication_and_an_addition(head: str, outputs: str, reason: str) -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,4,5,5], %s: f32[1]) -> ({outputs}) {{
+          {"const %w: f32[4,4,1,1] #" if "%w" in head else ""}{NORM}
+          {head}
+          %y = batch_norm(%a, %g, %b, %m, %v) epsilon=1e-5 // "bn"
+        }}""")
+    result = run(FOLD_BATCH_NORM, before)
+    assert said(result) == [("bn", "made a multiplication and an addition", reason)]
+    assert "mul(%a, %'bn.scale)" in body(result.graph)
+    assert "%y = add(%'y.scaled, %'bn.shift)" in body(result.graph)
+
+
+@pytest.mark.parametrize(
+    "arithmetic", ["add(%a, %c)", "add(%c, %a)", "sub(%a, %c)", "sub(%c, %a)", "mul(%c, %a)", "div(%a, %c)"]
+)
+@pytest.mark.parametrize("shape", ["[]", "[1]", "[4,1,1]", "[1,4,1,1]"])
+def test_arithmetic_by_channel_goes_into_the_weights(arithmetic: str, shape: str) -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,3,5,5]) -> (%y) {{
+          const %w: f32[4,3,3,3] #
+          const %bias: f32[4] #
+          const %c: f32{shape} positive
+          %a = conv(%x, %w, %bias) // "a"
+          %y = {arithmetic} // "y"
+        }}""")
+    result = run(FOLD_AFFINE, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["conv"]
+    assert said(result) == [("y", "folded", "into the weights of 'a'")]
+
+
+@pytest.mark.parametrize("weight", ["f32[3,4]", "f32[4,3]"])
+def test_a_chain_of_arithmetic_goes_into_a_matrix_product(weight: str) -> None:
+    flag = " transpose_b=true" if weight == "f32[4,3]" else ""
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,5,3]) -> (%y) {{
+          const %w: {weight} #
+          const %c: f32[4] #
+          const %d: f32[] {{0.5}}
+          %a = matmul(%x, %w){flag} // "a"
+          %b = add(%a, %c) // "b"
+          %y = mul(%d, %b) // "y"
+        }}""")
+    result = run(FOLD_AFFINE, before)
+    assert result.graph.nodes[0].covers == ("a", "b", "y")
+    assert said(result) == [("b", "folded", "into the weights of 'a'"), ("y", "folded", "into the weights of 'b'")]
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "outputs", "reason"),
+    [
+        ("div(%c, %a)", "%y", "'a' is the divisor"),
+        ("add(%a, %c)", "%y, %a", "'a' is a graph output"),
+    ],
+)
+def test_arithmetic_that_cannot_fold_says_why(arithmetic: str, outputs: str, reason: str) -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,3,5,5]) -> ({outputs}) {{
+          const %w: f32[4,3,1,1] #
+          const %c: f32[] {{2}}
+          %a = conv(%x, %w) // "a"
+          %y = {arithmetic} // "y"
+        }}""")
+    result = run(FOLD_AFFINE, before)
+    assert result.graph == before
+    assert said(result) == [("y", "declined", reason)]
+
+
+def test_a_constant_that_enlarges_the_output_does_not_fold() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,3,5,5]) -> (%y) {
+          const %w: f32[1,3,1,1] #
+          const %c: f32[4,1,1] #
+          %a = conv(%x, %w) // "a"
+          %y = add(%a, %c) // "y"
+        }""")
+    assert run(FOLD_AFFINE, before).graph == before

@@ -1,0 +1,393 @@
+"""The engine's border: what it refuses, in which words, and what it computes."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_engine import _run as run_command
+from tiny_engine import build_engine, tiny_constants, tiny_plan, tiny_reference
+
+from bolt_build import runtime
+from bolt_build.emit.names import symbol
+from bolt_build.emit.weights import write_weights
+from bolt_build.graph.ir import Array
+from bolt_build.runtime import engine_abi as abi
+from bolt_build.runtime.loader import Engine, EngineError, Model
+
+X = np.random.RandomState(0).standard_normal((4, 3, 5)).astype(np.float32)
+OK, INVALID_ARGUMENT, BAD_WEIGHTS, NO_DEVICE, DEVICE_ERROR, INTERNAL = 0, 1, 2, 4, 5, 6
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_engine(tmp_path_factory.mktemp("engine"), tiny_plan(), tiny_constants())
+
+
+@pytest.fixture(scope="module")
+def weights(library: Path) -> Path:
+    return library.with_name("tiny.weights")
+
+
+@pytest.fixture
+def model(library: Path, weights: Path) -> Iterator[Model]:
+    with Engine(library) as engine, engine.create(weights, threads=1) as created:
+        yield created
+
+
+def _table(library: Path) -> abi.EngineTable:
+    entry = getattr(ctypes.CDLL(str(library)), symbol("tiny"))
+    entry.restype = ctypes.POINTER(abi.EngineTable)
+    table = entry().contents
+    assert isinstance(table, abi.EngineTable)
+    return table
+
+
+def _refused(table: abi.EngineTable, status: int) -> tuple[int, str]:
+    return status, table.last_error().decode()
+
+
+# What it computes
+
+
+def test_a_run_is_the_reference(model: Model) -> None:
+    with model.context(4) as context:
+        assert np.array_equal(context.run({"x": X})["y"], tiny_reference(X, tiny_constants()))
+    with model.context(1) as context:
+        assert np.array_equal(context.run({"x": X[:1]})["y"], tiny_reference(X[:1], tiny_constants()))
+
+
+def test_an_observer_sees_every_tensor_with_an_onnx_name(model: Model) -> None:
+    seen: list[tuple[int, str, tuple[str, ...], str, Array]] = []
+    with model.context(4) as context:
+        context.run_observed(
+            {"x": X}, lambda step, name, data: seen.append((step.index, step.name, step.covers, name, data))
+        )
+    assert [entry[:4] for entry in seen] == [
+        (0, "Mul_0", ("Mul_0",), "scaled"),
+        (2, "Reshape_2", ("Reshape_2",), "flat"),
+        (3, "Relu_3", ("Relu_3",), "y"),
+    ]
+    scale, shift = tiny_constants()
+    assert np.array_equal(seen[0][4], X * scale)
+    assert np.array_equal(seen[1][4], (X * scale + shift).reshape(4, 15))
+
+
+def test_contexts_are_made_and_run_in_threads_at_once(model: Model) -> None:
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        x = np.random.RandomState(seed).standard_normal(X.shape).astype(np.float32)
+        for _ in range(20):
+            with model.context(4) as context:
+                if not np.array_equal(context.run({"x": x})["y"], tiny_reference(x, tiny_constants())):
+                    wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_weights_come_from_memory_too_aligned_or_not(library: Path, weights: Path) -> None:
+    data = weights.read_bytes()
+    table = _table(library)
+    for shift in (0, 1):
+        memory = ctypes.create_string_buffer(len(data) + 128)
+        at = -(-ctypes.addressof(memory) // 64) * 64 + shift
+        ctypes.memmove(at, data, len(data))
+        options = abi.ModelOptions(ctypes.sizeof(abi.ModelOptions), 0, 1, None, at, len(data))
+        model = ctypes.c_void_p()
+        assert table.create(ctypes.byref(options), ctypes.byref(model)) == OK
+        ctypes.memset(at, 0xFF, len(data))  # the memory may go once create has returned
+        context = ctypes.c_void_p()
+        batch = abi.ContextOptions(ctypes.sizeof(abi.ContextOptions), 4)
+        assert table.context_create(model, ctypes.byref(batch), ctypes.byref(context)) == OK
+        y = np.empty((4, 15), np.float32)
+        inputs, outputs = (ctypes.c_void_p * 1)(X.ctypes.data), (ctypes.c_void_p * 1)(y.ctypes.data)
+        assert table.run(context, inputs, outputs, None) == OK
+        assert np.array_equal(y, tiny_reference(X, tiny_constants()))
+        table.context_destroy(context)
+        table.destroy(model)
+
+
+def test_arena_and_scratch_are_one_allocation_of_known_size(model: Model) -> None:
+    with model.context(4) as context:
+        assert context.nbytes == 512 + 64  # two buffers of 240 bytes, and 5 floats of scratch, each rounded up to 64
+    with model.context(1) as context:
+        assert context.nbytes == 128 + 64
+
+
+class Threads:
+    """OpenMP's own word, in this process, on how many threads a parallel region of the calling thread gets."""
+
+    def __init__(self) -> None:
+        self.get = ctypes.CDLL("libgomp.so.1").omp_get_max_threads
+        self.set = ctypes.CDLL("libgomp.so.1").omp_set_num_threads
+
+
+def test_a_run_has_the_model_s_threads_and_leaves_the_caller_s(library: Path, weights: Path) -> None:
+    threads = Threads()
+    before = threads.get()
+    threads.set(3)
+    seen = set()
+    with Engine(library) as engine, engine.create(weights, threads=2) as model, model.context(4) as context:
+        assert threads.get() == 3
+        context.run_observed({"x": X}, lambda step, name, data: seen.add(threads.get()))
+    assert seen == {2}
+    assert threads.get() == 3
+    threads.set(before)
+
+
+# What it refuses
+
+
+def test_a_batch_it_lacks(model: Model) -> None:
+    with pytest.raises(EngineError) as caught:
+        model.context(7)
+    assert str(caught.value) == "batch 7 is not one of this engine's: 1, 4 (invalid argument)"
+
+
+def _create(library: Path, **changes: object) -> tuple[int, str]:
+    table = _table(library)
+    options = abi.ModelOptions(size=ctypes.sizeof(abi.ModelOptions))
+    for name, value in changes.items():
+        setattr(options, name, value)
+    model = ctypes.c_void_p()
+    return _refused(table, table.create(ctypes.byref(options), ctypes.byref(model)))
+
+
+def test_wrong_options(library: Path, weights: Path) -> None:
+    path = str(weights).encode()
+    assert _create(library) == (
+        INVALID_ARGUMENT, "no weights given: set weights_path, or weights and weights_bytes",
+    )  # fmt: skip
+    assert _create(library, weights_path=path, weights=1, weights_bytes=1) == (
+        INVALID_ARGUMENT, "both weights_path and weights are given: set one of them",
+    )  # fmt: skip
+    assert _create(library, size=0) == (
+        INVALID_ARGUMENT, "options->size is 0: set it to sizeof(bolt_model_options), 40",
+    )  # fmt: skip
+    assert _create(library, weights_path=path, threads=-1) == (
+        INVALID_ARGUMENT, "threads is -1: give 0 for as many as the process may use, or 1 to 1024",
+    )  # fmt: skip
+    assert _create(library, weights_path=path, threads=1025)[0] == INVALID_ARGUMENT
+    assert _create(library, weights_path=path, device=3) == (
+        NO_DEVICE, "device 3 does not exist: a CPU engine has device 0 alone",
+    )  # fmt: skip
+    assert _create(library, weights_path=b"/nowhere/w") == (
+        BAD_WEIGHTS, "cannot open weights '/nowhere/w': No such file or directory",
+    )  # fmt: skip
+    assert _create(library, weights_path=b"/") == (BAD_WEIGHTS, "cannot read weights '/': not a regular file")
+
+
+class LaterOptions(ctypes.Structure):
+    """bolt_model_options of a caller that was compiled against a later border."""
+
+    _fields_ = (("known", abi.ModelOptions), ("unknown", ctypes.c_int64))
+
+
+def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(library: Path, weights: Path) -> None:
+    table = _table(library)
+    model = ctypes.c_void_p()
+    known = abi.ModelOptions(ctypes.sizeof(LaterOptions), 0, 1, str(weights).encode(), None, 0)
+    later = LaterOptions(known, 0)
+    create = ctypes.cast(table.create, ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p))
+    assert create(ctypes.addressof(later), ctypes.addressof(model)) == OK
+    table.destroy(model)
+    later.unknown = 1
+    assert _refused(table, create(ctypes.addressof(later), ctypes.addressof(model))) == (
+        INVALID_ARGUMENT, "bolt_model_options sets what this engine does not know yet",
+    )  # fmt: skip
+    assert model.value is None
+
+
+def test_null_arguments(library: Path) -> None:
+    table = _table(library)
+    tensor = abi.Tensor()
+    invalid = INVALID_ARGUMENT
+    assert _refused(table, table.create(None, ctypes.byref(ctypes.c_void_p()))) == (invalid, "options is NULL")
+    assert _refused(table, table.create(None, None)) == (invalid, "model is NULL")
+    assert _refused(table, table.run(None, None, None, None)) == (invalid, "context is NULL")
+    assert _refused(table, table.input(1, 0, None)) == (invalid, "tensor is NULL")
+    assert _refused(table, table.input(1, 1, ctypes.byref(tensor))) == (invalid, "input 1 does not exist: there are 1")
+    assert _refused(table, table.output(2, 0, ctypes.byref(tensor))) == (
+        invalid, "batch 2 is not one of this engine's: 1, 4",
+    )  # fmt: skip
+    assert table.context_bytes(None) == 0
+    table.destroy(None)
+    table.context_destroy(None)
+
+
+def test_null_buffers_and_streams(library: Path, weights: Path) -> None:
+    table = _table(library)
+    options = abi.ModelOptions(ctypes.sizeof(abi.ModelOptions), 0, 1, str(weights).encode(), None, 0)
+    model, context = ctypes.c_void_p(), ctypes.c_void_p()
+    assert table.create(ctypes.byref(options), ctypes.byref(model)) == OK
+    batch = abi.ContextOptions(ctypes.sizeof(abi.ContextOptions), 1)
+    assert table.context_create(model, ctypes.byref(batch), ctypes.byref(context)) == OK
+    one, none = (ctypes.c_void_p * 1)(ctypes.addressof(model)), (ctypes.c_void_p * 1)(None)
+    invalid = INVALID_ARGUMENT
+    assert _refused(table, table.run(context, None, one, None)) == (invalid, "inputs is NULL")
+    assert _refused(table, table.run(context, none, one, None)) == (invalid, "input 0 ('x') is NULL")
+    assert _refused(table, table.run(context, one, none, None)) == (invalid, "output 0 ('y') is NULL")
+    assert _refused(table, table.run(context, one, one, 8)) == (
+        invalid, "stream is not NULL: a CPU engine has no streams",
+    )  # fmt: skip
+    table.context_destroy(context)
+    table.destroy(model)
+
+
+def test_an_error_is_the_thread_s_own_and_goes_with_its_next_call(library: Path) -> None:
+    table = _table(library)
+    tensor = abi.Tensor()
+    assert table.input(2, 0, ctypes.byref(tensor)) == INVALID_ARGUMENT
+    others: list[bytes] = []
+    thread = threading.Thread(target=lambda: others.append(table.last_error()))
+    thread.start()
+    thread.join()
+    assert others == [b""]
+    assert table.last_error() != b""
+    assert table.input(1, 0, ctypes.byref(tensor)) == OK
+    assert table.last_error() == b""
+
+
+def test_a_failed_run_names_its_step_and_sticks_to_the_context(model: Model) -> None:
+    bad = X.copy()
+    bad[0, 0, 0] = np.nan
+    with model.context(4) as context:
+        with pytest.raises(EngineError) as caught:
+            context.run({"x": bad})
+        assert caught.value.status == DEVICE_ERROR
+        assert str(caught.value).startswith("step 0 'Mul_0' of batch 4 failed: the input is not a number")
+        with pytest.raises(EngineError, match="an earlier run of this context failed: destroy it and make another"):
+            context.run({"x": X})
+    with model.context(4) as context:
+        context.run({"x": X})
+
+
+def test_a_kernel_that_cannot_be_prepared_is_named(library: Path, tmp_path: Path) -> None:
+    scale, shift = tiny_constants()
+    scale[0] = np.nan
+    write_weights(tmp_path / "w", tiny_plan(), (scale, shift))
+    assert _create(library, weights_path=str(tmp_path / "w").encode()) == (
+        INTERNAL, "preparing step 0 'Mul_0' of batch 1 failed: the scale is not a number",
+    )  # fmt: skip
+
+
+# Weights that are not whole
+
+
+def _resealed(data: bytes, at: int, value: bytes) -> bytes:
+    """`data` with bytes of the header replaced and the header's checksum made to fit."""
+    (size,) = struct.unpack_from("<Q", data, 16)
+    header = bytearray(data[:size])
+    header[at : at + len(value)] = value
+    header[12:16] = bytes(4)
+    struct.pack_into("<I", header, 12, zlib.crc32(header))
+    return bytes(header) + data[size:]
+
+
+def _damage(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda data: b"", "W is empty"),
+        (lambda data: b"\x89PNG", "W is not a bolt-build weights file"),
+        (lambda data: data[:40], "W is truncated: 40 bytes, fewer than its header"),
+        (lambda data: data[:200], "W is truncated: 200 bytes, fewer than its header's 320"),
+        (lambda data: data[:-1], "W is truncated: 447 bytes where 448 are expected"),
+        (lambda data: data + b"x", "W is 449 bytes long where 448 are expected"),
+        (lambda data: data[:8] + b"\2" + data[9:], "W has format version 2; this engine reads version 1"),
+        (lambda data: _damage(data, 16), "the header of W is damaged: impossible sizes"),
+        (lambda data: _resealed(data, 80, b"\x40"), "the header of W contradicts its layout digest"),
+    ],
+)
+def test_weights_that_are_not_whole(
+    library: Path, weights: Path, tmp_path: Path, change: Callable[[bytes], bytes], sentence: str
+) -> None:
+    path = tmp_path / "w"
+    path.write_bytes(change(weights.read_bytes()))
+    assert _create(library, weights_path=str(path).encode()) == (BAD_WEIGHTS, sentence.replace("W", f"'{path}'", 1))
+    if path.stat().st_size:
+        data = ctypes.create_string_buffer(path.read_bytes(), path.stat().st_size)
+        said = _create(library, weights=ctypes.addressof(data), weights_bytes=path.stat().st_size)
+        assert said == (BAD_WEIGHTS, sentence.replace("W", "the memory given as weights", 1))
+
+
+def test_a_damaged_tensor_is_named(library: Path, weights: Path, tmp_path: Path) -> None:
+    data = _damage(weights.read_bytes(), 320 + 64)
+    (tmp_path / "w").write_bytes(data)
+    found, expected = zlib.crc32(data[-64:]), zlib.crc32(weights.read_bytes()[-64:])
+    assert _create(library, weights_path=str(tmp_path / "w").encode()) == (
+        BAD_WEIGHTS,
+        f"'{tmp_path}/w' is damaged: tensor 'shift' has checksum {found:08x} where {expected:08x} is expected",
+    )
+
+
+def test_weights_of_another_engine(library: Path, tmp_path: Path) -> None:
+    other = dataclasses.replace(tiny_plan(), structure="another")
+    write_weights(tmp_path / "w", other, tiny_constants())
+    assert _create(library, weights_path=str(tmp_path / "w").encode()) == (
+        BAD_WEIGHTS,
+        (
+            f"'{tmp_path}/w' belongs to another engine: layout digest {other.layout_digest} where "
+            f"{tiny_plan().layout_digest} is expected"
+        ),
+    )
+
+
+def test_no_single_byte_of_the_weights_can_change_unnoticed(library: Path, weights: Path, tmp_path: Path) -> None:
+    data = weights.read_bytes()
+    for at in range(len(data)):
+        (tmp_path / "w").write_bytes(_damage(data, at))
+        assert _create(library, weights_path=str(tmp_path / "w").encode())[0] == BAD_WEIGHTS
+
+
+# The checksum itself
+
+
+@pytest.fixture(scope="module")
+def crc32(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, bytes], int]:
+    directory = tmp_path_factory.mktemp("crc")
+    (directory / "c.cpp").write_text(
+        '#include "bolt/crc32.h"\n'
+        'extern "C" unsigned crc(unsigned c, const void* d, std::size_t n) { return bolt::crc32(c, d, n); }\n'
+    )
+    source = runtime.include_dir().parent / "src" / "crc32.cpp"
+    shared = directory / "c.so"
+    run_command(
+        "g++",
+        "-std=c++17",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-I",
+        runtime.include_dir(),
+        directory / "c.cpp",
+        source,
+        "-o",
+        shared,
+    )
+    function = ctypes.CDLL(str(shared)).crc
+    function.argtypes, function.restype = (ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t), ctypes.c_uint
+    return lambda start, data: int(function(start, data, len(data)))
+
+
+@given(start=st.binary(max_size=70), data=st.binary(max_size=200))
+def test_checksum_is_zlib_s(crc32: Callable[[int, bytes], int], start: bytes, data: bytes) -> None:
+    assert crc32(crc32(0, start), data) == zlib.crc32(start + data)

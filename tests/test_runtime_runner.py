@@ -1,0 +1,307 @@
+"""The runner program: arrays in and out, timing, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import subprocess
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from tiny_engine import build_engine, build_runner, operand, ports_plan, tiny_constants, tiny_plan, tiny_reference
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import Array, Layout
+
+X = np.random.RandomState(0).standard_normal((4, 3, 5)).astype(np.float32)
+PORTS = (
+    ("f32", operand((2, 3, 4))), ("f16", operand((2, 64), DType.F16)), ("bf16", operand((2, 64), DType.BF16)),
+    ("f64", operand((2,), DType.F64)), ("i64", operand((2, 3), DType.I64)), ("i32", operand((2, 3), DType.I32)),
+    ("i8", operand((2, 3), DType.I8)), ("u8", operand((2, 3), DType.U8)), ("bool", operand((2, 3), DType.BOOL)),
+    ("nhwc", operand((2, 3, 4, 5), layout=Layout.CHANNELS_LAST)), ("none", operand((2, 0))),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runner of `tiny_plan`, engine and weights beside it."""
+    directory = tmp_path_factory.mktemp("tiny")
+    return build_runner(build_engine(directory, tiny_plan(), tiny_constants()), tiny_plan())
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runner of an engine that copies ports of every element type."""
+    directory = tmp_path_factory.mktemp("ports")
+    return build_runner(build_engine(directory, ports_plan(PORTS), ()), ports_plan(PORTS))
+
+
+def _run(program: Path, *arguments: object, cwd: Path | None = None) -> tuple[int, str, str]:
+    words = [str(program), *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
+
+
+def _copy_of(program: Path, arrays: Mapping[str, Array], directory: Path) -> dict[str, Array]:
+    np.savez(directory / "in.npz", **arrays)  # type: ignore[arg-type]
+    assert _run(program, "--input", directory / "in.npz", "--output", directory / "out.npz") == (0, "", "")
+    with np.load(directory / "out.npz") as found:
+        return {name.removesuffix("_out"): found[name] for name in found.files}
+
+
+NUMPY: dict[DType, type[Any]] = {
+    DType.F32: np.float32, DType.F16: np.float16, DType.BF16: np.float32, DType.F64: np.float64, DType.I64: np.int64,
+    DType.I32: np.int32, DType.I8: np.int8, DType.U8: np.uint8, DType.BOOL: np.bool_,
+}  # fmt: skip
+
+
+def _random_ports(seed: int) -> dict[str, Array]:
+    random = np.random.RandomState(seed)
+    low = {DType.U8: 0, DType.BOOL: 0}
+    high = {DType.BOOL: 2}
+    return {
+        name: random.uniform(low.get(form.format.dtype, -100), high.get(form.format.dtype, 100), form.shape)
+        .astype(np.int8 if form.format.dtype is DType.BOOL else NUMPY[form.format.dtype])
+        .astype(NUMPY[form.format.dtype])
+        for name, form in PORTS
+    }
+
+
+# Arrays in and out
+
+
+def test_npy_in_and_out(tiny: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    assert _run(tiny, "--input", "x=x.npy", "--output", "y=y.npy", "--threads", 2, cwd=tmp_path) == (0, "", "")
+    y = np.load(tmp_path / "y.npy")
+    assert y.dtype == np.float32
+    assert np.array_equal(y, tiny_reference(X, tiny_constants()))
+    assert _run(tiny, "--input", "x.npy", "--output", "z.npy", cwd=tmp_path) == (0, "", "")
+    assert (tmp_path / "z.npy").read_bytes() == (tmp_path / "y.npy").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "y.npy", "z.npy"]
+
+
+def test_the_batch_is_that_of_the_input(tiny: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X[:1])
+    assert _run(tiny, "--input", "x.npy", "--output", "y.npy", cwd=tmp_path)[0] == 0
+    assert np.load(tmp_path / "y.npy").shape == (1, 15)
+
+
+def test_npz_of_every_element_type_and_layout(ports: Path, tmp_path: Path) -> None:
+    arrays = _random_ports(0)
+    found = _copy_of(ports, arrays, tmp_path)
+    assert list(found) == [name for name, _ in PORTS]
+    arrays["bf16"] = arrays["bf16"].astype(ml_dtypes.bfloat16).astype(np.float32)
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        assert np.array_equal(found[name], array), name
+
+
+def test_bfloat16_as_numpy_writes_it(ports: Path, tmp_path: Path) -> None:
+    arrays = _random_ports(1)
+    arrays["bf16"] = arrays["bf16"].astype(ml_dtypes.bfloat16)
+    assert np.array_equal(_copy_of(ports, arrays, tmp_path)["bf16"], arrays["bf16"].astype(np.float32))
+
+
+@given(values=hnp.arrays(np.float32, (2, 64), elements=st.floats(width=32)))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_f32_is_rounded_as_numpy_does(ports: Path, tmp_path: Path, values: Array) -> None:
+    values[1, :9] = [65504, 65519.996, 65520, 2.0**-24, 2.0**-25, 2.0**-25 * 1.001, 3 * 2.0**-26, 2.0**-14, 2047.5]
+    arrays = {**_random_ports(2), "f16": values, "bf16": values}
+    found = _copy_of(ports, arrays, tmp_path)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert np.array_equal(found["f16"], values.astype(np.float16), equal_nan=True)
+        assert np.array_equal(found["bf16"], values.astype(ml_dtypes.bfloat16).astype(np.float32), equal_nan=True)
+
+
+def test_written_archives_are_equal_and_whole(ports: Path, tmp_path: Path) -> None:
+    _copy_of(ports, _random_ports(0), tmp_path)
+    first = (tmp_path / "out.npz").read_bytes()
+    _copy_of(ports, _random_ports(0), tmp_path)
+    assert (tmp_path / "out.npz").read_bytes() == first
+    assert zipfile.ZipFile(io.BytesIO(first)).testzip() is None
+
+
+def _npy(header: str, data: bytes, version: int = 1) -> bytes:
+    length = struct.pack("<H" if version == 1 else "<I", len(header))
+    return b"\x93NUMPY" + bytes([version, 0]) + length + header.encode() + data
+
+
+ROW = np.arange(15, dtype=np.float32)
+
+
+@pytest.mark.filterwarnings("ignore:Reading `.npy`:UserWarning")  # NumPy's word on files of Python 2
+@pytest.mark.parametrize(
+    "data",
+    [
+        _npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 5), }\n", ROW.tobytes()),
+        _npy("{'descr':'<f4','fortran_order':False,'shape':(1,3,5)}", ROW.tobytes()),
+        _npy('{"shape": (1L, 3L, 5L), "fortran_order": False, "descr": "f4"}  \t \n', ROW.tobytes()),
+        _npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 5,), }\n", ROW.tobytes(), version=2),
+        _npy("{'descr': '=f4', 'fortran_order': False, 'shape': (1, 3, 5), }\n", ROW.tobytes(), version=3),
+        _npy("{'descr': '>f4', 'fortran_order': False, 'shape': (1, 3, 5), }", ROW.astype(">f4").tobytes()),
+        _npy("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 3, 5), }", ROW.reshape(3, 5).T.tobytes()),
+    ],
+)
+def test_npy_headers_of_odd_forms(tiny: Path, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.npy").write_bytes(data)
+    assert np.array_equal(np.load(tmp_path / "x.npy"), ROW.reshape(1, 3, 5)), "NumPy agrees that the file is good"
+    assert _run(tiny, "--input", "x.npy", "--output", "y.npy", cwd=tmp_path) == (0, "", "")
+    assert np.array_equal(np.load(tmp_path / "y.npy"), tiny_reference(ROW.reshape(1, 3, 5), tiny_constants()))
+
+
+GOOD = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 5), }"
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "not a .npy file"),
+        (b"\x89PNG\r\n\x1a\n0000000000", "not a .npy file"),
+        (_npy(GOOD, ROW.tobytes(), version=4), ".npy version 4 is not supported"),
+        (_npy(GOOD, b"")[:40], "truncated within its header"),
+        (_npy(GOOD, ROW.tobytes()[:-1]), "59 bytes of data do not make f32 of shape (1, 3, 5)"),
+        (_npy(GOOD, ROW.tobytes() + b"x"), "61 bytes of data do not make f32 of shape (1, 3, 5)"),
+        (_npy(GOOD.replace("1, 3", "99999999999, 99999999999"), b""),
+         "0 bytes of data do not make f32 of shape (99999999999, 99999999999, 5)"),
+        (_npy(GOOD.replace("<f4", "|O"), b""), "element type '|O' is not supported"),
+        (_npy(GOOD.replace("'<f4'", "[('a', '<f4')]"), b""), "structured arrays are not supported"),
+        (_npy(GOOD.replace("descr", "dtype"), b""), "unknown key 'dtype' in its header"),
+        (_npy("{'descr': '<f4'}", b""), "its header lacks descr, fortran_order or shape"),
+        (_npy("{'descr': '<f4', 'shape': (1, -3)", b""), "its header is malformed"),
+    ],
+)  # fmt: skip
+def test_bad_npy_files(tiny: Path, tmp_path: Path, data: bytes, sentence: str) -> None:
+    (tmp_path / "x.npy").write_bytes(data)
+    assert _run(tiny, "--input", "x.npy", cwd=tmp_path) == (3, "", f"tiny-run: 'x.npy': {sentence}\n")
+
+
+def test_bad_npz_files(tiny: Path, tmp_path: Path) -> None:
+    def said(data: bytes) -> str:
+        (tmp_path / "x.npz").write_bytes(data)
+        code, out, error = _run(tiny, "--input", "x.npz", cwd=tmp_path)
+        assert (code, out) == (3, "")
+        return error.removeprefix("tiny-run: 'x.npz': ")
+
+    def archive(save: Any, **arrays: Array) -> bytes:
+        file = io.BytesIO()
+        save(file, **arrays)
+        return file.getvalue()
+
+    good = archive(np.savez, x=X)
+    assert said(b"") == "not a .npz file\n"
+    assert said(good[:-30]) == "not a .npz file, or truncated\n"
+    assert said(archive(np.savez_compressed, x=X)) == (
+        "'x' is compressed: save with numpy.savez, not numpy.savez_compressed\n"
+    )
+    at = good.index(X.tobytes())
+    assert said(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :]) == "'x' is damaged: its checksum differs\n"
+    other = io.BytesIO()
+    with zipfile.ZipFile(other, "w") as file:
+        file.writestr("note.txt", "hello")
+    assert said(other.getvalue()) == "'note.txt' in it is no .npy file\n"
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ([], 2, "input 'x' is missing: give --input x=FILE, f32 (1, 3, 5)"),
+        (["--batch", "4"], 2, "input 'x' is missing: give --input x=FILE, f32 (4, 3, 5)"),
+        (["--input", "x.npy", "--batch", "7"], 2, "batch 7 is not one of this engine's: 1, 4"),
+        (["--input", "x.npy", "--batch", "1"], 3, "input 'x' must be f32 (1, 3, 5); 'x.npy' is f32 (4, 3, 5)"),
+        (["--input", "x64.npy"], 3, "input 'x' must be f32 (4, 3, 5); 'x64.npy' is f64 (4, 3, 5)"),
+        (["--input", "flat.npy"], 3, "input 'x' must be f32 (1, 3, 5); 'flat.npy' is f32 (60,)"),
+        (["--input", "two.npz"], 3, "'two.npz': the engine has no input 'label'; its inputs: x"),
+        (["--input", "z=x.npy"], 2, "'x.npy': the engine has no input 'z'; its inputs: x"),
+        (["--input", "x.npy", "--input", "x=x.npy"], 2, "input 'x' is given twice: 'x.npy' and 'x.npy'"),
+        (["--input", "gone.npy"], 3, "cannot open 'gone.npy': No such file or directory"),
+        (["--input", "x.png"], 2, "'x.png' is neither a .npy nor a .npz file by its name"),
+        (["--input", "x.npy", "--output", "z=z.npy"], 2, "'z.npy': the engine has no output 'z'; its outputs: y"),
+        (["--input", "x.npy", "--output", "no/y.npy"], 3, "cannot write 'no/y.npy': No such file or directory"),
+        (["--input", "x.npy", "--weights", "gone"], 3, "cannot open weights 'gone': No such file or directory"),
+        (["--input", "x.npy", "--threads", "2000"], 3,
+         "threads is 2000: give 0 for as many as the process may use, or 1 to 1024"),
+        (["--threads", "two"], 2, "--threads takes a whole number from 0 to 1000000000, not 'two'"),
+        (["--seconds", "0", "--bench"], 2, "--seconds takes a positive number of seconds, not '0'"),
+        (["--batch"], 2, "--batch needs a value"),
+        (["--inputs", "x.npy"], 2, "unknown option '--inputs'; --help lists those there are"),
+        (["--bench", "--runs", "1", "--seconds", "1"], 2, "--seconds and --runs exclude each other"),
+        (["--runs", "1"], 2, "--seconds and --runs need --bench"),
+        (["--bench", "--output", "y.npy"], 2, "--bench writes no --output"),
+        (["--bench", "--info"], 2, "--bench and --info exclude each other"),
+        (["--json"], 2, "--json needs --bench or --info"),
+    ],
+)  # fmt: skip
+def test_refusals(tiny: Path, tmp_path: Path, arguments: Sequence[str], code: int, sentence: str) -> None:
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "x64.npy", X.astype(np.float64))
+    np.save(tmp_path / "flat.npy", X.reshape(-1))
+    np.savez(tmp_path / "two.npz", x=X, label=X)
+    before = sorted(tmp_path.iterdir())
+    assert _run(tiny, *arguments, cwd=tmp_path) == (code, "", f"tiny-run: {sentence}\n")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_bare_npy_is_refused_where_there_are_several_inputs(ports: Path, tmp_path: Path) -> None:
+    names = ", ".join(name for name, _ in PORTS)
+    sentence = f"ports-run: which input is 'x.npy'? Say NAME=x.npy, NAME one of {names}\n"
+    assert _run(ports, "--input", "x.npy", cwd=tmp_path) == (2, "", sentence)
+
+
+# What it tells
+
+
+def test_bench_as_json(tiny: Path) -> None:
+    code, out, error = _run(tiny, "--bench", "--runs", 5, "--batch", 4, "--threads", 1, "--json")
+    assert (code, error) == (0, "")
+    found = json.loads(out)
+    fixed = {"name": "tiny", "target": "host", "batch": 4, "threads": 1, "inputs": "random", "runs": 5}
+    assert {key: found[key] for key in fixed} == fixed
+    assert found["warmup_runs"] >= 3
+    assert 0 < found["min_ms"] <= found["median_ms"] <= found["p99_ms"]
+    assert found["images_per_second"] == pytest.approx(4000 / found["median_ms"], rel=1e-3)
+    assert found["context_bytes"] == 576
+
+
+def test_bench_for_people_says_what_it_did(tiny: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    code, out, _ = _run(tiny, "--bench", "--seconds", 0.01, "--input", tmp_path / "x.npy")
+    assert code == 0
+    assert out.splitlines()[0] == "tiny for host, batch 4, all threads, given inputs"
+    assert "runs after a warm-up of" in out.splitlines()[2]
+
+
+def test_info(tiny: Path) -> None:
+    digest = tiny_plan().layout_digest
+    assert _run(tiny, "--info") == (0, (
+        f"tiny for host\nlayout digest {digest}\n"
+        "batch 1\n  input  x f32 (1, 3, 5)\n  output y f32 (1, 15)\n"
+        "batch 4\n  input  x f32 (4, 3, 5)\n  output y f32 (4, 15)\n"
+    ), "")  # fmt: skip
+    statement = json.loads(_run(tiny, "--info", "--json")[1])
+    assert statement["predicate"]["buildDefinition"]["internalParameters"]["layoutDigest"] == digest
+
+
+def test_a_summary_without_output(tiny: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((1, 3, 5), np.float32))
+    said = "y f32 (1, 15): from 1 to 9, the greatest at flat index 4\n"
+    assert _run(tiny, "--input", tmp_path / "x.npy") == (0, said, "")
+
+
+def test_help_names_every_option(tiny: Path) -> None:
+    code, out, _ = _run(tiny, "--help")
+    assert code == 0
+    options = ("input", "output", "batch", "threads", "weights", "bench", "seconds", "runs", "info", "json")
+    assert all(f"--{option}" in out for option in options)

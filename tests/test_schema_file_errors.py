@@ -1,0 +1,162 @@
+"""What people read when a file holds no recipe: whole texts, carets included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recipe_complaints import HEAD, complaint, complaint_about
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+FILES = {
+    "empty": (
+        "",
+        """\
+recipe.yaml:1:1: error[empty-recipe]: the recipe is empty
+  1 |
+    | ^ a recipe begins with 'bolt: 1'
+""",
+    ),
+    "comments only": (
+        "# to do\n",
+        """\
+recipe.yaml:1:1: error[empty-recipe]: the recipe is empty
+  1 | # to do
+    | ^ a recipe begins with 'bolt: 1'
+""",
+    ),
+    "not a mapping": (
+        "hello\n",
+        """\
+recipe.yaml:1:1: error[wrong-type]: a recipe must be a mapping, found the string 'hello'
+  1 | hello
+    | ^^^^^ a recipe begins with 'bolt: 1'
+""",
+    ),
+    "not UTF-8": (
+        b"\xef\xbb\xbfbolt: 1\nname: \xc3\xa9\xe9\n",
+        """\
+recipe.yaml:2:8: error[not-utf8]: byte 0xe9 is not UTF-8
+  2 | name: \u00e9\ufffd
+    |        ^ a recipe is UTF-8 text
+""",
+    ),
+    "a PNG": (
+        b"\x89PNG\r\n\x1a\n",
+        """\
+recipe.yaml:1:1: error[not-utf8]: byte 0x89 is not UTF-8
+  1 | \ufffdPNG
+    | ^ a recipe is UTF-8 text
+""",
+    ),
+    "control character": (
+        "bolt: 1\nname: \u00e9\x00\n",
+        """\
+recipe.yaml:2:8: error[yaml-syntax]: character U+0000 is not allowed in YAML
+  2 | name: \u00e9\ufffd
+    |        ^
+""",
+    ),
+    "tab": (
+        "bolt: 1\nmodel:\n\tzoo: resnet50\n",
+        """\
+recipe.yaml:3:1: error[yaml-syntax]: a tab where only spaces may stand
+  3 | \tzoo: resnet50
+    | ^ indent with spaces
+""",
+    ),
+    "reserved character": (
+        "bolt: 1\nname: @net\n",
+        """\
+recipe.yaml:2:7: error[yaml-syntax]: text cannot begin with '@'
+  2 | name: @net
+    |       ^ write it in quotes
+""",
+    ),
+    "bracket left open": (
+        "bolt: 1\nmodel: {zoo: [\n",
+        """\
+recipe.yaml:3:1: error[yaml-syntax]: did not find expected node content, while parsing a flow node
+  3 |
+    | ^
+""",
+    ),
+    "second document": (
+        HEAD + "---\nbolt: 1\n",
+        """\
+recipe.yaml:4:1: error[yaml-syntax]: a second document begins here
+  4 | ---
+    | ^ one file holds one recipe
+""",
+    ),
+    "undefined alias": (
+        "bolt: 1\nmodel: *base\n",
+        """\
+recipe.yaml:2:8: error[yaml-syntax]: found undefined alias
+  2 | model: *base
+    |        ^
+""",
+    ),
+    "value inside itself": (
+        "bolt: 1\nmodel: &model [*model]\n",
+        """\
+recipe.yaml:2:8: error[recursive-alias]: this value contains itself through an alias
+  2 | model: &model [*model]
+    |        ^^^^^^^^^^^^^^^
+""",
+    ),
+    "aliases that multiply": (
+        "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)),
+        """\
+recipe.yaml:6:5: error[too-large]: more than 100000 values once aliases are expanded
+  6 | a5: &a5 [*a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4]
+    |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    "nesting without end": (
+        "a: " + "[" * 201 + "]" * 201 + "\n",
+        f"""\
+recipe.yaml:1:203: error[too-large]: more than 200 collections inside one another
+  1 | ...{"[" * 42}{"]" * 78}...
+    |    {" " * 40}^
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), FILES.values(), ids=FILES)
+def test_files_that_hold_no_recipe(text: str | bytes, expected: str) -> None:
+    assert complaint_about(text) == expected
+
+
+def test_a_file_whose_name_cannot_name_an_engine() -> None:
+    Path("Res-Net 50.yaml").write_text(HEAD)
+    assert complaint("Res-Net 50.yaml") == (
+        """\
+Res-Net 50.yaml:1:1: error[bad-name]: the file's name cannot name the engine: a name is lower-case letters, digits and \
+underscores, a letter first
+  1 | bolt: 1
+    | ^ add 'name: res_net_50'
+"""
+    )
+
+
+def test_a_recipe_that_is_not_there() -> None:
+    assert complaint("gone.yaml") == "gone.yaml: error[no-such-file]: no such recipe\n"
+
+
+def test_a_directory() -> None:
+    Path("recipes").mkdir()
+    assert complaint("recipes") == (
+        "recipes: error[not-a-file]: is a directory, not a recipe\n  hint: name the recipe's file\n"
+    )
+
+
+def test_a_file_below_a_file() -> None:
+    Path("recipe.yaml").write_text(HEAD)
+    assert complaint("recipe.yaml/x") == "recipe.yaml/x: error[unreadable]: cannot be read: not a directory\n"

@@ -1,0 +1,209 @@
+"""From a file to a `Recipe` and back to text."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bolt_build.errors import Mark
+from bolt_build.schema import expand, flatten, load_recipe
+from bolt_build.schema.recipe import (
+    EngineSpec,
+    FusionPolicy,
+    IoSpec,
+    LayerSpec,
+    ModelSpec,
+    Policy,
+    Recipe,
+    TargetSpec,
+    VerifySpec,
+)
+
+ROOT = Path(__file__).parents[1]
+
+
+def write(folder: Path, text: str, name: str = "net.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def without_place(recipe: Recipe) -> Recipe:
+    """What a recipe says, apart from where it stands."""
+    return dataclasses.replace(recipe, path="", marks=())
+
+
+def test_the_shortest_recipe_has_every_default(tmp_path: Path) -> None:
+    path = write(tmp_path, "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: }\n")
+    assert without_place(load_recipe(path)) == Recipe(
+        path="",
+        name="net",
+        model=ModelSpec(onnx=None, zoo="resnet50", batch=(1,), dims=()),
+        targets=(TargetSpec("host", "fp32"),),
+        policy=Policy(FusionPolicy(epilogue=True)),
+        layers=(),
+        engine=EngineSpec(IoSpec("model", "model")),
+        verify=VerifySpec("onnxruntime", 4, 0),
+        marks=(),
+    )
+
+
+def test_a_recipe_that_says_everything(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").touch()
+    path = write(
+        tmp_path,
+        """\
+bolt: 1
+name: other
+model: {onnx: m.onnx, batch: 8, dims: {height: 224}}
+targets: {host: {precision: bf16}}
+policy: {fusion: {epilogue: false}}
+layers: {"/fc/*": {precision: fp32}, 12: {precision: bf16}}
+engine: {io: {dtype: fp32, layout: channels_last}}
+verify: {against: onnxruntime, samples: 1, seed: 3}
+""",
+    )
+    assert without_place(load_recipe(path)) == Recipe(
+        path="",
+        name="other",
+        model=ModelSpec(onnx=str(tmp_path / "m.onnx"), zoo=None, batch=(8,), dims=(("height", 224),)),
+        targets=(TargetSpec("host", "bf16"),),
+        policy=Policy(FusionPolicy(epilogue=False)),
+        layers=(LayerSpec("/fc/*", "fp32"), LayerSpec("12", "bf16")),
+        engine=EngineSpec(IoSpec("fp32", "channels_last")),
+        verify=VerifySpec("onnxruntime", 1, 3),
+        marks=(),
+    )
+
+
+def test_marks_of_dotted_keys(tmp_path: Path) -> None:
+    path = write(tmp_path, "bolt: 1\nmodel:\n  zoo: resnet50\ntargets: {host: }\n")
+    recipe = load_recipe(path)
+    assert recipe.mark("model.zoo") == Mark(str(path), 3, 8, 8)
+    assert recipe.mark("model.dims.height") == Mark(str(path), 2, 1, 5)
+    assert recipe.mark("policy.fusion.epilogue") is None
+
+
+def test_expand_writes_every_default(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").touch()
+    path = write(tmp_path, "bolt: 1\nmodel: {onnx: ./m.onnx}\ntargets: {host: }\n")
+    assert (
+        expand(load_recipe(path))
+        == """\
+bolt: 1
+name: net
+model:
+  onnx: m.onnx
+  batch: [1]
+  dims: {}
+targets:
+  host: {precision: fp32}
+policy:
+  fusion: {epilogue: true}
+layers: {}
+engine:
+  io: {dtype: model, layout: model}
+verify: {against: onnxruntime, samples: 4, seed: 0}
+"""
+    )
+
+
+def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
+    layers = "layers: {a.b: {precision: bf16}}"
+    path = write(tmp_path, f"bolt: 1\nmodel: {{zoo: resnet50, batch: [1, 2]}}\ntargets: {{host: }}\n{layers}\n")
+    assert flatten(load_recipe(path)) == (
+        ("name", '"net"'),
+        ("model.zoo", '"resnet50"'),
+        ("model.batch", "[1, 2]"),
+        ("targets.host.precision", '"fp32"'),
+        ("policy.fusion.epilogue", "true"),
+        ("layers.a.b.precision", '"bf16"'),
+        ("engine.io.dtype", '"model"'),
+        ("engine.io.layout", '"model"'),
+        ("verify.against", '"onnxruntime"'),
+        ("verify.samples", "4"),
+        ("verify.seed", "0"),
+    )
+
+
+def test_flatten_shows_the_key_that_changed(tmp_path: Path) -> None:
+    text = "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: }\n"
+    before = load_recipe(write(tmp_path, text))
+    after = load_recipe(write(tmp_path, text + "# a remark\nverify: {samples: 5}\n"))
+    assert set(flatten(before)) ^ set(flatten(after)) == {("verify.samples", "4"), ("verify.samples", "5")}
+
+
+def test_a_recipe_that_moves_with_its_model_has_not_changed(tmp_path: Path) -> None:
+    found = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "m.onnx").touch()
+        found.append(
+            flatten(load_recipe(write(tmp_path / name, "bolt: 1\nmodel: {onnx: m.onnx}\ntargets: {host: }\n")))
+        )
+    assert found[0] == found[1]
+
+
+_WORDS = st.sampled_from(
+    ["no", "1e3", "0o7", "12:30", "null", "~", "conv.1", "/a/*", "<<", "a b", "é", "'", "#x", "- a"]
+)
+_NAMES = _WORDS | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=10)
+_PRECISIONS = st.sampled_from(["fp32", "bf16"])
+
+
+@given(
+    batch=st.lists(st.integers(1, 2**31 - 1), min_size=1, max_size=4, unique=True),
+    dims=st.dictionaries(_NAMES, st.integers(1, 4096), max_size=3),
+    layers=st.dictionaries(_NAMES, _PRECISIONS, max_size=3),
+    zoo=_NAMES,
+    precision=_PRECISIONS,
+    epilogue=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+def test_an_expanded_recipe_loads_to_an_equal_one(
+    tmp_path: Path,
+    batch: list[int],
+    dims: dict[str, int],
+    layers: dict[str, str],
+    zoo: str,
+    precision: str,
+    epilogue: bool,
+    seed: int,
+) -> None:
+    recipe = Recipe(
+        path=str(tmp_path / "net.yaml"),
+        name="net",
+        model=ModelSpec(None, zoo, tuple(batch), tuple(dims.items())),
+        targets=(TargetSpec("host", precision),),
+        policy=Policy(FusionPolicy(epilogue)),
+        layers=tuple(LayerSpec(match, value) for match, value in layers.items()),
+        engine=EngineSpec(IoSpec("bf16", "row")),
+        verify=VerifySpec("onnxruntime", 2, seed),
+        marks=(),
+    )
+    again = load_recipe(write(tmp_path, expand(recipe)))
+    assert without_place(again) == without_place(recipe)
+    assert flatten(again) == flatten(recipe)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.name)
+def test_bundled_recipes_load_and_point_editors_to_the_schema(path: Path) -> None:
+    load_recipe(path)
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    prefix = "# yaml-language-server: $schema="
+    assert first.startswith(prefix)
+    assert (path.parent / first.removeprefix(prefix)).resolve() == ROOT / "bolt_build/schema/recipe.schema.json"
+
+
+def test_what_expand_writes_is_yaml_to_others_too(tmp_path: Path) -> None:
+    """A reader of YAML 1.1 sees the same strings."""
+    path = write(tmp_path, 'bolt: 1\nmodel: {zoo: "no"}\ntargets: {host: }\nlayers: {"1e3": {precision: fp32}}\n')
+    data = yaml.safe_load(expand(load_recipe(path)))
+    assert data["model"]["zoo"] == "no"
+    assert list(data["layers"]) == ["1e3"]

@@ -1,0 +1,155 @@
+"""What people read when a recipe's values are wrong: whole texts, carets included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recipe_complaints import HEAD, complaint_about
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+VALUES = {
+    "newer format": (
+        "bolt: 2\nwhatever: 1\n",
+        """\
+recipe.yaml:1:7: error[newer-version]: recipe format 2 is newer than this bolt-build, which reads format 1
+  1 | bolt: 2
+    |       ^ python -m pip install --upgrade bolt-build
+""",
+    ),
+    "format that never was": (
+        HEAD.replace("bolt: 1", "bolt: 0"),
+        """\
+recipe.yaml:1:7: error[bad-value]: 'bolt' must be 1, found the integer 0
+  1 | bolt: 0
+    |       ^
+""",
+    ),
+    "both models": (
+        "bolt: 1\nmodel:\n  onnx: recipe.yaml\n  zoo: resnet50\ntargets: {host: }\n",
+        """\
+recipe.yaml:4:3: error[bad-value]: 'model' has 'onnx' and 'zoo', and may have only one of them
+  4 |   zoo: resnet50
+    |   ^^^ 'onnx' is at line 3
+""",
+    ),
+    "no model": (
+        "bolt: 1\nmodel: {batch: 2}\ntargets: {host: }\n",
+        """\
+recipe.yaml:2:1: error[missing-key]: 'model' needs one of 'onnx' or 'zoo'
+  2 | model: {batch: 2}
+    | ^^^^^
+""",
+    ),
+    "model file that is not there": (
+        "bolt: 1\nmodel: {onnx: recipe.onnx}\ntargets: {host: }\n",
+        """\
+recipe.yaml:2:15: error[no-such-model]: the model file 'recipe.onnx' does not exist
+  2 | model: {onnx: recipe.onnx}
+    |               ^^^^^^^^^^^
+""",
+    ),
+    "batches": (
+        "bolt: 1\nmodel: {zoo: resnet50, batch: [0, 8, 8, 3000000000]}\ntargets: {host: }\n",
+        """\
+recipe.yaml:2:32: error[bad-value]: 'model.batch[0]' must be at least 1, found 0
+  2 | model: {zoo: resnet50, batch: [0, 8, 8, 3000000000]}
+    |                                ^
+recipe.yaml:2:38: error[bad-value]: 'model.batch' has 8 twice
+  2 | model: {zoo: resnet50, batch: [0, 8, 8, 3000000000]}
+    |                                      ^
+recipe.yaml:2:41: error[bad-value]: 'model.batch[3]' must be at most 2147483647, found 3000000000
+  2 | model: {zoo: resnet50, batch: [0, 8, 8, 3000000000]}
+    |                                         ^^^^^^^^^^
+""",
+    ),
+    "empty collections": (
+        "bolt: 1\nmodel: {zoo: resnet50, batch: []}\ntargets: {}\n",
+        """\
+recipe.yaml:2:31: error[bad-value]: 'model.batch' must not be empty
+  2 | model: {zoo: resnet50, batch: []}
+    |                               ^^
+recipe.yaml:3:1: error[bad-value]: 'targets' must not be empty
+  3 | targets: {}
+    | ^^^^^^^
+""",
+    ),
+    "misspelt choice": (
+        HEAD + "engine: {io: {layout: chanels_last}}\n",
+        """\
+recipe.yaml:4:23: error[bad-value]: 'engine.io.layout' must be model, row or channels_last, \
+found the string 'chanels_last'
+  4 | engine: {io: {layout: chanels_last}}
+    |                       ^^^^^^^^^^^^ did you mean 'channels_last'?
+""",
+    ),
+    "unknown target": (
+        "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {hots: , tpu: {precision: fp32}}\n",
+        """\
+recipe.yaml:3:11: error[unknown-target]: unknown target 'hots'
+  3 | targets: {hots: , tpu: {precision: fp32}}
+    |           ^^^^ did you mean 'host'?
+recipe.yaml:3:19: error[unknown-target]: unknown target 'tpu'
+  3 | targets: {hots: , tpu: {precision: fp32}}
+    |                   ^^^ known targets: host
+""",
+    ),
+    "precision that the target lacks": (
+        "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: {precision: fp16}}\nlayers: {fc: {precision: fp16}}\n",
+        """\
+recipe.yaml:3:29: error[unsupported-precision]: the target 'host' does not compute in fp16
+  3 | targets: {host: {precision: fp16}}
+    |                             ^^^^ it computes in 'fp32' and 'bf16'
+recipe.yaml:4:26: error[unsupported-precision]: the target 'host' does not compute in fp16
+  4 | layers: {fc: {precision: fp16}}
+    |                          ^^^^ it computes in 'fp32' and 'bf16'
+""",
+    ),
+    "name": (
+        HEAD + "name: ResNet-50\n",
+        """\
+recipe.yaml:4:7: error[bad-value]: 'name' may not be 'ResNet-50': a name is lower-case letters, digits and \
+underscores, a letter first
+  4 | name: ResNet-50
+    |       ^^^^^^^^^ did you mean 'resnet_50'?
+""",
+    ),
+    "name that a line break would slip past": (
+        HEAD + 'name: "x\\n"\n',
+        """\
+recipe.yaml:4:7: error[bad-value]: 'name' may not be 'x ': a name is lower-case letters, digits and underscores, \
+a letter first
+  4 | name: "x\\n"
+    |       ^^^^^ did you mean 'x'?
+""",
+    ),
+    "integer without end": (
+        HEAD + f"verify: {{seed: {'1' * 5000}}}\n",
+        f"""\
+recipe.yaml:4:16: error[bad-value]: an integer of 5000 digits is too long
+  4 | verify: {{seed: {"1" * 105}...
+    |                {"^" * 108}
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), VALUES.values(), ids=VALUES)
+def test_wrong_values(text: str, expected: str) -> None:
+    assert complaint_about(text) == expected
+
+
+def test_a_model_file_with_nearly_that_name() -> None:
+    Path("resnet50.onnx").touch()
+    assert complaint_about("bolt: 1\nmodel: {onnx: resnet5.onnx}\ntargets: {host: }\n") == (
+        """\
+recipe.yaml:2:15: error[no-such-model]: the model file 'resnet5.onnx' does not exist
+  2 | model: {onnx: resnet5.onnx}
+    |               ^^^^^^^^^^^^ did you mean 'resnet50.onnx'?
+"""
+    )

@@ -1,0 +1,126 @@
+"""The zoo's ResNet-50: the same bytes everywhere, torchvision's graph, and outputs that depend on the input."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper
+
+from bolt_build.errors import BoltError
+from bolt_build.graph import zoo
+from bolt_build.graph.zoo.samples import sample
+from bolt_build.verify.compare import dependence
+
+STATISTICS = "27998ca253d346cfc942edbd174eb51cf67d2c809c5447ad5fb107c5799b2a93"
+"""Of every BatchNorm mean and variance and the classifier's bias: what a machine that rounds otherwise would change."""
+WEIGHTS = "9eaa913473ee62a17087793afd77f4d5d5372707a1b6a26139d93e9080c65ebc"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("zoo") / "made" / "resnet50.onnx"
+    zoo.write("resnet50", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> onnx.ModelProto:
+    return onnx.load(path)
+
+
+def content(model: onnx.ModelProto, *, statistics: bool) -> str:
+    """Digest of the calibrated initializers, or of the drawn ones."""
+    found = hashlib.sha256()
+    for item in model.graph.initializer:
+        if statistics == item.name.endswith(("running_mean", "running_var", "fc.bias", "fc.weight")):
+            found.update(item.name.encode() + numpy_helper.to_array(item).tobytes())
+    return found.hexdigest()
+
+
+def test_it_is_written_the_same_again_and_nothing_else_is_left(path: Path) -> None:
+    zoo.write("resnet50", path.with_name("again.onnx"))
+    assert path.with_name("again.onnx").read_bytes() == path.read_bytes()
+    assert sorted(os.listdir(path.parent)) == ["again.onnx", "resnet50.onnx"]
+
+
+def test_weights_and_statistics_are_those_of_every_machine(model: onnx.ModelProto) -> None:
+    assert content(model, statistics=False) == WEIGHTS
+    assert content(model, statistics=True) == STATISTICS
+
+
+def test_outputs_depend_on_the_input(path: Path) -> None:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    images = sample((3, 3, 224, 224), 1)
+    noise = np.random.RandomState(2).standard_normal(images.shape).astype(np.float32)
+    for batch in (images, noise):
+        (logits,) = session.run(None, {"input": batch})
+        cosine = dependence(logits)
+        assert cosine is not None
+        assert cosine < 0.9
+        assert len(set(logits.argmax(1))) == 3
+        assert np.abs(logits).max() < 100
+
+
+def test_it_is_torchvisions_graph_with_batch_norm_left_in_place(model: onnx.ModelProto) -> None:
+    onnx.checker.check_model(model, full_check=True)
+    graph = model.graph
+    assert Counter(node.op_type for node in graph.node) == {
+        "Conv": 53, "BatchNormalization": 53, "Relu": 49, "Add": 16, "MaxPool": 1, "GlobalAveragePool": 1, "Flatten": 1,
+        "Gemm": 1,
+    }  # fmt: skip
+    assert sum(numpy_helper.to_array(item).size for item in graph.initializer) == 25_557_032 + 2 * 26_560
+    assert [dim.dim_param or dim.dim_value for dim in graph.input[0].type.tensor_type.shape.dim] == ["N", 3, 224, 224]
+    assert (graph.input[0].name, graph.output[0].name) == ("input", "logits")
+    (second,) = (node for node in graph.node if node.name == "/layer2/0/conv2/Conv")
+    assert list(second.input) == ["/layer2/0/relu/Relu_output_0", "layer2.0.conv2.weight"]
+    assert {item.name: list(item.ints) for item in second.attribute}["strides"] == [2, 2]
+    assert len({node.name for node in graph.node}) == len(graph.node)
+
+
+def test_the_digest_needs_neither_numpy_nor_onnx() -> None:
+    code = (
+        "import sys; from bolt_build.graph import zoo; print(zoo.digest('resnet50'));"
+        "assert not {'numpy', 'onnx'} & set(sys.modules), 'imported'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == zoo.digest("resnet50")
+
+
+def test_the_digest_follows_the_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "conv.py").write_text("one")
+    monkeypatch.setattr(zoo, "_GENERATOR", tmp_path)
+    before = zoo.digest("resnet50")
+    assert zoo.digest("resnet50") == before
+    (tmp_path / "ops" / "conv.py").write_text("two")
+    assert zoo.digest("resnet50") != before
+
+
+def test_an_unknown_model_is_a_diagnostic(tmp_path: Path) -> None:
+    for call in (lambda: zoo.write("resnet51", tmp_path / "x.onnx"), lambda: zoo.digest("resnet51")):
+        with pytest.raises(BoltError) as caught:
+            call()
+        (diagnostic,) = caught.value.diagnostics
+        assert (diagnostic.message, diagnostic.hint) == ("unknown zoo model 'resnet51'", "known models: resnet50")
+    assert zoo.names() == ("resnet50",)
+
+
+def test_a_failed_write_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: onnx.ModelProto) -> None:
+    monkeypatch.setattr("bolt_build.graph.zoo.calibrate.calibrate", lambda graph, seed: model)
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        zoo.write("resnet50", tmp_path / "resnet50.onnx")
+    assert os.listdir(tmp_path) == []
