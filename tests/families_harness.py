@@ -145,6 +145,7 @@ class Library:
         self.kernels = list(kernels)
         self._library = ctypes.CDLL(str(_compile(self.kernels, folder)))
         self._library.failure.restype = ctypes.c_char_p
+        self._library.shared_keys.restype = ctypes.c_char_p
 
     def run(self, index: int, threads: int) -> tuple[Array, Array]:
         kernel = self.kernels[index]
@@ -171,11 +172,16 @@ class Library:
         result = logical(inside.view(NUMPY[output.format.dtype]), output.shape, output.format.layout)
         return result, expected(layer, stored)
 
+    def shared_keys(self) -> list[str]:
+        """Keys under which the kernel that ran last keeps memory shared by all plans of a model."""
+        found: bytes = self._library.shared_keys()
+        return found.decode().splitlines()
+
 
 def _compile(kernels: Sequence[Kernel], folder: Path) -> Path:
     """Two translation units, compiled side by side."""
     prefix = Path(sys.prefix)
-    flags = [*HOST.compile_flags, "-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    flags = ["-std=c++17", *HOST.compile_flags, "-fPIC", "-Wall", "-Wextra", "-Werror"]
     includes = [f"-I{runtime.include_dir()}", f"-I{prefix / 'include'}"]
     includes += [f"-I{path}" for path in dict.fromkeys(str(kernel.family.include_dir) for kernel in kernels)]
     entries = [_entry(index, kernel) for index, kernel in enumerate(kernels)]
@@ -237,7 +243,12 @@ extern "C" int kernel_{index}(const void* const* inputs, void* output, int threa
     return text, code.includes
 
 
-_FAILURE = 'std::string message;\nextern "C" const char* failure() { return message.c_str(); }\n'
+_FAILURE = """
+std::string message;
+std::string keys;
+extern "C" const char* failure() { return message.c_str(); }
+extern "C" const char* shared_keys() { return keys.c_str(); }
+"""
 
 _PRELUDE = """
 #include <omp.h>
@@ -247,6 +258,7 @@ _PRELUDE = """
 #include "bolt/plan.h"
 
 extern std::string message;
+extern std::string keys;
 
 namespace {
 
@@ -254,6 +266,7 @@ namespace {
 class Preparing : public bolt::Prepare {
  public:
   Preparing(const void* const* inputs, std::vector<std::size_t> sizes, int threads) : threads_(threads) {
+    keys.clear();
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const char* from = static_cast<const char*>(inputs[i]);
       copies_.emplace_back(from, from + sizes[i]);
@@ -261,8 +274,9 @@ class Preparing : public bolt::Prepare {
   }
   int threads() const override { return threads_; }
   const void* weight(int index) const override { return copies_[index].data(); }
-  std::shared_ptr<const void> shared(const std::string&, std::size_t bytes,
+  std::shared_ptr<const void> shared(const std::string& key, std::size_t bytes,
                                      const std::function<void(void*)>& fill) const override {
+    keys += key + "\\n";
     void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     fill(memory);
     return {memory, std::free};

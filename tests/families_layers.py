@@ -36,7 +36,9 @@ POSITIVE = ("sqrt", "reciprocal")
 ACTIVATIONS = [
     *(
         Layer(
-            name, Activation(name, *PARAMETERS.get(name, ())), (Input(IMAGE, low=0.1 if name in POSITIVE else -4.0, high=4.0),)
+            name,
+            Activation(name, *PARAMETERS.get(name, ())),
+            (Input(IMAGE, low=0.1 if name in POSITIVE else -4.0, high=4.0),),
         )
         for name in FUNCTIONS
     ),
@@ -74,7 +76,8 @@ BINARIES = [
     two("wide", "add", WIDE, WIDE),
     two("one-long-row", "add", (30000,), (30000,)),
     Layer("add-relu", Binary("add"), (Input(IMAGE), Input(IMAGE)), (RELU,)),
-    Layer("add-mul-channel", Binary("add"), (Input(IMAGE), Input(IMAGE), Input((5, 1, 1), True)), (stage("mul", 2), CLIP)),
+    Layer("add-mul-channel", Binary("add"), (Input(IMAGE), Input(IMAGE), Input((5, 1, 1), True)),
+          (stage("mul", 2), CLIP)),
     Layer("broadcast-then-channel", Binary("mul"), (Input(IMAGE), Input((2, 1, 6, 7)), Input((1, 5, 1, 1), True)),
           (stage("add", 2), RELU)),
 ]  # fmt: skip
@@ -167,7 +170,8 @@ def conv(label: str, x: tuple[int, ...], w: tuple[int, ...], op: Conv, *rest: In
 PRODUCTS = [
     conv("conv", (2, 4, 9, 8), (6, 4, 3, 3), Conv((2, 1), (1, 0), (1, 2), (1, 1)), Input((6,), True), relu=True),
     conv("conv-grouped", (1, 6, 7, 7), (9, 2, 3, 3), Conv((1, 1), (2, 2), (2, 2), (2, 2), 3)),
-    conv("conv-given-weights", (1, 4, 5, 5), (3, 4, 2, 2), Conv((1, 1), (0, 0), (0, 0), (1, 1)), Input((3,)), constant=False),
+    conv("conv-given-weights", (1, 4, 5, 5), (3, 4, 2, 2), Conv((1, 1), (0, 0), (0, 0), (1, 1)), Input((3,)),
+         constant=False),
     conv("conv-1d", (2, 4, 9), (3, 4, 3), Conv((2,), (1,), (1,), (1,)), Input((3,), True)),
     conv("conv-3d", (1, 2, 4, 5, 6), (3, 2, 2, 3, 2), Conv((1, 2, 1), (1, 1, 0), (0, 1, 1), (1, 1, 1))),
     *(Layer(f"conv-{name}", Conv((1, 1), (1, 1), (1, 1), (1, 1)),

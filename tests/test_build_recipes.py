@@ -314,7 +314,7 @@ def test_the_graph_is_shown_before_and_after_the_passes(project: Project) -> Non
     assert "batch=3" in imported
     assert imported.count("\n") > optimised.count("\n")
     assert project.bolt("graph", "tiny.yaml", "--batch", "7", code=2).startswith(
-        "tiny.yaml:3:32: error[unknown-batch]: tiny.yaml has no batch 7\n"
+        "tiny.yaml:3:33: error[unknown-batch]: tiny.yaml has no batch 7\n"
     )
 
 
@@ -339,3 +339,10 @@ def test_scons_is_another_door_to_the_same_build(project: Project) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "tiny: nothing to do\n" in done.stdout
+
+
+def test_a_touched_model_costs_one_look(project: Project) -> None:
+    (project.path / "tiny.onnx").touch()
+    assert project.build() == []
+    plan = json.loads((project.host / "plan.json").read_text())
+    assert plan["model"][0]["mtime_ns"] == (project.path / "tiny.onnx").stat().st_mtime_ns

@@ -111,8 +111,8 @@ def test_long_arguments_stand_on_lines_of_their_own() -> None:
     code = f'p.step(1), Shape{{{members}}}, Constant{{p.weight(0), "a, b"}}, Epilogue().add(1, 2)'
     assert wrapped(code, 15).replace(" " * 15, "").splitlines() == [
         "p.step(1),",
-        "Shape{.member_0 = {0, 0}, .member_1 = {1, 1}, .member_2 = {2, 2}, .member_3 = {3, 3}, .member_4 = {4, 4},",
-        "    .member_5 = {5, 5}, .member_6 = {6, 6}, .member_7 = {7, 7}},",
+        "Shape{.member_0 = {0, 0}, .member_1 = {1, 1}, .member_2 = {2, 2}, .member_3 = {3, 3},",
+        "    .member_4 = {4, 4}, .member_5 = {5, 5}, .member_6 = {6, 6}, .member_7 = {7, 7}},",
         'Constant{p.weight(0), "a, b"},',
         "Epilogue().add(1, 2)",
     ]

@@ -10,7 +10,7 @@ from families_harness import Input, Kernel, Layer, Library, kernels_of, refusals
 
 from bolt_build.dtypes import DType
 from bolt_build.families.onednn.family import OneDnn
-from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ir import Constant, EpilogueOp, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
@@ -19,6 +19,7 @@ from bolt_build.graph.ops.normalization import Lrn
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.targets import HOST
 
 CPU_FLAGS = next(
     (line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), ""
@@ -61,7 +62,8 @@ CONVS = [
     conv("stem", (2, 3, 33, 31), (16, 3, 7, 7), (RELU,), strides=(2, 2), pads=(3, 3)),
     conv("1x1-residual", (1, 32, 9, 9), (64, 32, 1, 1), (add(3), RELU), operands=(Input((1, 64, 9, 9)),)),
     conv("3x3-residual", (2, 16, 9, 8), (48, 16, 3, 3), (add(3), RELU), pads=(1, 1), operands=(Input((2, 48, 9, 8)),)),
-    conv("relu-then-residual", (1, 16, 8, 8), (16, 16, 3, 3), (RELU, add(3)), pads=(1, 1), operands=(Input((1, 16, 8, 8)),)),
+    conv("relu-then-residual", (1, 16, 8, 8), (16, 16, 3, 3), (RELU, add(3)), pads=(1, 1),
+         operands=(Input((1, 16, 8, 8)),)),
     conv("relu-residual-relu6", (1, 16, 8, 8), (16, 16, 3, 3), (RELU, add(3), RELU6), pads=(1, 1),
          operands=(Input((1, 16, 8, 8)),)),
     conv("many-channels-residual", (1, 1088, 5, 5), (32, 1088, 3, 3), (add(3),), pads=(1, 1),
@@ -69,7 +71,8 @@ CONVS = [
     conv("two-residuals", (1, 8, 7, 7), (24, 8, 1, 1), (add(3), add(4)),
          operands=(Input((1, 24, 7, 7)), Input((1, 24, 7, 7)))),
     conv("odd-channels", (2, 5, 11, 7), (7, 5, 3, 2), (RELU,), strides=(2, 1), pads=(1, 0), pads_end=(2, 1)),
-    conv("odd-channels-residual", (1, 5, 7, 7), (13, 5, 3, 3), (add(3),), pads=(1, 1), operands=(Input((1, 13, 7, 7)),)),
+    conv("odd-channels-residual", (1, 5, 7, 7), (13, 5, 3, 3), (add(3),), pads=(1, 1),
+         operands=(Input((1, 13, 7, 7)),)),
     conv("dilated", (1, 16, 13, 13), (16, 16, 3, 3), (RELU,), pads=(2, 2), dilations=(2, 2)),
     conv("depthwise", (2, 24, 10, 10), (24, 1, 3, 3), (RELU6,), pads=(1, 1), groups=24),
     conv("depthwise-residual", (1, 16, 9, 9), (16, 1, 3, 3), (add(3),), pads=(1, 1), groups=16,
@@ -83,8 +86,10 @@ CONVS = [
     conv("3d", (1, 4, 5, 6, 7), (8, 4, 3, 3, 3), (RELU,), pads=(1, 1, 1)),
     conv("per-channel-mul", (1, 8, 6, 6), (16, 8, 1, 1), (EpilogueOp(Binary("mul"), 3), RELU),
          operands=(Input((16, 1, 1), True),)),
-    conv("scalar-div", (1, 8, 6, 6), (16, 8, 1, 1), (EpilogueOp(Binary("div"), 3),), operands=(Input((), True, 1.0, 2.0),)),
-    conv("sub-residual", (1, 8, 6, 6), (16, 8, 1, 1), (EpilogueOp(Binary("sub"), 3),), operands=(Input((1, 16, 6, 6)),)),
+    conv("scalar-div", (1, 8, 6, 6), (16, 8, 1, 1), (EpilogueOp(Binary("div"), 3),),
+         operands=(Input((), True, 1.0, 2.0),)),
+    conv("sub-residual", (1, 8, 6, 6), (16, 8, 1, 1), (EpilogueOp(Binary("sub"), 3),),
+         operands=(Input((1, 16, 6, 6)),)),
     *(
         conv(f"then-{op.function}", (1, 8, 6, 6), (16, 8, 1, 1), (EpilogueOp(op),))
         for op in (
@@ -153,7 +158,8 @@ IN_BF16 = [
          tolerance=1e-2),
     Layer("bf16-fc", MatMul(transpose_b=True), (Input((3, 40)), Input((24, 40), True), Input((24,), True)), (RELU,),
           DType.BF16, 1e-2),
-    Layer("bf16-pool", Pool("max", (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), (Input((1, 16, 9, 9)),), (), DType.BF16, 1e-2),
+    Layer("bf16-pool", Pool("max", (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), (Input((1, 16, 9, 9)),), (), DType.BF16,
+          1e-2),
     Layer("bf16-gelu", Activation("gelu"), (Input((1, 16, 9, 9)),), (), DType.BF16, 1e-2),
 ]  # fmt: skip
 
@@ -188,11 +194,19 @@ def test_a_residual_may_lie_where_the_output_will() -> None:
     assert "sub-residual" not in shared
 
 
+def test_plans_of_several_batches_share_packed_weights(tmp_path: Path) -> None:
+    layers = [conv(f"batch-{n}", (n, 64, 14, 14), (64, 64, 3, 3), (RELU,), pads=(1, 1)) for n in (1, 8)]
+    library = Library(kernels_of(layers, [OneDnn()]), tmp_path)
+    asked = []
+    for index in range(2):
+        library.run(index, 1)
+        asked.append(library.shared_keys())
+    assert len(asked[0]) == 2
+    assert asked[0] == asked[1]
+
+
 def test_a_convolution_does_not_overwrite_its_own_source() -> None:
     """x + conv(x): the residual's memory is still being read by the convolution."""
-    from bolt_build.graph.ir import Constant, Node, TensorType, Value, graph_of
-    from bolt_build.targets import HOST
-
     x = TensorType(DType.F32, (1, 8, 4, 4))
     w = Value("w", TensorType(DType.F32, (8, 8, 1, 1)), Constant(np.ones((8, 8, 1, 1), np.float32)))
     node = Node("layer", Conv((1, 1), (0, 0), (0, 0), (1, 1)), ("x", "w", "x"), ("y",), (add(2),))
@@ -207,7 +221,8 @@ REFUSED: list[tuple[Layer, str]] = [
         "oneDNN has no 'erf' to follow a kernel with",
     ),
     (
-        conv("swapped", (1, 8, 4, 4), (8, 8, 1, 1), (EpilogueOp(Binary("sub"), 3, True),), operands=(Input((1, 8, 4, 4)),)),
+        conv("swapped", (1, 8, 4, 4), (8, 8, 1, 1), (EpilogueOp(Binary("sub"), 3, True),),
+             operands=(Input((1, 8, 4, 4)),)),
         "oneDNN computes x sub operand, not operand sub x",
     ),
     (

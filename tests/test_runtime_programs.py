@@ -64,7 +64,7 @@ def test_two_engines_under_valgrind(two_engines: list[str]) -> None:
         pytest.skip("valgrind is not installed")
     done = subprocess.run(
         [valgrind, "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite",
-         "--show-leak-kinds=definite", *two_engines, "2"],
+         "--show-leak-kinds=definite", f"--suppressions={PROGRAMS / 'valgrind.supp'}", *two_engines, "2"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")

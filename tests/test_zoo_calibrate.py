@@ -76,7 +76,7 @@ def test_a_graph_without_batch_norm_keeps_unit_variance_through_its_layers() -> 
     model = calibrate(chain(*nodes, **weights), seed=3)
     for tensor in run(model, 4, *(f"y{depth}" for depth in range(5))):
         assert 0.4 < tensor.std() < 2.5
-        assert abs(tensor.mean()) < 0.5
+        assert 0 < tensor.mean() < 1.2, "a channel is moved by 0.2 to 1 deviations"
 
 
 def test_a_layer_without_bias_loses_the_part_along_its_mean_input() -> None:

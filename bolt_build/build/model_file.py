@@ -60,7 +60,11 @@ def model_file(
     if known and known[0].path == str(path) and all(_untouched(file) for file in known):
         return ModelFile(known)
     try:
-        return ModelFile(tuple(stamp(file) for file in (path, *_external_files(path))))
+        first = stamp(path)
+        same = known and (known[0].path, known[0].digest) == (str(path), first.digest)
+        # The same ONNX file names the same external data: it need not be parsed to know them.
+        others = tuple(Path(file.path) for file in known[1:]) if same else _external_files(path)
+        return ModelFile((first, *(stamp(file) for file in others)))
     except OSError as error:
         mark = recipe.mark("model.onnx")
         reason = os.strerror(error.errno) if error.errno else str(error)

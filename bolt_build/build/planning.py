@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import bolt_build
@@ -40,12 +40,16 @@ _FILES = ("engine.json", "provenance.json", "recipe.json")
 
 @dataclass(frozen=True)
 class PlannedTarget:
-    """The plan of one target. `contents` (files to write, by name) are there where the plan was just made."""
+    """The plan of one target. `contents` (files to write, by name) are there where the plan was just made.
+
+    `touched` says that the model's files have new times but the same contents.
+    """
 
     directory: TargetDirectory
     plan: PlanFile
     unverified: Tool | None
     contents: tuple[tuple[str, str], ...] = ()
+    touched: bool = False
 
     @property
     def fresh(self) -> bool:
@@ -67,6 +71,9 @@ class PlannedTarget:
 
         Raises BoltError where it cannot be written.
         """
+        if self.touched:
+            with told(self.directory.plan):
+                save_plan_file(self.directory.plan, self.plan)
         if not self.fresh:
             return
         with told(self.directory.path):
@@ -77,7 +84,7 @@ class PlannedTarget:
                 if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
                     write_text(path, text)
             made = tuple(stamp(self.directory.path / name, name) for name, _ in self.contents)
-            save_plan_file(self.directory.plan, _with_files(self.plan, made))
+            save_plan_file(self.directory.plan, replace(self.plan, made=made))
 
 
 @dataclass
@@ -99,7 +106,9 @@ class Planner:
         """
         found = self._question(spec)
         if found.current and found.known is not None:
-            return PlannedTarget(found.directory, found.known, found.unverified)
+            touched = found.known.model != found.model.files
+            plan = replace(found.known, model=found.model.files) if touched else found.known
+            return PlannedTarget(found.directory, plan, found.unverified, touched=touched)
         if found.replans or found.known is None:
             planned = self._plan_engine(found.model, spec, found.target)
             return self._tasks(found, planned.plan, _summary(planned.plan))
@@ -257,12 +266,6 @@ def _files_intact(plan: PlanFile, directory: TargetDirectory) -> bool:
         except OSError:
             return False
     return True
-
-
-def _with_files(plan: PlanFile, made: tuple[FileStamp, ...]) -> PlanFile:
-    return PlanFile(
-        plan.version, plan.planning_key, plan.key, plan.facts, plan.places, plan.model, plan.engine, plan.graph, made
-    )
 
 
 def _summary(plan: EnginePlan) -> EngineSummary:

@@ -191,10 +191,13 @@ def summary_text(result: BuildResult) -> str:
     fetched = sum(event.cached for event in result.finished)
     made = len(result.finished) - fetched
     parts = [f"{made} task{'s' * (made != 1)} run"] + ([f"{fetched} from the cache"] if fetched else [])
-    word = {ExitCode.INTERRUPTED: "interrupted", ExitCode.TASK_FAILED: "failed"}.get(result.exit_code, "done")
-    if word == "done" and result.exit_code is ExitCode.VERIFY_FAILED:
-        word = "verification failed"
-    what = ", ".join(parts) if result.finished else "nothing to do" if word == "done" else "nothing finished"
+    words = {
+        ExitCode.INTERRUPTED: "interrupted", ExitCode.TASK_FAILED: "failed",
+        ExitCode.VERIFY_FAILED: "verification failed",
+    }  # fmt: skip
+    word = words.get(result.exit_code, "done")
+    idle = "nothing finished" if word in ("interrupted", "failed") else "nothing to do"
+    what = ", ".join(parts) if result.finished else idle
     lines.append(f"{result.recipe}: {word}, {what}, {result.seconds:.2f} s")
     return "\n".join(lines) + "\n"
 

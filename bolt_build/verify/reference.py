@@ -39,6 +39,7 @@ class Reference:
         self._runtime = _runtime()
         self._plain: Any = None
         self._observed: Any = None
+        self._asked: frozenset[str] = frozenset()
         self._observable: frozenset[str] = frozenset()
 
     @property
@@ -53,14 +54,16 @@ class Reference:
         return self._run(self._plain, [output.name for output in self._plain.get_outputs()], feeds)
 
     def observable(self, tensors: Sequence[str]) -> frozenset[str]:
-        """Those of `tensors` that are tensors of the model. Call once, before `tensors`."""
+        """Those of `tensors` that are tensors of the model; from then on `tensors` gives them."""
+        if self._observed is not None and self._asked == frozenset(tensors):
+            return self._observable
         model = onnx.load(str(self._path), load_external_data=False)
         outputs = {output.name for output in model.graph.output}
         made = {name for node in model.graph.node for name in node.output}
         found = dict.fromkeys(name for name in tensors if name in made or name in outputs)
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in found if name not in outputs)
         self._observed = self._session(model, self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL)
-        self._observable = frozenset(found)
+        self._asked, self._observable = frozenset(tensors), frozenset(found)
         return self._observable
 
     def tensors(self, names: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:

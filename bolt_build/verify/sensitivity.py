@@ -12,7 +12,7 @@ from bolt_build.verify.reference import Reference
 from bolt_build.verify.taps import Tap, groups
 
 CHANGE = 1e-3
-"""Of the input's standard deviation: far above fp32's roundings, and small enough that a network answers in proportion."""
+"""Of the input's standard deviation: far above roundings in fp32, small enough for an answer in proportion."""
 
 
 def amplification(

@@ -10,7 +10,7 @@ from bolt_build.graph.ops.shape import Convert
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.verify.tolerance import coarser
 
-GROUP_BYTES = 512 << 20
+GROUP_BYTES = 768 << 20
 """Reference tensors held at a time; a large batch of a large network has several times this."""
 
 

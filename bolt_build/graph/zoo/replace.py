@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import onnx
@@ -25,7 +26,8 @@ def replace_constants(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> on
     result.CopyFrom(model)
     result.ir_version = max(result.ir_version, LEAST_IR_VERSION)
     graph = result.graph
-    waiting = dict(_origin(graph, name, array) for name, array in arrays.items())
+    origins = _Origins(graph)
+    waiting = dict(origins.of(name, array) for name, array in arrays.items())
     for initializer in graph.initializer:
         if initializer.name in waiting:
             initializer.CopyFrom(numpy_helper.from_array(waiting.pop(initializer.name), initializer.name))
@@ -44,23 +46,29 @@ def replace_constants(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> on
     return result
 
 
-def _origin(graph: onnx.GraphProto, name: str, array: Array) -> tuple[str, Array]:
-    """The initializer or ConstantOfShape that constant `name` is a mere reshape of, with `array` in its shape.
+class _Origins:
+    """Where the constants of a graph come from."""
 
-    `name` itself where there is none, or where it has other readers.
-    """
-    makers = {output: node for node in graph.node for output in node.output}
-    shapes = {item.name: item for item in graph.initializer}
-    source = name
-    while (maker := makers.get(source)) is not None and maker.op_type in _RESHAPES:
-        source = maker.input[0]
-        if sum(source in node.input for node in graph.node) != 1:
-            return name, array
-    if source in shapes:
-        return source, array.reshape(tuple(shapes[source].dims))
-    if maker is not None and maker.op_type == "ConstantOfShape" and maker.input[0] in shapes:
-        return source, array.reshape(tuple(numpy_helper.to_array(shapes[maker.input[0]])))
-    return name, array
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._makers = {output: node for node in graph.node for output in node.output}
+        self._readers = Counter(name for node in graph.node for name in node.input)
+        self._stored = {item.name: item for item in graph.initializer}
+
+    def of(self, name: str, array: Array) -> tuple[str, Array]:
+        """The initializer or ConstantOfShape that constant `name` is a mere reshape of, with `array` in its shape.
+
+        `name` itself where there is none, or where it has other readers.
+        """
+        source = name
+        while (maker := self._makers.get(source)) is not None and maker.op_type in _RESHAPES:
+            source = maker.input[0]
+            if self._readers[source] != 1:
+                return name, array
+        if source in self._stored:
+            return source, array.reshape(tuple(self._stored[source].dims))
+        if maker is not None and maker.op_type == "ConstantOfShape" and maker.input[0] in self._stored:
+            return source, array.reshape(tuple(numpy_helper.to_array(self._stored[maker.input[0]])))
+        return name, array
 
 
 def _drop_unread(nodes: list[onnx.NodeProto], unread: set[str], outputs: set[str]) -> None:

@@ -39,8 +39,11 @@ static const bolt_engine_v1* load(const char* path) {
   char symbol[256];
   const char* slash = strrchr(path, '/');
   const char* file = slash == NULL ? path : slash + 1;
-  void* library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  char local[4096];
+  void* library;
   Entry entry;
+  snprintf(local, sizeof local, "%s%s", slash == NULL ? "./" : "", path); /* without a slash dlopen searches elsewhere */
+  library = dlopen(local, RTLD_NOW | RTLD_GLOBAL);
   if (library == NULL) fail(path, dlerror());
   if (strncmp(file, "lib", 3) != 0 || strlen(file) < 7) fail(path, "not named lib<name>.so");
   snprintf(symbol, sizeof symbol, "%.*s_bolt_v1", (int)(strlen(file) - 6), file + 3);

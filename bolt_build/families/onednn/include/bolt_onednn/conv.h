@@ -17,6 +17,7 @@ class Conv : public FusedPrimitive {
  public:
   /// `bias` (f32, [K]) may have null data.
   Conv(const Prepare& p, const ConvShape& shape, Constant weights, Constant bias, const Epilogue& epilogue) {
+    require(shape.type);
     const auto source = channels_last(shape.source, shape.type);
     const auto destination = channels_last(shape.destination, shape.type);
     const Dims grouped = weight_dims(shape);

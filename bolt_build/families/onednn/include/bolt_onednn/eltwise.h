@@ -8,6 +8,7 @@ namespace bolt::onednn {
 class Eltwise : public Primitive {
  public:
   Eltwise(const Prepare&, Type type, dnnl::memory::dim elements, dnnl::algorithm function, float alpha, float beta) {
+    require(type);
     const auto flat = row({elements}, type);
     const dnnl::eltwise_forward::primitive_desc description(cpu(), dnnl::prop_kind::forward_inference, function, flat,
                                                             flat, alpha, beta, Epilogue().attributes(flat));

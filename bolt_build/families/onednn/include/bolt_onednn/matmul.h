@@ -21,6 +21,7 @@ class MatMul : public FusedPrimitive {
 
   /// `b` is a constant.
   MatMul(const Prepare& p, const MatMulShape& shape, Constant b, Constant bias, const Epilogue& epilogue) {
+    require(shape.type);
     const auto source = matrix(shape.a, shape.type, shape.transpose_a);
     const auto plain = matrix(shape.b, shape.type, shape.transpose_b);
     const auto destination = row(shape.c, shape.type);

@@ -15,6 +15,7 @@ struct PoolShape {
 class Pool : public Primitive {
  public:
   Pool(const Prepare&, dnnl::algorithm mode, const PoolShape& shape) {
+    require(shape.type);
     const auto source = channels_last(shape.source, shape.type);
     const auto destination = channels_last(shape.destination, shape.type);
     Dims dilations = shape.dilations;

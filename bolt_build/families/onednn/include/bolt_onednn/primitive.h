@@ -24,6 +24,17 @@ inline const dnnl::engine& cpu() {
   return engine;
 }
 
+/// Throws where this CPU lacks what oneDNN needs to compute in `type`.
+inline void require(Type type) {
+  if (type != Type::bf16) return;
+  const auto has = [](dnnl::cpu_isa wanted) {
+    const auto bits = static_cast<unsigned>(wanted);
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+  };
+  if (!has(dnnl::cpu_isa::avx512_core) && !has(dnnl::cpu_isa::avx2_vnni_2))
+    throw std::runtime_error("this CPU has neither AVX-512 nor AVX-NE-CONVERT, one of which oneDNN needs for bf16");
+}
+
 /// A row-major tensor of the weights table. `name` is the same in every plan of the model and tells it from all others.
 struct Constant {
   const void* data;

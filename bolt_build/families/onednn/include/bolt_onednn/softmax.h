@@ -8,6 +8,7 @@ namespace bolt::onednn {
 class Softmax : public Primitive {
  public:
   Softmax(const Prepare&, Type type, Dims outer_axis_inner) {
+    require(type);
     const auto md = row(outer_axis_inner, type);
     const dnnl::softmax_forward::primitive_desc description(cpu(), dnnl::prop_kind::forward_inference,
                                                             dnnl::algorithm::softmax_accurate, md, md, 1,

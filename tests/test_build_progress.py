@@ -1,0 +1,99 @@
+"""What people see of a build where there is no terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from bolt_build.build.builder import BuildResult, TargetResult
+from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.layout import TargetDirectory
+from bolt_build.errors import ExitCode
+from bolt_build.report.progress import JsonProgress, PlainProgress, failure_text, summary_text
+
+
+def event(kind: EventKind, label: str, seconds: float = 0.0, **more: object) -> TaskEvent:
+    return TaskEvent(kind, "host", label.replace(" ", "-"), label, seconds, **more)  # type: ignore[arg-type]
+
+
+def result(code: ExitCode = ExitCode.OK, **more: object) -> BuildResult:
+    fields = {
+        "recipe": "toy", "exit_code": code, "diagnostics": (), "targets": (), "finished": (), "failed": (),
+        "not_attempted": (), "seconds": 1.234,
+    }  # fmt: skip
+    return BuildResult(**(fields | more))  # type: ignore[arg-type]
+
+
+def test_one_line_a_finished_task() -> None:
+    lines: list[str] = []
+    shown = PlainProgress(lines.append)
+    shown.start("toy", 3)
+    shown.event(event(EventKind.STARTED, "compile a.cpp"))
+    shown.event(event(EventKind.FINISHED, "compile a.cpp", 4.12))
+    shown.event(event(EventKind.FINISHED, "compile b.cpp", cached=True))
+    shown.event(event(EventKind.NOTE, "link", text="lib was changed by hand; it is made again"))
+    shown.event(event(EventKind.CURRENT, "emit"))
+    shown.event(event(EventKind.FAILED, "link", text="exit status 1"))
+    assert lines == [
+        "[1/3] compile a.cpp 4.1 s",
+        "[2/3] compile b.cpp from the cache",
+        "link: lib was changed by hand; it is made again",
+        "[3/3] link failed: exit status 1",
+    ]
+
+
+def test_a_build_with_nothing_to_do_says_so_in_one_line() -> None:
+    assert summary_text(result()) == "toy: done, nothing to do, 1.23 s\n"
+
+
+def test_the_summary_lists_artifacts_with_their_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host/libtoy.so").write_bytes(bytes(2_340_000))
+    (tmp_path / "host/toy.h").write_bytes(bytes(12))
+    target = TargetResult("host", TargetDirectory(tmp_path / "host"), ("libtoy.so", "toy.h"), True)
+    done = (event(EventKind.FINISHED, "a"), event(EventKind.FINISHED, "b", cached=True))
+    assert summary_text(result(targets=(target,), finished=done)) == (
+        "host/\n     2.3 MB  libtoy.so\n       12 B  toy.h\ntoy: done, 1 task run, 1 from the cache, 1.23 s\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (ExitCode.INTERRUPTED, "toy: interrupted, nothing finished, 1.23 s\n"),
+        (ExitCode.TASK_FAILED, "toy: failed, nothing finished, 1.23 s\n"),
+        (ExitCode.VERIFY_FAILED, "toy: verification failed, nothing to do, 1.23 s\n"),
+    ],
+)
+def test_the_summary_of_a_build_that_did_not_end_well(code: ExitCode, words: str) -> None:
+    assert summary_text(result(code)) == words
+
+
+def test_a_failure_is_told_with_its_log_its_repetition_and_its_consequences() -> None:
+    failed = event(
+        EventKind.FAILED, "compile a.cpp", text="exit status 1", log="a.cpp:1: error: no\n1 error",
+        log_file="/gen/toy/host/build/logs/a.log", command="cd /gen/toy/host && g++ -c a.cpp",
+    )  # fmt: skip
+    assert failure_text(result(ExitCode.TASK_FAILED, failed=(failed,), not_attempted=("link", "verify"))) == (
+        "\n"
+        "error[task-failed]: toy/host: compile a.cpp: exit status 1\n"
+        "  | a.cpp:1: error: no\n"
+        "  | 1 error\n"
+        "  log: /gen/toy/host/build/logs/a.log\n"
+        "  to repeat it: cd /gen/toy/host && g++ -c a.cpp\n"
+        "  not attempted: link, verify\n"
+    )
+
+
+def test_events_as_json_lines() -> None:
+    stream = io.StringIO()
+    shown = JsonProgress(stream)
+    shown.start("toy", 1)
+    shown.event(event(EventKind.FINISHED, "link", 0.5))
+    start, task = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert start == {"event": "start", "recipe": "toy", "tasks": 1}
+    assert (task["event"], task["kind"], task["label"], task["seconds"]) == ("task", "finished", "link", 0.5)
