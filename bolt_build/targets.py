@@ -13,6 +13,30 @@ from bolt_build.errors import BoltError, Diagnostic
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """What planning and building must know of a CUDA GPU.
+
+    `sm` is the compute capability times ten, `sms` the number of multiprocessors. `shared_memory` is the most bytes
+    that one block may use, `registers` the 32-bit registers of a multiprocessor, `l2` in bytes. `instructions` gives
+    the (m, n, k) of the tensor-core instruction per precision. `gencode` are nvcc's flags for the code to embed;
+    `embeds_ptx` says that they include PTX, which later GPUs can compile too.
+    """
+
+    sm: int
+    sms: int
+    shared_memory: int
+    registers: int
+    l2: int
+    instructions: tuple[tuple[str, tuple[int, int, int]], ...]
+    gencode: tuple[str, ...]
+    embeds_ptx: bool
+
+    def instruction(self, precision: str) -> tuple[int, int, int] | None:
+        """Shape of the tensor-core instruction for a precision, None where the GPU has none."""
+        return dict(self.instructions).get(precision)
+
+
+@dataclass(frozen=True)
 class Target:
     """One machine to build for.
 
@@ -36,6 +60,7 @@ class Target:
     flops: tuple[tuple[str, float], ...]
     launch_seconds: float
     runs_where_built: bool
+    gpu: Gpu | None = None
 
     def rate(self, precision: str) -> float:
         """Peak operations/s for a precision name of `precisions`."""
@@ -59,7 +84,87 @@ HOST = Target(
     runs_where_built=True,
 )
 
-_BUILT_IN = (HOST,)
+_KIB, _MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class _Architecture:
+    """What all GPUs of one compute capability have in common: flags, shared memory a block, instruction shapes."""
+
+    sm: int
+    shared_memory: int
+    instruction: tuple[int, int, int]
+    gencode: tuple[str, ...]
+    embeds_ptx: bool
+
+
+def _with_ptx(sm: int, shared_kib: int, instruction: tuple[int, int, int]) -> _Architecture:
+    gencode = ("-gencode", f"arch=compute_{sm},code=[sm_{sm},compute_{sm}]")
+    return _Architecture(sm, shared_kib * _KIB, instruction, gencode, embeds_ptx=True)
+
+
+_SM75 = _with_ptx(75, 64, (16, 8, 8))
+_SM80 = _with_ptx(80, 163, (16, 8, 16))
+_SM86 = _with_ptx(86, 99, (16, 8, 16))
+_SM89 = _with_ptx(89, 99, (16, 8, 16))
+# Code for sm_90a runs on Hopper alone, whatever is embedded beside it.
+_SM90 = _Architecture(90, 227 * _KIB, (16, 8, 16), ("-gencode", "arch=compute_90a,code=sm_90a"), embeds_ptx=False)
+
+
+def _cuda(
+    name: str,
+    description: str,
+    architecture: _Architecture,
+    *,
+    sms: int,
+    l2_mib: int,
+    bandwidth: float,
+    fp16: float,
+    fp32: float,
+) -> Target:
+    gpu = Gpu(
+        sm=architecture.sm,
+        sms=sms,
+        shared_memory=architecture.shared_memory,
+        registers=65536,
+        l2=l2_mib * _MIB,
+        instructions=(("fp16", architecture.instruction),),
+        gencode=architecture.gencode,
+        embeds_ptx=architecture.embeds_ptx,
+    )
+    return Target(
+        name=name,
+        description=description,
+        arch=f"sm_{architecture.sm}",
+        where="cuda",
+        precisions=("fp16",),
+        families=("cutlass", "portable"),
+        tools=("cxx", "nvcc", "cutlass"),
+        compile_flags=("-O3", "-DNDEBUG", "--expt-relaxed-constexpr", *architecture.gencode),
+        link_flags=("-lcudart_static", "-ldl", "-lrt", "-lpthread"),
+        queues=1,
+        bandwidth=bandwidth,
+        flops=(("fp16", fp16), ("fp32", fp32)),
+        launch_seconds=2e-6,
+        runs_where_built=False,
+        gpu=gpu,
+    )
+
+
+# Rates are the vendor's: dense fp16 products with fp32 sums on tensor cores, fp32 without them.
+CUDA = (
+    _cuda("t4", "NVIDIA T4", _SM75, sms=40, l2_mib=4, bandwidth=320e9, fp16=65e12, fp32=8.1e12),
+    _cuda("a100", "NVIDIA A100", _SM80, sms=108, l2_mib=40, bandwidth=2.0e12, fp16=312e12, fp32=19.5e12),
+    _cuda("a10", "NVIDIA A10", _SM86, sms=72, l2_mib=6, bandwidth=600e9, fp16=125e12, fp32=31.2e12),
+    _cuda("rtx3090", "NVIDIA RTX 3090", _SM86, sms=82, l2_mib=6, bandwidth=936e9, fp16=71e12, fp32=35.6e12),
+    _cuda("l4", "NVIDIA L4", _SM89, sms=58, l2_mib=48, bandwidth=300e9, fp16=121e12, fp32=30.3e12),
+    _cuda("l40s", "NVIDIA L40S", _SM89, sms=142, l2_mib=96, bandwidth=864e9, fp16=362e12, fp32=91.6e12),
+    _cuda("h100", "NVIDIA H100 (SXM)", _SM90, sms=132, l2_mib=50, bandwidth=3.35e12, fp16=989e12, fp32=67e12),
+    # Its copies measure 4.3 TB/s of the 4.8 that are stated.
+    _cuda("h200", "NVIDIA H200", _SM90, sms=132, l2_mib=60, bandwidth=4.3e12, fp16=989e12, fp32=67e12),
+)
+
+_BUILT_IN = (HOST, *CUDA)
 
 
 def all_targets() -> tuple[Target, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from bolt_build.families.base import (
     Alternative,
     Candidate,
     KernelProblem,
+    KernelUnit,
     Operand,
     ProposedStep,
     Refusal,
@@ -103,6 +104,9 @@ class Fake:
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
         raise AssertionError("plans are not emitted here")
+
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+        return ()
 
 
 FAKE = Fake()

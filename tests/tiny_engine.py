@@ -25,6 +25,7 @@ from bolt_build.families.base import (
     Candidate,
     Family,
     KernelProblem,
+    KernelUnit,
     Operand,
     Refusal,
     StepCode,
@@ -88,6 +89,9 @@ class PlainFamily:
         return StepCode(
             includes, None, "", f"std::memcpy({at.outputs[0]}, {at.inputs[0]}, {problem.inputs[0].nbytes});"
         )
+
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+        return ()
 
 
 FAMILIES: tuple[Family, ...] = (PlainFamily(),)

@@ -6,6 +6,7 @@ in another package, through the entry-point group `bolt_build.families`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -161,6 +162,18 @@ class StepCode:
     call: str
 
 
+@dataclass(frozen=True)
+class KernelUnit:
+    """Source of kernels that is compiled by itself, once for all plans and recipes that need it.
+
+    `name` is a file name, equal only for equal text. `text` includes headers of families and of the target's tools
+    alone, and defines what the families' headers declare.
+    """
+
+    name: str
+    text: str
+
+
 class Family(Protocol):
     """A kernel family. Pure: same questions, same answers; no family knows the graph beyond the region asked for."""
 
@@ -190,4 +203,8 @@ class Family(Protocol):
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
         """The C++ of one step."""
+        ...
+
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+        """The units that the code of these steps, all of this family, needs beside the plans: each once, by name."""
         ...

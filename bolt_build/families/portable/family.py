@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from bolt_build.dtypes import DType
@@ -9,6 +10,7 @@ from bolt_build.families.base import (
     Alternative,
     Candidate,
     KernelProblem,
+    KernelUnit,
     Operand,
     ProposedStep,
     Refusal,
@@ -82,3 +84,7 @@ class Portable:
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
         return RULES[type(problem.op)].emit(problem, at)
+
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+        """None: all of it is in headers."""
+        return ()

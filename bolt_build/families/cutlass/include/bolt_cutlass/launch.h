@@ -1,0 +1,45 @@
+// How plans call the kernels of this family. The kernels themselves stand in units that are compiled apart: a unit
+// includes conv_kernel.h or gemm_kernel.h and instantiates launch_conv or launch_gemm explicitly.
+#pragma once
+
+#include "bolt_cutlass/epilogue.h"
+
+namespace bolt::cutlass_kernels {
+
+/// An instantiation: tile of a block and of a warp, pipeline stages, elements of one access to the output, and the k of
+/// the tensor-core instruction (m is 16, n is 8).
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k>
+struct Tile {};
+
+/// Two-dimensional convolution of half-precision tensors, channels last, as the kernel sees it. Strides of x are in
+/// elements and may overlap; x and weights (KRSC) are 16-byte aligned, and `channels` is a multiple of 8.
+struct ConvArguments {
+  int batch, height, width, channels;
+  int out_channels, kernel_h, kernel_w, out_h, out_w;
+  int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
+  long long x_image, x_row, x_column;
+  const void* x;
+  const void* weights;
+  const float* bias;
+  const void* residual;
+  void* y;
+};
+
+/// y[m, n] = sum over k of x[m, k] * weights[n, k], dense row-major half precision; k is a multiple of 8. The bias has
+/// n values, the residual lies like y.
+struct GemmArguments {
+  int m, n, k;
+  const void* x;
+  const void* weights;
+  const float* bias;
+  const void* residual;
+  void* y;
+};
+
+/// Queue the kernel on `stream` (a cudaStream_t). Throw std::runtime_error where it cannot be launched.
+template <typename Tile, typename Epilogue>
+void launch_conv(const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Tile, typename Epilogue>
+void launch_gemm(const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
+
+}  // namespace bolt::cutlass_kernels
