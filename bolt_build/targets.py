@@ -140,7 +140,7 @@ def _cuda(
         precisions=("fp16",),
         families=("cutlass", "portable"),
         tools=("cxx", "nvcc", "cutlass"),
-        compile_flags=("-O3", "-DNDEBUG", "--expt-relaxed-constexpr", *architecture.gencode),
+        compile_flags=("-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "--extended-lambda", *architecture.gencode),
         link_flags=("-lcudart_static", "-ldl", "-lrt", "-lpthread"),
         queues=1,
         bandwidth=bandwidth,

@@ -167,11 +167,12 @@ class KernelUnit:
     """Source of kernels that is compiled by itself, once for all plans and recipes that need it.
 
     `name` is a file name, equal only for equal text. `text` includes headers of families and of the target's tools
-    alone, and defines what the families' headers declare.
+    alone, and defines what the families' headers declare. `memory_mb` is what compiling it takes at its peak.
     """
 
     name: str
     text: str
+    memory_mb: int = 900
 
 
 class Family(Protocol):

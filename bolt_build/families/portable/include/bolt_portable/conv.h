@@ -2,7 +2,6 @@
 #pragma once
 
 #include "bolt_portable/epilogue.h"
-#include "bolt_portable/parallel.h"
 
 namespace bolt::portable {
 
@@ -43,6 +42,15 @@ BOLT_HD inline float conv_cell(const Conv& p, Index n, Index k, Index z, Index y
   return sum;
 }
 
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/conv.h"
+#else
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
+
 /// Per-channel operands of the epilogue follow the output's channels; a bias is such a stage.
 template <typename In, typename Weight, typename Out, typename Epilogue>
 void conv(const Run& r, const Conv& p, const void* input, const void* weights, void* output,
@@ -77,3 +85,4 @@ void conv(const Run& r, const Conv& p, const void* input, const void* weights, v
 }
 
 }  // namespace bolt::portable
+#endif

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "bolt_portable/epilogue.h"
-#include "bolt_portable/parallel.h"
 
 namespace bolt::portable {
 
@@ -10,6 +9,24 @@ namespace bolt::portable {
 struct Elementwise {
   Index outer, channels, inner;
 };
+
+/// Axes of the output in memory order, outermost first, merged where both operands allow; a stride of 0 broadcasts.
+/// `channel_axis` is the axis that per-channel operands of the epilogue follow, counted among these axes, -1 for none.
+struct Broadcast {
+  static constexpr int most = 8;
+  int rank;
+  Index extent[most], a[most], b[most];
+  int channel_axis;
+};
+
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/elementwise.h"
+#else
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
 
 template <typename In, typename Out, typename Epilogue>
 void elementwise(const Run& r, const Elementwise& p, const void* input, void* output, const Epilogue& epilogue) {
@@ -36,15 +53,6 @@ void elementwise(const Run& r, const Elementwise& p, const void* input, void* ou
     }
   });
 }
-
-/// Axes of the output in memory order, outermost first, merged where both operands allow; a stride of 0 broadcasts.
-/// `channel_axis` is the axis that per-channel operands of the epilogue follow, counted among these axes, -1 for none.
-struct Broadcast {
-  static constexpr int most = 8;
-  int rank;
-  Index extent[most], a[most], b[most];
-  int channel_axis;
-};
 
 template <typename Function, typename A, typename B, typename Out, typename Epilogue>
 void broadcast(const Run& r, const Broadcast& p, const void* left, const void* right, void* output,
@@ -94,3 +102,4 @@ void broadcast(const Run& r, const Broadcast& p, const void* left, const void* r
 }
 
 }  // namespace bolt::portable
+#endif

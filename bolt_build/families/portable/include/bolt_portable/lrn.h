@@ -1,7 +1,7 @@
 // Local response normalisation across channels.
 #pragma once
 
-#include "bolt_portable/parallel.h"
+#include "bolt_portable/element.h"
 
 namespace bolt::portable {
 
@@ -28,6 +28,15 @@ BOLT_HD inline void lrn_cell(const Lrn& p, const In* in, Out* out, Index outer, 
   store(out + base + c * p.inner, load(in + base + c * p.inner) / divisor);
 }
 
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/lrn.h"
+#else
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
+
 template <typename In, typename Out>
 void lrn(const Run& r, const Lrn& p, const void* input, void* output) {
   const In* in = static_cast<const In*>(input);
@@ -39,3 +48,4 @@ void lrn(const Run& r, const Lrn& p, const void* input, void* output) {
 }
 
 }  // namespace bolt::portable
+#endif

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "bolt_portable/epilogue.h"
-#include "bolt_portable/parallel.h"
 
 namespace bolt::portable {
 
@@ -14,6 +13,15 @@ struct MatMul {
   Index m, n, k;
   Index a_row, a_column, b_row, b_column;
 };
+
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/matmul.h"
+#else
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
 
 /// Per-channel operands of the epilogue follow n; a bias is such a stage.
 template <typename A, typename B, typename Out, typename Epilogue>
@@ -57,3 +65,4 @@ void matmul(const Run& r, const MatMul& p, const void* left, const void* right, 
 }
 
 }  // namespace bolt::portable
+#endif

@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "bolt_portable/parallel.h"
+#include "bolt_portable/element.h"
 
 namespace bolt::portable {
 
@@ -67,6 +67,43 @@ BOLT_HD inline void locate(const StridedCopy& p, int inner, Index row, Index* fr
     *to += index * p.out[axis];
   }
 }
+
+/// One input of a concat: `chunk` neighbouring elements an outer index.
+struct ConcatPart {
+  const void* data;
+  Index chunk;
+};
+
+enum class PadMode { constant, reflect, edge };
+
+/// Axes in memory order (both tensors have the same); `begin` may be negative, which crops.
+struct Pad {
+  static constexpr int most = 8;
+  int rank;
+  Index in[most], out[most], begin[most];
+};
+
+/// Input index for output index `at` of one axis; -1 where the constant stands.
+template <PadMode mode>
+BOLT_HD inline Index pad_source(Index at, Index begin, Index extent) {
+  Index index = at - begin;
+  if (mode == PadMode::constant) return index >= 0 && index < extent ? index : -1;
+  if (mode == PadMode::edge) return index < 0 ? 0 : (index < extent ? index : extent - 1);
+  if (extent == 1) return 0;
+  const Index period = 2 * (extent - 1);
+  index %= period;
+  if (index < 0) index += period;
+  return index < extent ? index : period - index;
+}
+
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/move.h"
+#else
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
 
 /// A plane whose rows are contiguous on one side and columns on the other, in square blocks that stay in cache.
 template <typename In, typename Out>
@@ -143,12 +180,6 @@ void strided_copy(const Run& r, const StridedCopy& p, const void* input, void* o
   });
 }
 
-/// One input of a concat: `chunk` neighbouring elements an outer index.
-struct ConcatPart {
-  const void* data;
-  Index chunk;
-};
-
 template <typename T>
 void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, void* output) {
   T* out = static_cast<T*>(output);
@@ -168,28 +199,6 @@ void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, 
     });
     begin_of_part += part.chunk;
   }
-}
-
-enum class PadMode { constant, reflect, edge };
-
-/// Axes in memory order (both tensors have the same); `begin` may be negative, which crops.
-struct Pad {
-  static constexpr int most = 8;
-  int rank;
-  Index in[most], out[most], begin[most];
-};
-
-/// Input index for output index `at` of one axis; -1 where the constant stands.
-template <PadMode mode>
-BOLT_HD inline Index pad_source(Index at, Index begin, Index extent) {
-  Index index = at - begin;
-  if (mode == PadMode::constant) return index >= 0 && index < extent ? index : -1;
-  if (mode == PadMode::edge) return index < 0 ? 0 : (index < extent ? index : extent - 1);
-  if (extent == 1) return 0;
-  const Index period = 2 * (extent - 1);
-  index %= period;
-  if (index < 0) index += period;
-  return index < extent ? index : period - index;
 }
 
 template <PadMode mode, typename T>
@@ -225,3 +234,4 @@ void pad(const Run& r, const Pad& p, T value, const void* input, void* output) {
 }
 
 }  // namespace bolt::portable
+#endif

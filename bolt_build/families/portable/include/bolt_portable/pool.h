@@ -2,7 +2,9 @@
 #pragma once
 
 #include "bolt_portable/epilogue.h"
-#include "bolt_portable/parallel.h"
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/launch.h"
+#endif
 
 namespace bolt::portable {
 
@@ -64,8 +66,15 @@ BOLT_HD inline void pool_cell(const Pool& p, Index n, Index c, Index z, Index y,
       for (Index k = w.first; k < w.last; ++k) {
         const Index sx = x * p.stride[2] - p.pad_begin[2] + k * p.dilation[2];
         const In* from = source + ((sz * p.in[1] + sy) * p.in[2] + sx) * cell;
-#pragma omp simd
+#if defined(__CUDA_ARCH__)
+        float x[lanes];
+        load_lanes<lanes>(from, x);
+#pragma unroll
+        for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::step(sum[lane], x[lane]);
+#else
+      BOLT_SIMD
         for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::step(sum[lane], load(from + lane));
+#endif
       }
     }
   }
@@ -73,9 +82,22 @@ BOLT_HD inline void pool_cell(const Pool& p, Index n, Index c, Index z, Index y,
   const Index position = (z * p.out[1] + y) * p.out[2] + x;
   const Index to = n * p.channels * out_plane + (p.channels_last ? position * p.channels + c : c * out_plane + position);
   for (int lane = 0; lane < lanes; ++lane)
-    store(out + to + lane, epilogue(Mode::finish(sum[lane], inside, d.padded * h.padded * w.padded),
-                                    Place{to + lane, c + lane}));
+    sum[lane] = epilogue(Mode::finish(sum[lane], inside, d.padded * h.padded * w.padded), Place{to + lane, c + lane});
+#if defined(__CUDA_ARCH__)
+  store_lanes<lanes>(out + to, sum);
+#else
+  for (int lane = 0; lane < lanes; ++lane) store(out + to + lane, sum[lane]);
+#endif
 }
+
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/pool.h"
+#else
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
 
 template <typename Mode, typename In, typename Out, typename Epilogue>
 void pool(const Run& r, const Pool& p, const void* input, void* output, const Epilogue& epilogue) {
@@ -107,3 +129,4 @@ void pool(const Run& r, const Pool& p, const void* input, void* output, const Ep
 }
 
 }  // namespace bolt::portable
+#endif

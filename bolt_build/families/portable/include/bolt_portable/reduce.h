@@ -2,7 +2,6 @@
 #pragma once
 
 #include "bolt_portable/epilogue.h"
-#include "bolt_portable/parallel.h"
 
 namespace bolt::portable {
 
@@ -63,11 +62,20 @@ BOLT_HD inline void reduce_cell(const Reduce& p, const In* in, float* sum) {
     float partial[lanes];
     for (int lane = 0; lane < lanes; ++lane) partial[lane] = Mode::start();
     for (Index k = 0; k < inner; ++k)
-#pragma omp simd
+      BOLT_SIMD
       for (int lane = 0; lane < lanes; ++lane) partial[lane] = Mode::step(partial[lane], load(in + at + k * step + lane));
     for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::step(sum[lane], partial[lane]);
   }
 }
+
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/reduce.h"
+#else
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
 
 template <typename Mode, typename In, typename Out, typename Epilogue>
 void reduce(const Run& r, const Reduce& p, const void* input, void* output, const Epilogue& epilogue) {
@@ -109,3 +117,4 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
 }
 
 }  // namespace bolt::portable
+#endif

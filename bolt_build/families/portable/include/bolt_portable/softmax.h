@@ -2,7 +2,6 @@
 #pragma once
 
 #include "bolt_portable/epilogue.h"
-#include "bolt_portable/parallel.h"
 
 namespace bolt::portable {
 
@@ -24,6 +23,15 @@ BOLT_HD inline void softmax_line(const In* in, Out* out, Index count, Index stri
   for (Index i = 0; i < count; ++i) store(out + i * stride, exponential(load(in + i * stride) - top) * scale);
 }
 
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/softmax.h"
+#else
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
+
 template <typename In, typename Out>
 void softmax(const Run& r, const Softmax& p, const void* input, void* output) {
   const In* in = static_cast<const In*>(input);
@@ -37,3 +45,4 @@ void softmax(const Run& r, const Softmax& p, const void* input, void* output) {
 }
 
 }  // namespace bolt::portable
+#endif

@@ -1,0 +1,111 @@
+// How a CUDA driver spreads its work: one thread an item, or one block an item.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "bolt/plan.h"
+#include "bolt_portable/element.h"
+
+namespace bolt::portable {
+
+constexpr int block_threads = 256;
+
+inline void launched(const char* what) {
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess)
+    throw std::runtime_error(std::string("could not launch a ") + what + " kernel: " + cudaGetErrorString(error));
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(block_threads) each_kernel(std::uint32_t items, const Body body) {
+  const std::uint32_t item = blockIdx.x * block_threads + threadIdx.x;
+  if (item < items) body(item);
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(block_threads) blocks_kernel(const Body body) {
+  body(blockIdx.x);
+}
+
+/// Items are counted in 32 bits, because dividing 64-bit numbers costs more than these kernels do otherwise.
+inline std::uint32_t counted(Index items, const char* what) {
+  if (items > 0x7fffffff) throw std::runtime_error(std::string("a tensor is too large for a ") + what + " kernel");
+  return static_cast<std::uint32_t>(items);
+}
+
+/// Calls body(0) .. body(items - 1), each on a thread of its own.
+template <typename Body>
+void launch_each(const Run& r, Index items, const Body& body, const char* what) {
+  const std::uint32_t count = counted(items, what);
+  if (count == 0) return;
+  each_kernel<<<(count + block_threads - 1) / block_threads, block_threads, 0, static_cast<cudaStream_t>(r.stream)>>>(
+      count, body);
+  launched(what);
+}
+
+/// Calls body(0) .. body(blocks - 1), each on the block_threads threads of a block.
+template <typename Body>
+void launch_blocks(const Run& r, Index blocks, const Body& body, const char* what) {
+  const std::uint32_t count = counted(blocks, what);
+  if (count == 0) return;
+  blocks_kernel<<<count, block_threads, 0, static_cast<cudaStream_t>(r.stream)>>>(body);
+  launched(what);
+}
+
+/// Neighbouring elements that one thread takes where the shapes allow it: 16 bytes of half precision.
+constexpr int wide = 8;
+
+template <typename T, int lanes>
+struct alignas(sizeof(T) * lanes < 16 ? sizeof(T) * lanes : 16) Lanes {
+  T at[lanes];
+};
+
+template <int lanes, typename T>
+__device__ inline void load_lanes(const T* from, float* values) {
+  const Lanes<T, lanes> read = *reinterpret_cast<const Lanes<T, lanes>*>(from);
+#pragma unroll
+  for (int i = 0; i < lanes; ++i) values[i] = load(&read.at[i]);
+}
+
+template <int lanes, typename T>
+__device__ inline void store_lanes(T* to, const float* values) {
+  Lanes<T, lanes> written;
+#pragma unroll
+  for (int i = 0; i < lanes; ++i) store(&written.at[i], values[i]);
+  *reinterpret_cast<Lanes<T, lanes>*>(to) = written;
+}
+
+/// True where every pointer is one that 16-byte accesses may start from.
+template <typename... Pointers>
+bool aligned_to_16(Pointers... pointers) {
+  return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+/// The sum, or whatever `step` makes of two values, over the threads of a warp; in every thread.
+template <typename Step>
+__device__ inline float over_warp(float value, const Step& step) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2)
+    value = step(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  return value;
+}
+
+/// The same over the threads of a block, in every thread.
+template <typename Step>
+__device__ inline float over_block(float value, const Step& step) {
+  __shared__ float partial[block_threads / 32];
+  value = over_warp(value, step);
+  __syncthreads();  // an earlier call may still be read
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  float all = partial[0];
+#pragma unroll
+  for (int warp = 1; warp < block_threads / 32; ++warp) all = step(all, partial[warp]);
+  return all;
+}
+
+}  // namespace bolt::portable
