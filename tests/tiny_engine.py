@@ -143,7 +143,9 @@ def _tiny_batch(batch: int, channels: int) -> BatchPlan:
     return BatchPlan(batch, (Port("x", image),), (Port("y", flat),), steps, 2 * size, 2 * image.nbytes)
 
 
-def tiny_plan(name: str = "tiny", batches: tuple[int, ...] = (1, 4), channels: int = 5) -> EnginePlan:
+def tiny_plan(
+    name: str = "tiny", batches: tuple[int, ...] = (1, 4), channels: int = 5, target: str = "host"
+) -> EnginePlan:
     """relu(reshape(x * scale + shift)), x: f32 (batch, 3, channels), y: f32 (batch, 3 * channels)."""
     nbytes = 4 * channels
     second = -(-nbytes // 64) * 64
@@ -152,7 +154,7 @@ def tiny_plan(name: str = "tiny", batches: tuple[int, ...] = (1, 4), channels: i
         WeightSlot("shift", DType.F32, (channels,), second, nbytes),
     )
     plans = tuple(_tiny_batch(batch, channels) for batch in batches)
-    return EnginePlan(PLAN_VERSION, name, "host", "fp32", f"structure of {name}", slots, plans, (), ())
+    return EnginePlan(PLAN_VERSION, name, target, "fp32", f"structure of {name}", slots, plans, (), ())
 
 
 def tiny_constants(channels: int = 5, scale: float = 2.0, shift: float = -1.0) -> tuple[Array, Array]:

@@ -63,12 +63,14 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class TargetResult:
-    """`verified`: what `verify.json` says, None where the target is not verified here."""
+    """`verified`: what `verify.json` says, None where the target is not verified here; `elsewhere` then says why it
+    cannot run on this machine, where that is so."""
 
     target: str
     directory: TargetDirectory
     artifacts: tuple[str, ...]
     verified: bool | None
+    elsewhere: str | None = None
 
 
 @dataclass(frozen=True)
@@ -196,8 +198,10 @@ def _result(
 def _target_result(target: PlannedTarget, session: SessionResult) -> TargetResult:
     name = target.plan.graph.target
     done = not session.interrupted and not session.trouble and all(event.target != name for event in session.failed)
-    verified = verification_passed(target.directory) if done else None
-    return TargetResult(name, target.directory, target.plan.graph.artifacts if done else (), verified)
+    asked = done and target.elsewhere is None
+    verified = verification_passed(target.directory) if asked else None
+    artifacts = target.plan.graph.artifacts if done else ()
+    return TargetResult(name, target.directory, artifacts, verified, target.elsewhere)
 
 
 def verification_passed(directory: TargetDirectory) -> bool | None:

@@ -11,7 +11,7 @@ from bolt_build.build.files import FileStamp, write_text
 from bolt_build.digest import decode, encode
 from bolt_build.planner.tasks import Task, TaskGraph
 
-PLAN_FILE_VERSION = 1
+PLAN_FILE_VERSION = 2
 
 Facts = tuple[tuple[str, str], ...]
 """What a plan or a result was made from, as (name, text): "recipe:policy.fusion.epilogue", "model", "tool:cxx"..."""
@@ -30,11 +30,20 @@ class Places:
 
 
 @dataclass(frozen=True)
+class UnitSummary:
+    """A kernel unit: its file, and the megabytes that compiling it takes."""
+
+    name: str
+    memory_mb: int
+
+
+@dataclass(frozen=True)
 class EngineSummary:
     """What tasks must know of an engine plan, so that they can be made again without planning."""
 
     name: str
     sources: tuple[str, ...]
+    units: tuple[UnitSummary, ...]
     batches: tuple[int, ...]
     layout_digest: str
     weight_bytes: int

@@ -19,6 +19,7 @@ from bolt_build.build.plan_file import (
     Facts,
     Places,
     PlanFile,
+    UnitSummary,
     load_plan_file,
     save_plan_file,
 )
@@ -28,6 +29,7 @@ from bolt_build.schema import flatten
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import Target, target_named
 from bolt_build.toolchain import Tool, Toolchain, probe
+from bolt_build.toolchain.machine import why_not_here
 
 if TYPE_CHECKING:
     from bolt_build.emit.manifest import BuildFacts
@@ -42,12 +44,14 @@ _FILES = ("engine.json", "provenance.json", "recipe.json")
 class PlannedTarget:
     """The plan of one target. `contents` (files to write, by name) are there where the plan was just made.
 
-    `touched` says that the model's files have new times but the same contents.
+    `touched` says that the model's files have new times but the same contents. `unverified` is the tool that is missing
+    to verify the engine, `elsewhere` why it does not run on this machine.
     """
 
     directory: TargetDirectory
     plan: PlanFile
     unverified: Tool | None
+    elsewhere: str | None = None
     contents: tuple[tuple[str, str], ...] = ()
     touched: bool = False
 
@@ -95,6 +99,7 @@ class Planner:
     directory: RecipeDirectory
     say: Callable[[str], None]
     find_tools: Callable[[Sequence[str]], Toolchain] = probe
+    why_not_here: Callable[[Target], str | None] = why_not_here
     _model: ModelFile | None = None
     _parsed: OnnxModel | None = None
 
@@ -108,10 +113,10 @@ class Planner:
         if found.current and found.known is not None:
             touched = found.known.model != found.model.files
             plan = replace(found.known, model=found.model.files) if touched else found.known
-            return PlannedTarget(found.directory, plan, found.unverified, touched=touched)
+            return PlannedTarget(found.directory, plan, found.unverified, found.elsewhere, touched=touched)
         if found.replans or found.known is None:
             planned = self._plan_engine(found.model, spec, found.target)
-            return self._tasks(found, planned.plan, _summary(planned.plan))
+            return self._tasks(found, planned.plan, _summary(planned.plan, found.target))
         return self._tasks(found, None, found.known.engine)
 
     def is_current(self, spec: TargetSpec) -> bool:
@@ -129,16 +134,20 @@ class Planner:
         toolchain = self.find_tools(target.tools)
         if toolchain.missing:
             raise BoltError(toolchain.diagnostics(), ExitCode.TOOL_MISSING)
-        tools, unverified = self._with_verifier(target, toolchain)
+        elsewhere = self.why_not_here(target)
+        tools, unverified = self._with_verifier(elsewhere is None, toolchain)
         directory = self.directory.target(spec.name)
         known = load_plan_file(directory.plan)
         model = self._model_file(known.model if known is not None else ())
         facts = _facts(self.recipe, spec, model, tools)
         planning_key = digest([[list(f) for f in _planning_facts(facts)], part_digest("planner"), target.name])
-        key = digest([planning_key, [list(f) for f in facts], _surroundings(tools, directory, model), bool(unverified)])
+        verified = elsewhere is None and unverified is None
+        key = digest([planning_key, [list(f) for f in facts], _surroundings(tools, directory, model), not verified])
         if known is not None and not _files_intact(known, directory):
             known = None
-        return _Question(spec, target, tools, unverified, directory, model, facts, planning_key, key, known)
+        return _Question(
+            spec, target, tools, unverified, elsewhere, directory, model, facts, planning_key, key, known
+        )  # fmt: skip
 
     def plan_engine(self, spec: TargetSpec) -> PlannedEngine:
         """The engine plan itself, with graphs and constants, made anew. Raises BoltError."""
@@ -154,9 +163,9 @@ class Planner:
             self._model = model_file(self.recipe, self.directory, known, self.say)
         return self._model
 
-    def _with_verifier(self, target: Target, toolchain: Toolchain) -> tuple[Toolchain, Tool | None]:
+    def _with_verifier(self, runs_here: bool, toolchain: Toolchain) -> tuple[Toolchain, Tool | None]:
         """The tools with the one that verifies, where the target's engines run here; or what is missing of it."""
-        if not target.runs_where_built:
+        if not runs_here:
             return toolchain, None
         verifier = self.find_tools((self.recipe.verify.against,)).tools[0]
         if verifier.problem is not None:
@@ -177,7 +186,7 @@ class Planner:
         from bolt_build.families import load
 
         target, directory, model = asked.target, asked.directory, asked.model
-        verified = target.runs_where_built and asked.unverified is None
+        verified = asked.elsewhere is None and asked.unverified is None
         context = BuildContext(self.recipe, target, load(target), asked.tools, summary, model, verified)
         places = places_of(context, directory.path, sys.executable, PACKAGE)
         plan = PlanFile(
@@ -190,7 +199,7 @@ class Planner:
             ("provenance.json", _text(provenance)),
             ("recipe.json", _text(self.recipe)),
         )
-        return PlannedTarget(directory, plan, asked.unverified, contents)
+        return PlannedTarget(directory, plan, asked.unverified, asked.elsewhere, contents)
 
 
 @dataclass(frozen=True)
@@ -201,6 +210,7 @@ class _Question:
     target: Target
     tools: Toolchain
     unverified: Tool | None
+    elsewhere: str | None
     directory: TargetDirectory
     model: ModelFile
     facts: Facts
@@ -268,12 +278,14 @@ def _files_intact(plan: PlanFile, directory: TargetDirectory) -> bool:
     return True
 
 
-def _summary(plan: EnginePlan) -> EngineSummary:
-    from bolt_build.emit.engine import source_names
+def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
+    from bolt_build.emit.engine import kernel_units, source_names
     from bolt_build.emit.weights import payload_bytes
+    from bolt_build.families import load
 
+    units = tuple(UnitSummary(unit.name, unit.memory_mb) for unit in kernel_units(plan, load(target)))
     return EngineSummary(
-        plan.name, source_names(plan), tuple(p.batch for p in plan.plans), plan.layout_digest,
+        plan.name, source_names(plan), units, tuple(p.batch for p in plan.plans), plan.layout_digest,
         payload_bytes(plan.weights), max(p.arena_bytes for p in plan.plans), sum(len(p.steps) for p in plan.plans),
     )  # fmt: skip
 

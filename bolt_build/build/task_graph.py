@@ -1,7 +1,7 @@
 """From an engine plan's summary to tasks: emit, compile, link, weights, copies, manifest, verify.
 
-Nothing here knows what kind of machine a target is: flags come from its row, headers from its families, libraries from
-its tools.
+What kind of machine a target is shows here only in the compiler that a file's suffix asks for: flags come from its row,
+headers from its families, libraries from its tools.
 """
 
 from __future__ import annotations
@@ -32,9 +32,20 @@ _COMPILE = (
     "-std=c++17", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wall", "-Wextra",
     "-ffile-prefix-map=${directory}=.", "-ffile-prefix-map=${package}=bolt_build",
 )  # fmt: skip
+_OWN = ("-I${package}/runtime/include", "-I${package}/runtime/runner", "-Isrc")
 _LINK = ("-Wl,--build-id=none", "-Wl,-rpath,$ORIGIN", "-Wl,--as-needed", "-Wl,-z,relro,-z,now")
 _SHARED = ("-shared", "-Wl,--no-undefined", "-Wl,-Bsymbolic")
+# nvcc's own passes, and what it hands to the C++ compiler. No -g: it would put paths into the object.
+_COMPILE_CUDA = (
+    "-std=c++17",
+    "-Xcompiler",
+    "-fPIC,-fvisibility=hidden,-fvisibility-inlines-hidden",
+    "-ccbin",
+    "${cxx}",
+)
+_CUDA_SCRIPT = Path(__file__).with_name("compile_cuda.py")
 _COMPILE_MB = 800
+_COMPILE_CUDA_MB = 1500
 _PYTHON_MB = 300
 
 
@@ -59,12 +70,13 @@ class BuildContext:
 def task_graph(context: BuildContext) -> TaskGraph:
     """Every task of one target, each behind what it needs."""
     name = context.engine.name
-    emitted = tuple(f"src/{source}" for source in (*context.engine.sources, "runner.cpp"))
+    units = tuple(unit.name for unit in context.engine.units)
+    emitted = tuple(f"src/{source}" for source in (*context.engine.sources, *units, "runner.cpp"))
     compiles = _compiles(context, emitted)
     tasks = [_emit(emitted), *compiles, _weights(context), *_copies(context)]
     objects = {task.inputs[0]: task.outputs[0] for task in compiles}
     runner_units = ("src/runner.cpp", *(_in_package(path) for path in runner_sources()))
-    library_units = (*(s for s in emitted if s.endswith(".cpp") and s not in runner_units), *_runtime_units(context))
+    library_units = (*(s for s in emitted if _compiled(s) and s not in runner_units), *_runtime_units(context))
     tasks.append(_link_library(context, tuple(objects[unit] for unit in library_units)))
     tasks.append(_link_runner(context, tuple(objects[unit] for unit in runner_units)))
     shipped = tuple(output for task in tasks if task.rule in ("link", "copy", "weights") for output in task.outputs)
@@ -112,32 +124,60 @@ def _emit(emitted: tuple[str, ...]) -> Task:
     )  # fmt: skip
 
 
+def _compiled(source: str) -> bool:
+    return source.endswith((".cpp", ".cu"))
+
+
 def _compiles(context: BuildContext, emitted: tuple[str, ...]) -> tuple[Task, ...]:
-    """One task a C++ file: what was emitted sees the headers of families and tools, the runtime only its own."""
+    """One task a source file: what was emitted sees the headers of families and tools, the runtime only its own."""
     compiler = context.toolchain.tool("cxx")
-    families = tuple(f"-I${{family.{family.name}}}" for family in context.families)
-    maps = tuple(f"-ffile-prefix-map=${{family.{f.name}}}={f.name}" for f in context.families)
-    tools = [
-        (f"-I${{{tool.name}.include{index}}}", f"-ffile-prefix-map=${{{tool.name}.include{index}}}={tool.name}")
-        for tool in context.tools
-        for index in range(len(tool.include_dirs))
-    ]
-    own = ("-I${package}/runtime/include", "-I${package}/runtime/runner", "-Isrc")
-    headers = tuple((f"source:{family.name}", tree_digest(family.include_dir)) for family in context.families)
     runtime = (*_tool_values((compiler,)), ("source:runtime", part_digest("runtime")))
+    others = tuple(tool for tool in context.tools if tool.name != "cxx")
+    headers = tuple((f"source:{family.name}", tree_digest(family.include_dir)) for family in context.families)
     # The runner includes the engine's header, an emitted file.
     header = f"src/{names.header(context.engine.name)}"
+    values = (*runtime, *_tool_values(others), *headers)
+    units = {f"src/{unit.name}": unit.memory_mb for unit in context.engine.units}
     tasks = []
     for source in emitted:
-        if source.endswith(".cpp"):
-            flags = (*own, *families, *(flag for pair in tools for flag in pair), *maps)
-            values = (*runtime, *_tool_values([t for t in context.tools if t.name != "cxx"]), *headers)
-            tasks.append(_compile(context, source, (header,), flags, values))
+        if source.endswith(".cu"):
+            needed = () if source in units else (header,)
+            memory = units.get(source, _COMPILE_CUDA_MB)
+            tasks.append(_compile_cuda(context, source, needed, _family_flags(context), values, memory))
+        elif _compiled(source):
+            tasks.append(
+                _compile(context, source, (header,), (*_OWN, *_family_flags(context), *_maps(context)), values)
+            )
     for path in (*sources(context.target.where), *runner_sources()):
-        task = _compile(context, _in_package(path), (), own, runtime)
+        # The layer of a kind of device speaks to it through the tools of its targets.
+        layer = _tool_flags(others) if path.stem == f"device_{context.target.where}" else ()
+        task = _compile(
+            context, _in_package(path), (), (*_OWN, *layer), (*runtime, *_tool_values(others if layer else ()))
+        )
         if task not in tasks:
             tasks.append(task)
     return tuple(tasks)
+
+
+def _tool_flags(tools: Sequence[Tool]) -> tuple[str, ...]:
+    return tuple(
+        flag
+        for tool in tools
+        for index in range(len(tool.include_dirs))
+        for flag in (
+            f"-I${{{tool.name}.include{index}}}",
+            f"-ffile-prefix-map=${{{tool.name}.include{index}}}={tool.name}",
+        )
+    )
+
+
+def _family_flags(context: BuildContext) -> tuple[str, ...]:
+    return tuple(f"-I${{family.{family.name}}}" for family in context.families)
+
+
+def _maps(context: BuildContext) -> tuple[str, ...]:
+    tools = _tool_flags([tool for tool in context.tools if tool.name != "cxx"])
+    return (*tools, *(f"-ffile-prefix-map=${{family.{f.name}}}={f.name}" for f in context.families))
 
 
 def _compile(
@@ -149,11 +189,43 @@ def _compile(
 ) -> Task:
     unit = Path(source).stem if source.startswith("src/") else f"runtime_{Path(source).stem}"
     output = f"build/objects/{unit}.o"
-    argv = ("${cxx}", "-c", source, "-o", "${out}/" + output, *_COMPILE, *context.target.compile_flags, *flags)
+    # A target's flags are those of the compiler of its plans.
+    own = context.target.compile_flags if context.target.gpu is None else ("-O3",)
+    argv = ("${cxx}", "-c", source, "-o", "${out}/" + output, *_COMPILE, *own, *flags)
     label = f"compile {Path(source).name}"
     return Task(
         f"compile-{unit}", "compile", label, argv, (source, *headers), (output,), values, _PLANNING_KEYS, _COMPILE_MB
     )
+
+
+def _compile_cuda(
+    context: BuildContext,
+    source: str,
+    headers: tuple[str, ...],
+    flags: tuple[str, ...],
+    values: tuple[tuple[str, str], ...],
+    memory_mb: int,
+) -> Task:
+    """Nothing in the task of a kernel unit is of its engine: it comes from the cache for any other that needs it."""
+    unit = Path(source).stem
+    output = f"build/objects/{unit}.o"
+    # nvcc finds its own headers, as system headers.
+    tools = [
+        f"-isystem${{{tool.name}.include{index}}}"
+        for tool in context.tools
+        if tool.name not in ("cxx", "nvcc")
+        for index in range(len(tool.include_dirs))
+    ]
+    script = "${package}/build/" + _CUDA_SCRIPT.name
+    argv = (
+        "${python}", script, "${nvcc}", source, "${out}/" + output,
+        *_COMPILE_CUDA, *context.target.compile_flags, *_OWN, *flags, *tools,
+    )  # fmt: skip
+    values = (*values, ("source:compile_cuda", tree_digest(_CUDA_SCRIPT)))
+    return Task(
+        f"compile-{unit}", "compile", f"compile {Path(source).name}", argv, (source, *headers), (output,), values,
+        _PLANNING_KEYS, memory_mb,
+    )  # fmt: skip
 
 
 def _link_library(context: BuildContext, objects: tuple[str, ...]) -> Task:
@@ -208,10 +280,15 @@ def _copies(context: BuildContext) -> tuple[Task, ...]:
     """The header, and every library that the engine needs beside it."""
     header = names.header(context.engine.name)
     tasks = [_copy(f"src/{header}", header)]
-    for tool in context.tools:
+    for tool in _shipping(context):
         for index, library in enumerate(tool.libraries):
             tasks.append(_copy(f"${{{tool.name}.ship{index}}}", Path(library).name))
     return tuple(tasks)
+
+
+def _shipping(context: BuildContext) -> tuple[Tool, ...]:
+    """Tools whose libraries the engine needs. The C++ compiler's is OpenMP's, where the engine is linked with it."""
+    return tuple(tool for tool in context.tools if tool.name != "cxx" or "-fopenmp" in context.target.link_flags)
 
 
 def _copy(source: str, output: str) -> Task:
@@ -231,7 +308,7 @@ def _verify(context: BuildContext) -> Task:
     """Verification runs the artifacts as they are shipped. What it finds goes to a file: a departure fails no task."""
     engine, spec = context.engine, context.recipe.verify
     library, weights = names.library(engine.name), names.weights(engine.name)
-    shipped = tuple(Path(path).name for tool in context.tools for path in tool.libraries)
+    shipped = tuple(Path(path).name for tool in _shipping(context) for path in tool.libraries)
     question = canonical_json([spec, [list(pair) for pair in context.recipe.model.dims]])
     megabytes = (6 * context.model.size + 4 * engine.arena_bytes) >> 20
     return Task(

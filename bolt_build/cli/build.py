@@ -132,7 +132,7 @@ def _data(result: BuildResult) -> dict[str, object]:
         "targets": [
             {
                 "target": t.target, "directory": str(t.directory.path), "artifacts": list(t.artifacts),
-                "verified": t.verified,
+                "verified": t.verified, "elsewhere": t.elsewhere,
             }
             for t in result.targets
         ],

@@ -15,6 +15,7 @@ from bolt_build.errors import BoltError, ExitCode
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
 from bolt_build.toolchain import probe
+from bolt_build.toolchain.machine import why_not_here
 
 if TYPE_CHECKING:
     from bolt_build.verify import VerifyReport
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         _verify(recipe, engine)
         for recipe in read_recipes(args.recipes)
         for engine in built_engines(recipe, options_of(args))
-        if target_named(engine.target).runs_where_built
+        if why_not_here(target_named(engine.target)) is None
     ]
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(report) for report in reports], indent=1) + "\n")

@@ -15,7 +15,7 @@ from bolt_build.emit.manifest import BuildFacts, embedded_manifest
 from bolt_build.emit.step_source import step_source
 from bolt_build.emit.text import c_string, comment, operand_text, raw_string
 from bolt_build.emit.weights import payload_bytes
-from bolt_build.families.base import Family, Operand
+from bolt_build.families.base import Family, KernelUnit, Operand
 from bolt_build.graph.ir import Layout
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Step
 from bolt_build.targets import target_named
@@ -34,17 +34,38 @@ class SourceFile:
 
 
 def source_names(plan: EnginePlan) -> tuple[str, ...]:
-    """Names of the files that `emit` returns, in its order. The `.cpp` files make up the library."""
+    """Names of the files that `emit` returns before the kernel units, in its order.
+
+    The `.cpp` and `.cu` files make up the library, with the units. Plans of CUDA targets are `.cu`: their kernels'
+    launches are CUDA's own syntax.
+    """
+    suffix = "cu" if target_named(plan.target).where == "cuda" else "cpp"
     return (
         "engine.cpp",
-        *(f"plan_b{batch.batch}.cpp" for batch in plan.plans),
+        *(f"plan_b{batch.batch}.{suffix}" for batch in plan.plans),
         names.header(plan.name),
         names.EXPORTS,
     )
 
 
+def kernel_units(plan: EnginePlan, families: Sequence[Family]) -> tuple[KernelUnit, ...]:
+    """Sources of kernels that all plans of the engine share, each once, by name."""
+    found: dict[str, KernelUnit] = {}
+    for family in families:
+        steps = {
+            (step.problem, step.candidate): None
+            for batch in plan.plans
+            for step in batch.steps
+            if not step.view and step.candidate.family == family.name
+        }
+        if steps:
+            found |= {unit.name: unit for unit in family.units(tuple(steps))}
+    return tuple(found[name] for name in sorted(found))
+
+
 def emit(plan: EnginePlan, families: Sequence[Family], facts: BuildFacts | None = None) -> tuple[SourceFile, ...]:
-    """The library's generated files, named as `source_names` says: tables, one file a plan, header, linker script.
+    """The library's generated files, named as `source_names` says: tables, one file a plan, header, linker script; and
+    behind them the kernel units.
 
     The header is complete by itself: the border's text and the engine's one function. `facts` reach the embedded
     manifest. Raises ValueError where the plan contradicts itself or names a family not among `families`.
@@ -57,7 +78,8 @@ def emit(plan: EnginePlan, families: Sequence[Family], facts: BuildFacts | None 
         _render("header.h.j2", name=plan.name, symbol=names.symbol(plan.name), border=_border_text()),
         _render("exports.map.j2", symbol=names.symbol(plan.name)),
     ]
-    return tuple(SourceFile(name, text) for name, text in zip(source_names(plan), texts, strict=True))
+    files = [SourceFile(name, text) for name, text in zip(source_names(plan), texts, strict=True)]
+    return (*files, *(SourceFile(unit.name, unit.text) for unit in kernel_units(plan, families)))
 
 
 def emit_runner(plan: EnginePlan) -> SourceFile:
@@ -81,6 +103,8 @@ def _engine_source(plan: EnginePlan, facts: BuildFacts) -> str:
     return _render(
         "engine.cpp.j2",
         arch=c_string(target.arch),
+        forward="true" if target.gpu is None or target.gpu.embeds_ptx else "false",
+        shared_bytes=0 if target.gpu is None else target.gpu.shared_memory,
         header=names.header(plan.name),
         inputs=len(plan.plans[0].inputs),
         layout_digest=c_string(plan.layout_digest),

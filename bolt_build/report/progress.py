@@ -188,6 +188,8 @@ def summary_text(result: BuildResult) -> str:
         if target.artifacts and result.finished:
             lines.append(f"{_short(target.directory.path)}/")
             lines += [f"  {_size(target.directory.path / name):>9}  {name}" for name in target.artifacts]
+            if target.elsewhere is not None:
+                lines.append(f"  not verified: {target.elsewhere}")
     fetched = sum(event.cached for event in result.finished)
     made = len(result.finished) - fetched
     parts = [f"{made} task{'s' * (made != 1)} run"] + ([f"{fetched} from the cache"] if fetched else [])

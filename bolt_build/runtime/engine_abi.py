@@ -38,7 +38,7 @@ class ModelOptions(c.Structure):
 class ContextOptions(c.Structure):
     """bolt_context_options."""
 
-    _fields_ = (("size", c.c_size_t), ("batch", c.c_int64))
+    _fields_ = (("size", c.c_size_t), ("batch", c.c_int64), ("staged", c.c_int64))
 
 
 class StepInfo(c.Structure):
@@ -76,4 +76,8 @@ class EngineTable(c.Structure):
         ("context_bytes", c.CFUNCTYPE(c.c_size_t, c.c_void_p)),
         ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, Pointers, Pointers, c.c_void_p)),
         ("run_observed", c.CFUNCTYPE(c.c_int, c.c_void_p, Pointers, Pointers, c.c_void_p, Observer, c.c_void_p)),
+        ("allocate", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_size_t, c.POINTER(c.c_void_p))),
+        ("release", c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)),
+        ("copy", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p)),
+        ("wait", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p)),
     )

@@ -5,8 +5,9 @@
             outputs = context.run({"input": image})
 
 Arrays are always logical and row-major (NCHW for images), whatever layout the engine wants: ports and taps that lie
-channels-last are transposed here. The GIL is released while the engine works, so threads with a context each run at
-the same time. A call that the engine refuses raises `EngineError`; arguments that do not fit raise `ValueError`.
+channels-last are transposed here, and where ports live in a device's memory, arrays are copied there and back. The GIL
+is released while the engine works, so threads with a context each run at the same time. A call that the engine refuses
+raises `EngineError`; arguments that do not fit raise `ValueError`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import json
 import weakref
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -154,9 +155,9 @@ class Engine(_Closing):
         """Ports in the engine's order. Raises EngineError for a batch it was not built for."""
         return tuple(self._port(self._table.output, batch, index) for index in range(self._table.output_count))
 
-    def create(self, weights: Path | bytes, threads: int = 0) -> Model:
+    def create(self, weights: Path | bytes, threads: int = 0, device: int = 0) -> Model:
         """A model with weights from a file or memory; `threads` 0 takes as many as the process may use."""
-        model = Model(self, weights, threads)
+        model = Model(self, weights, threads, device)
         self._models.add(model)
         return model
 
@@ -178,11 +179,11 @@ class Engine(_Closing):
 class Model(_Closing):
     """Weights and prepared kernels, shared by any number of threads. Closing it closes its contexts first."""
 
-    def __init__(self, engine: Engine, weights: Path | bytes, threads: int) -> None:
+    def __init__(self, engine: Engine, weights: Path | bytes, threads: int, device: int) -> None:
         self.engine = engine
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
         self._handle = ctypes.c_void_p()
-        options = abi.ModelOptions(size=ctypes.sizeof(abi.ModelOptions), device=0, threads=threads)
+        options = abi.ModelOptions(size=ctypes.sizeof(abi.ModelOptions), device=device, threads=threads)
         if isinstance(weights, bytes):
             options.weights = ctypes.cast(ctypes.c_char_p(weights), ctypes.c_void_p)
             options.weights_bytes = len(weights)
@@ -190,11 +191,15 @@ class Model(_Closing):
             options.weights_path = str(weights).encode()
         engine.check(engine._table.create(ctypes.byref(options), ctypes.byref(self._handle)))
 
-    def context(self, batch: int) -> Context:
-        """A context for one of the engine's batches; one a thread."""
-        context = Context(self, batch)
+    def context(self, batch: int, staged: bool = False) -> Context:
+        """A context for one of the engine's batches; one a thread. `staged`: with buffers of its own for the ports."""
+        context = Context(self, batch, staged)
         self._contexts.add(context)
         return context
+
+    def wait(self, stream: int | None = None) -> None:
+        """Returns once all that `stream` (a cudaStream_t as a number) has queued is done. Raises EngineError."""
+        self.engine.check(self.engine._table.wait(self._handle, stream))
 
     def close(self) -> None:
         for context in list(self._contexts):
@@ -211,20 +216,20 @@ class Model(_Closing):
 class Context(_Closing):
     """The working memory of one batch. Holds its model alive."""
 
-    def __init__(self, model: Model, batch: int) -> None:
+    def __init__(self, model: Model, batch: int, staged: bool) -> None:
         if not model._handle.value:
             raise ValueError("the model is closed")
         self.model = model
         self.batch = batch
         self._table = model.engine._table
         self._handle = ctypes.c_void_p()
-        options = abi.ContextOptions(size=ctypes.sizeof(abi.ContextOptions), batch=batch)
+        options = abi.ContextOptions(size=ctypes.sizeof(abi.ContextOptions), batch=batch, staged=staged)
         model.engine.check(self._table.context_create(model._handle, ctypes.byref(options), ctypes.byref(self._handle)))
         self.inputs = model.engine.inputs(batch)
         self.outputs = model.engine.outputs(batch)
-        for port in (*self.inputs, *self.outputs):
-            if port.where != "cpu":
-                raise ValueError(f"'{port.name}' lives on {port.where}; this loader only passes memory of the CPU")
+        self._device: list[_Memory] = []
+        if any(port.where != "cpu" for port in (*self.inputs, *self.outputs)):
+            self._device = [_Memory(model, port.nbytes) for port in (*self.inputs, *self.outputs)]
 
     @property
     def nbytes(self) -> int:
@@ -236,8 +241,18 @@ class Context(_Closing):
         handle = self._open()
         stored = self._stored(inputs)
         results = self._results()
-        self.model.engine.check(self._table.run(handle, _pointers(stored), _pointers(results), None))
+        given, made = self._copied_in(stored, results)
+        self.model.engine.check(self._table.run(handle, given, made, None))
+        self._copy_out(results)
         return self._logical(results)
+
+    def run_on(self, inputs: Sequence[int], outputs: Sequence[int], stream: int | None = None) -> None:
+        """Runs on buffers at these addresses, in the ports' order, where the ports live; on a device it only queues the
+        run on `stream` (a cudaStream_t as a number). The caller keeps the buffers until it is done."""
+        handle = self._open()
+        if len(inputs) != len(self.inputs) or len(outputs) != len(self.outputs):
+            raise ValueError(f"wanted {len(self.inputs)} inputs and {len(self.outputs)} outputs")
+        self.model.engine.check(self._table.run(handle, _addresses(inputs), _addresses(outputs), stream))
 
     def run_observed(
         self, inputs: Mapping[str, Array], observer: Observer, only: Container[str] | None = None
@@ -256,25 +271,52 @@ class Context(_Closing):
             if raised or not name or data is None or (only is not None and name not in only):
                 return
             try:
-                observer(_step(step.contents), name, _copy(_spec(tensor.contents), data))
+                observer(_step(step.contents), name, self._seen(_spec(tensor.contents), data))
             except BaseException as error:  # carried over the C frames, which no exception may cross
                 raised.append(error)
 
         callback = abi.Observer(observe)
-        status = self._table.run_observed(handle, _pointers(stored), _pointers(results), None, callback, None)
+        given, made = self._copied_in(stored, results)
+        status = self._table.run_observed(handle, given, made, None, callback, None)
         if raised:
             raise raised[0]
         self.model.engine.check(status)
+        self._copy_out(results)
         return self._logical(results)
 
     def close(self) -> None:
         if self._handle.value:
             self._table.context_destroy(self._handle)
             self._handle = ctypes.c_void_p()
+            for memory in self._device:
+                memory.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_handle"):
+        if hasattr(self, "_device"):
             self.close()
+
+    def _copied_in(self, stored: list[Array], results: list[Array]) -> tuple[Any, Any]:
+        """Pointers to what a run reads and writes: the arrays themselves, or buffers of the device with the inputs."""
+        if not self._device:
+            return _pointers(stored), _pointers(results)
+        for memory, array in zip(self._device, stored, strict=False):
+            memory.fill(array)
+        addresses = [memory.address for memory in self._device]
+        return _addresses(addresses[: len(stored)]), _addresses(addresses[len(stored) :])
+
+    def _copy_out(self, results: list[Array]) -> None:
+        for memory, array in zip(self._device[len(self.inputs) :], results, strict=bool(self._device)):
+            memory.read(array)
+
+    def _seen(self, spec: TensorSpec, data: int) -> Array:
+        """The tensor at address `data`, copied: the memory is the engine's and soon holds something else."""
+        stored = np.empty(spec.stored_shape, spec.numpy_dtype)
+        if spec.where == "cpu":
+            ctypes.memmove(stored.ctypes.data, data, spec.nbytes)
+        else:
+            engine = self.model.engine
+            engine.check(self._table.copy(self.model._handle, stored.ctypes.data, data, spec.nbytes, None))
+        return spec.to_logical(stored)
 
     def _open(self) -> ctypes.c_void_p:
         if not self._handle.value:
@@ -305,8 +347,37 @@ class Context(_Closing):
         return {port.name: port.to_logical(array) for port, array in zip(self.outputs, results, strict=True)}
 
 
+class _Memory:
+    """Memory of a model's device, filled from and read into arrays."""
+
+    def __init__(self, model: Model, nbytes: int) -> None:
+        self._model, self._table = model, model.engine._table
+        self._at = ctypes.c_void_p()
+        model.engine.check(self._table.allocate(model._handle, nbytes, ctypes.byref(self._at)))
+
+    @property
+    def address(self) -> int:
+        return self._at.value or 0
+
+    def fill(self, array: Array) -> None:
+        self._copy(self.address, array.ctypes.data, array.nbytes)
+
+    def read(self, array: Array) -> None:
+        self._copy(array.ctypes.data, self.address, array.nbytes)
+
+    def close(self) -> None:
+        self._table.release(self._model._handle, self._at)
+
+    def _copy(self, to: int, source: int, nbytes: int) -> None:
+        self._model.engine.check(self._table.copy(self._model._handle, to, source, nbytes, None))
+
+
 def _pointers(arrays: list[Array]) -> Any:
-    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
+    return _addresses([array.ctypes.data for array in arrays])
+
+
+def _addresses(addresses: Sequence[int]) -> Any:
+    return (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
 
 
 def _text(raw: bytes | None) -> str:
@@ -324,11 +395,3 @@ def _spec(tensor: abi.Tensor) -> TensorSpec:
 def _step(info: abi.StepInfo) -> StepInfo:
     covers = _text(info.covers)
     return StepInfo(int(info.index), _text(info.name), tuple(covers.split("\n")) if covers else (), _text(info.kernel))
-
-
-def _copy(spec: TensorSpec, data: int) -> Array:
-    """The tensor at address `data`, copied: the memory is the engine's and soon holds something else."""
-    raw = np.ctypeslib.as_array((ctypes.c_uint8 * spec.nbytes).from_address(data))
-    stored = raw.view(spec.numpy_dtype).reshape(spec.stored_shape)
-    logical = spec.to_logical(stored)
-    return logical.copy() if np.shares_memory(logical, stored) else logical

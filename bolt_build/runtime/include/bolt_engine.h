@@ -64,6 +64,10 @@ typedef struct bolt_model_options {
 typedef struct bolt_context_options {
   size_t size;
   int64_t batch; /* one of batches() */
+  /* 0: runs work on the caller's buffers; a CUDA engine updates its graph when they are others than before.
+   * 1: the context has buffers of its own, into and out of which each run copies: the caller's may change from run to run at no
+   * cost but the copies, and need not be where the ports say. */
+  int64_t staged;
 } bolt_context_options;
 
 /* What a step of a plan did; strings live as long as the library. */
@@ -101,11 +105,20 @@ typedef struct bolt_engine_v1 {
   void (*context_destroy)(bolt_context* context);
   size_t (*context_bytes)(const bolt_context* context); /* arena and scratch */
   /* inputs[i] and outputs[i] are the caller's buffers in the descriptors' order, at least `bytes` long, alive until `stream` has
-   * passed. `stream` is a cudaStream_t for CUDA engines, NULL for CPU engines, whose run returns when it is done. */
+   * passed. `stream` is a cudaStream_t for CUDA engines, which only queue the run; NULL for CPU engines, whose run returns when
+   * it is done. Runs of one context work in the same memory: queue them on one stream, or wait between two. */
   bolt_status (*run)(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream);
   /* The same, step by step, with the observer called after each. Slow: for verification. */
   bolt_status (*run_observed)(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream,
                               bolt_observer observer, void* user);
+
+  /* For callers that do not speak to the device themselves: memory where the ports live, ... */
+  bolt_status (*allocate)(const bolt_model* model, size_t bytes, void** memory);
+  void (*release)(const bolt_model* model, void* memory);
+  /* ... a copy between it and memory of the CPU, behind what `stream` has queued, done on return; and a wait for `stream`, whose
+   * status is that of all that was queued there. */
+  bolt_status (*copy)(const bolt_model* model, void* to, const void* from, size_t bytes, void* stream);
+  bolt_status (*wait)(const bolt_model* model, void* stream);
 } bolt_engine_v1;
 
 #ifdef __cplusplus

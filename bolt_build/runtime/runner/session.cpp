@@ -48,27 +48,56 @@ int64_t choose_batch(const bolt_engine_v1& engine, std::optional<int64_t> wanted
 
 Session::Session(const bolt_engine_v1& engine, int64_t batch, int threads, const std::string& weights)
     : engine_(engine), batch_(batch), input_ports_(input_ports(engine, batch)), output_ports_(output_ports(engine, batch)) {
-  for (const bolt_tensor& port : input_ports_) inputs_.push_back(input_buffers_.emplace_back(port.bytes).data());
-  for (const bolt_tensor& port : output_ports_) outputs_.push_back(output_buffers_.emplace_back(port.bytes).data());
-  bolt_model_options model_options{};
-  model_options.size = sizeof model_options;
-  model_options.threads = threads;
-  model_options.weights_path = weights.c_str();
-  check(engine.create(&model_options, &model_));
-  bolt_context_options context_options{};
-  context_options.size = sizeof context_options;
-  context_options.batch = batch;
-  const bolt_status status = engine.context_create(model_, &context_options, &context_);
-  if (status != BOLT_OK) {
-    const std::string why = engine.last_error();
-    engine.destroy(model_);
-    throw Problem(kInvalid, why);
+  for (const bolt_tensor& port : input_ports_) input_buffers_.emplace_back(port.bytes);
+  for (const bolt_tensor& port : output_ports_) output_buffers_.emplace_back(port.bytes);
+  bolt_model_options options{};
+  options.size = sizeof options;
+  options.threads = threads;
+  options.weights_path = weights.c_str();
+  check(engine.create(&options, &model_));
+  try {
+    make();
+  } catch (...) {
+    close();
+    throw;
   }
 }
 
-Session::~Session() {
+void Session::make() {
+  bolt_context_options options{};
+  options.size = sizeof options;
+  options.batch = batch_;
+  check(engine_.context_create(model_, &options, &context_));
+  for (std::size_t i = 0; i < input_ports_.size(); ++i) {
+    const bolt_tensor& port = input_ports_[i];
+    inputs_.push_back(port.where == BOLT_CPU ? input_buffers_[i].data() : device_buffer(port.bytes));
+  }
+  for (std::size_t i = 0; i < output_ports_.size(); ++i) {
+    const bolt_tensor& port = output_ports_[i];
+    outputs_.push_back(port.where == BOLT_CPU ? output_buffers_[i].data() : device_buffer(port.bytes));
+  }
+}
+
+void* Session::device_buffer(std::size_t bytes) {
+  void* made = nullptr;
+  check(engine_.allocate(model_, bytes, &made));
+  device_.push_back(made);
+  return made;
+}
+
+Session::~Session() { close(); }
+
+void Session::close() {
   engine_.context_destroy(context_);
+  for (void* memory : device_) engine_.release(model_, memory);
   engine_.destroy(model_);
+}
+
+void Session::copy_inputs() const {
+  for (std::size_t i = 0; i < input_ports_.size(); ++i) {
+    if (inputs_[i] == input_buffers_[i].data()) continue;
+    check(engine_.copy(model_, const_cast<void*>(inputs_[i]), input_buffers_[i].data(), input_ports_[i].bytes, nullptr));
+  }
 }
 
 void Session::check(bolt_status status) const {
@@ -85,19 +114,28 @@ void Session::set_inputs(const std::vector<GivenInput>& inputs) {
     }
     fill_port(given->array, port, "'" + given->source + "'", input_buffers_[i].data());
   }
+  copy_inputs();
 }
 
 void Session::set_random_inputs() {
   for (std::size_t i = 0; i < input_ports_.size(); ++i)
     fill_random(input_ports_[i], static_cast<unsigned>(i), input_buffers_[i].data());
+  copy_inputs();
 }
 
-void Session::run() { check(engine_.run(context_, inputs_.data(), outputs_.data(), nullptr)); }
+void Session::run() {
+  check(engine_.run(context_, inputs_.data(), outputs_.data(), nullptr));
+  if (!device_.empty()) check(engine_.wait(model_, nullptr));
+}
 
 std::vector<NamedArray> Session::outputs() const {
   std::vector<NamedArray> found;
-  for (std::size_t i = 0; i < output_ports_.size(); ++i)
-    found.push_back({output_ports_[i].name, read_port(output_ports_[i], output_buffers_[i].data())});
+  for (std::size_t i = 0; i < output_ports_.size(); ++i) {
+    const bolt_tensor& port = output_ports_[i];
+    void* seen = output_buffers_[i].data();
+    if (outputs_[i] != seen) check(engine_.copy(model_, seen, outputs_[i], port.bytes, nullptr));
+    found.push_back({port.name, read_port(port, seen)});
+  }
   return found;
 }
 

@@ -31,11 +31,16 @@ class Session {
   /// Every input of the engine must be among `inputs`. Throws Problem.
   void set_inputs(const std::vector<GivenInput>& inputs);
   void set_random_inputs();
+  /// Returns once the run is done.
   void run();
   std::vector<NamedArray> outputs() const;
 
  private:
   void check(bolt_status status) const;
+  void make();
+  void* device_buffer(std::size_t bytes);
+  void copy_inputs() const;
+  void close();
 
   const bolt_engine_v1& engine_;
   int64_t batch_;
@@ -43,8 +48,10 @@ class Session {
   std::vector<bolt_tensor> output_ports_;
   std::vector<Buffer> input_buffers_;
   std::vector<Buffer> output_buffers_;
+  // Where the engine reads and writes: the buffers above, or memory of its device.
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
+  std::vector<void*> device_;
   bolt_model* model_ = nullptr;
   bolt_context* context_ = nullptr;
 };

@@ -1,5 +1,6 @@
 #include "bolt/border.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -51,7 +52,7 @@ Options known_options(const Options* given, std::size_t least, const char* type)
   constexpr std::size_t kMost = 4096;
   if (size < least || size > kMost) {
     throw Failure(BOLT_INVALID_ARGUMENT,
-                  "options->size is " + std::to_string(size) + ": set it to sizeof(" + type + "), " + std::to_string(least));
+                  "options->size is " + std::to_string(size) + ": set it to sizeof(" + type + "), " + std::to_string(sizeof(Options)));
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (std::size_t i = sizeof(Options); i < size; ++i) {
@@ -75,6 +76,16 @@ bolt_status describe(int64_t batch, int32_t index, bolt_tensor* tensor, Table<bo
   });
 }
 
+// What `engine` asks of a device. Weights may be packed and dropped, so the least memory is a bound from below.
+device::Needs needs_of(const EngineInfo& engine) {
+  std::size_t arena = 0;
+  for (const PlanInfo* plan : engine.plans) arena = plan->arena_bytes > arena ? plan->arena_bytes : arena;
+  return {engine.arch, engine.forward, engine.shared_bytes, engine.weights_bytes + arena};
+}
+
+// Callers of the first version of these options know no more of them.
+constexpr std::size_t kLeastContextOptions = offsetof(bolt_context_options, staged);
+
 }  // namespace
 
 namespace border {
@@ -84,7 +95,7 @@ const char* last_error() noexcept { return sentence; }
 bolt_status create(const bolt_model_options* options, bolt_model** model) noexcept {
   char reason[256] = "";
   const int device = options == nullptr ? 0 : options->device;
-  if (!device::fits(engine_info.arch, device, reason, sizeof reason)) return fail(BOLT_NO_DEVICE, reason);
+  if (!device::fits(needs_of(engine_info), device, reason, sizeof reason)) return fail(BOLT_NO_DEVICE, reason);
   return guarded([&] {
     require(model, "model");
     *model = nullptr;
@@ -107,8 +118,10 @@ bolt_status context_create(const bolt_model* model, const bolt_context_options* 
     require(context, "context");
     *context = nullptr;
     require(model, "model");
-    const auto known = known_options(options, sizeof(bolt_context_options), "bolt_context_options");
-    *context = new bolt_context{{model->model, known.batch}};
+    const auto known = known_options(options, kLeastContextOptions, "bolt_context_options");
+    if (known.staged != 0 && known.staged != 1)
+      throw Failure(BOLT_INVALID_ARGUMENT, "options->staged is " + std::to_string(known.staged) + ": give 0 or 1");
+    *context = new bolt_context{{model->model, known.batch, known.staged == 1}};
   });
 }
 
@@ -129,6 +142,41 @@ bolt_status run_observed(bolt_context* context, const void* const* inputs, void*
     require(context, "context");
     if (observer == nullptr) throw Failure(BOLT_INVALID_ARGUMENT, "observer is NULL");
     context->context.run(inputs, outputs, stream, observer, user);
+  });
+}
+
+bolt_status allocate(const bolt_model* model, size_t bytes, void** memory) noexcept {
+  return guarded([&] {
+    require(memory, "memory");
+    *memory = nullptr;
+    require(model, "model");
+    const device::Scope scope(model->model.device(), model->model.threads());
+    *memory = device::allocate(bytes);
+  });
+}
+
+void release(const bolt_model*, void* memory) noexcept { device::release(memory); }
+
+bolt_status copy(const bolt_model* model, void* to, const void* from, size_t bytes, void* stream) noexcept {
+  return guarded([&] {
+    require(model, "model");
+    if (bytes > 0) {
+      require(to, "to");
+      require(from, "from");
+    }
+    device::check_stream(stream);
+    const device::Scope scope(model->model.device(), model->model.threads());
+    if (bytes > 0) device::copy(to, from, bytes, stream);
+    device::wait(stream);
+  });
+}
+
+bolt_status wait(const bolt_model* model, void* stream) noexcept {
+  return guarded([&] {
+    require(model, "model");
+    device::check_stream(stream);
+    const device::Scope scope(model->model.device(), model->model.threads());
+    device::wait(stream);
   });
 }
 

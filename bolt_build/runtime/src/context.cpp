@@ -1,5 +1,6 @@
 #include "bolt/context.h"
 
+#include <algorithm>
 #include <string>
 
 #include "bolt/device.h"
@@ -46,13 +47,34 @@ class Busy {
 
 }  // namespace
 
-Context::Context(const Model& model, std::int64_t batch)
+Context::Context(const Model& model, std::int64_t batch, bool staged)
     : model_(model),
       index_(plan_index(model.engine(), batch)),
       info_(*model.engine().plans[index_]),
       scratch_at_(aligned(info_.arena_bytes)),
-      bytes_(scratch_at_ + aligned(model.plan(index_).scratch_bytes())),
-      memory_(device::allocate(bytes_)) {}
+      bytes_(scratch_at_ + aligned(model.plan(index_).scratch_bytes())) {
+  std::vector<std::size_t> places;
+  const auto place = [&](const Table<bolt_tensor>& ports) {
+    for (const bolt_tensor& port : ports) {
+      places.push_back(bytes_);
+      bytes_ += aligned(port.bytes);
+    }
+  };
+  if (staged) {
+    place(info_.inputs);
+    place(info_.outputs);
+  }
+  const device::Scope scope(model.device(), model.threads());
+  memory_.reset(device::allocate(bytes_));
+  auto* base = static_cast<std::byte*>(memory_.get());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (i < static_cast<std::size_t>(info_.inputs.count)) {
+      staged_inputs_.push_back(base + places[i]);
+    } else {
+      staged_outputs_.push_back(base + places[i]);
+    }
+  }
+}
 
 void Context::check(const void* const* inputs, void* const* outputs, void* stream) const {
   if (broken_) throw Failure(BOLT_DEVICE_ERROR, "an earlier run of this context failed: destroy it and make another");
@@ -65,6 +87,7 @@ void Context::run_step(int index, const Run& run, bool wait) {
   std::string why;
   try {
     model_.plan(index_).step(index, run);
+    device::check_queued();
     if (wait) device::wait(run.stream);
     return;
   } catch (const std::exception& error) {
@@ -72,7 +95,6 @@ void Context::run_step(int index, const Run& run, bool wait) {
   } catch (...) {
     why = "unknown exception";
   }
-  broken_ = true;
   throw Failure(BOLT_DEVICE_ERROR, "step " + std::to_string(index) + " '" + info_.steps[index].name + "' of batch " +
                                        std::to_string(info_.batch) + " failed: " + why);
 }
@@ -87,13 +109,57 @@ void Context::run_steps(const Run& run, bolt_observer observer, void* user) {
   }
 }
 
+void Context::stage_in(const void* const* inputs, void* stream) const {
+  for (std::size_t i = 0; i < staged_inputs_.size(); ++i)
+    device::copy(const_cast<void*>(staged_inputs_[i]), inputs[i], info_.inputs[static_cast<int>(i)].bytes, stream);
+}
+
+void Context::stage_out(void* const* outputs, void* stream) const {
+  for (std::size_t i = 0; i < staged_outputs_.size(); ++i)
+    device::copy(outputs[i], staged_outputs_[i], info_.outputs[static_cast<int>(i)].bytes, stream);
+}
+
+Run Context::run_on(const void* const* inputs, void* const* outputs, void* stream) const {
+  auto* base = static_cast<std::byte*>(memory_.get());
+  return {base, base + scratch_at_, inputs, outputs, model_.weights(), stream, model_.threads()};
+}
+
+// Notes the buffers that a recording is made with. True where they are others than before.
+bool Context::rebind(const void* const* inputs, void* const* outputs) {
+  const auto in = static_cast<std::size_t>(info_.inputs.count), out = static_cast<std::size_t>(info_.outputs.count);
+  if (bound_.size() == in + out && std::equal(inputs, inputs + in, bound_.begin()) &&
+      std::equal(outputs, outputs + out, bound_.begin() + static_cast<std::ptrdiff_t>(in)))
+    return false;
+  bound_.assign(inputs, inputs + in);
+  bound_.insert(bound_.end(), outputs, outputs + out);
+  return true;
+}
+
+void Context::replay(const void* const* inputs, void* const* outputs, void* stream) {
+  const bool changed = rebind(inputs, outputs);
+  recording_.play(stream, changed, [&](void* on) { run_steps(run_on(inputs, outputs, on), nullptr, nullptr); });
+}
+
 void Context::run(const void* const* inputs, void* const* outputs, void* stream, bolt_observer observer, void* user) {
   const Busy busy(running_);
   check(inputs, outputs, stream);
-  auto* base = static_cast<std::byte*>(memory_.get());
-  const Run run{base, base + scratch_at_, inputs, outputs, model_.weights(), stream, model_.threads()};
-  const device::Scope scope(model_.threads());
-  run_steps(run, observer, user);
+  const device::Scope scope(model_.device(), model_.threads());
+  const bool staged = !staged_inputs_.empty() || !staged_outputs_.empty();
+  const void* const* from = staged ? staged_inputs_.data() : inputs;
+  void* const* to = staged ? staged_outputs_.data() : outputs;
+  try {
+    stage_in(inputs, stream);
+    if (observer == nullptr) {
+      replay(from, to, stream);
+    } else {
+      run_steps(run_on(from, to, stream), observer, user);
+    }
+    stage_out(outputs, stream);
+    if (observer != nullptr) device::wait(stream);
+  } catch (...) {
+    broken_ = true;
+    throw;
+  }
 }
 
 }  // namespace bolt

@@ -37,7 +37,8 @@ __attribute__((target("arch=x86-64"))) Support support(const char* arch) noexcep
 
 }  // namespace
 
-__attribute__((target("arch=x86-64"))) bool fits(const char* arch, int index, char* reason, std::size_t reason_bytes) noexcept {
+__attribute__((target("arch=x86-64"))) bool fits(const Needs& needs, int index, char* reason, std::size_t reason_bytes) noexcept {
+  const char* arch = needs.arch;
   if (index != 0) {
     std::snprintf(reason, reason_bytes, "device %d does not exist: a CPU engine has device 0 alone", index);
     return false;
@@ -64,9 +65,9 @@ int threads(int wanted) {
   return available < limit ? available : limit;
 }
 
-Scope::Scope(int threads) noexcept : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+Scope::Scope(int, int threads) : before_device_(0), before_threads_(omp_get_max_threads()) { omp_set_num_threads(threads); }
 
-Scope::~Scope() { omp_set_num_threads(before_); }
+Scope::~Scope() { omp_set_num_threads(before_threads_); }
 
 void* allocate(std::size_t bytes) {
   // Large buffers start on a huge page and ask for such, so that streaming over them costs few TLB misses.
@@ -83,6 +84,8 @@ void release(void* memory) noexcept { std::free(memory); }
 
 void fill(void* memory, std::size_t, const std::function<void(void*)>& fill) { fill(memory); }
 
+void copy(void* to, const void* from, std::size_t bytes, void*) { std::memcpy(to, from, bytes); }
+
 void for_each(int count, const std::function<void(int)>& body) {
 #pragma omp parallel for schedule(dynamic)
   for (int i = 0; i < count; ++i) body(i);
@@ -92,6 +95,14 @@ void check_stream(void* stream) {
   if (stream != nullptr) throw Failure(BOLT_INVALID_ARGUMENT, "stream is not NULL: a CPU engine has no streams");
 }
 
+void check_queued() {}
+
 void wait(void*) {}
+
+// Nothing is queued on a CPU: every play is a run.
+struct Recording::State {};
+Recording::Recording() = default;
+Recording::~Recording() = default;
+void Recording::play(void* stream, bool, const std::function<void(void*)>& queue) { queue(stream); }
 
 }  // namespace bolt::device

@@ -83,8 +83,11 @@ int plan_index(const EngineInfo& engine, std::int64_t batch) {
 }
 
 Model::Model(const EngineInfo& engine, const bolt_model_options& options)
-    : engine_(engine), threads_(device::threads(options.threads)), weights_(engine.weights.count, nullptr) {
-  const device::Scope scope(threads_);
+    : engine_(engine),
+      device_(options.device),
+      threads_(device::threads(options.threads)),
+      weights_(engine.weights.count, nullptr) {
+  const device::Scope scope(device_, threads_);
   const Payload payload = load_weights(engine, options);
   const Preparation preparation(engine, payload.data, threads_);
   for (const PlanInfo* info : engine.plans) plans_.push_back(make_plan(*info, preparation));

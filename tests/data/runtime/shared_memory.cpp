@@ -38,7 +38,7 @@ const bolt::PlanInfo one = {1, 0, {}, {}, {}, {}, {}, make<Holder>}, two = {2, 0
 const bolt::PlanInfo greedy = {1, 0, {}, {}, {}, {}, {}, make<Greedy>};
 const bolt::PlanInfo *plans[] = {&one, &two}, *greedy_plans[] = {&greedy};
 const char digest[] = "0000000000000000000000000000000000000000000000000000000000000000";
-const bolt::EngineInfo sharing = {"t", "x86-64", digest, 0, {}, {plans, 2}}, failing = {"t", "x86-64", digest, 0, {}, {greedy_plans, 1}};
+const bolt::EngineInfo sharing = {"t", "x86-64", true, 0, digest, 0, {}, {plans, 2}}, failing = {"t", "x86-64", true, 0, digest, 0, {}, {greedy_plans, 1}};
 
 }  // namespace
 

@@ -16,5 +16,9 @@ size_t context_bytes(const bolt_context* context) noexcept;
 bolt_status run(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream) noexcept;
 bolt_status run_observed(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream,
                          bolt_observer observer, void* user) noexcept;
+bolt_status allocate(const bolt_model* model, size_t bytes, void** memory) noexcept;
+void release(const bolt_model* model, void* memory) noexcept;
+bolt_status copy(const bolt_model* model, void* to, const void* from, size_t bytes, void* stream) noexcept;
+bolt_status wait(const bolt_model* model, void* stream) noexcept;
 
 }  // namespace bolt::border

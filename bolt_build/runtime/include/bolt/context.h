@@ -3,22 +3,31 @@
 
 #include <atomic>
 #include <cstddef>
+#include <vector>
 
+#include "bolt/device.h"
 #include "bolt/model.h"
 
 namespace bolt {
 
 class Context {
  public:
-  /// Allocates arena and scratch in one piece. Throws Failure (unknown batch), std::bad_alloc.
-  Context(const Model& model, std::int64_t batch);
+  /// Allocates arena and scratch, and where `staged` buffers for the ports, in one piece. Throws Failure (unknown batch),
+  /// std::bad_alloc.
+  Context(const Model& model, std::int64_t batch, bool staged);
 
   std::size_t bytes() const { return bytes_; }
-  /// Runs every step; `observer` (may be null) is called after each. Throws Failure; once a step has failed, always.
+  /// Runs or queues every step; `observer` (may be null) is called after each, which has then finished. Throws Failure;
+  /// once a step has failed, always.
   void run(const void* const* inputs, void* const* outputs, void* stream, bolt_observer observer, void* user);
 
  private:
   void check(const void* const* inputs, void* const* outputs, void* stream) const;
+  void stage_in(const void* const* inputs, void* stream) const;
+  void stage_out(void* const* outputs, void* stream) const;
+  Run run_on(const void* const* inputs, void* const* outputs, void* stream) const;
+  void replay(const void* const* inputs, void* const* outputs, void* stream);
+  bool rebind(const void* const* inputs, void* const* outputs);
   void run_steps(const Run& run, bolt_observer observer, void* user);
   void run_step(int index, const Run& run, bool wait);
 
@@ -28,6 +37,12 @@ class Context {
   std::size_t scratch_at_;
   std::size_t bytes_;
   DeviceMemory memory_;
+  // The context's own buffers for the ports; empty where runs use the caller's.
+  std::vector<const void*> staged_inputs_;
+  std::vector<void*> staged_outputs_;
+  // Inputs and outputs that the recording was made with.
+  std::vector<const void*> bound_;
+  device::Recording recording_;
   std::atomic<bool> running_{false};
   bool broken_ = false;
 };

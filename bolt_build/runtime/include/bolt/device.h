@@ -3,35 +3,51 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace bolt::device {
 
-/// Writes why device `index` cannot run code built for `arch` into `reason` and returns false, or returns true.
+/// What an engine asks of a device. `forward`: it also runs on later kinds of device than `arch`. `shared_bytes` is the
+/// largest block of on-chip memory that a kernel may take, `memory_bytes` the least device memory it can work with.
+struct Needs {
+  const char* arch;
+  bool forward;
+  std::size_t shared_bytes;
+  std::uint64_t memory_bytes;
+};
+
+/// Writes why device `index` cannot run an engine with these needs into `reason` and returns false, or returns true.
 /// Called before anything else: must itself run on any machine of the kind.
-bool fits(const char* arch, int index, char* reason, std::size_t reason_bytes) noexcept;
+bool fits(const Needs& needs, int index, char* reason, std::size_t reason_bytes) noexcept;
 
 /// Threads that a run uses when the caller asks for `wanted` (0: all that the process may use). Throws Failure.
 int threads(int wanted);
 
-/// Binds the calling thread to the device and its number of threads; restores what was there.
+/// Binds the calling thread to device `index` and its number of threads; restores what was there.
 class Scope {
  public:
-  explicit Scope(int threads) noexcept;
+  Scope(int index, int threads);
   ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
  private:
-  int before_;
+  int before_device_;
+  int before_threads_;
 };
 
-/// Memory that kernels read and write, aligned to 64 bytes at least. Throws std::bad_alloc.
+/// Memory of the enclosing Scope's device that kernels read and write, aligned to 64 bytes at least. Throws
+/// std::bad_alloc.
 void* allocate(std::size_t bytes);
 void release(void* memory) noexcept;
 
 /// Lets `fill` write `bytes` bytes in memory that the CPU sees, and has them in `memory` of allocate() afterwards.
 void fill(void* memory, std::size_t bytes, const std::function<void(void*)>& fill);
+
+/// Queues a copy on `stream`; either end may be memory of the device or of the CPU. Throws Failure.
+void copy(void* to, const void* from, std::size_t bytes, void* stream);
 
 /// Calls body(0) .. body(count - 1) on the CPU threads of the enclosing Scope. `body` does not throw.
 void for_each(int count, const std::function<void(int)>& body);
@@ -39,7 +55,28 @@ void for_each(int count, const std::function<void(int)>& body);
 /// Throws Failure where `stream` is none of this device's.
 void check_stream(void* stream);
 
+/// Throws Failure where a kernel that this thread queued could not be queued.
+void check_queued();
+
 /// Returns once everything queued on `stream` has finished. Throws Failure where some of it failed.
 void wait(void* stream);
+
+/// What a plan queues, recorded where the device can record (a CUDA graph) and played again without the plan. Plays of
+/// one recording do not overlap, whatever their streams.
+class Recording {
+ public:
+  Recording();
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  /// Queues on `stream` what `queue` queues on the stream that it is given. It is asked anew where there is no
+  /// recording yet or it has `changed` since. Throws Failure, and what `queue` throws.
+  void play(void* stream, bool changed, const std::function<void(void* stream)>& queue);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace bolt::device

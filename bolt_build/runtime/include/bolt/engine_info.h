@@ -62,7 +62,9 @@ struct PlanInfo {
 
 struct EngineInfo {
   const char* name;
-  const char* arch;
+  const char* arch;             // what its code is compiled for
+  bool forward;                 // and for what comes after it
+  std::size_t shared_bytes;     // on-chip memory that a block of a kernel may take; 0 where that is no question
   const char* layout_digest;  // 64 hex digits
   std::uint64_t weights_bytes;
   Table<WeightInfo> weights;

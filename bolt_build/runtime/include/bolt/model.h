@@ -22,6 +22,7 @@ class Model {
   Model(const EngineInfo& engine, const bolt_model_options& options);
 
   const EngineInfo& engine() const { return engine_; }
+  int device() const { return device_; }
   int threads() const { return threads_; }
   const Plan& plan(int index) const { return *plans_[index]; }
   /// Pointers to the weights that runs read, by index in the table; null for those that only preparation needed.
@@ -29,6 +30,7 @@ class Model {
 
  private:
   const EngineInfo& engine_;
+  int device_;
   int threads_;
   std::vector<DeviceMemory> kept_;
   std::vector<const void*> weights_;

@@ -91,6 +91,10 @@ static const bolt_engine_v1 table = {
     bolt::border::context_bytes,
     bolt::border::run,
     bolt::border::run_observed,
+    bolt::border::allocate,
+    bolt::border::release,
+    bolt::border::copy,
+    bolt::border::wait,
 };
 
 }  // namespace bolt_engine_tiny
@@ -98,6 +102,8 @@ static const bolt_engine_v1 table = {
 const bolt::EngineInfo bolt::engine_info = {
     "tiny",
     "x86-64-v3",
+    true,
+    0,
     "a3ffe7d5a843f12511edac6e6fe634cba33ea7498e049c11124d17d0f87d5deb",
     128,
     {bolt_engine_tiny::weights, 2},

@@ -1,0 +1,265 @@
+// The device layer of CUDA engines: the CUDA runtime, linked statically, which finds the driver when it is first used.
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bolt/device.h"
+#include "bolt/failure.h"
+
+namespace bolt::device {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+// Threads of the innermost Scope on this thread.
+thread_local int scope_threads = 1;
+
+[[noreturn]] void fail(cudaError_t error, const char* what) {
+  // What is not fatal to the process must not be found again by the next call that asks.
+  static_cast<void>(cudaGetLastError());
+  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
+  throw Failure(BOLT_DEVICE_ERROR, std::string(what) + ": " + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")");
+}
+
+void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) fail(error, what);
+}
+
+struct Arch {
+  int major = 0, minor = 0;
+  bool only = false;  // sm_90a: instructions that no later device has
+};
+
+// "sm_90a" or "sm_86"; the last digit is the minor number.
+bool parse_arch(const char* text, Arch& arch) noexcept {
+  if (std::strncmp(text, "sm_", 3) != 0) return false;
+  char* end = nullptr;
+  const long number = std::strtol(text + 3, &end, 10);
+  arch = {static_cast<int>(number / 10), static_cast<int>(number % 10), *end == 'a'};
+  return number >= 30 && (*end == '\0' || (arch.only && end[1] == '\0'));
+}
+
+bool runs_on(const Arch& built, bool forward, const Arch& found) noexcept {
+  if (built.only) return found.major == built.major && found.minor == built.minor;
+  if (found.major == built.major) return found.minor >= built.minor;
+  return forward && found.major > built.major;
+}
+
+bool driver_fits(char* reason, std::size_t bytes) noexcept {
+  int driver = 0;
+  const cudaError_t error = cudaDriverGetVersion(&driver);
+  if (error != cudaSuccess || driver == 0) {
+    std::snprintf(reason, bytes, "no NVIDIA driver is installed, which this engine needs%s%s", error == cudaSuccess ? "" : ": ",
+                  error == cudaSuccess ? "" : cudaGetErrorString(error));
+    return false;
+  }
+  if (driver / 1000 < CUDART_VERSION / 1000) {
+    std::snprintf(reason, bytes, "the NVIDIA driver is made for CUDA %d.%d: this engine needs one for CUDA %d.%d or later",
+                  driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return false;
+  }
+  return true;
+}
+
+bool exists(int index, char* reason, std::size_t bytes) noexcept {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    static_cast<void>(cudaGetLastError());
+    std::snprintf(reason, bytes, "there is no GPU that CUDA can use%s%s", error == cudaSuccess ? "" : ": ",
+                  error == cudaSuccess ? "" : cudaGetErrorString(error));
+    return false;
+  }
+  if (index < 0 || index >= count) {
+    std::snprintf(reason, bytes, "GPU %d does not exist: CUDA sees %d, counted from 0", index, count);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool fits(const Needs& needs, int index, char* reason, std::size_t reason_bytes) noexcept {
+  Arch built;
+  if (!parse_arch(needs.arch, built)) {
+    std::snprintf(reason, reason_bytes, "this engine was built for '%s', which is no kind of GPU that it can check for", needs.arch);
+    return false;
+  }
+  if (!driver_fits(reason, reason_bytes) || !exists(index, reason, reason_bytes)) return false;
+  cudaDeviceProp found;
+  const cudaError_t error = cudaGetDeviceProperties(&found, index);
+  if (error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    std::snprintf(reason, reason_bytes, "GPU %d does not say what it is: %s", index, cudaGetErrorString(error));
+    return false;
+  }
+  if (!runs_on(built, needs.forward, {found.major, found.minor, false})) {
+    std::snprintf(reason, reason_bytes, "GPU %d (%s, compute capability %d.%d) cannot run this engine, which was built for %d.%d%s", index,
+                  found.name, found.major, found.minor, built.major, built.minor,
+                  needs.forward ? " and later" : built.only ? " alone" : "");
+    return false;
+  }
+  if (found.sharedMemPerBlockOptin < needs.shared_bytes) {
+    std::snprintf(reason, reason_bytes, "GPU %d (%s) is too small: a block has %zu bytes of shared memory, this engine needs %zu", index,
+                  found.name, found.sharedMemPerBlockOptin, needs.shared_bytes);
+    return false;
+  }
+  if (found.totalGlobalMem < needs.memory_bytes) {
+    std::snprintf(reason, reason_bytes, "GPU %d (%s) is too small: it has %zu bytes of memory, this engine needs more than %llu", index,
+                  found.name, found.totalGlobalMem, static_cast<unsigned long long>(needs.memory_bytes));
+    return false;
+  }
+  return true;
+}
+
+// Only weights are read by CPU threads.
+int threads(int wanted) {
+  if (wanted < 0 || wanted > kMostThreads) {
+    throw Failure(BOLT_INVALID_ARGUMENT, "threads is " + std::to_string(wanted) + ": give 0 for as many as the process may use, or 1 to " +
+                                             std::to_string(kMostThreads));
+  }
+  if (wanted > 0) return wanted;
+  const unsigned found = std::thread::hardware_concurrency();
+  return found == 0 ? 1 : static_cast<int>(found);
+}
+
+Scope::Scope(int index, int threads) : before_device_(0), before_threads_(scope_threads) {
+  check(cudaGetDevice(&before_device_), "asking for the current GPU failed");
+  if (before_device_ != index) check(cudaSetDevice(index), "choosing the GPU failed");
+  scope_threads = threads;
+}
+
+Scope::~Scope() {
+  scope_threads = before_threads_;
+  int now = before_device_;
+  if (cudaGetDevice(&now) == cudaSuccess && now != before_device_) static_cast<void>(cudaSetDevice(before_device_));
+}
+
+void* allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), "allocating memory of the GPU failed");
+  return memory;
+}
+
+void release(void* memory) noexcept {
+  if (memory != nullptr && cudaFree(memory) != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+
+void fill(void* memory, std::size_t bytes, const std::function<void(void*)>& fill) {
+  struct Free {
+    void operator()(void* at) const { std::free(at); }
+  };
+  constexpr std::size_t kAlignment = 64;
+  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::unique_ptr<void, Free> seen(std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded));
+  if (seen == nullptr) throw std::bad_alloc();
+  fill(seen.get());
+  if (bytes > 0) check(cudaMemcpy(memory, seen.get(), bytes, cudaMemcpyHostToDevice), "copying to the GPU failed");
+}
+
+void copy(void* to, const void* from, std::size_t bytes, void* stream) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)), "queueing a copy failed");
+}
+
+void for_each(int count, const std::function<void(int)>& body) {
+  std::atomic<int> next{0};
+  const auto work = [&] {
+    for (int i = next++; i < count; i = next++) body(i);
+  };
+  std::vector<std::thread> helpers;
+  try {
+    for (int i = 1; i < scope_threads && i < count; ++i) helpers.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Where no more threads may be made, those there are do the work.
+  }
+  work();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+// A stream is a pointer that only the driver understands.
+void check_stream(void*) {}
+
+void check_queued() { check(cudaGetLastError(), "queueing a kernel failed"); }
+
+void wait(void* stream) { check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the GPU reports"); }
+
+struct Recording::State {
+  cudaStream_t capture = nullptr;
+  cudaGraphExec_t ready = nullptr;
+
+  State() { check(cudaStreamCreateWithFlags(&capture, cudaStreamNonBlocking), "making a stream failed"); }
+  ~State() {
+    if (ready != nullptr) static_cast<void>(cudaGraphExecDestroy(ready));
+    static_cast<void>(cudaStreamDestroy(capture));
+    static_cast<void>(cudaGetLastError());
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  // What `queue` queues, as a graph. Other threads may go on calling CUDA meanwhile.
+  cudaGraph_t record(const std::function<void(void*)>& queue) const {
+    check(cudaStreamBeginCapture(capture, cudaStreamCaptureModeThreadLocal), "recording a graph failed");
+    cudaGraph_t graph = nullptr;
+    try {
+      queue(capture);
+    } catch (...) {
+      if (cudaStreamEndCapture(capture, &graph) == cudaSuccess) static_cast<void>(cudaGraphDestroy(graph));
+      static_cast<void>(cudaGetLastError());
+      throw;
+    }
+    check(cudaStreamEndCapture(capture, &graph), "recording a graph failed");
+    return graph;
+  }
+
+  void make_ready(cudaGraph_t graph) {
+    if (ready != nullptr) {
+      // Other pointers in the same kernels: the plays that are under way keep theirs.
+      cudaGraphExecUpdateResultInfo result;
+      if (cudaGraphExecUpdate(ready, graph, &result) == cudaSuccess) return;
+      static_cast<void>(cudaGetLastError());
+      // Plays of a new executable graph would not wait for those of the old one.
+      check(cudaDeviceSynchronize(), "the GPU reports");
+      check(cudaGraphExecDestroy(std::exchange(ready, nullptr)), "replacing a graph failed");
+    }
+    check(cudaGraphInstantiate(&ready, graph, 0), "preparing a graph failed");
+  }
+};
+
+Recording::Recording() = default;
+Recording::~Recording() = default;
+
+void Recording::play(void* stream, bool changed, const std::function<void(void*)>& queue) {
+  const auto on = static_cast<cudaStream_t>(stream);
+  if (on != nullptr) {
+    // A caller who records a graph of its own gets the kernels themselves: a graph cannot be launched into a recording.
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(on, &status), "asking the stream failed");
+    if (status == cudaStreamCaptureStatusActive) {
+      state_.reset();  // the buffers noted last are no longer those of a recording
+      return queue(stream);
+    }
+  }
+  if (state_ == nullptr || state_->ready == nullptr || changed) {
+    if (state_ == nullptr) state_ = std::make_unique<State>();
+    const cudaGraph_t graph = state_->record(queue);
+    try {
+      state_->make_ready(graph);
+    } catch (...) {
+      static_cast<void>(cudaGraphDestroy(graph));
+      throw;
+    }
+    check(cudaGraphDestroy(graph), "preparing a graph failed");
+  }
+  check(cudaGraphLaunch(state_->ready, on), "launching the graph failed");
+}
+
+}  // namespace bolt::device
