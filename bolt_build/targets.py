@@ -28,6 +28,8 @@ class Gpu:
     registers: int
     l2: int
     instructions: tuple[tuple[str, tuple[int, int, int]], ...]
+    warp_mma_share: float
+    async_copies: bool
     gencode: tuple[str, ...]
     embeds_ptx: bool
 
@@ -94,21 +96,25 @@ class _Architecture:
     sm: int
     shared_memory: int
     instruction: tuple[int, int, int]
+    async_copies: bool
     gencode: tuple[str, ...]
-    embeds_ptx: bool
+    warp_mma_share: float = 1.0
+    embeds_ptx: bool = True
 
 
-def _with_ptx(sm: int, shared_kib: int, instruction: tuple[int, int, int]) -> _Architecture:
-    gencode = ("-gencode", f"arch=compute_{sm},code=[sm_{sm},compute_{sm}]")
-    return _Architecture(sm, shared_kib * _KIB, instruction, gencode, embeds_ptx=True)
+def _with_ptx(sm: int) -> tuple[str, ...]:
+    return "-gencode", f"arch=compute_{sm},code=[sm_{sm},compute_{sm}]"
 
 
-_SM75 = _with_ptx(75, 64, (16, 8, 8))
-_SM80 = _with_ptx(80, 163, (16, 8, 16))
-_SM86 = _with_ptx(86, 99, (16, 8, 16))
-_SM89 = _with_ptx(89, 99, (16, 8, 16))
-# Code for sm_90a runs on Hopper alone, whatever is embedded beside it.
-_SM90 = _Architecture(90, 227 * _KIB, (16, 8, 16), ("-gencode", "arch=compute_90a,code=sm_90a"), embeds_ptx=False)
+_SM75 = _Architecture(75, 64 * _KIB, (16, 8, 8), async_copies=False, gencode=_with_ptx(75))
+_SM80 = _Architecture(80, 163 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(80))
+_SM86 = _Architecture(86, 99 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(86))
+_SM89 = _Architecture(89, 99 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(89))
+# Code for sm_90a runs on Hopper alone, whatever is embedded beside it. Its peak rate takes instructions of four warps.
+_SM90 = _Architecture(
+    90, 227 * _KIB, (16, 8, 16), async_copies=True, gencode=("-gencode", "arch=compute_90a,code=sm_90a"),
+    warp_mma_share=0.62, embeds_ptx=False,
+)  # fmt: skip
 
 
 def _cuda(
@@ -129,6 +135,8 @@ def _cuda(
         registers=65536,
         l2=l2_mib * _MIB,
         instructions=(("fp16", architecture.instruction),),
+        warp_mma_share=architecture.warp_mma_share,
+        async_copies=architecture.async_copies,
         gencode=architecture.gencode,
         embeds_ptx=architecture.embeds_ptx,
     )

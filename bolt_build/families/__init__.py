@@ -10,11 +10,12 @@ from importlib.metadata import entry_points
 
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Family
+from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.onednn.family import OneDnn
 from bolt_build.families.portable.family import Portable
 from bolt_build.targets import Target
 
-_BUILT_IN: tuple[Family, ...] = (OneDnn(), Portable())
+_BUILT_IN: tuple[Family, ...] = (OneDnn(), Cutlass(), Portable())
 
 
 def load(target: Target) -> tuple[Family, ...]:

@@ -1,0 +1,1 @@
+"""Convolutions and matrix products on tensor cores, instantiated from CUTLASS's templates."""

@@ -1,0 +1,137 @@
+"""Convolutions as products."""
+
+from __future__ import annotations
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, Operand
+from bolt_build.families.cutlass.epilogue import refuse_epilogue
+from bolt_build.families.cutlass.product import ALIGNMENT, Product, Widen, aligned, too_large
+from bolt_build.families.cxx import struct
+from bolt_build.families.portable.geometry import strides
+from bolt_build.families.portable.rule import COMPUTED
+from bolt_build.families.problems import op_operands
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.conv import Conv
+
+_SPACE = "bolt::cutlass_kernels"
+_MOST_TAPS = 32
+"""Kernel positions along one axis that the iterators keep masks for."""
+
+
+def thin(problem: KernelProblem) -> bool:
+    """True where a window's row is gathered as one run of channels: few channels, wide window (an image's first layer).
+
+    The columns of such a row follow each other in memory, so the row is one deep tap whose neighbours overlap.
+    """
+    op = problem.op
+    assert isinstance(op, Conv)
+    weights = problem.inputs[op_operands(problem)[1]]
+    return problem.inputs[op_operands(problem)[0]].shape[1] <= ALIGNMENT and weights.shape[-1] > 1 == op.dilations[-1]
+
+
+def refuse(problem: KernelProblem) -> str | None:
+    """A reason why no kernel of this family computes the problem."""
+    op = problem.op
+    assert isinstance(op, Conv)
+    own = op_operands(problem)
+    x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
+    if len(y.shape) not in (3, 4):
+        return f"convolves over one or two spatial axes, not {len(y.shape) - 2}"
+    if op.groups != 1:
+        return f"has no groups, here are {op.groups}"
+    if not all(problem.inputs[index].constant for index in own[1:]):
+        return "weights and bias must be constants, to be packed when the engine loads"
+    if min(*op.pads_begin, *op.pads_end) < 0:
+        return "has no convolution with negative pads"
+    if max(weights.shape[2:]) > _MOST_TAPS:
+        return f"windows reach over at most {_MOST_TAPS} positions, not {max(weights.shape[2:])}"
+    if weights.format.dtype is not DType.F16 or y.format.dtype is not DType.F16:
+        return f"takes tensors in f16, not in {y.format.dtype.value}"
+    if y.format.layout is not Layout.CHANNELS_LAST:
+        return "writes channels-last tensors alone"
+    plain = x.format.dtype is DType.F16 and x.format.layout is Layout.CHANNELS_LAST
+    if not plain and not (thin(problem) and x.format.dtype in (DType.F16, DType.F32)):
+        return f"reads {x.format} only where few channels are copied anyway"
+    return refuse_epilogue(problem) or too_large(product_of(problem), problem)
+
+
+def _two(values: tuple[int, ...], fill: int) -> tuple[int, int]:
+    """Height and width of one or two spatial attributes."""
+    return (fill, values[0]) if len(values) == 1 else (values[0], values[1])
+
+
+def product_of(problem: KernelProblem) -> Product:
+    """How the convolution is computed: as a plain product, over windows, or over overlapping rows of windows."""
+    op = problem.op
+    assert isinstance(op, Conv)
+    own = op_operands(problem)
+    x, weights = problem.inputs[own[0]], problem.inputs[own[1]]
+    if thin(problem):
+        return _over_rows(problem, op, x, weights)
+    kernel, stride = _two(weights.shape[2:], 1), _two(op.strides, 1)
+    height, width = _two(x.shape[2:], 1)
+    out = _two(problem.outputs[0].shape[2:], 1)
+    channels = aligned(x.shape[1])
+    widen = None if channels == x.shape[1] else _widen(x, width, channels, 0)
+    pads = (*op.pads_begin, *op.pads_end)
+    m, n = x.shape[0] * out[0] * out[1], weights.shape[0]
+    if kernel == (1, 1) and stride == (1, 1) and not any(pads):
+        return _plain(m, n, x.shape[1], channels, widen)
+    begin, dilation = _two(op.pads_begin, 0), _two(op.dilations, 1)
+    arguments = struct(
+        f"{_SPACE}::ConvArguments",
+        batch=x.shape[0], height=height, width=width, channels=channels,
+        out_channels=n, kernel_h=kernel[0], kernel_w=kernel[1], out_h=out[0], out_w=out[1],
+        pad_h=begin[0], pad_w=begin[1], stride_h=stride[0], stride_w=stride[1],
+        dilation_h=dilation[0], dilation_w=dilation[1],
+        x_image=height * width * channels, x_row=width * channels, x_column=channels,
+    )  # fmt: skip
+    taps = kernel[0] * kernel[1]
+    packed = _filter(n, x.shape[1], kernel[0], kernel[1], kernel[1], channels)
+    return Product("Conv", m, n, channels, taps, arguments, packed, widen)
+
+
+def _plain(m: int, n: int, k: int, depth: int, widen: Widen | None) -> Product:
+    arguments = struct(f"{_SPACE}::GemmArguments", m=m, n=n, k=depth)
+    return Product("Gemm", m, n, depth, 1, arguments, _filter(n, k, 1, 1, 1, depth), widen)
+
+
+def _filter(outputs: int, channels: int, rows: int, taps: int, to_taps: int, to_channels: int) -> str:
+    return struct(
+        f"{_SPACE}::Filter",
+        outputs=outputs, channels=channels, rows=rows, taps=taps, to_taps=to_taps, to_channels=to_channels,
+    )  # fmt: skip
+
+
+def _over_rows(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -> Product:
+    """The window's width becomes part of the channels: output column q reads one run that begins at pixel q * stride.
+
+    A pixel is padded to 4 channels where 16-byte loads stay possible at every column's begin, else to 8.
+    """
+    kernel, stride, begin = _two(weights.shape[2:], 1), _two(op.strides, 1), _two(op.pads_begin, 0)
+    height, out = _two(x.shape[2:], 1)[0], _two(problem.outputs[0].shape[2:], 1)
+    half = ALIGNMENT // 2
+    channels = half if x.shape[1] <= half and stride[1] * half % ALIGNMENT == 0 else ALIGNMENT
+    taps = aligned(kernel[1] * channels) // channels
+    columns = (out[1] - 1) * stride[1] + taps
+    widen = _widen(x, columns, channels, begin[1])
+    arguments = struct(
+        f"{_SPACE}::ConvArguments",
+        batch=x.shape[0], height=height, width=out[1], channels=taps * channels,
+        out_channels=weights.shape[0], kernel_h=kernel[0], kernel_w=1, out_h=out[0], out_w=out[1],
+        pad_h=begin[0], pad_w=0, stride_h=stride[0], stride_w=1,
+        dilation_h=_two(op.dilations, 1)[0], dilation_w=1,
+        x_image=height * columns * channels, x_row=columns * channels, x_column=stride[1] * channels,
+    )  # fmt: skip
+    m, n = x.shape[0] * out[0] * out[1], weights.shape[0]
+    packed = _filter(n, x.shape[1], kernel[0], kernel[1], taps, channels)
+    return Product("Conv", m, n, taps * channels, kernel[0], arguments, packed, widen)
+
+
+def _widen(x: Operand, to_width: int, to_channels: int, left: int) -> Widen:
+    step = strides(x)
+    height, width = _two(x.shape[2:], 1)
+    row = step[2] if len(x.shape) == 4 else 0
+    along = (step[0], row, step[-1], step[1])
+    element = COMPUTED[x.format.dtype]
+    return Widen(x.shape[0], height, width, x.shape[1], along, to_width, to_channels, left, element)

@@ -1,0 +1,51 @@
+"""Matrix products with a constant right factor."""
+
+from __future__ import annotations
+
+from math import prod
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem
+from bolt_build.families.cutlass.epilogue import refuse_epilogue
+from bolt_build.families.cutlass.product import Product, Widen, aligned, too_large
+from bolt_build.families.cxx import struct
+from bolt_build.families.portable.rule import COMPUTED
+from bolt_build.families.problems import op_operands
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.matmul import MatMul
+
+_SPACE = "bolt::cutlass_kernels"
+
+
+def refuse(problem: KernelProblem) -> str | None:
+    """A reason why no kernel of this family computes the problem."""
+    op = problem.op
+    assert isinstance(op, MatMul)
+    own = op_operands(problem)
+    a, b, c = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
+    if not all(problem.inputs[index].constant for index in own[1:]) or a.constant:
+        return "the right factor and the bias must be constants, to be packed when the engine loads"
+    if op.transpose_a or prod(b.shape[:-2]) != 1 or prod(a.shape[:-2]) != prod(c.shape[:-2]):
+        return "multiplies rows by one matrix"
+    if any(operand.format.dtype is not DType.F16 for operand in (a, b, c)):
+        return f"takes tensors in f16, not in {c.format.dtype.value}"
+    if any(operand.format.layout is not Layout.ROW for operand in (a, c)):
+        return "takes row-major tensors alone"
+    return refuse_epilogue(problem) or too_large(product_of(problem), problem)
+
+
+def product_of(problem: KernelProblem) -> Product:
+    """All rows of the left factor by the packed right one."""
+    op = problem.op
+    assert isinstance(op, MatMul)
+    own = op_operands(problem)
+    a, c = problem.inputs[own[0]], problem.outputs[0]
+    m, k, n = prod(c.shape[:-1]), a.shape[-1], c.shape[-1]
+    depth = aligned(k)
+    widen = None if depth == k else Widen(m, 1, 1, k, (k, 0, 0, 1), 1, depth, 0, COMPUTED[a.format.dtype])
+    arguments = struct(f"{_SPACE}::GemmArguments", m=m, n=n, k=depth)
+    if op.transpose_b:
+        weights = struct(f"{_SPACE}::Filter", outputs=n, channels=k, rows=1, taps=1, to_taps=1, to_channels=depth)
+    else:
+        weights = struct(f"{_SPACE}::Factor", n=n, k=k, to_k=depth)
+    return Product("Gemm", m, n, depth, 1, arguments, weights, widen)

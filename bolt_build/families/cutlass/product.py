@@ -1,0 +1,119 @@
+"""A problem as the kernels compute it: a matrix product, or one over windows of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from bolt_build.families.base import KernelProblem
+from bolt_build.families.cutlass.epilogue import residual
+from bolt_build.families.cutlass.tiles import Work
+from bolt_build.families.cxx import struct
+from bolt_build.families.problems import op_operands
+
+ALIGNMENT = 8
+"""Half-precision elements in the 16 bytes that the kernels load at once."""
+
+_SPACE = "bolt::cutlass_kernels"
+
+
+@dataclass(frozen=True)
+class Widen:
+    """A copy of the input, made before the product, whose channels and columns are padded with zeros.
+
+    `strides` are those of image, row, column and channel in the input, in elements.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    strides: tuple[int, int, int, int]
+    to_width: int
+    to_channels: int
+    left: int
+    element: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the copy."""
+        return self.batch * self.height * self.to_width * self.to_channels * 2
+
+    @property
+    def text(self) -> str:
+        image, row, column, channel = self.strides
+        value = struct(
+            f"{_SPACE}::Widen",
+            batch=self.batch,
+            height=self.height,
+            width=self.width,
+            channels=self.channels,
+            image=image,
+            row=row,
+            column=column,
+            channel=channel,
+            to_width=self.to_width,
+            to_channels=self.to_channels,
+            left=self.left,
+        )
+        return f"{self.source}{{{value}}}"
+
+    @property
+    def source(self) -> str:
+        return f"{_SPACE}::Widened<{self.element}>"
+
+
+@dataclass(frozen=True)
+class Product:
+    """`kernel` is "Gemm" or "Conv" (a class of prepared.h); `arguments`, `weights` are its C++ arguments.
+
+    `depth` counts the padded channels of one tap of the window.
+    """
+
+    kernel: str
+    m: int
+    n: int
+    depth: int
+    taps: int
+    arguments: str
+    weights: str
+    widen: Widen | None
+
+    @property
+    def access(self) -> int:
+        """Elements that one access to the output takes: what divides a row of it."""
+        return next(size for size in (8, 4, 2, 1) if self.n % size == 0)
+
+    @property
+    def source(self) -> str:
+        """C++ type of what brings the input to the kernel."""
+        return f"{_SPACE}::AsItIs" if self.widen is None else self.widen.source
+
+    @property
+    def source_value(self) -> str:
+        return f"{_SPACE}::AsItIs{{}}" if self.widen is None else self.widen.text
+
+
+Products = Callable[[KernelProblem], Product]
+
+
+def work(problem: KernelProblem, product: Product) -> Work:
+    """What the prediction needs; the copy of the input is not part of it."""
+    own = op_operands(problem)
+    x = problem.inputs[own[0]].nbytes if product.widen is None else product.widen.nbytes
+    weights = product.n * product.taps * product.depth * 2
+    y = problem.outputs[0].nbytes * (1 if residual(problem) is None else 2)
+    return Work(product.m, product.n, product.depth, product.taps, product.kernel == "Conv", x + weights + y)
+
+
+def aligned(extent: int, to: int = ALIGNMENT) -> int:
+    """The next multiple."""
+    return -(-extent // to) * to
+
+
+def too_large(product: Product, problem: KernelProblem) -> str | None:
+    """A reason where the kernels' 32-bit offsets do not reach: 2 GiB a tensor, their views of the input included."""
+    views = (product.m * product.depth, product.n * product.taps * product.depth, product.m * product.n)
+    largest = max(*views, *(prod(operand.shape) for operand in problem.inputs))
+    return f"a tensor of {2 * largest} bytes is beyond the reach of 32-bit offsets" if 2 * largest >= 1 << 31 else None
