@@ -136,7 +136,7 @@ def _ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, T
     legal: list[tuple[float, Tile]] = []
     refusals: list[Refusal] = []
     for tile in TILES:
-        reason = refuse(tile, target.gpu)
+        reason = refuse(tile, target.gpu, product.n)
         if reason is None:
             legal.append((copy + seconds(tile, work(problem, product), target), tile))
         else:

@@ -67,8 +67,15 @@ TILES = (
 )
 
 
-def refuse(tile: Tile, gpu: Gpu) -> str | None:
-    """Why the GPU cannot run the tile, None where it can."""
+_NARROW = 32
+
+
+def refuse(tile: Tile, gpu: Gpu, columns: int) -> str | None:
+    """Why the tile is none for a product of so many columns on this GPU, None where it is one."""
+    if tile.n > 2 * max(columns, _NARROW):
+        return f"over half of its columns would be beyond the {columns} of the product"
+    if tile.n <= _NARROW < columns:
+        return f"a narrow tile reads the rows again for every {tile.n} of {columns} columns"
     if tile.shared_bytes > gpu.shared_memory:
         return f"needs {tile.shared_bytes} bytes of shared memory, a block has {gpu.shared_memory}"
     if not gpu.async_copies and tile.stages > 2:

@@ -31,6 +31,12 @@ from bolt_build.targets import Target
 _CANDIDATE = Candidate("portable", (("algorithm", "direct"),))
 
 
+def _efficiency(rule: Rule, problem: KernelProblem, target: Target) -> float:
+    if target.gpu is not None and rule.gpu_efficiency is not None:
+        return rule.gpu_efficiency
+    return rule.efficiency(problem)
+
+
 class Portable:
     """`Family` over `RULES`."""
 
@@ -62,7 +68,7 @@ class Portable:
         view = rule.is_view(problem)
         share = () if view else may_share(problem, node.inputs, rule.in_place)
         step = ProposedStep(problem, node.inputs, node.outputs, share, view)
-        seconds = 0.0 if view else roofline(problem, target, rule.efficiency(problem))
+        seconds = 0.0 if view else roofline(problem, target, _efficiency(rule, problem, target))
         return Alternative((node.name,), self.name, (step,), seconds)
 
     def propose_conversion(
@@ -74,7 +80,7 @@ class Portable:
             return None
         if same_bytes(shape, source, to):
             return problem, 0.0
-        return problem, roofline(problem, target, rule.efficiency(problem))
+        return problem, roofline(problem, target, _efficiency(rule, problem, target))
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         rule = RULES.get(type(problem.op))

@@ -38,13 +38,15 @@ class Rule:
     """How one operator is offered, refused, priced and emitted.
 
     `refuse` gives a sentence, or None for a problem that `emit` can take. `efficiency` is the part of the target's peak
-    arithmetic rate that is expected. `in_place` names inputs of the op itself whose memory may also be the output's.
+    arithmetic rate that is expected; `gpu_efficiency` the same on a GPU, whose peak is that of tensor cores, which none
+    of these kernels use (None: no other than elsewhere). `in_place` names inputs of the op itself whose memory may also be the output's.
     """
 
     op: type[Op]
     refuse: Callable[[KernelProblem], str | None]
     emit: Callable[[KernelProblem, StepExpressions], StepCode]
     efficiency: Callable[[KernelProblem], float]
+    gpu_efficiency: float | None = None
     layouts: Callable[[Node, tuple[TensorType, ...], TensorType], tuple[Layouts, ...]] = same_layouts
     in_place: tuple[int, ...] = ()
     is_view: Callable[[KernelProblem], bool] = lambda problem: False
