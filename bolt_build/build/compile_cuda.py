@@ -1,4 +1,4 @@
-"""Compiles one CUDA source so that equal sources give equal objects: `python compile_cuda.py NVCC SOURCE OBJECT FLAG...`
+"""Compiles one CUDA source so that equal sources give equal objects: `compile_cuda.py NVCC SOURCE OBJECT FLAG...`
 
 nvcc writes the path of its source into names that it makes up (those of anonymous namespaces, and of its intermediate
 files, with its own process number), and no flag takes it out again. So a source is compiled under a name that follows

@@ -211,10 +211,11 @@ def _compile_cuda(
     output = f"build/objects/{unit}.o"
     # nvcc finds its own headers, as system headers.
     tools = [
-        f"-isystem${{{tool.name}.include{index}}}"
+        flag
         for tool in context.tools
         if tool.name not in ("cxx", "nvcc")
         for index in range(len(tool.include_dirs))
+        for flag in ("-isystem", f"${{{tool.name}.include{index}}}")
     ]
     script = "${package}/build/" + _CUDA_SCRIPT.name
     argv = (

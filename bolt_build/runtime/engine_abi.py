@@ -80,4 +80,9 @@ class EngineTable(c.Structure):
         ("release", c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)),
         ("copy", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p)),
         ("wait", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p)),
+        ("step_count", c.CFUNCTYPE(c.c_int, c.c_int64, c.POINTER(c.c_int32))),
+        (
+            "time_steps",
+            c.CFUNCTYPE(c.c_int, c.c_void_p, Pointers, Pointers, c.c_void_p, c.c_int32, c.POINTER(c.c_double)),
+        ),
     )

@@ -284,6 +284,18 @@ class Context(_Closing):
         self._copy_out(results)
         return self._logical(results)
 
+    def step_seconds(self, inputs: Mapping[str, Array], repeats: int = 20) -> tuple[float, ...]:
+        """Seconds that each step takes by itself, the mean of `repeats` executions one after the other."""
+        handle = self._open()
+        stored = self._stored(inputs)
+        results = self._results()
+        count = ctypes.c_int32()
+        self.model.engine.check(self._table.step_count(self.batch, ctypes.byref(count)))
+        seconds = (ctypes.c_double * max(1, count.value))()
+        given, made = self._copied_in(stored, results)
+        self.model.engine.check(self._table.time_steps(handle, given, made, None, repeats, seconds))
+        return tuple(seconds[: count.value])
+
     def close(self) -> None:
         if self._handle.value:
             self._table.context_destroy(self._handle)

@@ -119,6 +119,12 @@ typedef struct bolt_engine_v1 {
    * status is that of all that was queued there. */
   bolt_status (*copy)(const bolt_model* model, void* to, const void* from, size_t bytes, void* stream);
   bolt_status (*wait)(const bolt_model* model, void* stream);
+
+  /* How many steps a batch has, and the seconds that each takes alone, the mean of `repeats` executions one after the other on
+   * the device, into seconds[0 ..]. Needs buffers where the ports say; what it leaves in the outputs means nothing. */
+  bolt_status (*step_count)(int64_t batch, int32_t* count);
+  bolt_status (*time_steps)(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream, int32_t repeats,
+                            double* seconds);
 } bolt_engine_v1;
 
 #ifdef __cplusplus

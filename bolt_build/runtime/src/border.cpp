@@ -180,5 +180,22 @@ bolt_status wait(const bolt_model* model, void* stream) noexcept {
   });
 }
 
+bolt_status step_count(int64_t batch, int32_t* count) noexcept {
+  return guarded([&] {
+    require(count, "count");
+    *count = engine_info.plans[plan_index(engine_info, batch)]->steps.count;
+  });
+}
+
+bolt_status time_steps(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream, int32_t repeats,
+                       double* seconds) noexcept {
+  return guarded([&] {
+    require(context, "context");
+    require(seconds, "seconds");
+    if (repeats < 1) throw Failure(BOLT_INVALID_ARGUMENT, "repeats is " + std::to_string(repeats) + ": give 1 or more");
+    context->context.time_steps(inputs, outputs, stream, repeats, seconds);
+  });
+}
+
 }  // namespace border
 }  // namespace bolt

@@ -2,6 +2,7 @@
 #include <omp.h>
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -98,6 +99,13 @@ void check_stream(void* stream) {
 void check_queued() {}
 
 void wait(void*) {}
+
+double seconds(void* stream, int repeats, const std::function<void(void*)>& queue) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < repeats; ++i) queue(stream);
+  return std::chrono::duration<double>(Clock::now() - start).count() / repeats;
+}
 
 // Nothing is queued on a CPU: every play is a run.
 struct Recording::State {};

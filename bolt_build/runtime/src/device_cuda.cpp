@@ -9,7 +9,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 #include "bolt/device.h"
@@ -192,45 +192,94 @@ void check_queued() { check(cudaGetLastError(), "queueing a kernel failed"); }
 
 void wait(void* stream) { check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the GPU reports"); }
 
-struct Recording::State {
-  cudaStream_t capture = nullptr;
-  cudaGraphExec_t ready = nullptr;
+namespace {
 
-  State() { check(cudaStreamCreateWithFlags(&capture, cudaStreamNonBlocking), "making a stream failed"); }
-  ~State() {
-    if (ready != nullptr) static_cast<void>(cudaGraphExecDestroy(ready));
-    static_cast<void>(cudaStreamDestroy(capture));
+struct DestroyGraph {
+  void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
+};
+using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
+
+struct DestroyExec {
+  void operator()(cudaGraphExec_t ready) const { static_cast<void>(cudaGraphExecDestroy(ready)); }
+};
+using Exec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyExec>;
+
+struct DestroyStream {
+  void operator()(cudaStream_t stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
+};
+using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, DestroyStream>;
+
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { static_cast<void>(cudaEventDestroy(event)); }
+};
+using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
+
+Stream make_stream() {
+  cudaStream_t made = nullptr;
+  check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "making a stream failed");
+  return Stream(made);
+}
+
+Event make_event() {
+  cudaEvent_t made = nullptr;
+  check(cudaEventCreate(&made), "making an event failed");
+  return Event(made);
+}
+
+// What `queue` queues, as a graph. Other threads may go on calling CUDA meanwhile.
+Graph record(cudaStream_t on, const std::function<void(void*)>& queue) {
+  check(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal), "recording a graph failed");
+  cudaGraph_t graph = nullptr;
+  try {
+    queue(on);
+  } catch (...) {
+    if (cudaStreamEndCapture(on, &graph) == cudaSuccess) static_cast<void>(cudaGraphDestroy(graph));
     static_cast<void>(cudaGetLastError());
+    throw;
   }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
+  check(cudaStreamEndCapture(on, &graph), "recording a graph failed");
+  return Graph(graph);
+}
 
-  // What `queue` queues, as a graph. Other threads may go on calling CUDA meanwhile.
-  cudaGraph_t record(const std::function<void(void*)>& queue) const {
-    check(cudaStreamBeginCapture(capture, cudaStreamCaptureModeThreadLocal), "recording a graph failed");
-    cudaGraph_t graph = nullptr;
-    try {
-      queue(capture);
-    } catch (...) {
-      if (cudaStreamEndCapture(capture, &graph) == cudaSuccess) static_cast<void>(cudaGraphDestroy(graph));
-      static_cast<void>(cudaGetLastError());
-      throw;
-    }
-    check(cudaStreamEndCapture(capture, &graph), "recording a graph failed");
-    return graph;
-  }
+Exec instantiate(const Graph& graph) {
+  cudaGraphExec_t made = nullptr;
+  check(cudaGraphInstantiate(&made, graph.get(), 0), "preparing a graph failed");
+  return Exec(made);
+}
 
-  void make_ready(cudaGraph_t graph) {
+}  // namespace
+
+double seconds(void* stream, int repeats, const std::function<void(void*)>& queue) {
+  const auto on = static_cast<cudaStream_t>(stream);
+  const Stream capture = make_stream();
+  const Exec ready = instantiate(record(capture.get(), [&](void* to) {
+    for (int i = 0; i < repeats; ++i) queue(to);
+  }));
+  const Event begin = make_event(), end = make_event();
+  check(cudaGraphLaunch(ready.get(), on), "launching the graph failed");
+  check(cudaEventRecord(begin.get(), on), "recording an event failed");
+  check(cudaGraphLaunch(ready.get(), on), "launching the graph failed");
+  check(cudaEventRecord(end.get(), on), "recording an event failed");
+  check(cudaEventSynchronize(end.get()), "the GPU reports");
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "the GPU reports");
+  return 1e-3 * static_cast<double>(milliseconds) / repeats;
+}
+
+struct Recording::State {
+  Stream capture = make_stream();
+  Exec ready;
+
+  void make_ready(const Graph& graph) {
     if (ready != nullptr) {
       // Other pointers in the same kernels: the plays that are under way keep theirs.
       cudaGraphExecUpdateResultInfo result;
-      if (cudaGraphExecUpdate(ready, graph, &result) == cudaSuccess) return;
+      if (cudaGraphExecUpdate(ready.get(), graph.get(), &result) == cudaSuccess) return;
       static_cast<void>(cudaGetLastError());
       // Plays of a new executable graph would not wait for those of the old one.
       check(cudaDeviceSynchronize(), "the GPU reports");
-      check(cudaGraphExecDestroy(std::exchange(ready, nullptr)), "replacing a graph failed");
     }
-    check(cudaGraphInstantiate(&ready, graph, 0), "preparing a graph failed");
+    ready = instantiate(graph);
   }
 };
 
@@ -250,16 +299,9 @@ void Recording::play(void* stream, bool changed, const std::function<void(void*)
   }
   if (state_ == nullptr || state_->ready == nullptr || changed) {
     if (state_ == nullptr) state_ = std::make_unique<State>();
-    const cudaGraph_t graph = state_->record(queue);
-    try {
-      state_->make_ready(graph);
-    } catch (...) {
-      static_cast<void>(cudaGraphDestroy(graph));
-      throw;
-    }
-    check(cudaGraphDestroy(graph), "preparing a graph failed");
+    state_->make_ready(record(state_->capture.get(), queue));
   }
-  check(cudaGraphLaunch(state_->ready, on), "launching the graph failed");
+  check(cudaGraphLaunch(state_->ready.get(), on), "launching the graph failed");
 }
 
 }  // namespace bolt::device

@@ -20,5 +20,8 @@ bolt_status allocate(const bolt_model* model, size_t bytes, void** memory) noexc
 void release(const bolt_model* model, void* memory) noexcept;
 bolt_status copy(const bolt_model* model, void* to, const void* from, size_t bytes, void* stream) noexcept;
 bolt_status wait(const bolt_model* model, void* stream) noexcept;
+bolt_status step_count(int64_t batch, int32_t* count) noexcept;
+bolt_status time_steps(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream, int32_t repeats,
+                       double* seconds) noexcept;
 
 }  // namespace bolt::border

@@ -61,6 +61,10 @@ void check_queued();
 /// Returns once everything queued on `stream` has finished. Throws Failure where some of it failed.
 void wait(void* stream);
 
+/// Seconds that one of `repeats` executions of what `queue` queues takes on the device, the CPU's part left out where the
+/// device can work without it. Waits for them. Throws Failure, and what `queue` throws.
+double seconds(void* stream, int repeats, const std::function<void(void* stream)>& queue);
+
 /// What a plan queues, recorded where the device can record (a CUDA graph) and played again without the plan. Plays of
 /// one recording do not overlap, whatever their streams.
 class Recording {

@@ -95,6 +95,8 @@ static const bolt_engine_v1 table = {
     bolt::border::release,
     bolt::border::copy,
     bolt::border::wait,
+    bolt::border::step_count,
+    bolt::border::time_steps,
 };
 
 }  // namespace bolt_engine_tiny
