@@ -25,6 +25,6 @@ def test_names_every_unknown_family() -> None:
     with pytest.raises(BoltError) as caught:
         load(replace(HOST, families=("cudnn", "portable", "mkl")))
     assert [(d.code, d.message, d.hint) for d in caught.value.diagnostics] == [
-        ("unknown-family", "target 'host' names the unknown kernel family 'cudnn'", "known: onednn, portable"),
-        ("unknown-family", "target 'host' names the unknown kernel family 'mkl'", "known: onednn, portable"),
+        ("unknown-family", "target 'host' names the unknown kernel family 'cudnn'", "known: onednn, cutlass, portable"),
+        ("unknown-family", "target 'host' names the unknown kernel family 'mkl'", "known: onednn, cutlass, portable"),
     ]

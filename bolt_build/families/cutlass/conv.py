@@ -41,8 +41,6 @@ def refuse(problem: KernelProblem) -> str | None:
         return f"has no groups, here are {op.groups}"
     if not all(problem.inputs[index].constant for index in own[1:]):
         return "weights and bias must be constants, to be packed when the engine loads"
-    if min(*op.pads_begin, *op.pads_end) < 0:
-        return "has no convolution with negative pads"
     if max(weights.shape[2:]) > _MOST_TAPS:
         return f"windows reach over at most {_MOST_TAPS} positions, not {max(weights.shape[2:])}"
     if weights.format.dtype is not DType.F16 or y.format.dtype is not DType.F16:

@@ -39,7 +39,8 @@ class Rule:
 
     `refuse` gives a sentence, or None for a problem that `emit` can take. `efficiency` is the part of the target's peak
     arithmetic rate that is expected; `gpu_efficiency` the same on a GPU, whose peak is that of tensor cores, which none
-    of these kernels use (None: no other than elsewhere). `in_place` names inputs of the op itself whose memory may also be the output's.
+    of these kernels use (None: no other than elsewhere). `in_place` names inputs of the op itself whose memory may also
+    be the output's.
     """
 
     op: type[Op]

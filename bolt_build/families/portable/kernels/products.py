@@ -67,4 +67,4 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/matmul.h",), None, "", call)
 
 
-RULES = (Rule(MatMul, _refuse, _emit, lambda problem: 0.02, gpu_efficiency=0.001, layouts=_row_major),)
+RULES = (Rule(MatMul, _refuse, _emit, lambda problem: 0.02, gpu_efficiency=0.0003, layouts=_row_major),)

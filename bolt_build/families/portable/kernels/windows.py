@@ -86,5 +86,5 @@ def _conv_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType
 
 RULES = (
     Rule(Pool, _refuse, _emit_pool, lambda problem: 0.02),
-    Rule(Conv, _refuse, _emit_conv, lambda problem: 0.01, gpu_efficiency=0.001, layouts=_conv_layouts),
+    Rule(Conv, _refuse, _emit_conv, lambda problem: 0.01, gpu_efficiency=0.0003, layouts=_conv_layouts),
 )

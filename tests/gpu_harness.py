@@ -1,0 +1,247 @@
+"""Kernels for a GPU, built where there is none and run where there is one: right against NumPy, or timed.
+
+python tests/gpu_harness.py build FOLDER           (compilers, no GPU)
+python tests/gpu_harness.py run FOLDER RESULT.json (a GPU, no compilers)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from families_harness import NUMPY, Layer, expected, graph_with, in_memory, logical, values_of
+
+from bolt_build import runtime
+from bolt_build.families import load
+from bolt_build.families.base import Candidate, ProposedStep, StepExpressions, TensorFormat
+from bolt_build.graph.ir import Array
+from bolt_build.targets import target_named
+
+TARGET = target_named("h200")
+HERE = Path(__file__).parent
+_PARTS = 16
+_L2_BYTES = 200 << 20
+"""Buffers are rotated until they fill this much: several times the cache."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One kernel for one layer, compared with NumPy; a `large` one with `reference`, an earlier trial of the layer, if
+    there is one."""
+
+    layer: Layer
+    step: ProposedStep
+    candidate: Candidate
+    shared: int | None = None
+    large: bool = False
+    timed: bool = False
+    reference: int | None = None
+
+    @property
+    def label(self) -> str:
+        formats = "-".join(str(o.format) for o in (*self.step.problem.inputs[:1], *self.step.problem.outputs))
+        sizes = "x".join(str(value) for _, value in self.candidate.parameters)
+        where = "" if self.shared is None else f"-shares{self.shared}"
+        return f"{self.layer.label}-{self.candidate.family}-{sizes}-{formats}{where}"
+
+
+def trials_of(layer: Layer, family: str, candidates: int = 1, *, large: bool = False) -> list[Trial]:
+    """Every alternative of the family for the layer, each with its first `candidates`, shared memory included."""
+    graph, node = graph_with(layer)
+    (offering,) = [f for f in load(TARGET) if f.name == family]
+    found = []
+    for alternative in offering.propose(graph, node, TARGET, layer.precision)[0]:
+        (step,) = alternative.steps
+        for candidate in offering.candidates(step.problem, TARGET)[0][:candidates]:
+            shares = [None] if large else [None, *(pair[0] for pair in step.may_share)]
+            found += [Trial(layer, step, candidate, shared, large) for shared in shares]
+    return found
+
+
+def build(trials: Sequence[Trial], folder: Path) -> Path:
+    """Compiles the kernels into `folder`/kernels.so; raises AssertionError with the compiler's words."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "trials.pkl").write_bytes(pickle.dumps(list(trials)))
+    families = {family.name: family for family in load(TARGET)}
+    sources: list[tuple[str, str]] = []
+    for part in range(_PARTS):
+        entries = [_entry(index, trial) for index, trial in enumerate(trials) if index % _PARTS == part]
+        headers = dict.fromkeys(["gpu_trials.h", *(header for _, found in entries for header in found)])
+        text = "".join(f'#include "{header}"\n' for header in headers) + "".join(code for code, _ in entries)
+        sources.append((f"calls{part}.cu", text))
+    steps = [(t.step.problem, t.candidate) for t in trials if t.candidate.family == "cutlass"]
+    units = families["cutlass"].units(steps)
+    # Several kernels a file: most of the time goes into the headers.
+    for kind in ("conv", "gemm"):
+        texts = [unit.text for unit in units if f"launch_{kind}" in unit.text]
+        sources += [(f"{kind}{part}.cu", "\n".join(texts[part : part + 8])) for part in range(0, len(texts), 8)]
+    root = Path(sys.prefix) / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    nvcc = root / "nvidia" / "cu13" / "bin" / "nvcc"
+    includes = [runtime.include_dir(), root / "cutlass_library" / "source" / "include", HERE]
+    includes += [family.include_dir for family in families.values()]
+    flags = ["-std=c++17", *TARGET.compile_flags, "-Xcompiler", "-fPIC", *(f"-I{path}" for path in includes)]
+
+    def compiled(source: tuple[str, str]) -> Path:
+        path = folder / source[0]
+        target = path.with_suffix(".o")
+        if not (target.exists() and path.exists() and path.read_text() == source[1]):
+            target.unlink(missing_ok=True)
+            path.write_text(source[1])
+            done = subprocess.run([nvcc, *flags, "-c", path, "-o", target], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr[:4000]
+        return target
+
+    with ThreadPoolExecutor(int(os.environ.get("JOBS", "1"))) as pool:
+        objects = list(pool.map(compiled, sources))
+    library = folder / "kernels.so"
+    subprocess.run([nvcc, "-shared", "-cudart", "static", "-o", library, *objects], check=True)
+    return library
+
+
+def _entry(index: int, trial: Trial) -> tuple[str, tuple[str, ...]]:
+    problem = trial.step.problem
+    inputs = tuple(
+        "r.output(0)" if i == trial.shared else f"r.weight({i})" if operand.constant else f"r.input({i})"
+        for i, operand in enumerate(problem.inputs)
+    )
+    prepare = tuple(f"p.weight({i})" if operand.constant else None for i, operand in enumerate(problem.inputs))
+    families = {family.name: family for family in load(TARGET)}
+    at = StepExpressions(inputs, ("r.output(0)",), prepare)
+    code = families[trial.candidate.family].emit(problem, trial.candidate, at)
+    make = "0" if code.member_type is None else f"{code.member_type}(p, {code.member_arguments})"
+    scratch = "0" if code.member_type is None else "kernel.scratch_bytes()"
+    text = f"""
+// {trial.label}
+static auto make_{index}([[maybe_unused]] const bolt::Prepare& p) {{ return {make}; }}
+template <typename Kernel>
+static void call_{index}([[maybe_unused]] const Kernel& kernel, const bolt::Run& r) {{
+  {code.call.replace("{member}", "kernel")}
+}}
+extern "C" int kernel_{index}(const trials::Given* given, char* message, std::size_t room) {{
+  return trials::guarded(message, room, [&] {{
+    trials::run(*given, [](const bolt::Prepare& p) {{ return make_{index}(p); }},
+                []([[maybe_unused]] const auto& kernel) {{ return static_cast<std::size_t>({scratch}); }},
+                [](const auto& kernel, const bolt::Run& r) {{ call_{index}(kernel, r); }});
+  }});
+}}
+"""
+    return text, code.includes
+
+
+class Given(ctypes.Structure):
+    """`trials::Given`."""
+
+    _fields_ = (
+        ("inputs", ctypes.c_void_p), ("bytes", ctypes.c_void_p), ("count", ctypes.c_int), ("output", ctypes.c_void_p),
+        ("output_bytes", ctypes.c_size_t), ("sets", ctypes.c_int), ("shared", ctypes.c_int),
+        ("microseconds", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`error` is the largest difference relative to the tolerance, or of a large trial the relative norm."""
+
+    label: str
+    error: float
+    message: str
+    microseconds: float | None
+
+
+class Library:
+    """The compiled trials of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.trials: list[Trial] = pickle.loads((folder / "trials.pkl").read_bytes())
+        self._library = ctypes.CDLL(str(folder / "kernels.so"))
+        self._outputs: dict[int, Array] = {}
+        self._kept: dict[tuple[Layer, tuple[TensorFormat, ...]], tuple[list[Array], list[Array]]] = {}
+
+    def _inputs(self, layer: Layer, formats: tuple[TensorFormat, ...]) -> tuple[list[Array], list[Array]]:
+        """Values as they are stored, and in memory's order; kept for the next trial, which often has the same."""
+        if (layer, formats) not in self._kept:
+            values = zip(values_of(layer), formats, strict=True)
+            stored = [array.astype(NUMPY[format.dtype]) for array, format in values]
+            memories = [in_memory(a, format.layout) for a, format in zip(stored, formats, strict=True)]
+            self._kept = {(layer, formats): (stored, memories)}
+        return self._kept[layer, formats]
+
+    def run(self, index: int) -> Outcome:
+        trial = self.trials[index]
+        problem, layer = trial.step.problem, trial.layer
+        stored, memories = self._inputs(layer, tuple(operand.format for operand in problem.inputs))
+        output = problem.outputs[0]
+        memory = np.zeros(output.nbytes, np.uint8)
+        pointers = (ctypes.c_void_p * len(memories))(*(m.ctypes.data for m in memories))
+        sizes = (ctypes.c_size_t * len(memories))(*(m.nbytes for m in memories))
+        time_found, message = ctypes.c_float(0), ctypes.create_string_buffer(1024)
+        moved = sum(m.nbytes for m in memories) + output.nbytes
+        sets = min(24, max(2, _L2_BYTES // moved + 1)) if trial.timed else 0
+        given = Given(
+            ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, output.nbytes,
+            sets, -1 if trial.shared is None else trial.shared, ctypes.addressof(time_found),
+        )  # fmt: skip
+        entry = getattr(self._library, f"kernel_{index}")
+        if entry(ctypes.byref(given), message, ctypes.c_size_t(1024)) != 0:
+            return Outcome(trial.label, float("inf"), message.value.decode(), None)
+        result = logical(memory.view(NUMPY[output.format.dtype]), output.shape, output.format.layout)
+        if trial.large:
+            if trial.reference is None:
+                self._outputs = {index: result}
+            error = 0.0 if trial.reference is None else _distance(result, self._outputs[trial.reference])
+            return Outcome(trial.label, error, "", float(time_found.value) if trial.timed else None)
+        return Outcome(trial.label, _excess(result, expected(layer, stored), layer.tolerance), "", None)
+
+
+def _distance(result: Array, reference: Array) -> float:
+    a, b = result.astype(np.float64), reference.astype(np.float64)
+    norm = float(np.linalg.norm(a - b) / max(float(np.linalg.norm(b)), 1e-30))
+    return norm if np.isfinite(norm) else float("inf")
+
+
+def _excess(result: Array, wanted: Array, tolerance: float) -> float:
+    """The largest |result - wanted| / (tolerance * (1 + |wanted|)); NaN where none was wanted is infinite."""
+    a, b = result.astype(np.float64), wanted.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    excess = np.where(same, 0.0, np.abs(a - b) / (tolerance * (1 + np.abs(b))))
+    return float(np.nan_to_num(excess, nan=np.inf).max(initial=0.0))
+
+
+def main() -> int:
+    from gpu_layers import trials
+
+    folder = Path(sys.argv[2])
+    if sys.argv[1] == "build":
+        build(trials(), folder)
+        return 0
+    library = Library(folder)
+    outcomes = []
+    for index in range(len(library.trials)):
+        begun = time.monotonic()
+        outcome = library.run(index)
+        limit = 2e-3 if library.trials[index].large else 1.0
+        right = outcome.error <= limit
+        outcomes.append({**vars(outcome), "right": right})
+        if not right or outcome.microseconds is not None or time.monotonic() - begun > 5:
+            took = "" if outcome.microseconds is None else f"{outcome.microseconds:9.2f} us"
+            print(f"{'ok   ' if right else 'WRONG'} {outcome.error:9.3g} {took} {outcome.label} {outcome.message}")
+            sys.stdout.flush()
+    wrong = [o["label"] for o in outcomes if not o["right"]]
+    Path(sys.argv[3]).write_text(json.dumps({"trials": outcomes, "wrong": wrong}, indent=1))
+    print(f"{len(outcomes)} trials, {len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE))
+    sys.exit(main())

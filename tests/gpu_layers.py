@@ -1,0 +1,183 @@
+"""What is tried on a GPU: the CPU's table of layers, tensor-core kernels over every case, ResNet-50's layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Input, Layer
+from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
+from gpu_harness import Trial, trials_of
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import EpilogueOp, TensorType
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.normalization import Lrn
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.planner.passes.epilogues import IN_KERNEL
+
+_TOLERANCE = 4e-3
+"""Of half precision: values stored once after sums of exact products in fp32, relative to 1 + |value|."""
+
+
+def conv(
+    label: str,
+    x: tuple[int, ...],
+    filters: int,
+    kernel: tuple[int, ...],
+    stride: int = 1,
+    pads: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
+    dilation: int = 1,
+    groups: int = 1,
+    epilogue: tuple[EpilogueOp, ...] = (RELU,),
+    *,
+    bias: bool = True,
+) -> Layer:
+    """A convolution in half precision; padded so that a stride of 1 keeps the size, unless pads are given.
+
+    Operands of the epilogue follow the bias.
+    """
+    spatial = len(kernel)
+    begin, end = pads or (tuple(dilation * (k - 1) // 2 for k in kernel),) * 2
+    op = Conv((stride,) * spatial, begin, end, (dilation,) * spatial, groups)
+    depth = x[1] // groups
+    for extent in kernel:
+        depth *= extent
+    bound = (3.0 / depth) ** 0.5
+    inputs = [Input(x), Input((filters, x[1] // groups, *kernel), True, -bound, bound)]
+    inputs += [Input((filters,), True)] * bias
+    (output,) = op.infer([TensorType(DType.F16, given.shape) for given in inputs])
+    inputs += [Input(output.shape) for s in epilogue if s.operand is not None]
+    return Layer(label, op, tuple(inputs), epilogue, DType.F16, _TOLERANCE)
+
+
+RESIDUAL = (stage("add", 3), RELU)
+
+SHAPES = [
+    conv("1x1", (2, 64, 13, 11), 64, (1, 1)),
+    conv("1x1-no-bias", (2, 64, 13, 11), 64, (1, 1), bias=False),
+    conv("1x1s2", (2, 64, 13, 11), 96, (1, 1), 2),
+    conv("3x3", (2, 64, 13, 11), 64, (3, 3)),
+    conv("3x3-no-bias", (1, 32, 9, 9), 32, (3, 3), epilogue=(), bias=False),
+    conv("3x3s2", (3, 40, 14, 15), 72, (3, 3), 2),
+    conv("3x3d2", (1, 64, 14, 14), 64, (3, 3), dilation=2),
+    conv("5x3-asymmetric", (2, 16, 12, 10), 24, (5, 3), 2, ((1, 2), (3, 0))),
+    conv("1x7", (1, 32, 17, 17), 48, (1, 7)),
+    conv("valid", (1, 16, 9, 8), 16, (3, 3), pads=((0, 0), (0, 0))),
+    conv("1d", (2, 24, 50), 40, (5,), 2),
+    conv("deep", (1, 512, 7, 7), 512, (3, 3)),
+    *(conv(f"channels-{c}", (2, c, 9, 10), 16, (3, 3)) for c in (9, 10, 12, 20, 33)),
+    *(conv(f"channels-{c}-1x1", (2, c, 9, 10), 16, (1, 1)) for c in (1, 3, 6, 10)),
+    *(conv(f"filters-{k}", (1, 16, 9, 9), k, (3, 3)) for k in (1, 2, 4, 7, 10, 12, 1000)),
+    *(conv(f"filters-{k}-1x1", (1, 16, 9, 9), k, (1, 1)) for k in (1, 2, 4, 7, 10, 12, 1000)),
+    *(conv(f"thin-{c}s{s}-{k}", (2, c, 21, 18), 24, (k, k), s) for c in (1, 3, 4, 5, 8) for s, k in ((1, 3), (2, 7))),
+    conv("thin-stem", (1, 3, 224, 224), 64, (7, 7), 2),
+    conv("thin-valid", (1, 3, 29, 31), 32, (11, 11), 4, ((0, 0), (0, 0))),
+    conv("thin-asymmetric", (2, 3, 20, 23), 32, (3, 5), 2, ((0, 1), (1, 3))),
+    conv("thin-1d", (2, 2, 50), 16, (5,), 2),
+    conv("grouped", (2, 32, 9, 9), 64, (3, 3), groups=4),
+    conv("depthwise", (2, 40, 9, 9), 40, (3, 3), groups=40),
+    conv("residual", (2, 64, 13, 11), 64, (1, 1), epilogue=RESIDUAL),
+    conv("residual-3x3", (2, 64, 13, 11), 64, (3, 3), epilogue=RESIDUAL),
+    conv("residual-odd", (2, 24, 7, 5), 31, (3, 3), epilogue=RESIDUAL),
+    conv("relu-residual-clip", (1, 16, 9, 9), 32, (3, 3), epilogue=(RELU, stage("add", 3), CLIP)),
+]
+
+EPILOGUES = [
+    *(
+        conv(f"{name}", (2, 16, 9, 9), 32, kernel, epilogue=(EpilogueOp(Activation(name, *PARAMETERS.get(name, ()))),))
+        for name in IN_KERNEL
+        for kernel in ((1, 1),)
+    ),
+    conv("silu-3x3", (2, 16, 9, 9), 32, (3, 3), epilogue=(EpilogueOp(Activation("silu")),)),
+    *(conv(f"residual-{f}", (1, 16, 9, 9), 32, (1, 1), epilogue=(stage(f, 3),)) for f in ("sub", "mul", "max", "min")),
+]
+
+
+def matmul(label: str, a: tuple[int, ...], columns: int, transposed: bool, epilogue: tuple[EpilogueOp, ...]) -> Layer:
+    shape = (columns, a[-1]) if transposed else (a[-1], columns)
+    inputs = (Input(a), Input(shape, True, -0.1, 0.1), Input((columns,), True))
+    return Layer(label, MatMul(transpose_b=transposed), inputs, epilogue, DType.F16, _TOLERANCE)
+
+
+MATMULS = [
+    *(
+        matmul(f"matmul-{m}x{n}x{k}-{transposed}", (m, k), n, transposed, ())
+        for transposed in (False, True)
+        for m, n, k in ((1, 1000, 512), (32, 1000, 512), (7, 33, 45))
+    ),
+    matmul("matmul-rank-3", (2, 9, 64), 40, False, (RELU,)),
+]
+
+# ResNet-50's convolutions: extent of the input, kernel, stride, channels, filters, how many there are.
+RESNET50 = (
+    (224, 7, 2, 3, 64, 1), (56, 1, 1, 64, 64, 1), (56, 3, 1, 64, 64, 3), (56, 1, 1, 64, 256, 4), (56, 1, 1, 256, 64, 2),
+    (56, 1, 1, 256, 128, 1), (56, 3, 2, 128, 128, 1), (28, 1, 1, 128, 512, 4), (56, 1, 2, 256, 512, 1),
+    (28, 1, 1, 512, 128, 3), (28, 3, 1, 128, 128, 3), (28, 1, 1, 512, 256, 1), (28, 3, 2, 256, 256, 1),
+    (14, 1, 1, 256, 1024, 6), (28, 1, 2, 512, 1024, 1), (14, 1, 1, 1024, 256, 5), (14, 3, 1, 256, 256, 5),
+    (14, 1, 1, 1024, 512, 1), (14, 3, 2, 512, 512, 1), (7, 1, 1, 512, 2048, 3), (14, 1, 2, 1024, 2048, 1),
+    (7, 1, 1, 2048, 512, 2), (7, 3, 1, 512, 512, 2),
+)  # fmt: skip
+
+
+def resnet50(batch: int) -> list[Layer]:
+    """Each distinct convolution of ResNet-50, with the epilogue that it has there, and the classifier."""
+    layers = []
+    for extent, kernel, stride, channels, filters, count in RESNET50:
+        expands = kernel == 1 and filters == 4 * channels
+        epilogue = RESIDUAL if expands else () if stride == 2 and kernel == 1 else (RELU,)
+        label = f"b{batch}-{extent}_{kernel}x{kernel}s{stride}_{channels}_{filters}_x{count}"
+        layers.append(conv(label, (batch, channels, extent, extent), filters, (kernel,) * 2, stride, epilogue=epilogue))
+    weights = Input((1000, 2048), True, -0.04, 0.04)
+    inputs = (Input((batch, 2048)), weights, Input((1000,), True))
+    layers.append(Layer(f"b{batch}-classifier_x1", MatMul(False, True), inputs, (), DType.F16, _TOLERANCE))
+    return layers
+
+
+BANDWIDTH = [
+    Layer("max-pool", Pool("max", (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), (Input((32, 64, 112, 112)),)),
+    Layer("max-pool-vgg", Pool("max", (2, 2), (2, 2), (0, 0), (0, 0), (1, 1)), (Input((32, 64, 224, 224)),)),
+    Layer("global-average", Reduce("mean", (2, 3)), (Input((32, 2048, 7, 7)),)),
+    Layer("add-relu", Binary("add"), (Input((32, 256, 56, 56)), Input((32, 256, 56, 56))), (RELU,)),
+    Layer("relu", Activation("relu"), (Input((32, 256, 56, 56)),)),
+    Layer("silu", Activation("silu"), (Input((32, 256, 56, 56)),)),
+    Layer("softmax", Softmax(1), (Input((32, 1000)),)),
+    Layer("lrn", Lrn(5, 1e-4, 0.75, 1.0), (Input((32, 64, 56, 56)),)),
+    Layer("concat", Concat(1), (Input((32, 64, 56, 56)), Input((32, 96, 56, 56)), Input((32, 32, 56, 56)))),
+]  # fmt: skip
+
+
+def trials() -> list[Trial]:
+    """Everything, in the order in which it runs."""
+    found = [trial for layer in LAYERS for trial in trials_of(layer, "portable")]
+    wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
+                    precision=DType.F16, tolerance=_TOLERANCE, label=f"wide-{layer.label}")
+            for layer in BANDWIDTH]  # fmt: skip
+    found += [trial for layer in wide for trial in trials_of(layer, "portable")]
+    for layer in (*SHAPES, *EPILOGUES, *MATMULS):
+        found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
+    for layer in SHAPES[:4:3]:
+        found += trials_of(layer, "cutlass", 99)
+    for batch in (1, 32):
+        for layer in resnet50(batch):
+            reference = len(found)
+            found.append(trials_of(layer, "portable", large=True)[-1])
+            found += [
+                replace(trial, timed=True, reference=reference) for trial in trials_of(layer, "cutlass", 3, large=True)
+            ]
+    for layer in BANDWIDTH:
+        found += [
+            replace(trial, timed=True)
+            for trial in trials_of(replace(layer, precision=DType.F16), "portable", large=True)
+        ]
+    return found
+
+
+def _wide(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A small shape of the same kind: channels that are a multiple of 8, extents that are not."""
+    return (2, *((shape[1] // 4,) if shape[1] > 64 else (shape[1],)), *(11 for _ in shape[2:]))

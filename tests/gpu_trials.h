@@ -1,0 +1,171 @@
+// Runs one kernel on the device between guards, and times it over several sets of buffers.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bolt/plan.h"
+
+namespace trials {
+
+constexpr std::size_t guard = 256;
+
+inline void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+/// Device memory between two guards; poisoned, or a copy of what the host gives.
+class Buffer {
+ public:
+  Buffer(std::size_t bytes, const void* from) : bytes_(bytes) {
+    check(cudaMalloc(&memory_, bytes + 2 * guard), "cudaMalloc");
+    check(cudaMemset(memory_, 0xff, bytes + 2 * guard), "cudaMemset");
+    if (from != nullptr) check(cudaMemcpy(data(), from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  ~Buffer() { cudaFree(memory_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  void* data() const { return static_cast<char*>(memory_) + guard; }
+  std::size_t bytes() const { return bytes_; }
+
+  void require_guards(const char* what) const {
+    std::vector<unsigned char> host(guard);
+    for (const std::size_t at : {std::size_t{0}, guard + bytes_}) {
+      check(cudaMemcpy(host.data(), static_cast<char*>(memory_) + at, guard, cudaMemcpyDeviceToHost), "cudaMemcpy");
+      if (std::any_of(host.begin(), host.end(), [](unsigned char byte) { return byte != 0xff; }))
+        throw std::runtime_error(std::string("wrote ") + (at == 0 ? "before " : "behind ") + what);
+    }
+  }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_;
+};
+
+class Preparing : public bolt::Prepare {
+ public:
+  explicit Preparing(const void* const* inputs) : inputs_(inputs) {}
+  int threads() const override { return 1; }
+  const void* weight(int index) const override { return inputs_[index]; }
+  std::shared_ptr<const void> shared(const std::string&, std::size_t bytes,
+                                     const std::function<void(void*)>& fill) const override {
+    std::vector<char> host(bytes);
+    fill(host.data());
+    auto buffer = std::make_shared<Buffer>(bytes, host.data());
+    return {buffer, buffer->data()};
+  }
+
+ private:
+  const void* const* inputs_;
+};
+
+struct Given {
+  const void* const* inputs;  // of the host
+  const std::size_t* bytes;
+  int count;
+  void* output;  // of the host
+  std::size_t output_bytes;
+  int sets;      // of buffers to time with; 0: not timed
+  int shared;    // input whose memory is the output's, -1 for none
+  float* microseconds;
+};
+
+template <typename Launch>
+float timed(const Launch& launch, int sets, cudaStream_t stream) {
+  const int launches = (std::max(sets, 8) + sets - 1) / sets * sets;
+  cudaGraph_t graph;
+  cudaGraphExec_t replay;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+  for (int i = 0; i < launches; ++i) launch(i % sets);
+  check(cudaStreamEndCapture(stream, &graph), "capture");
+  check(cudaGraphInstantiate(&replay, graph, 0), "instantiate");
+  check(cudaGraphLaunch(replay, stream), "launch");
+  cudaEvent_t begin, end;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  std::vector<float> found;
+  for (int i = 0; i < 7; ++i) {
+    float milliseconds;
+    cudaEventRecord(begin, stream);
+    cudaGraphLaunch(replay, stream);
+    cudaEventRecord(end, stream);
+    check(cudaEventSynchronize(end), "replay");
+    cudaEventElapsedTime(&milliseconds, begin, end);
+    found.push_back(milliseconds * 1000.0f / launches);
+  }
+  std::sort(found.begin(), found.end());
+  cudaGraphExecDestroy(replay);
+  cudaGraphDestroy(graph);
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return found[found.size() / 2];
+}
+
+/// `make(prepare)` gives the kernel; `call(kernel, run)` queues it; `scratch(kernel)` is what it wants.
+template <typename Make, typename Scratch, typename Call>
+void run(const Given& given, const Make& make, const Scratch& scratch_of, const Call& call) {
+  cudaStream_t stream;
+  check(cudaStreamCreate(&stream), "cudaStreamCreate");
+  {
+    const Preparing prepare(given.inputs);
+    const auto kernel = make(prepare);
+    const int sets = std::max(given.sets, 1);
+    const Buffer scratch(scratch_of(kernel), nullptr);
+    struct Set {
+      std::vector<std::unique_ptr<Buffer>> inputs;
+      std::unique_ptr<Buffer> output;
+      std::vector<const void*> pointers;
+      std::vector<void*> outputs;
+      bolt::Run run;
+    };
+    std::vector<Set> all(sets);
+    for (Set& set : all) {
+      const void* shared = given.shared < 0 ? nullptr : given.inputs[given.shared];
+      set.output = std::make_unique<Buffer>(given.output_bytes, shared);
+      for (int i = 0; i < given.count; ++i) {
+        set.inputs.push_back(std::make_unique<Buffer>(given.bytes[i], given.inputs[i]));
+        set.pointers.push_back(set.inputs.back()->data());
+      }
+      set.outputs.push_back(set.output->data());
+      set.run.arena_base = nullptr;
+      set.run.scratch_base = static_cast<std::byte*>(scratch.data());
+      set.run.inputs = set.pointers.data();
+      set.run.weights = set.pointers.data();
+      set.run.outputs = set.outputs.data();
+      set.run.stream = stream;
+      set.run.threads = 1;
+    }
+    call(kernel, all[0].run);
+    check(cudaStreamSynchronize(stream), "run");
+    check(cudaMemcpy(given.output, all[0].output->data(), given.output_bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    all[0].output->require_guards("its output");
+    scratch.require_guards("its scratch memory");
+    for (int i = 0; i < given.count; ++i) {
+      all[0].inputs[i]->require_guards("an input");
+      std::vector<char> after(given.bytes[i]);
+      check(cudaMemcpy(after.data(), all[0].pointers[i], after.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+      if (std::memcmp(after.data(), given.inputs[i], after.size()) != 0) throw std::runtime_error("wrote into an input");
+    }
+    if (given.sets > 0)
+      *given.microseconds = timed([&](int set) { call(kernel, all[set].run); }, sets, stream);
+  }
+  cudaStreamDestroy(stream);
+}
+
+template <typename Body>
+int guarded(char* message, std::size_t room, const Body& body) {
+  try {
+    body();
+    return 0;
+  } catch (const std::exception& error) {
+    std::strncpy(message, error.what(), room - 1);
+    return 1;
+  }
+}
+
+}  // namespace trials

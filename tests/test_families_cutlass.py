@@ -1,0 +1,209 @@
+"""CUTLASS kernels: what is offered for which problem, with which tiles, and the source that instantiates them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from families_harness import Input, Layer, graph_with
+from families_layers import RELU, stage
+
+from bolt_build.dtypes import DType
+from bolt_build.families import load
+from bolt_build.families.base import Candidate, KernelProblem, ProposedStep, StepExpressions
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.tiles import TILES, refuse
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.targets import CUDA, HOST, Target, target_named
+
+H200 = target_named("h200")
+FAMILY = Cutlass()
+SAME = Conv((1, 1), (1, 1), (1, 1), (1, 1))
+
+
+def conv(x: tuple[int, ...], w: tuple[int, ...], op: Conv = SAME, *rest: Input, stages: tuple[EpilogueOp, ...] = ()):  # type: ignore[no-untyped-def]
+    return Layer("conv", op, (Input(x), Input(w, True), Input((w[0],), True), *rest), stages, DType.F16)
+
+
+def steps(layer: Layer, target: Target = H200) -> list[ProposedStep]:
+    graph, node = graph_with(layer)
+    return [alternative.steps[0] for alternative in FAMILY.propose(graph, node, target, layer.precision)[0]]
+
+
+def reasons(layer: Layer, target: Target = H200) -> list[str]:
+    graph, node = graph_with(layer)
+    return [refusal.reason for refusal in FAMILY.propose(graph, node, target, layer.precision)[1]]
+
+
+def first(layer: Layer, target: Target = H200) -> tuple[KernelProblem, Candidate]:
+    problem = steps(layer, target)[0].problem
+    return problem, FAMILY.candidates(problem, target)[0][0]
+
+
+def emitted(layer: Layer) -> tuple[str, str, str]:
+    """Member type, its arguments and the call, without namespaces."""
+    problem, candidate = first(layer)
+    count = len(problem.inputs)
+    at = StepExpressions(
+        tuple(f"x{i}" for i in range(count)),
+        ("y",),
+        tuple(f"w{i}" if problem.inputs[i].constant else None for i in range(count)),
+    )
+    code = FAMILY.emit(problem, candidate, at)
+    assert code.includes == ("bolt_cutlass/prepared.h",)
+    texts = (code.member_type or "", code.member_arguments, code.call)
+    kernel, arguments, call = (t.replace("bolt::cutlass_kernels::", "").replace("bolt::", "") for t in texts)
+    return kernel, arguments, call
+
+
+def test_every_gpu_has_this_family_first() -> None:
+    for target in CUDA:
+        assert [family.name for family in load(target)] == ["cutlass", "portable"]
+
+
+def test_offers_a_convolution_channels_last() -> None:
+    (step,) = steps(conv((2, 16, 8, 8), (32, 16, 3, 3)))
+    assert [str(operand.format) for operand in step.problem.inputs] == ["f16/channels_last", "f16/row", "f32/row"]
+    assert str(step.problem.outputs[0].format) == "f16/channels_last"
+
+
+def test_offers_a_first_layer_also_from_the_planes_of_an_image() -> None:
+    layer = conv((2, 3, 8, 8), (32, 3, 3, 3))
+    found = [str(step.problem.inputs[0].format) for step in steps(layer)]
+    assert found == ["f16/channels_last", "f32/row", "f16/row"]
+
+
+def test_a_window_of_one_pixel_is_a_matrix_product() -> None:
+    kernel, arguments, call = emitted(conv((2, 16, 8, 8), (32, 16, 1, 1), Conv((1, 1), (0, 0), (0, 0), (1, 1))))
+    assert kernel.startswith("Gemm<Tile<")
+    assert kernel.endswith(", 8, 16>, Epilogue<>, AsItIs>")
+    assert arguments == (
+        'GemmArguments{.m = 128, .n = 32, .k = 16}, AsItIs{}, Constant{w1, "w1"}, '
+        "Filter{.outputs = 32, .channels = 16, .rows = 1, .taps = 1, .to_taps = 1, .to_channels = 16}, "
+        'Constant{w2, "w2"}, epilogue()'
+    )
+    assert call == "{member}.run(r, x0, nullptr, y);"
+
+
+def test_channels_are_padded_to_whole_loads() -> None:
+    _, arguments, _ = emitted(conv((2, 12, 8, 9), (32, 12, 3, 3)))
+    assert ".channels = 16, .out_channels = 32" in arguments
+    assert (
+        "Widened<portable::f16>{Widen{.batch = 2, .height = 8, .width = 9, .channels = 12, .image = 864, .row = 108, "
+        ".column = 12, .channel = 1, .to_width = 9, .to_channels = 16, .left = 0}}"
+    ) in arguments
+
+
+def test_rows_of_a_first_layers_windows_overlap() -> None:
+    """Seven pixels of three channels become one run of 8 x 4; the next column begins two pixels, 16 bytes, further."""
+    op = Conv((2, 2), (3, 3), (3, 3), (1, 1))
+    _, arguments, _ = emitted(conv((1, 3, 224, 224), (64, 3, 7, 7), op))
+    assert ".width = 112, .channels = 32, .out_channels = 64, .kernel_h = 7, .kernel_w = 1" in arguments
+    assert ".pad_h = 3, .pad_w = 0, .stride_h = 2, .stride_w = 1" in arguments
+    assert ".x_image = 206080, .x_row = 920, .x_column = 8}" in arguments
+    assert ".to_width = 230, .to_channels = 4, .left = 3" in arguments
+
+
+def test_the_residual_is_read_by_the_kernel_and_may_be_its_output() -> None:
+    layer = conv((2, 16, 8, 8), (32, 16, 3, 3), SAME, Input((2, 32, 8, 8)), stages=(stage("add", 3), RELU))
+    kernel, arguments, call = emitted(layer)
+    assert "Epilogue<Join<portable::Add, false>, Map<portable::Relu>>" in kernel
+    assert arguments.endswith("epilogue(join<portable::Add, false>(), map(portable::Relu{}))")
+    assert call == "{member}.run(r, x0, x3, y);"
+    assert steps(layer)[0].may_share == ((3, 0),)
+
+
+@pytest.mark.parametrize(("filters", "access"), [(64, 8), (12, 4), (10, 2), (7, 1)])
+def test_stores_as_much_at_once_as_divides_a_pixel(filters: int, access: int) -> None:
+    kernel, _, _ = emitted(conv((2, 16, 8, 8), (filters, 16, 3, 3)))
+    assert f", {access}, 16>" in kernel
+
+
+def test_units_are_shared_by_problems_and_named_by_their_text() -> None:
+    small, large = conv((2, 64, 28, 28), (64, 64, 3, 3)), conv((2, 128, 28, 28), (64, 128, 3, 3))
+    pairs = [first(small), first(small), (first(large)[0], first(small)[1])]
+    (unit,) = FAMILY.units(pairs)
+    lines = unit.text.splitlines()
+    assert lines[0] == '#include "bolt_cutlass/conv_kernel.h"'
+    assert lines[2] == "template void bolt::cutlass_kernels::launch_conv<"
+    assert unit.name.startswith("k_")
+    assert unit.name.endswith(".cu")
+    other = FAMILY.units([first(conv((2, 64, 28, 28), (64, 64, 3, 3), stages=(RELU,)))])
+    assert [u.name for u in other] != [unit.name]
+
+
+def test_values_of_activations_are_no_part_of_a_unit() -> None:
+    def unit(low: float) -> str:
+        clip = EpilogueOp(Activation("clip", low, 6.0))
+        return FAMILY.units([first(conv((2, 64, 28, 28), (64, 64, 3, 3), stages=(clip,)))])[0].name
+
+    assert unit(0.0) == unit(-1.0)
+
+
+def test_says_why_a_problem_is_left_to_others() -> None:
+    wide = (2, 16, 8, 8)
+    weights = (32, 16, 3, 3)
+    grouped = Layer("g", replace(SAME, groups=2), (Input(wide), Input((32, 8, 3, 3), True)), (), DType.F16)
+    given = Layer("g", SAME, (Input(wide), Input(weights)), (), DType.F16)
+    volume = Conv((1,) * 3, (0,) * 3, (0,) * 3, (1,) * 3)
+    assert reasons(grouped) == ["has no groups, here are 2"]
+    assert reasons(given) == ["weights and bias must be constants, to be packed when the engine loads"]
+    assert reasons(conv((1, 8, 4, 4, 4), (8, 8, 1, 1, 1), volume)) == ["convolves over one or two spatial axes, not 3"]
+    assert reasons(conv((1, 16, 40, 40), (8, 16, 33, 1), Conv((1, 1), (0, 0), (0, 0), (1, 1)))) == [
+        "windows reach over at most 32 positions, not 33"
+    ]
+    scaled = conv(wide, weights, SAME, Input((32, 1, 1), True), stages=(stage("mul", 3),))
+    assert reasons(scaled) == ["an epilogue operand [32, 1, 1] is no tensor like [2, 32, 8, 8]"]
+    assert reasons(replace(conv(wide, weights), precision=DType.F32)) == ["takes tensors in f16, not in f32"]
+    assert reasons(conv((512, 64, 224, 224), (64, 64, 3, 3))) == [
+        "a tensor of 3288334336 bytes is beyond the reach of 32-bit offsets"
+    ]
+    batched = Layer("m", MatMul(), (Input((2, 4, 8)), Input((2, 8, 8), True)), (), DType.F16)
+    assert reasons(batched) == ["multiplies rows by one matrix"]
+    pooled = Layer("p", Pool("max", (2, 2), (2, 2), (0, 0), (0, 0), (1, 1)), (Input(wide),), (), DType.F16)
+    assert reasons(pooled) == [f"{pooled.op.kind} is left to other families"]
+    assert reasons(conv(wide, weights), HOST) == ["target 'host' has no tensor cores"]
+
+
+@pytest.mark.parametrize("target", CUDA, ids=lambda target: target.name)
+def test_every_gpu_runs_what_it_is_offered(target: Target) -> None:
+    """Shared memory suffices, stages fit the copies that there are, and something is left for every width."""
+    assert target.gpu is not None
+    for columns in (1, 7, 32, 33, 64, 1000):
+        legal = [tile for tile in TILES if refuse(tile, target.gpu, columns) is None]
+        assert legal
+        for tile in legal:
+            assert tile.shared_bytes <= target.gpu.shared_memory
+            assert (tile.stages == 2) == (not target.gpu.async_copies)
+            assert tile.m % tile.warp_m == 0
+            assert tile.n % tile.warp_n == 0
+            assert tile.warps <= 16
+
+
+def test_refused_tiles_have_reasons() -> None:
+    gpu, small = H200.gpu, target_named("t4").gpu
+    assert gpu is not None
+    assert small is not None
+    largest = next(tile for tile in TILES if (tile.m, tile.n, tile.k) == (128, 256, 64))
+    narrow = next(tile for tile in TILES if tile.n == 32)
+    assert refuse(largest, small, 256) == "needs 147456 bytes of shared memory, a block has 65536"
+    assert refuse(largest, gpu, 64) == "over half of its columns would be beyond the 64 of the product"
+    assert refuse(narrow, gpu, 64) == "a narrow tile reads the rows again for every 32 of 64 columns"
+    assert refuse(TILES[11], replace(small, shared_memory=1 << 20), 64) == (
+        "more than two stages need asynchronous copies to shared memory"
+    )
+    assert refuse(TILES[14], gpu, 128) == "two stages leave asynchronous copies to shared memory unused"
+
+
+def test_larger_products_take_longer() -> None:
+    def seconds(batch: int) -> float:
+        graph, node = graph_with(conv((batch, 64, 28, 28), (64, 64, 3, 3)))
+        return FAMILY.propose(graph, node, H200, DType.F16)[0][0].seconds
+
+    times = [seconds(batch) for batch in (1, 8, 32, 128)]
+    assert times == sorted(times)
+    assert times[-1] > 4 * times[0]
