@@ -1,8 +1,9 @@
 """Runs, verifies and times built CUDA engines on a GPU, and leaves one JSON file.
 
 ENGINES is a folder of target directories as a build leaves them (`generated/<recipe>/<target>`), built anywhere. Of
-each, the library, the runner, `engine.json` and `recipe.json` are enough: a zoo model is written again beside them, and
-the weights by the build's own action. Each engine has a process of its own, so that one that fails takes no other along.
+each, the library, the runner, `engine.json` and `recipe.json` are enough: a zoo model (or what `source.json` of
+`gpu_models.py` names) is written again beside them, and the weights by the build's own action. Each engine has a
+process of its own, so that one that fails takes no other along.
 
     bolt-build recipes/resnet50.yaml --target h200
     python benchmarks/gpu_checks.py generated/resnet50 out.json --peers resnet50 --peer-batches 32 --sanitize resnet50
@@ -27,6 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gpu_models
 import record
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -61,6 +63,8 @@ class PreparedEngine:
     """An engine's directory with the model and the weights in it, and its plan."""
 
     def __init__(self, directory: Path) -> None:
+        import onnx
+
         from bolt_build.build.action import read_engine
         from bolt_build.digest import decode
         from bolt_build.emit import names
@@ -76,7 +80,11 @@ class PreparedEngine:
         self.batches = tuple(batch.batch for batch in self.plan.plans)
         started = time.time()
         if not self.model.is_file():
-            zoo.write(self.recipe.model.zoo, self.model)
+            source = directory / "source.json"
+            if source.is_file():
+                onnx.save(gpu_models.model_of(json.loads(source.read_text())), str(self.model))
+            else:
+                zoo.write(self.recipe.model.zoo, self.model)
         if not self.weights.is_file():
             action = PACKAGE / "bolt_build" / "build" / "action.py"
             command = [sys.executable, str(action), "weights", str(self.model), str(self.weights)]

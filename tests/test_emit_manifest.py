@@ -48,6 +48,13 @@ def test_the_file_adds_digests_of_artifacts_and_what_the_library_needs(library: 
     assert {**statement, "subject": []} == embedded
 
 
+def test_a_cuda_engine_states_the_least_driver() -> None:
+    facts = BuildFacts(tools=(ResolvedTool("nvcc", "13.0.88"),))
+    statement = json.loads(embedded_manifest(tiny_plan(target="h200"), facts))
+    requires = statement["predicate"]["buildDefinition"]["internalParameters"]["requires"]
+    assert requires == {"arch": "sm_90", "where": "cuda", "driver": "CUDA 13.0"}
+
+
 def test_equal_builds_have_equal_manifests(library: Path) -> None:
     first = manifest_json(tiny_plan(), FACTS, library, [library])
     assert first == manifest_json(tiny_plan(), FACTS, library, [library])

@@ -82,6 +82,34 @@ def test_an_observer_sees_every_tensor_with_an_onnx_name(model: Model) -> None:
     assert np.array_equal(seen[1][4], (X * scale + shift).reshape(4, 15))
 
 
+def test_a_staged_context_has_buffers_of_its_own(model: Model) -> None:
+    y = np.empty((4, 15), np.float32)
+    with model.context(4) as plain, model.context(4, staged=True) as staged:
+        assert staged.nbytes - plain.nbytes == 2 * 256  # x and y are 240 bytes each, in multiples of 64
+        for factor in (1, -2):
+            x = (factor * X).copy()
+            staged.run_on([x.ctypes.data], [y.ctypes.data])
+            np.testing.assert_array_equal(y, tiny_reference(x, tiny_constants()))
+
+
+def test_every_step_has_a_time_of_its_own(model: Model) -> None:
+    with model.context(4) as context:
+        seconds = context.step_seconds({"x": X}, repeats=3)
+        assert len(seconds) == 4
+        assert all(0 <= second < 1 for second in seconds)
+        np.testing.assert_array_equal(context.run({"x": X})["y"], tiny_reference(X, tiny_constants()))
+
+
+def test_callers_can_have_memory_where_the_ports_live(library: Path, model: Model) -> None:
+    table, made, back = _table(library), ctypes.c_void_p(), np.zeros_like(X)
+    assert table.allocate(model._handle, X.nbytes, ctypes.byref(made)) == OK
+    assert table.copy(model._handle, made, X.ctypes.data, X.nbytes, None) == OK
+    assert table.copy(model._handle, back.ctypes.data, made, X.nbytes, None) == OK
+    assert table.wait(model._handle, None) == OK
+    table.release(model._handle, made)
+    np.testing.assert_array_equal(back, X)
+
+
 def test_contexts_are_made_and_run_in_threads_at_once(model: Model) -> None:
     wrong: list[int] = []
 

@@ -18,7 +18,7 @@ _PARTS = {
     "emit": (*_COMMON, "emit", "families", "planner/engine_plan.py", "graph/ir.py", "graph/ops", "runtime/include"),
     "weights": (*_COMMON, "graph", "planner", "emit/weights.py"),
     "runtime": ("runtime/include", "runtime/runner/runner.h"),
-    "verify": (*_COMMON, "verify", "graph", "runtime/loader.py", "runtime/engine_abi.py"),
+    "verify": (*_COMMON, "verify", "graph", "runtime/loader.py", "runtime/engine_abi.py", "runtime/engine_tensors.py"),
     "manifest": (*_COMMON, "emit/manifest.py", "emit/elf.py"),
     "zoo": ("graph/zoo", "dtypes.py"),
     "tasks": ("build", "toolchain", "runtime/__init__.py"),

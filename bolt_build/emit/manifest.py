@@ -17,7 +17,7 @@ import bolt_build
 from bolt_build.digest import digest_file
 from bolt_build.emit.elf import read_elf
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Port
-from bolt_build.targets import target_named
+from bolt_build.targets import Target, target_named
 
 MANIFEST_VERSION = 1
 _STATEMENT = "https://in-toto.io/Statement/v1"
@@ -101,13 +101,19 @@ def _statement(plan: EnginePlan, facts: BuildFacts) -> dict[str, Any]:
                     "layoutDigest": plan.layout_digest,
                     "manifestVersion": MANIFEST_VERSION,
                     "precision": plan.precision,
-                    "requires": {"arch": target.arch, "where": target.where},
+                    "requires": {"arch": target.arch, "where": target.where, **_driver(target, facts)},
                 },
                 "resolvedDependencies": dependencies,
             },
             "runDetails": {"builder": {"id": "bolt-build", "version": {"bolt-build": facts.version}}},
         },
     }
+
+
+def _driver(target: Target, facts: BuildFacts) -> dict[str, str]:
+    """The least driver of a CUDA engine, by the CUDA that it is made for: that of the compiler, whose runtime it has."""
+    versions = [tool.version.split(".") for tool in facts.tools if tool.name == "nvcc"]
+    return {"driver": f"CUDA {versions[0][0]}.0"} if target.gpu is not None and versions else {}
 
 
 def _digest(sha256: str) -> dict[str, Any]:

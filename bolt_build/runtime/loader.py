@@ -16,24 +16,19 @@ import ctypes
 import json
 import weakref
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
-from bolt_build.dtypes import DType
 from bolt_build.emit import names
-from bolt_build.graph.arrays import numpy_dtype
-from bolt_build.graph.ir import Array, Layout
+from bolt_build.graph.ir import Array
 from bolt_build.runtime import engine_abi as abi
+from bolt_build.runtime.engine_tensors import StepInfo, TensorSpec, spec_of, step_of, text_of
 
-_DTYPES = (
-    DType.F32, DType.F16, DType.BF16, DType.F64, DType.I64, DType.I32, DType.I8, DType.U8, DType.BOOL,
-)  # fmt: skip
-_LAYOUTS = (Layout.ROW, Layout.CHANNELS_LAST)
-_PLACES = ("cpu", "cuda")
+__all__ = ["Context", "Engine", "EngineError", "Model", "Observer", "StepInfo", "TensorSpec"]
+
 _STATUS = (
     "ok", "invalid argument", "bad weights", "out of memory", "no device", "device error", "internal error",
 )  # fmt: skip
@@ -46,52 +41,6 @@ class EngineError(RuntimeError):
         self.status = status
         kind = _STATUS[status] if 0 <= status < len(_STATUS) else f"status {status}"
         super().__init__(f"{message} ({kind})" if message else kind)
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """A port of the engine: logical shape, element type, and how it lies in the engine's memory."""
-
-    name: str
-    dtype: DType
-    layout: Layout
-    where: str
-    shape: tuple[int, ...]
-    nbytes: int
-
-    @property
-    def numpy_dtype(self) -> np.dtype[Any]:
-        """The element type that arrays of this port have (bf16 is `ml_dtypes.bfloat16`)."""
-        return numpy_dtype(self.dtype)
-
-    @property
-    def stored_shape(self) -> tuple[int, ...]:
-        """The shape in memory order."""
-        if self.layout is Layout.CHANNELS_LAST:
-            return (self.shape[0], *self.shape[2:], self.shape[1])
-        return self.shape
-
-    def to_logical(self, stored: Array) -> Array:
-        """An array of `stored_shape` as a row-major one of `shape`; no copy where the two are the same."""
-        if self.layout is Layout.CHANNELS_LAST:
-            return np.asarray(np.moveaxis(stored, -1, 1), order="C")
-        return stored
-
-    def to_stored(self, logical: Array) -> Array:
-        """An array of `shape` as a contiguous one of `stored_shape`; no copy where the two are the same."""
-        if self.layout is Layout.CHANNELS_LAST:
-            logical = np.moveaxis(logical, 1, -1)
-        return np.asarray(logical, order="C")
-
-
-@dataclass(frozen=True)
-class StepInfo:
-    """One step of an observed run: its index in the plan, the layer's ONNX name, nodes it covers, its kernel."""
-
-    index: int
-    name: str
-    covers: tuple[str, ...]
-    kernel: str
 
 
 Observer = Callable[[StepInfo, str, Array], None]
@@ -135,16 +84,16 @@ class Engine(_Closing):
                 f"{self.library} has border version {self._table.version} with a table of {self._table.size} bytes;"
                 f" this loader knows version {abi.VERSION} with {ctypes.sizeof(abi.EngineTable)}"
             )
-        self.name = _text(self._table.name)
-        self.target = _text(self._table.target)
-        self.layout_digest = _text(self._table.layout_digest)
+        self.name = text_of(self._table.name)
+        self.target = text_of(self._table.target)
+        self.layout_digest = text_of(self._table.layout_digest)
         self.batches = tuple(int(self._table.batches[i]) for i in range(self._table.batch_count))
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
 
     @property
     def manifest(self) -> dict[str, Any]:
         """What the engine was built from, as it says itself."""
-        found: dict[str, Any] = json.loads(_text(self._table.manifest))
+        found: dict[str, Any] = json.loads(text_of(self._table.manifest))
         return found
 
     def inputs(self, batch: int) -> tuple[TensorSpec, ...]:
@@ -168,12 +117,12 @@ class Engine(_Closing):
     def check(self, status: int) -> None:
         """Raises EngineError, with what the engine has to say, unless `status` is BOLT_OK."""
         if status != 0:
-            raise EngineError(status, _text(self._table.last_error()))
+            raise EngineError(status, text_of(self._table.last_error()))
 
     def _port(self, describe: Any, batch: int, index: int) -> TensorSpec:
         tensor = abi.Tensor()
         self.check(describe(batch, index, ctypes.byref(tensor)))
-        return _spec(tensor)
+        return spec_of(tensor)
 
 
 class Model(_Closing):
@@ -267,11 +216,11 @@ class Context(_Closing):
         raised: list[BaseException] = []
 
         def observe(_user: object, step: Any, tensor: Any, data: int | None) -> None:
-            name = _text(tensor.contents.name)
+            name = text_of(tensor.contents.name)
             if raised or not name or data is None or (only is not None and name not in only):
                 return
             try:
-                observer(_step(step.contents), name, self._seen(_spec(tensor.contents), data))
+                observer(step_of(step.contents), name, self._seen(spec_of(tensor.contents), data))
             except BaseException as error:  # carried over the C frames, which no exception may cross
                 raised.append(error)
 
@@ -390,20 +339,3 @@ def _pointers(arrays: list[Array]) -> Any:
 
 def _addresses(addresses: Sequence[int]) -> Any:
     return (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-
-
-def _text(raw: bytes | None) -> str:
-    return "" if raw is None else raw.decode()
-
-
-def _spec(tensor: abi.Tensor) -> TensorSpec:
-    dtype = _DTYPES[tensor.dtype]
-    shape = tuple(int(extent) for extent in tensor.shape[: tensor.rank])
-    return TensorSpec(
-        _text(tensor.name), dtype, _LAYOUTS[tensor.layout], _PLACES[tensor.where], shape, int(tensor.bytes)
-    )
-
-
-def _step(info: abi.StepInfo) -> StepInfo:
-    covers = _text(info.covers)
-    return StepInfo(int(info.index), _text(info.name), tuple(covers.split("\n")) if covers else (), _text(info.kernel))

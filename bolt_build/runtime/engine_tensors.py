@@ -1,0 +1,87 @@
+"""What an engine says of its tensors and steps, as Python objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import numpy_dtype
+from bolt_build.graph.ir import Array, Layout
+from bolt_build.runtime import engine_abi as abi
+
+_DTYPES = (
+    DType.F32, DType.F16, DType.BF16, DType.F64, DType.I64, DType.I32, DType.I8, DType.U8, DType.BOOL,
+)  # fmt: skip
+_LAYOUTS = (Layout.ROW, Layout.CHANNELS_LAST)
+_PLACES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A port of the engine: logical shape, element type, and how it lies in the engine's memory."""
+
+    name: str
+    dtype: DType
+    layout: Layout
+    where: str
+    shape: tuple[int, ...]
+    nbytes: int
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The element type that arrays of this port have (bf16 is `ml_dtypes.bfloat16`)."""
+        return numpy_dtype(self.dtype)
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape in memory order."""
+        if self.layout is Layout.CHANNELS_LAST:
+            return (self.shape[0], *self.shape[2:], self.shape[1])
+        return self.shape
+
+    def to_logical(self, stored: Array) -> Array:
+        """An array of `stored_shape` as a row-major one of `shape`; no copy where the two are the same."""
+        if self.layout is Layout.CHANNELS_LAST:
+            return np.asarray(np.moveaxis(stored, -1, 1), order="C")
+        return stored
+
+    def to_stored(self, logical: Array) -> Array:
+        """An array of `shape` as a contiguous one of `stored_shape`; no copy where the two are the same."""
+        if self.layout is Layout.CHANNELS_LAST:
+            logical = np.moveaxis(logical, 1, -1)
+        return np.asarray(logical, order="C")
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """One step of an observed run: its index in the plan, the layer's ONNX name, nodes it covers, its kernel."""
+
+    index: int
+    name: str
+    covers: tuple[str, ...]
+    kernel: str
+
+
+def text_of(raw: bytes | None) -> str:
+    """A string of the engine's; empty for NULL."""
+    return "" if raw is None else raw.decode()
+
+
+def spec_of(tensor: abi.Tensor) -> TensorSpec:
+    """A descriptor as the engine filled it."""
+    dtype = _DTYPES[tensor.dtype]
+    shape = tuple(int(extent) for extent in tensor.shape[: tensor.rank])
+    return TensorSpec(
+        text_of(tensor.name), dtype, _LAYOUTS[tensor.layout], _PLACES[tensor.where], shape, int(tensor.bytes)
+    )
+
+
+def step_of(info: abi.StepInfo) -> StepInfo:
+    """What an observer is told of a step."""
+    covers = text_of(info.covers)
+    return StepInfo(
+        int(info.index), text_of(info.name), tuple(covers.split("\n")) if covers else (), text_of(info.kernel)
+    )

@@ -1,0 +1,122 @@
+"""Tasks of a CUDA target: which compiler a file gets, and that kernel units belong to no engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from cuda_engine import nvcc
+
+from bolt_build.build import compile_cuda
+from bolt_build.build.files import FileStamp
+from bolt_build.build.model_file import ModelFile
+from bolt_build.build.plan_file import EngineSummary, UnitSummary
+from bolt_build.build.record import task_key
+from bolt_build.build.task_graph import BuildContext, task_graph
+from bolt_build.families import load
+from bolt_build.planner.tasks import Task, TaskGraph
+from bolt_build.schema.recipe import (
+    EngineSpec,
+    FusionPolicy,
+    IoSpec,
+    ModelSpec,
+    Policy,
+    Recipe,
+    TargetSpec,
+    VerifySpec,
+)
+from bolt_build.targets import target_named
+from bolt_build.toolchain import Tool, Toolchain
+
+TOOLS = Toolchain(
+    (
+        Tool("cxx", "/usr/bin/g++", "12", "c", libraries=("/usr/lib/libgomp.so.1",)),
+        Tool("nvcc", "/cuda/bin/nvcc", "13.0", "n", ("/cuda/include",), ("/cuda/lib",)),
+        Tool("cutlass", "/cutlass/include", "4.2", "u", ("/cutlass/include",)),
+    )
+)
+
+
+def graph(name: str = "net", target: str = "h200", units: tuple[UnitSummary, ...] = ()) -> TaskGraph:
+    sources = ("engine.cpp", "plan_b1.cu", f"{name}.h", "exports.map")
+    engine = EngineSummary(name, sources, units, (1,), "0" * 64, 64, 64, 1)
+    recipe = Recipe(
+        f"{name}.yaml", name, ModelSpec("/m.onnx", None, (1,), ()), (TargetSpec(target, "fp16"),),
+        Policy(FusionPolicy(epilogue=True)), (), EngineSpec(IoSpec("model", "model")),
+        VerifySpec("onnxruntime", 1, 0), (),
+    )  # fmt: skip
+    row = target_named(target)
+    model = ModelFile((FileStamp("/m.onnx", "1" * 64, 1, 0, 0),))
+    return task_graph(BuildContext(recipe, row, load(row), TOOLS, engine, model, verified=False))
+
+
+def named(tasks: TaskGraph, name: str) -> Task:
+    return next(task for task in tasks.tasks if task.name == name)
+
+
+UNIT = UnitSummary("k_0123.cu", 3700)
+
+
+def test_cuda_sources_go_to_nvcc_for_the_target_and_others_to_the_cxx_compiler() -> None:
+    tasks = graph(units=(UNIT,))
+    plan, engine = named(tasks, "compile-plan_b1"), named(tasks, "compile-engine")
+    assert plan.argv[:4] == ("${python}", "${package}/build/compile_cuda.py", "${nvcc}", "src/plan_b1.cu")
+    assert {"arch=compute_90a,code=sm_90a", "-ccbin"} <= set(plan.argv)
+    assert engine.argv[0] == "${cxx}"
+    assert "arch=compute_90a,code=sm_90a" not in engine.argv
+
+
+def test_the_library_has_the_plan_the_units_and_the_layer_of_its_device() -> None:
+    inputs = named(graph(units=(UNIT,)), "link-library").inputs
+    for unit in ("plan_b1", "engine", "k_0123", "runtime_device_cuda"):
+        assert f"build/objects/{unit}.o" in inputs
+    assert "build/objects/runtime_device_cpu.o" not in inputs
+    assert "-lcudart_static" in named(graph(), "link-library").argv
+
+
+def test_a_unit_is_compiled_once_for_all_recipes_and_targets_of_an_architecture() -> None:
+    inputs = {"src/k_0123.cu": "2" * 64}
+    keys = {
+        task_key(named(graph(name, target, (UNIT,)), "compile-k_0123"), inputs)
+        for name in ("net", "other")
+        for target in ("h200", "h100")
+    }
+    assert len(keys) == 1
+    assert task_key(named(graph("net", "a100", (UNIT,)), "compile-k_0123"), inputs) not in keys
+
+
+def test_a_unit_is_admitted_by_the_memory_that_it_states() -> None:
+    assert named(graph(units=(UNIT,)), "compile-k_0123").memory_mb == 3700
+
+
+def test_nothing_is_shipped_beside_a_cuda_engine_but_its_own_files() -> None:
+    assert graph().artifacts == ("net.weights", "net.h", "libnet.so", "net-run", "manifest.json")
+
+
+def test_an_engine_that_runs_elsewhere_is_not_verified() -> None:
+    assert all(task.rule != "verify" for task in graph().tasks)
+
+
+def test_equal_sources_give_equal_objects_wherever_they_lie(tmp_path: Path) -> None:
+    tool = nvcc()
+    text = "namespace { __global__ void kernel(int* x) { *x = 1; } }\nvoid launch(int* x) { kernel<<<1, 1>>>(x); }\n"
+    made = []
+    for place in ("one", "another/place"):
+        folder = tmp_path / place
+        folder.mkdir(parents=True)
+        (folder / "unit.cu").write_text(text)
+        script = [sys.executable, compile_cuda.__file__, str(tool.path), "unit.cu", "unit.o", "-arch=sm_90"]
+        subprocess.run(script, cwd=folder, check=True)
+        made.append((folder / "unit.o").read_bytes())
+    assert made[0] == made[1]
+
+
+def test_what_the_compiler_says_names_the_source_as_it_was_given(tmp_path: Path) -> None:
+    tool = nvcc()
+    (tmp_path / "wrong.cu").write_text("int x = y;\n")
+    script = [sys.executable, compile_cuda.__file__, str(tool.path), "wrong.cu", "wrong.o"]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stdout.startswith('wrong.cu(1): error: identifier "y" is undefined')
+    assert not (tmp_path / "wrong.o").exists()
