@@ -111,7 +111,7 @@ def _statement(plan: EnginePlan, facts: BuildFacts) -> dict[str, Any]:
 
 
 def _driver(target: Target, facts: BuildFacts) -> dict[str, str]:
-    """The least driver of a CUDA engine, by the CUDA that it is made for: that of the compiler, whose runtime it has."""
+    """The least driver of a CUDA engine, by the release of the CUDA runtime in it, which is the compiler's."""
     versions = [tool.version.split(".") for tool in facts.tools if tool.name == "nvcc"]
     return {"driver": f"CUDA {versions[0][0]}.0"} if target.gpu is not None and versions else {}
 
