@@ -219,6 +219,45 @@ def test_ten_thousand_runs_take_no_memory(model: Model) -> None:
 
 
 @pytest.mark.gpu
+def test_a_caller_who_records_a_graph_gets_the_kernels_in_it(model: Model) -> None:
+    torch = pytest.importorskip("torch")
+    data = [torch.from_numpy(sample(seed)).cuda() for seed in range(2)]
+    x, y = data[0].clone(), torch.zeros((4, 15), device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with model.context(4) as context:
+        with torch.cuda.graph(graph):
+            context.run_on([x.data_ptr()], [y.data_ptr()], torch.cuda.current_stream().cuda_stream)
+        for given in data:
+            x.copy_(given)
+            graph.replay()
+            np.testing.assert_array_equal(y.cpu().numpy(), expected(given.cpu().numpy()))
+        # What was recorded is the caller's: a run on the same buffers is a recording of the context's own.
+        context.run_on([x.data_ptr()], [y.data_ptr()])
+        model.wait()
+        np.testing.assert_array_equal(y.cpu().numpy(), expected(data[1].cpu().numpy()))
+
+
+@pytest.mark.gpu
+def test_two_engines_work_in_one_process(model: Model, tmp_path: Path) -> None:
+    constants = tiny_constants(scale=-3.0, shift=0.5)
+    other = build_cuda_engine(tmp_path, tiny_plan("other", target=target_here()), constants)
+    x = sample(9)
+    with Engine(other) as engine, engine.create(tmp_path / "other.weights") as second:
+        with model.context(4) as a, second.context(4) as b:
+            for _ in range(3):
+                np.testing.assert_array_equal(a.run({"x": x})["y"], expected(x))
+                np.testing.assert_array_equal(b.run({"x": x})["y"], tiny_reference(x, constants))
+
+
+@pytest.mark.gpu
+def test_every_step_has_a_time_of_its_own(model: Model) -> None:
+    with model.context(4) as context:
+        seconds = context.step_seconds({"x": sample(0)})
+    assert len(seconds) == 4
+    assert all(0 <= second < 1e-3 for second in seconds)
+
+
+@pytest.mark.gpu
 def test_a_device_error_sticks_to_the_context(library: Path) -> None:
     # In a process of its own: after such an error CUDA refuses everything else there.
     program = f"""

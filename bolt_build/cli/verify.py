@@ -32,12 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 5 where an engine departs from the reference. Raises BoltError where one is not built or is stale."""
-    reports = [
-        _verify(recipe, engine)
-        for recipe in read_recipes(args.recipes)
-        for engine in built_engines(recipe, options_of(args))
-        if why_not_here(target_named(engine.target)) is None
-    ]
+    reports = []
+    for recipe in read_recipes(args.recipes):
+        for engine in built_engines(recipe, options_of(args)):
+            elsewhere = why_not_here(target_named(engine.target))
+            if elsewhere is None:
+                reports.append(_verify(recipe, engine))
+            else:
+                sys.stderr.write(f"{recipe.name}/{engine.target}: not verified: {elsewhere}\n")
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(report) for report in reports], indent=1) + "\n")
     else:
