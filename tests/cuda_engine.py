@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,33 +43,57 @@ def nvcc() -> Tool:
 
 def build_cuda_engine(directory: Path, plan: EnginePlan, constants: Sequence[Array]) -> Path:
     """Emits, compiles and links `plan` with the runner beside it in `directory`, and writes its weights."""
-    tool, target = nvcc(), target_named(plan.target)
     directory.mkdir(parents=True, exist_ok=True)
     files = (*emit(plan, (CudaPlainFamily(),), FACTS), emit_runner(plan))
     for file in files:
         (directory / file.path).write_text(file.text)
-    includes = [f"-I{path}" for path in (runtime.include_dir(), runtime.runner_include_dir(), DATA, directory)]
-    includes += [f"-isystem{path}" for path in tool.include_dirs]
-
-    def compiled(source: Path) -> Path:
-        made = directory / f"{source.stem}.o"
-        if source.suffix == ".cu":
-            _run(tool.path, *_NVCC, *target.compile_flags, *includes[:4], "-c", source, "-o", made)
-        else:
-            _run("g++", *_CXX, *includes, "-c", source, "-o", made)
-        return made
-
-    objects = [compiled(directory / file.path) for file in files[:-1] if Path(file.path).suffix in (".cpp", ".cu")]
-    objects += [compiled(source) for source in runtime.sources("cuda")]
-    library = directory / names.library(plan.name)
-    folders = [f"-L{path}" for path in tool.library_dirs]
-    _run(
-        "g++", "-shared", "-Wl,--no-undefined", f"-Wl,--version-script={directory / names.EXPORTS}", "-o", library,
-        *objects, *folders, *target.link_flags,
-    )  # fmt: skip
-    runner = [compiled(source) for source in (directory / "runner.cpp", *runtime.runner_sources())]
+    for file in files[:-1]:
+        if Path(file.path).suffix in (".cpp", ".cu"):
+            _compile(directory / file.path, directory, plan)
+    for source in runtime.sources("cuda"):
+        _compile(source, directory, plan)
+    library = _link(directory, plan)
+    runner = [
+        _compile(source, directory / "run", plan) for source in (directory / "runner.cpp", *runtime.runner_sources())
+    ]
     _run("g++", *runner, library, "-Wl,-rpath,$ORIGIN", "-o", directory / names.runner(plan.name))
     write_weights(directory / names.weights(plan.name), plan, constants)
+    return library
+
+
+def build_changed(library: Path, plan: EnginePlan, directory: Path, old: str, new: str) -> Path:
+    """The engine of `library` with another text in its tables, and the same weights, in `directory`."""
+    beside = (names.EXPORTS, names.weights(plan.name), names.header(plan.name))
+    for file in (*library.parent.glob("*.o"), *(library.with_name(name) for name in beside)):
+        shutil.copy(file, directory)
+    text = library.with_name("engine.cpp").read_text()
+    assert old in text
+    (directory / "engine.cpp").write_text(text.replace(old, new))
+    _compile(directory / "engine.cpp", directory, plan)
+    return _link(directory, plan)
+
+
+def _compile(source: Path, directory: Path, plan: EnginePlan) -> Path:
+    tool = nvcc()
+    directory.mkdir(exist_ok=True)
+    made = directory / f"{source.stem}.o"
+    includes = [f"-I{path}" for path in (runtime.include_dir(), runtime.runner_include_dir(), DATA, source.parent)]
+    if source.suffix == ".cu":
+        flags = target_named(plan.target).compile_flags
+        _run(tool.path, *_NVCC, *flags, *includes, "-c", source, "-o", made)
+    else:
+        system = [f"-isystem{path}" for path in tool.include_dirs]
+        _run("g++", *_CXX, *includes, *system, "-c", source, "-o", made)
+    return made
+
+
+def _link(directory: Path, plan: EnginePlan) -> Path:
+    library = directory / names.library(plan.name)
+    folders = [f"-L{path}" for path in nvcc().library_dirs]
+    _run(
+        "g++", "-shared", "-Wl,--no-undefined", f"-Wl,--version-script={directory / names.EXPORTS}", "-o", library,
+        *sorted(directory.glob("*.o")), *folders, *target_named(plan.target).link_flags,
+    )  # fmt: skip
     return library
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_engine import build_cuda_engine
+from cuda_engine import build_changed, build_cuda_engine
 from tiny_engine import tiny_constants, tiny_plan, tiny_reference
 
 from bolt_build.emit.elf import read_elf
@@ -133,6 +133,31 @@ def test_a_gpu_that_is_not_there_is_refused(library: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            '"sm_',
+            '"sm_9',
+            r"^GPU 0 \(.*, compute capability \d+\.\d\) cannot run this engine, which was built for 9\d+\.\d",
+        ),
+        (
+            "    128,\n",
+            "    1 << 60,\n",
+            r"^GPU 0 \(.*\) is too small: it has \d+ bytes of memory, this engine needs more than \d+ ",
+        ),
+    ],
+)
+def test_a_gpu_that_is_too_old_or_too_small_is_refused(
+    library: Path, tmp_path: Path, old: str, new: str, sentence: str
+) -> None:
+    changed = build_changed(library, tiny_plan("tiny", target=target_here()), tmp_path, old, new)
+    with pytest.raises(EngineError, match=sentence) as caught:
+        Engine(changed).create(tmp_path / "tiny.weights")
+    assert caught.value.status == 4
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("staged", [False, True])
 def test_results_are_right_run_after_run(model: Model, batch: int, staged: bool) -> None:
@@ -243,10 +268,10 @@ def test_two_engines_work_in_one_process(model: Model, tmp_path: Path) -> None:
     other = build_cuda_engine(tmp_path, tiny_plan("other", target=target_here()), constants)
     x = sample(9)
     with Engine(other) as engine, engine.create(tmp_path / "other.weights") as second:
-        with model.context(4) as a, second.context(4) as b:
-            for _ in range(3):
-                np.testing.assert_array_equal(a.run({"x": x})["y"], expected(x))
-                np.testing.assert_array_equal(b.run({"x": x})["y"], tiny_reference(x, constants))
+        a, b = model.context(4), second.context(4)
+        for _ in range(3):
+            np.testing.assert_array_equal(a.run({"x": x})["y"], expected(x))
+            np.testing.assert_array_equal(b.run({"x": x})["y"], tiny_reference(x, constants))
 
 
 @pytest.mark.gpu
