@@ -136,16 +136,8 @@ def test_a_gpu_that_is_not_there_is_refused(library: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        (
-            '"sm_',
-            '"sm_9',
-            r"^GPU 0 \(.*, compute capability \d+\.\d\) cannot run this engine, which was built for 9\d+\.\d",
-        ),
-        (
-            "    128,\n",
-            "    1 << 60,\n",
-            r"^GPU 0 \(.*\) is too small: it has \d+ bytes of memory, this engine needs more than \d+ ",
-        ),
+        ('"sm_', '"sm_9', r"compute capability \d+\.\d\) cannot run this engine, which was built for 9\d+\.\d"),
+        ("    128,\n", "    1LL << 60,\n", r"too small: it has \d+ bytes of memory, this engine needs more than \d+ "),
     ],
 )
 def test_a_gpu_that_is_too_old_or_too_small_is_refused(
