@@ -29,6 +29,7 @@ class Gpu:
     l2: int
     instructions: tuple[tuple[str, tuple[int, int, int]], ...]
     warp_mma_share: float
+    warpgroup_mma: bool
     async_copies: bool
     gencode: tuple[str, ...]
     embeds_ptx: bool
@@ -99,6 +100,7 @@ class _Architecture:
     async_copies: bool
     gencode: tuple[str, ...]
     warp_mma_share: float = 1.0
+    warpgroup_mma: bool = False
     embeds_ptx: bool = True
 
 
@@ -113,7 +115,7 @@ _SM89 = _Architecture(89, 99 * _KIB, (16, 8, 16), async_copies=True, gencode=_wi
 # Code for sm_90a runs on Hopper alone, whatever is embedded beside it. Its peak rate takes instructions of four warps.
 _SM90 = _Architecture(
     90, 227 * _KIB, (16, 8, 16), async_copies=True, gencode=("-gencode", "arch=compute_90a,code=sm_90a"),
-    warp_mma_share=0.62, embeds_ptx=False,
+    warp_mma_share=0.62, warpgroup_mma=True, embeds_ptx=False,
 )  # fmt: skip
 
 
@@ -136,6 +138,7 @@ def _cuda(
         l2=l2_mib * _MIB,
         instructions=(("fp16", architecture.instruction),),
         warp_mma_share=architecture.warp_mma_share,
+        warpgroup_mma=architecture.warpgroup_mma,
         async_copies=architecture.async_copies,
         gencode=architecture.gencode,
         embeds_ptx=architecture.embeds_ptx,

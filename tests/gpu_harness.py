@@ -29,7 +29,7 @@ from bolt_build.targets import target_named
 
 TARGET = target_named("h200")
 HERE = Path(__file__).parent
-_PARTS = 16
+_PARTS, _UNITS = 16, 3
 _L2_BYTES = 200 << 20
 """Buffers are rotated until they fill this much: several times the cache."""
 
@@ -55,54 +55,67 @@ class Trial:
         return f"{self.layer.label}-{self.candidate.family}-{sizes}-{formats}{where}"
 
 
-def trials_of(layer: Layer, family: str, candidates: int = 1, *, large: bool = False) -> list[Trial]:
-    """Every alternative of the family for the layer, each with its first `candidates`, shared memory included."""
+def trials_of(
+    layer: Layer, family: str, candidates: int = 1, *, kind: str | None = None, large: bool = False
+) -> list[Trial]:
+    """Every alternative of the family for the layer, each with its first `candidates`, shared memory included.
+
+    `kind` is a parameter that the candidates must have.
+    """
     graph, node = graph_with(layer)
     (offering,) = [f for f in load(TARGET) if f.name == family]
     found = []
     for alternative in offering.propose(graph, node, TARGET, layer.precision)[0]:
         (step,) = alternative.steps
-        for candidate in offering.candidates(step.problem, TARGET)[0][:candidates]:
+        legal = offering.candidates(step.problem, TARGET)[0]
+        for candidate in [c for c in legal if kind is None or kind in dict(c.parameters)][:candidates]:
             shares = [None] if large else [None, *(pair[0] for pair in step.may_share)]
             found += [Trial(layer, step, candidate, shared, large) for shared in shares]
     return found
 
 
-def build(trials: Sequence[Trial], folder: Path) -> Path:
-    """Compiles the kernels into `folder`/kernels.so; raises AssertionError with the compiler's words."""
+def write(trials: Sequence[Trial], folder: Path) -> None:
+    """Writes the sources of the kernels and the list of trials."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "trials.pkl").write_bytes(pickle.dumps(list(trials)))
-    families = {family.name: family for family in load(TARGET)}
-    sources: list[tuple[str, str]] = []
     for part in range(_PARTS):
         entries = [_entry(index, trial) for index, trial in enumerate(trials) if index % _PARTS == part]
         headers = dict.fromkeys(["gpu_trials.h", *(header for _, found in entries for header in found)])
         text = "".join(f'#include "{header}"\n' for header in headers) + "".join(code for code, _ in entries)
-        sources.append((f"calls{part}.cu", text))
-    steps = [(t.step.problem, t.candidate) for t in trials if t.candidate.family == "cutlass"]
-    units = families["cutlass"].units(steps)
+        _write(folder / f"calls{part}.cu", text)
+    (cutlass,) = [family for family in load(TARGET) if family.name == "cutlass"]
+    units = cutlass.units([(t.step.problem, t.candidate) for t in trials if t.candidate.family == "cutlass"])
     # Several kernels a file: most of the time goes into the headers.
-    for kind in ("conv", "gemm"):
-        texts = [unit.text for unit in units if f"launch_{kind}" in unit.text]
-        sources += [(f"{kind}{part}.cu", "\n".join(texts[part : part + 8])) for part in range(0, len(texts), 8)]
-    root = Path(sys.prefix) / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
-    nvcc = root / "nvidia" / "cu13" / "bin" / "nvcc"
-    includes = [runtime.include_dir(), root / "cutlass_library" / "source" / "include", HERE]
-    includes += [family.include_dir for family in families.values()]
+    for kind in sorted({unit.text.splitlines()[0] for unit in units}):
+        texts = [unit.text for unit in units if unit.text.startswith(kind)]
+        name = kind.split("/")[1].removesuffix('_kernel.h"')
+        for part in range(0, len(texts), _UNITS):
+            _write(folder / f"{name}{part // _UNITS}.cu", "\n".join(texts[part : part + _UNITS]))
+
+
+def _write(path: Path, text: str) -> None:
+    """Leaves an equal file as it is, and what was compiled from it."""
+    if not path.exists() or path.read_text() != text:
+        path.with_suffix(".o").unlink(missing_ok=True)
+        path.write_text(text)
+
+
+def compile_all(folder: Path, nvcc: Path, cutlass: Path) -> Path:
+    """Compiles what `write` wrote into `folder`/kernels.so. Raises AssertionError with the compiler's words."""
+    headers = [cutlass / "include", cutlass / "tools" / "util" / "include"]
+    includes = [runtime.include_dir(), *headers, HERE, *(family.include_dir for family in load(TARGET))]
     flags = ["-std=c++17", *TARGET.compile_flags, "-Xcompiler", "-fPIC", *(f"-I{path}" for path in includes)]
 
-    def compiled(source: tuple[str, str]) -> Path:
-        path = folder / source[0]
-        target = path.with_suffix(".o")
-        if not (target.exists() and path.exists() and path.read_text() == source[1]):
-            target.unlink(missing_ok=True)
-            path.write_text(source[1])
-            done = subprocess.run([nvcc, *flags, "-c", path, "-o", target], capture_output=True, text=True, check=False)
+    def compiled(source: Path) -> Path:
+        target = source.with_suffix(".o")
+        if not target.exists():
+            command = [nvcc, *flags, "-c", source, "-o", target]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr[:4000]
         return target
 
-    with ThreadPoolExecutor(int(os.environ.get("JOBS", "1"))) as pool:
-        objects = list(pool.map(compiled, sources))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        objects = list(pool.map(compiled, sorted(folder.glob("*.cu"), key=lambda path: "warpgroup" not in path.name)))
     library = folder / "kernels.so"
     subprocess.run([nvcc, "-shared", "-cudart", "static", "-o", library, *objects], check=True)
     return library
@@ -218,11 +231,14 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
 
 
 def main() -> int:
-    from gpu_layers import trials
+    command, folder = sys.argv[1], Path(sys.argv[2])
+    if command == "write":
+        from gpu_layers import trials
 
-    folder = Path(sys.argv[2])
-    if sys.argv[1] == "build":
-        build(trials(), folder)
+        write(trials(), folder)
+        return 0
+    if command == "compile":
+        compile_all(folder, Path(sys.argv[3]), Path(sys.argv[4]))
         return 0
     library = Library(folder)
     outcomes = []

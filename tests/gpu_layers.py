@@ -161,6 +161,8 @@ def trials() -> list[Trial]:
     found += [trial for layer in wide for trial in trials_of(layer, "portable")]
     for layer in (*SHAPES, *EPILOGUES, *MATMULS):
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
+    for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
+        found += trials_of(layer, "cutlass", kind="warpgroups")
     for layer in SHAPES[:4:3]:
         found += trials_of(layer, "cutlass", 99)
     for batch in (1, 32):
@@ -168,7 +170,7 @@ def trials() -> list[Trial]:
             reference = len(found)
             found.append(trials_of(layer, "portable", large=True)[-1])
             found += [
-                replace(trial, timed=True, reference=reference) for trial in trials_of(layer, "cutlass", 3, large=True)
+                replace(trial, timed=True, reference=reference) for trial in trials_of(layer, "cutlass", 2, large=True)
             ]
     for layer in BANDWIDTH:
         found += [

@@ -11,8 +11,11 @@ from families_layers import RELU, stage
 from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem, ProposedStep, StepExpressions
+from bolt_build.families.cutlass.conv import product_of
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.tiles import TILES, refuse
+from bolt_build.families.cutlass.warpgroups import WARPGROUP_TILES
+from bolt_build.families.cutlass.warpgroups import refuse as refuse_warpgroups
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
@@ -20,7 +23,7 @@ from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.targets import CUDA, HOST, Target, target_named
 
-H200 = target_named("h200")
+H200, A100 = target_named("h200"), target_named("a100")
 FAMILY = Cutlass()
 SAME = Conv((1, 1), (1, 1), (1, 1), (1, 1))
 
@@ -125,15 +128,39 @@ def test_stores_as_much_at_once_as_divides_a_pixel(filters: int, access: int) ->
 
 def test_units_are_shared_by_problems_and_named_by_their_text() -> None:
     small, large = conv((2, 64, 28, 28), (64, 64, 3, 3)), conv((2, 128, 28, 28), (64, 128, 3, 3))
-    pairs = [first(small), first(small), (first(large)[0], first(small)[1])]
+    tile = first(small, A100)[1]
+    pairs = [(first(layer, A100)[0], tile) for layer in (small, small, large)]
     (unit,) = FAMILY.units(pairs)
     lines = unit.text.splitlines()
     assert lines[0] == '#include "bolt_cutlass/conv_kernel.h"'
-    assert lines[2] == "template void bolt::cutlass_kernels::launch_conv<"
+    assert lines[2] == "template void bolt::cutlass_kernels::launch_conv("
     assert unit.name.startswith("k_")
     assert unit.name.endswith(".cu")
-    other = FAMILY.units([first(conv((2, 64, 28, 28), (64, 64, 3, 3), stages=(RELU,)))])
+    other = FAMILY.units([(first(conv((2, 64, 28, 28), (64, 64, 3, 3), stages=(RELU,)), A100)[0], tile)])
     assert [u.name for u in other] != [unit.name]
+
+
+def test_hopper_has_units_of_its_own() -> None:
+    pairs = [first(conv((32, 64, 56, 56), (64, 64, 3, 3)), target) for target in (A100, H200)]
+    headers = [FAMILY.units([pair])[0].text.splitlines()[0] for pair in pairs]
+    assert headers == ['#include "bolt_cutlass/conv_kernel.h"', '#include "bolt_cutlass/conv_warpgroup_kernel.h"']
+
+
+def test_warpgroup_tiles_are_refused_with_reasons() -> None:
+    problem = first(conv((2, 16, 8, 8), (12, 16, 3, 3), replace(SAME, dilations=(64, 1), pads_begin=(64, 1))))[0]
+    product = product_of(problem)
+    tile, hopper, ampere = WARPGROUP_TILES[0], H200.gpu, A100.gpu
+    assert hopper is not None
+    assert ampere is not None
+    assert refuse_warpgroups(tile, ampere, product) == "needs instructions of four warps"
+    assert refuse_warpgroups(tile, hopper, product) == "stores 8 columns at once, 12 is no multiple"
+    wide = replace(product, n=16)
+    assert refuse_warpgroups(tile, hopper, wide) == "windows reach over 128 positions, at most 127 are possible"
+    near = replace(wide, reach=1)
+    assert refuse_warpgroups(tile, hopper, near) == "over half of its columns would be beyond the 16 of the product"
+    deep = replace(near, n=64)
+    assert refuse_warpgroups(tile, hopper, deep) == "half of its depth would be beyond the 16 of the product"
+    assert refuse_warpgroups(tile, hopper, replace(deep, depth=64)) is None
 
 
 def test_values_of_activations_are_no_part_of_a_unit() -> None:

@@ -154,7 +154,8 @@ def _cutlass(around: Surroundings, memory: Memory) -> Tool:
     if not header.is_file():
         return missing("cutlass", f"{header} is not there", mend)
     include = header.parents[1]
-    return Tool("cutlass", str(include), wheel.version, wheel_digest(wheel), (str(include),))
+    helpers = include.parent / "tools" / "util" / "include"  # which some of the headers include
+    return Tool("cutlass", str(include), wheel.version, wheel_digest(wheel), (str(include), str(helpers)))
 
 
 def _onnxruntime(around: Surroundings, memory: Memory) -> Tool:

@@ -86,7 +86,8 @@ def product_of(problem: KernelProblem) -> Product:
     )  # fmt: skip
     taps = kernel[0] * kernel[1]
     packed = _filter(n, x.shape[1], kernel[0], kernel[1], kernel[1], channels)
-    return Product("Conv", m, n, channels, taps, arguments, packed, widen)
+    reach = max(*pads, *((k - 1) * by for k, by in zip(kernel, dilation, strict=True)))
+    return Product("Conv", m, n, channels, taps, arguments, packed, widen, reach)
 
 
 def _plain(m: int, n: int, k: int, depth: int, widen: Widen | None) -> Product:
@@ -123,7 +124,8 @@ def _over_rows(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -
     )  # fmt: skip
     m, n = x.shape[0] * out[0] * out[1], weights.shape[0]
     packed = _filter(n, x.shape[1], kernel[0], kernel[1], taps, channels)
-    return Product("Conv", m, n, taps * channels, kernel[0], arguments, packed, widen)
+    reach = max(begin[0], _two(op.pads_end, 0)[0], (kernel[0] - 1) * _two(op.dilations, 1)[0])
+    return Product("Conv", m, n, taps * channels, kernel[0], arguments, packed, widen, reach)
 
 
 def _widen(x: Operand, to_width: int, to_channels: int, left: int) -> Widen:

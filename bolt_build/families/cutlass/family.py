@@ -22,15 +22,20 @@ from bolt_build.families.base import (
 from bolt_build.families.cutlass import conv, matmul
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
 from bolt_build.families.cutlass.product import Product, Products, work
-from bolt_build.families.cutlass.tiles import TILES, Tile, refuse, seconds
+from bolt_build.families.cutlass.tiles import TILES, Tile, Work, refuse, seconds
+from bolt_build.families.cutlass.warpgroups import WARPGROUP_TILES, WarpgroupTile
+from bolt_build.families.cutlass.warpgroups import refuse as refuse_warpgroups
+from bolt_build.families.cutlass.warpgroups import seconds as warpgroup_seconds
 from bolt_build.families.problems import op_operands, problem_of
 from bolt_build.families.stages import may_share
 from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.targets import Target, target_named
+from bolt_build.targets import Gpu, Target, target_named
 
 _SPACE = "bolt::cutlass_kernels"
+
+AnyTile = Tile | WarpgroupTile
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def _with_input(problem: KernelProblem, index: int, format: TensorFormat) -> Ker
     )
 
 
-def _ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, Tile]], tuple[Refusal, ...]]:
+def _ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, AnyTile]], tuple[Refusal, ...]]:
     """Legal tiles with their predicted seconds, fastest first; and why others are not legal."""
     rule, what = _RULES.get(type(problem.op)), problem.op.kind
     if rule is None:
@@ -133,29 +138,47 @@ def _ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, T
     if product.widen is not None:
         moved = problem.inputs[op_operands(problem)[0]].nbytes + product.widen.nbytes
         copy = moved / target.bandwidth + target.launch_seconds
-    legal: list[tuple[float, Tile]] = []
+    legal: list[tuple[float, AnyTile]] = []
     refusals: list[Refusal] = []
-    for tile in TILES:
-        reason = refuse(tile, target.gpu, product.n)
+    needed = work(problem, product)
+    for tile in (*TILES, *WARPGROUP_TILES):
+        reason = _refuse_tile(tile, target.gpu, product)
         if reason is None:
-            legal.append((copy + seconds(tile, work(problem, product), target), tile))
+            legal.append((copy + _seconds(tile, needed, target), tile))
         else:
             refusals.append(Refusal("cutlass", f"tile {tile}", reason))
     return sorted(legal, key=lambda pair: pair[0]), tuple(refusals)
 
 
-def _candidate(tile: Tile) -> Candidate:
-    sizes = (("m", tile.m), ("n", tile.n), ("k", tile.k), ("warp_m", tile.warp_m), ("warp_n", tile.warp_n))
-    return Candidate("cutlass", (*sizes, ("stages", tile.stages)))
+def _refuse_tile(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
+    return refuse(tile, gpu, product.n) if isinstance(tile, Tile) else refuse_warpgroups(tile, gpu, product)
+
+
+def _seconds(tile: AnyTile, needed: Work, target: Target) -> float:
+    return seconds(tile, needed, target) if isinstance(tile, Tile) else warpgroup_seconds(tile, needed, target)
+
+
+def _candidate(tile: AnyTile) -> Candidate:
+    sizes = (("m", tile.m), ("n", tile.n), ("k", tile.k))
+    if isinstance(tile, WarpgroupTile):
+        return Candidate("cutlass", (*sizes, ("warpgroups", "cooperative" if tile.cooperative else "pingpong")))
+    return Candidate("cutlass", (*sizes, ("warp_m", tile.warp_m), ("warp_n", tile.warp_n), ("stages", tile.stages)))
+
+
+def _of_warpgroups(candidate: Candidate) -> bool:
+    return "warpgroups" in dict(candidate.parameters)
 
 
 def _tile_type(problem: KernelProblem, product: Product, candidate: Candidate) -> str:
+    values = [value for _, value in candidate.parameters]
+    if _of_warpgroups(candidate):
+        cooperative = "true" if values[3] == "cooperative" else "false"
+        return f"{_SPACE}::WarpgroupTile<{values[0]}, {values[1]}, {values[2]}, {cooperative}>"
     gpu = target_named(problem.target).gpu
     assert gpu is not None
     instruction = gpu.instruction("fp16")
     assert instruction is not None
-    sizes = ", ".join(str(value) for _, value in candidate.parameters)
-    return f"{_SPACE}::Tile<{sizes}, {product.access}, {instruction[2]}>"
+    return f"{_SPACE}::Tile<{', '.join(map(str, values))}, {product.access}, {instruction[2]}>"
 
 
 def _constant(at: StepExpressions, index: int) -> str:
@@ -167,10 +190,12 @@ def _constant(at: StepExpressions, index: int) -> str:
 def _unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
     product = _RULES[type(problem.op)].product(problem)
     kind = product.kernel.lower()
+    header = f"{kind}_warpgroup_kernel.h" if _of_warpgroups(candidate) else f"{kind}_kernel.h"
     tile, epilogue = _tile_type(problem, product, candidate), epilogue_type(problem)
     text = (
-        f'#include "bolt_cutlass/{kind}_kernel.h"\n\n'
-        f"template void {_SPACE}::launch_{kind}<\n    {tile},\n    {epilogue}>(\n"
+        f'#include "bolt_cutlass/{header}"\n\n'
+        f"template void {_SPACE}::launch_{kind}(\n    {tile},\n"
         f"    const {_SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
     )
-    return KernelUnit(f"k_{digest(text)[:16]}.cu", text)
+    megabytes = 4000 if _of_warpgroups(candidate) else 900
+    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, megabytes)

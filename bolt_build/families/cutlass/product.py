@@ -68,7 +68,8 @@ class Widen:
 class Product:
     """`kernel` is "Gemm" or "Conv" (a class of prepared.h); `arguments`, `weights` are its C++ arguments.
 
-    `depth` counts the padded channels of one tap of the window.
+    `depth` counts the padded channels of one tap of the window, `reach` the positions from its corner to its last tap,
+    or to the image where padding lies between.
     """
 
     kernel: str
@@ -79,6 +80,7 @@ class Product:
     arguments: str
     weights: str
     widen: Widen | None
+    reach: int = 0
 
     @property
     def access(self) -> int:

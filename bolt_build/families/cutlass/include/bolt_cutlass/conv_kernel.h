@@ -8,11 +8,12 @@
 
 namespace bolt::cutlass_kernels {
 
-template <typename T, typename Stages>
-void launch_conv(const ConvArguments& a, const Stages& stages, void* stream) {
+template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, typename Stages>
+void launch_conv(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>, const ConvArguments& a,
+                 const Stages& stages, void* stream) {
   namespace conv = ::cutlass::conv;
   using Layout = ::cutlass::layout::TensorNHWC;
-  using S = Shapes<T>;
+  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>>;
   using Op = typename S::template Op<Stages>;
   using Kernel = typename conv::kernel::DefaultConv2dFpropWithBroadcast<
       Half, Layout, Half, Layout, Half, Layout, float, ::cutlass::arch::OpClassTensorOp, typename S::Arch,

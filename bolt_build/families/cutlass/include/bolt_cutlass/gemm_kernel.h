@@ -6,11 +6,12 @@
 
 namespace bolt::cutlass_kernels {
 
-template <typename T, typename Stages>
-void launch_gemm(const GemmArguments& a, const Stages& stages, void* stream) {
+template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, typename Stages>
+void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>, const GemmArguments& a,
+                 const Stages& stages, void* stream) {
   namespace gemm = ::cutlass::gemm;
   using RowMajor = ::cutlass::layout::RowMajor;
-  using S = Shapes<T>;
+  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>>;
   using Op = typename S::template Op<Stages>;
   using Device = gemm::device::GemmUniversalWithBroadcast<
       Half, RowMajor, Half, ::cutlass::layout::ColumnMajor, Half, RowMajor, float, ::cutlass::arch::OpClassTensorOp,

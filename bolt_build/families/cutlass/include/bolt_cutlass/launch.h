@@ -11,6 +11,11 @@ namespace bolt::cutlass_kernels {
 template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k>
 struct Tile {};
 
+/// An instantiation of four-warp instructions fed by the tensor copy engine: tile of a block, which one warpgroup
+/// computes while another stores (pingpong), or two share (cooperative).
+template <int m, int n, int k, bool cooperative>
+struct WarpgroupTile {};
+
 /// Two-dimensional convolution of half-precision tensors, channels last, as the kernel sees it. Strides of x are in
 /// elements and may overlap; x and weights (KRSC) are 16-byte aligned, and `channels` is a multiple of 8.
 struct ConvArguments {
@@ -36,10 +41,18 @@ struct GemmArguments {
   void* y;
 };
 
-/// Queue the kernel on `stream` (a cudaStream_t). Throw std::runtime_error where it cannot be launched.
-template <typename Tile, typename Epilogue>
-void launch_conv(const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
-template <typename Tile, typename Epilogue>
-void launch_gemm(const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
+/// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched.
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, typename Epilogue>
+void launch_conv(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k>, const ConvArguments& arguments,
+                 const Epilogue& epilogue, void* stream);
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, typename Epilogue>
+void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k>, const GemmArguments& arguments,
+                 const Epilogue& epilogue, void* stream);
+template <int m, int n, int k, bool cooperative, typename Epilogue>
+void launch_conv(WarpgroupTile<m, n, k, cooperative>, const ConvArguments& arguments, const Epilogue& epilogue,
+                 void* stream);
+template <int m, int n, int k, bool cooperative, typename Epilogue>
+void launch_gemm(WarpgroupTile<m, n, k, cooperative>, const GemmArguments& arguments, const Epilogue& epilogue,
+                 void* stream);
 
 }  // namespace bolt::cutlass_kernels

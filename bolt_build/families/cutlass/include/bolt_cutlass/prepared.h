@@ -100,7 +100,7 @@ class Conv {
     a.bias = static_cast<const float*>(bias_.get());
     a.residual = residual;
     a.y = y;
-    launch_conv<Tile>(a, epilogue_, r.stream);
+    launch_conv(Tile{}, a, epilogue_, r.stream);
   }
 
  private:
@@ -130,7 +130,7 @@ class Gemm {
     a.bias = static_cast<const float*>(bias_.get());
     a.residual = residual;
     a.y = y;
-    launch_gemm<Tile>(a, epilogue_, r.stream);
+    launch_gemm(Tile{}, a, epilogue_, r.stream);
   }
 
  private:

@@ -35,17 +35,20 @@ BOLT_HD inline float exponential(float x) {
 #endif
 }
 
+/// The larger, NaN where either is.
+BOLT_HD inline float larger(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return b > a || b != b ? b : a;
+#endif
+}
+
 // Functions of one operand.
 struct Relu {
-  BOLT_HD float operator()(float x) const {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    float y;  // one instruction, which keeps NaN as the lines below do
-    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
-    return y;
-#else
-    return x > 0 ? x : (x != x ? x : 0.0f);
-#endif
-  }
+  BOLT_HD float operator()(float x) const { return larger(0.0f, x); }
 };
 struct LeakyRelu {
   float slope;

@@ -23,6 +23,13 @@ BOLT_HD inline void lrn_cell(const Lrn& p, const In* in, Out* out, Index outer, 
     squares += x * x;
   }
   const float scale = p.bias + p.alpha / static_cast<float>(p.size) * squares;
+#if defined(__CUDA_ARCH__)
+  if (p.beta == 0.75f) {
+    const float root = rsqrtf(scale);
+    store(out + base + c * p.inner, load(in + base + c * p.inner) * (root * sqrtf(root)));
+    return;
+  }
+#endif
   // 0.75 is what every published network uses, and two square roots are much faster than a power.
   const float divisor = p.beta == 0.75f ? std::sqrt(scale) * std::sqrt(std::sqrt(scale)) : std::pow(scale, p.beta);
   store(out + base + c * p.inner, load(in + base + c * p.inner) / divisor);

@@ -8,34 +8,37 @@
 
 namespace bolt::portable {
 
+/// Positions along one axis: 32 bits, because a GPU divides 64-bit numbers in a hundred instructions.
+using Extent = std::int32_t;
+
 /// Spatial arrays are depth, height, width; dimensions that a tensor lacks are 1 (pads 0).
 struct Pool {
   Index batch, channels;
-  Index in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
+  Extent in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
   bool channels_last;
 };
 
 /// Cells of one window along one axis: kernel positions [first, last) lie in the input; `padded` counts those in input
 /// and padding.
 struct Window {
-  Index first, last, padded;
+  Extent first, last, padded;
 };
 
-BOLT_HD inline Window window(const Pool& p, int axis, Index position) {
-  const Index start = position * p.stride[axis] - p.pad_begin[axis], step = p.dilation[axis];
-  const Index end = p.in[axis], padded_end = end + p.pad_end[axis];
-  const Index first = start >= 0 ? 0 : (-start + step - 1) / step;
-  const auto until = [&](Index bound) {
-    const Index cells = bound > start ? (bound - start + step - 1) / step : 0;
+BOLT_HD inline Window window(const Pool& p, int axis, Extent position) {
+  const Extent start = position * p.stride[axis] - p.pad_begin[axis], step = p.dilation[axis];
+  const Extent end = p.in[axis], padded_end = end + p.pad_end[axis];
+  const Extent first = start >= 0 ? 0 : (-start + step - 1) / step;
+  const auto until = [&](Extent bound) {
+    const Extent cells = bound > start ? (bound - start + step - 1) / step : 0;
     return cells < p.kernel[axis] ? cells : p.kernel[axis];
   };
-  const Index last = until(end);
+  const Extent last = until(end);
   return {first < last ? first : last, last, until(padded_end)};
 }
 
 struct PoolMax {
   static BOLT_HD float start() { return -INFINITY; }
-  static BOLT_HD float step(float sum, float x) { return x > sum || x != x ? x : sum; }
+  static BOLT_HD float step(float sum, float x) { return larger(sum, x); }
   static BOLT_HD float finish(float sum, Index, Index) { return sum; }
 };
 struct PoolAverage {
@@ -51,38 +54,38 @@ struct PoolAveragePadded {
 
 /// `lanes` neighbouring channels of one output cell (neighbours in memory when channels are last; else lanes is 1).
 template <int lanes, typename Mode, typename In, typename Out, typename Epilogue>
-BOLT_HD inline void pool_cell(const Pool& p, Index n, Index c, Index z, Index y, Index x, const In* in, Out* out,
+BOLT_HD inline void pool_cell(const Pool& p, Index n, Index c, Extent z, Extent y, Extent x, const In* in, Out* out,
                               const Epilogue& epilogue) {
   const Window d = window(p, 0, z), h = window(p, 1, y), w = window(p, 2, x);
   const Index cell = p.channels_last ? p.channels : 1;
-  const Index plane = p.in[0] * p.in[1] * p.in[2], out_plane = p.out[0] * p.out[1] * p.out[2];
+  const Index plane = Index{p.in[0]} * p.in[1] * p.in[2], out_plane = Index{p.out[0]} * p.out[1] * p.out[2];
   const In* source = in + n * p.channels * plane + (p.channels_last ? c : c * plane);
   float sum[lanes];
   for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::start();
-  for (Index i = d.first; i < d.last; ++i) {
-    const Index sz = z * p.stride[0] - p.pad_begin[0] + i * p.dilation[0];
-    for (Index j = h.first; j < h.last; ++j) {
-      const Index sy = y * p.stride[1] - p.pad_begin[1] + j * p.dilation[1];
-      for (Index k = w.first; k < w.last; ++k) {
-        const Index sx = x * p.stride[2] - p.pad_begin[2] + k * p.dilation[2];
-        const In* from = source + ((sz * p.in[1] + sy) * p.in[2] + sx) * cell;
+  for (Extent i = d.first; i < d.last; ++i) {
+    const Extent sz = z * p.stride[0] - p.pad_begin[0] + i * p.dilation[0];
+    for (Extent j = h.first; j < h.last; ++j) {
+      const Extent sy = y * p.stride[1] - p.pad_begin[1] + j * p.dilation[1];
+      for (Extent k = w.first; k < w.last; ++k) {
+        const Extent sx = x * p.stride[2] - p.pad_begin[2] + k * p.dilation[2];
+        const In* from = source + ((Index{sz} * p.in[1] + sy) * p.in[2] + sx) * cell;
 #if defined(__CUDA_ARCH__)
         float x[lanes];
         load_lanes<lanes>(from, x);
 #pragma unroll
         for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::step(sum[lane], x[lane]);
 #else
-      BOLT_SIMD
+        BOLT_SIMD
         for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::step(sum[lane], load(from + lane));
 #endif
       }
     }
   }
-  const Index inside = (d.last - d.first) * (h.last - h.first) * (w.last - w.first);
-  const Index position = (z * p.out[1] + y) * p.out[2] + x;
+  const Index inside = Index{d.last - d.first} * (h.last - h.first) * (w.last - w.first);
+  const Index position = (Index{z} * p.out[1] + y) * p.out[2] + x;
   const Index to = n * p.channels * out_plane + (p.channels_last ? position * p.channels + c : c * out_plane + position);
   for (int lane = 0; lane < lanes; ++lane)
-    sum[lane] = epilogue(Mode::finish(sum[lane], inside, d.padded * h.padded * w.padded), Place{to + lane, c + lane});
+    sum[lane] = epilogue(Mode::finish(sum[lane], inside, Index{d.padded} * h.padded * w.padded), Place{to + lane, c + lane});
 #if defined(__CUDA_ARCH__)
   store_lanes<lanes>(out + to, sum);
 #else
@@ -103,13 +106,14 @@ template <typename Mode, typename In, typename Out, typename Epilogue>
 void pool(const Run& r, const Pool& p, const void* input, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
-  const Index cost = p.out[2] * p.kernel[0] * p.kernel[1] * p.kernel[2];
+  const Index cost = Index{p.out[2]} * p.kernel[0] * p.kernel[1] * p.kernel[2];
   if (p.channels_last) {
     constexpr int lanes = 32;
     parallel(r, p.batch * p.out[0] * p.out[1], cost * p.channels, [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {
-        const Index y = row % p.out[1], z = row / p.out[1] % p.out[0], n = row / p.out[1] / p.out[0];
-        for (Index x = 0; x < p.out[2]; ++x) {
+        const Extent y = static_cast<Extent>(row % p.out[1]), z = static_cast<Extent>(row / p.out[1] % p.out[0]);
+        const Index n = row / p.out[1] / p.out[0];
+        for (Extent x = 0; x < p.out[2]; ++x) {
           Index c = 0;
           for (; c + lanes <= p.channels; c += lanes) pool_cell<lanes, Mode>(p, n, c, z, y, x, in, out, epilogue);
           for (; c + 8 <= p.channels; c += 8) pool_cell<8, Mode>(p, n, c, z, y, x, in, out, epilogue);
@@ -121,9 +125,9 @@ void pool(const Run& r, const Pool& p, const void* input, void* output, const Ep
   }
   parallel(r, p.batch * p.channels, cost * p.out[0] * p.out[1], [&](Index begin, Index end) {
     for (Index image = begin; image < end; ++image)
-      for (Index z = 0; z < p.out[0]; ++z)
-        for (Index y = 0; y < p.out[1]; ++y)
-          for (Index x = 0; x < p.out[2]; ++x)
+      for (Extent z = 0; z < p.out[0]; ++z)
+        for (Extent y = 0; y < p.out[1]; ++y)
+          for (Extent x = 0; x < p.out[2]; ++x)
             pool_cell<1, Mode>(p, image / p.channels, image % p.channels, z, y, x, in, out, epilogue);
   });
 }

@@ -29,7 +29,7 @@ struct ReduceMean {
 };
 struct ReduceMax {
   static BOLT_HD float start() { return -INFINITY; }
-  static BOLT_HD float step(float sum, float x) { return x > sum || x != x ? x : sum; }
+  static BOLT_HD float step(float sum, float x) { return larger(sum, x); }
   static BOLT_HD float finish(float sum, Index) { return sum; }
 };
 

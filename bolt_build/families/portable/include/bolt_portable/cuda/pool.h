@@ -11,14 +11,15 @@ void pool_lanes(const Run& r, const Pool& p, const In* in, Out* out, const Epilo
       r, p.batch * p.channels * p.out[0] * p.out[1] * p.out[2] / lanes,
       [=] __device__(std::uint32_t item) {
         const std::uint32_t groups = static_cast<std::uint32_t>(p.channels / lanes);
-        std::uint32_t rest = item, c = 0, at[3];
+        std::uint32_t rest = item, c = 0;
+        Extent at[3];
         if (p.channels_last) {
           c = rest % groups;
           rest /= groups;
         }
         for (int axis = 2; axis >= 0; --axis) {
           const std::uint32_t extent = static_cast<std::uint32_t>(p.out[axis]);
-          at[axis] = rest % extent;
+          at[axis] = static_cast<Extent>(rest % extent);
           rest /= extent;
         }
         if (!p.channels_last) {

@@ -21,6 +21,7 @@ __device__ inline Index reduce_start(const Reduce& p, std::uint32_t item, Index*
 
 /// Offset of reduced element `item`.
 __device__ inline Index reduce_offset(const Reduce& p, std::uint32_t item) {
+  if (p.reduced_rank == 1) return item * p.reduced_stride[0];
   Index at = 0;
   for (int axis = p.reduced_rank; axis-- > 0;) {
     const std::uint32_t extent = static_cast<std::uint32_t>(p.reduced[axis]);
