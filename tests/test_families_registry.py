@@ -21,6 +21,13 @@ def test_headers_of_each_family_are_in_its_folder() -> None:
         assert sorted((family.include_dir / f"bolt_{family.name}").glob("*.h"))
 
 
+def test_sources_of_each_family_are_named_apart() -> None:
+    for family in load(HOST):
+        assert all(path.is_file() and path.suffix == ".cpp" for path in family.sources)
+        assert len({path.stem for path in family.sources}) == len(family.sources)
+    assert [path.name for family in load(HOST) for path in family.sources if path.stem == "conv"] == ["conv.cpp"]
+
+
 def test_names_every_unknown_family() -> None:
     with pytest.raises(BoltError) as caught:
         load(replace(HOST, families=("cudnn", "portable", "mkl")))

@@ -154,7 +154,7 @@ class _Walk:
             return changes
         if name.startswith("${model"):
             return ("model file changed",)
-        if name.startswith("${package}"):
+        if name.startswith(("${package}", "${family.")):
             return ("bolt-build itself changed",)
         return (f"{self._plan.places.expand(name)} changed",)
 

@@ -29,7 +29,7 @@ VERIFICATION = "verify.json"
 
 _PLANNING_KEYS = ("name", "model", "targets", "policy", "layers", "engine")
 _COMPILE = (
-    "-std=c++17", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wall", "-Wextra",
+    "-std=c++20", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wall", "-Wextra",
     "-ffile-prefix-map=${directory}=.", "-ffile-prefix-map=${package}=bolt_build",
 )  # fmt: skip
 _LINK = ("-Wl,--build-id=none", "-Wl,-rpath,$ORIGIN", "-Wl,--as-needed", "-Wl,-z,relro,-z,now")
@@ -64,7 +64,8 @@ def task_graph(context: BuildContext) -> TaskGraph:
     tasks = [_emit(emitted), *compiles, _weights(context), *_copies(context)]
     objects = {task.inputs[0]: task.outputs[0] for task in compiles}
     runner_units = ("src/runner.cpp", *(_in_package(path) for path in runner_sources()))
-    library_units = (*(s for s in emitted if s.endswith(".cpp") and s not in runner_units), *_runtime_units(context))
+    emitted_units = tuple(s for s in emitted if s.endswith(".cpp") and s not in runner_units)
+    library_units = (*emitted_units, *_runtime_units(context), *(_unit(f, path) for f, path in _family_files(context)))
     tasks.append(_link_library(context, tuple(objects[unit] for unit in library_units)))
     tasks.append(_link_runner(context, tuple(objects[unit] for unit in runner_units)))
     shipped = tuple(output for task in tasks if task.rule in ("link", "copy", "weights") for output in task.outputs)
@@ -86,6 +87,7 @@ def places_of(context: BuildContext, directory: Path, python: str, package: Path
             places |= {f"{tool.name}.{kind}{index}": path for index, path in enumerate(paths)}
     for family in context.families:
         places[f"family.{family.name}"] = str(family.include_dir)
+        places |= {_place(family, path): str(path.parent) for path in family.sources}
     return places
 
 
@@ -95,6 +97,20 @@ def _in_package(path: Path) -> str:
 
 def _runtime_units(context: BuildContext) -> tuple[str, ...]:
     return tuple(_in_package(path) for path in sources(context.target.where))
+
+
+def _family_files(context: BuildContext) -> tuple[tuple[Family, Path], ...]:
+    return tuple((family, path) for family in context.families for path in family.sources)
+
+
+def _place(family: Family, path: Path) -> str:
+    """What the folder of one of a family's sources is called."""
+    folders = sorted({file.parent for file in family.sources})
+    return f"family.{family.name}.sources{folders.index(path.parent)}"
+
+
+def _unit(family: Family, path: Path) -> str:
+    return f"${{{_place(family, path)}}}/{path.name}"
 
 
 def _python(action: str, *arguments: str) -> tuple[str, ...]:
@@ -113,41 +129,62 @@ def _emit(emitted: tuple[str, ...]) -> Task:
 
 
 def _compiles(context: BuildContext, emitted: tuple[str, ...]) -> tuple[Task, ...]:
-    """One task a C++ file: what was emitted sees the headers of families and tools, the runtime only its own."""
+    """One task a C++ file: what was emitted sees the headers of families and tools, a family's own file those of the
+    family and of tools, the runtime only its own."""
     compiler = context.toolchain.tool("cxx")
-    families = tuple(f"-I${{family.{family.name}}}" for family in context.families)
-    maps = tuple(f"-ffile-prefix-map=${{family.{f.name}}}={f.name}" for f in context.families)
-    tools = [
-        (f"-I${{{tool.name}.include{index}}}", f"-ffile-prefix-map=${{{tool.name}.include{index}}}={tool.name}")
-        for tool in context.tools
-        for index in range(len(tool.include_dirs))
-    ]
-    own = ("-I${package}/runtime/include", "-I${package}/runtime/runner", "-Isrc")
-    headers = tuple((f"source:{family.name}", tree_digest(family.include_dir)) for family in context.families)
+    tools, libraries = _tool_flags(context), _tool_values([t for t in context.tools if t.name != "cxx"])
+    own = ("-I${package}/runtime/include", "-I${package}/runtime/runner")
     runtime = (*_tool_values((compiler,)), ("source:runtime", part_digest("runtime")))
     # The runner includes the engine's header, an emitted file.
     header = f"src/{names.header(context.engine.name)}"
+    seen = tuple(flag for family in context.families for flag in _family_flags(family))
+    headers = tuple(value for family in context.families for value in _family_values(family))
     tasks = []
     for source in emitted:
         if source.endswith(".cpp"):
-            flags = (*own, *families, *(flag for pair in tools for flag in pair), *maps)
-            values = (*runtime, *_tool_values([t for t in context.tools if t.name != "cxx"]), *headers)
-            tasks.append(_compile(context, source, (header,), flags, values))
-    for path in (*sources(context.target.where), *runner_sources()):
-        task = _compile(context, _in_package(path), (), own, runtime)
-        if task not in tasks:
-            tasks.append(task)
+            flags, values = (*own, "-Isrc", *seen, *tools), (*runtime, *libraries, *headers)
+            tasks.append(_compile(context, source, Path(source).stem, (header,), flags, values))
+    tasks += [
+        _compile(context, _in_package(path), f"runtime_{path.stem}", (), (*own, "-Isrc"), runtime)
+        for path in dict.fromkeys((*sources(context.target.where), *runner_sources()))
+    ]
+    for family, path in _family_files(context):
+        place = _place(family, path)
+        flags = (*own, *_family_flags(family), *tools, f"-ffile-prefix-map=${{{place}}}={family.name}")
+        values = (*runtime, *libraries, *_family_values(family), (f"source:{place}", tree_digest(path.parent)))
+        tasks.append(_compile(context, _unit(family, path), f"{family.name}_{path.stem}", (), flags, values))
     return tuple(tasks)
+
+
+def _tool_flags(context: BuildContext) -> tuple[str, ...]:
+    return tuple(
+        flag
+        for tool in context.tools
+        for index in range(len(tool.include_dirs))
+        for flag in (
+            f"-I${{{tool.name}.include{index}}}",
+            f"-ffile-prefix-map=${{{tool.name}.include{index}}}={tool.name}",
+        )
+    )
+
+
+def _family_flags(family: Family) -> tuple[str, ...]:
+    return (f"-I${{family.{family.name}}}", f"-ffile-prefix-map=${{family.{family.name}}}={family.name}")
+
+
+def _family_values(family: Family) -> tuple[tuple[str, str], ...]:
+    """Digest of the headers that its emitted code includes."""
+    return ((f"source:{family.name}", tree_digest(family.include_dir)),)
 
 
 def _compile(
     context: BuildContext,
     source: str,
+    unit: str,
     headers: tuple[str, ...],
     flags: tuple[str, ...],
     values: tuple[tuple[str, str], ...],
 ) -> Task:
-    unit = Path(source).stem if source.startswith("src/") else f"runtime_{Path(source).stem}"
     output = f"build/objects/{unit}.o"
     argv = ("${cxx}", "-c", source, "-o", "${out}/" + output, *_COMPILE, *context.target.compile_flags, *flags)
     label = f"compile {Path(source).name}"
