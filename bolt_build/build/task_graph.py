@@ -270,7 +270,8 @@ def _verify(context: BuildContext) -> Task:
     library, weights = names.library(engine.name), names.weights(engine.name)
     shipped = tuple(Path(path).name for tool in context.tools for path in tool.libraries)
     question = canonical_json([spec, [list(pair) for pair in context.recipe.model.dims]])
-    megabytes = (6 * context.model.size + 4 * engine.arena_bytes) >> 20
+    # Two runtimes hold the weights, and the reference all tensors of the largest batch: some ten times those alive.
+    megabytes = (6 * context.model.size + 10 * engine.arena_bytes) >> 20
     return Task(
         "verify", "verify", f"verify against {spec.against}",
         _python("verify", "${out}/" + VERIFICATION, library, weights, "${model}", question),

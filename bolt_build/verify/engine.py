@@ -84,10 +84,14 @@ def _verify_batch(
     context: Runnable, reference: Reference, plan: BatchPlan, spec: VerifySpec, growth: Mapping[str, float]
 ) -> tuple[BatchReport, list[Diagnostic]]:
     taps = taps_of(plan)
-    samples = [_inputs(plan, spec.seed, number) for number in range(spec.samples)]
-    results = [context.run(inputs) for inputs, _ in samples]
-    seen = compare_layers(context, reference, taps, *samples[0], growth)
-    expected = [seen.expected, *(reference.outputs(feeds) for _, feeds in samples[1:])]
+    inputs, feeds = _inputs(plan, spec.seed, 0)
+    results = [context.run(inputs)]
+    seen = compare_layers(context, reference, taps, inputs, feeds, growth)
+    expected = [seen.expected]
+    for number in range(1, spec.samples):
+        inputs, feeds = _inputs(plan, spec.seed, number)
+        results.append(context.run(inputs))
+        expected.append(reference.outputs(feeds))
     outputs, problems = _compare_outputs(plan, taps, growth, results, expected)
     # Layers of the first sample, or of the first that went wrong.
     number = 0
@@ -95,7 +99,7 @@ def _verify_batch(
         each = (_compare_outputs(plan, taps, growth, [r], [e])[0] for r, e in zip(results, expected, strict=True))
         number = next((k for k, reports in enumerate(each) if not all(report.ok for report in reports)), 0)
     if number:
-        seen = compare_layers(context, reference, taps, *samples[number], growth)
+        seen = compare_layers(context, reference, taps, *_inputs(plan, spec.seed, number), growth)
     layers = seen.layers
     repeatable = all(_same_bits(results[number][name], seen.outputs[name]) for name in seen.outputs)
     problems = [*_layer_problems(plan.batch, taps, layers), *problems]

@@ -43,6 +43,27 @@ def overlaps(plan: BatchPlan) -> list[str]:
     return problems
 
 
+def most_alive(plan: BatchPlan) -> int:
+    """Bytes of the arena that hold something at once, at most, in the order of execution.
+
+    A tensor is alive from the step that writes it to the last that reads it, both included; what a step writes over its
+    own input counts once.
+    """
+    spans: list[tuple[int, int, int, int]] = [(k.start, k.stop, k.writer, k.reader) for k in _kept(plan)[0]]
+    for step in plan.steps:
+        outputs = [tensor for tensor in step.outputs if tensor.location.kind == "arena" and not step.view]
+        spans += [(*_span(tensor), step.index, step.index) for tensor in outputs]
+    most = 0
+    for step in plan.steps:
+        alive = sorted((start, stop) for start, stop, writer, reader in spans if writer <= step.index <= reader)
+        held = end = 0
+        for start, stop in alive:
+            held += max(0, stop - max(start, end))
+            end = max(end, stop)
+        most = max(most, held)
+    return most
+
+
 def _ancestors(plan: BatchPlan) -> list[set[int]]:
     """For each step, all steps that are finished when it starts."""
     found: list[set[int]] = []
