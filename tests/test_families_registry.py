@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -35,3 +37,12 @@ def test_names_every_unknown_family() -> None:
         ("unknown-family", "target 'host' names the unknown kernel family 'cudnn'", "known: onednn, portable"),
         ("unknown-family", "target 'host' names the unknown kernel family 'mkl'", "known: onednn, portable"),
     ]
+
+
+def test_what_all_families_share_is_imported_without_any_of_them() -> None:
+    code = (
+        "import sys, bolt_build.families.base\n"
+        "print([name for name in sys.modules if name.startswith('bolt_build.families.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['bolt_build.families.base']\n"

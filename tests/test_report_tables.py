@@ -33,7 +33,7 @@ def test_without_a_width_everything_is_there() -> None:
 
 def test_names_are_abbreviated_first() -> None:
     assert lines(80) == [
-        "step  layer                              error  shape       reads      writes",
+        "step  layer                                 error  shape       reads      writes",
         "   0  /mode/enco/stag.0/laye.1/conv/Conv  1.0e-06  1x16x32x32  @65536 w0  @0",
         "   1  /mode/enco/stag.1/laye.0/conv/Conv  1.0e-06  1x16x32x32  @65536 w0  @0",
     ]

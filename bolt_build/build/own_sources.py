@@ -24,12 +24,12 @@ _PARTS = {
     "tasks": ("build", "toolchain", "runtime/__init__.py"),
 }
 PARTS = tuple(_PARTS)
-_PLUGIN_GROUPS = ("bolt_build.families", "bolt_build.targets", "bolt_build.ops")
+_PLUGIN_GROUPS = ("bolt_build.families", "bolt_build.targets", "bolt_build.ops", "bolt_build.passes")
 
 
 @functools.cache
 def part_digest(part: str) -> str:
-    """Digest of the files of one part of bolt-build ("planner", "emit"...), with other packages' families."""
+    """Digest of the files of one part of bolt-build ("planner", "emit"...), with other packages' additions to it."""
     own = [tree_digest(PACKAGE / path) for path in _PARTS[part]]
     return digest([own, _plugins() if part in ("planner", "emit", "weights", "tasks") else ""])
 

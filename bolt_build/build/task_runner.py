@@ -50,6 +50,7 @@ class TaskRunner:
     tell: Callable[[TaskEvent], None]
     before_change: Callable[[], None]
     digests: Digests = field(default_factory=Digests)
+    _told: set[str] = field(default_factory=set)
 
     def run(self, task: Task) -> None:
         """Make the task's outputs what they should be. Raises TaskFailed, TaskStopped."""
@@ -160,7 +161,11 @@ class TaskRunner:
         try:
             self.cache.store(key, [(o.path, self.path(o.path), o.digest) for o in outputs])
         except OSError as error:
-            self._note(task, f"not kept in the cache: {trouble(error).message}")
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            text = f"the cache in {self.cache.directory} cannot be written ({reason}): what is built is not kept there"
+            if text not in self._told:
+                self._told.add(text)
+                self._note(task, text)
 
     def _execute(self, task: Task, private: Path, started: float) -> None:
         log_path = self.directory.logs / f"{task.name}.log"

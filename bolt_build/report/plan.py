@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Location, Step
+from bolt_build.planner.engine_plan import EnginePlan, Location, Step
 from bolt_build.report.tables import Column, byte_text, table
 
 _COLUMNS = (
@@ -20,11 +20,8 @@ def render(plan: EnginePlan, *, width: int | None = None) -> str:
     count = f"{len(plan.weights)} weights, {byte_text(weights)}"
     lines = [f"{plan.name} for {plan.target} in {plan.precision}: {count}", _LEGEND]
     for batch in plan.plans:
-        lines += [
-            "",
-            f"batch {batch.batch}: {len(batch.steps)} steps, arena {byte_text(batch.arena_bytes)}"
-            f" (largest live set {byte_text(batch.live_peak)})",
-        ]
+        arena = f"arena {byte_text(batch.arena_bytes)} (largest live set {byte_text(batch.live_peak)})"
+        lines += ["", f"batch {batch.batch}: {len(batch.steps)} steps, {arena}"]
         lines += [line.plain for line in table(_COLUMNS, [_row(step) for step in batch.steps], width)]
     return "\n".join(lines + _decisions(plan)) + "\n"
 

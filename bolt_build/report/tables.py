@@ -33,13 +33,15 @@ class Column:
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], width: int | None) -> tuple[Text, ...]:
     """The header in bold and a line a row, at most `width` characters wide where that can be; None is no limit."""
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
-    widths = [max([cell_len(c.title), *(row[i].cell_len for row in cells)]) for i, c in enumerate(columns)]
+    widths = _widths(columns, cells)
     kept = list(range(len(columns)))
     while width is not None and _least(columns, widths, kept) > width and any(columns[i].spare for i in kept):
         most = max(columns[i].spare for i in kept)
         kept = [i for i in kept if columns[i].spare != most]
     if width is not None:
         _shrink(columns, widths, kept, width)
+        cells = [[_fitted(cell, columns[i], widths[i]) for i, cell in enumerate(row)] for row in cells]
+        widths = _widths(columns, cells)
     header = [Text(column.title, "bold") for column in columns]
     return tuple(_line(columns, widths, kept, row) for row in (header, *cells))
 
@@ -75,6 +77,14 @@ def byte_text(count: int) -> str:
     return f"{size:.1f} GB"
 
 
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]]) -> list[int]:
+    return [max([cell_len(c.title), *(row[i].cell_len for row in cells)]) for i, c in enumerate(columns)]
+
+
+def _fitted(cell: Text, column: Column, width: int) -> Text:
+    return Text(shortened(cell.plain, width), cell.style) if column.name and cell.cell_len > width else cell
+
+
 def _least(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int]) -> int:
     """The width of a line with every name as short as it may be."""
     needed = (min(widths[i], LEAST_NAME) if columns[i].name else widths[i] for i in kept)
@@ -97,8 +107,6 @@ def _line(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int],
     line = Text()
     for position, i in enumerate(kept):
         cell = row[i]
-        if columns[i].name and cell.cell_len > widths[i]:
-            cell = Text(shortened(cell.plain, widths[i]), cell.style)
         blank = " " * (widths[i] - cell.cell_len)
         line.append(_GAP if position else "")
         line.append_text(Text(blank) + cell if columns[i].right else cell + Text(blank))

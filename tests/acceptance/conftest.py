@@ -1,5 +1,4 @@
-"""What acceptance tests share: one cache of compiled objects for all of a test run, so that each engine compiles only
-what is its own."""
+"""What acceptance tests share."""
 
 from __future__ import annotations
 
@@ -9,8 +8,6 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of the local cache, the same for every worker of a parallel run."""
-    base = tmp_path_factory.getbasetemp()
-    run = base.parent if base.name.startswith("popen-") else base
-    return run / "bolt-build-cache"
+def cache(cache_home: Path) -> Path:
+    """The directory of the local cache that builds of acceptance tests share with all others of the run."""
+    return cache_home / "bolt-build"

@@ -106,9 +106,15 @@ def build_engine(
 
 @contextmanager
 def passing_engine(
-    folder: Path, name: str, model: onnx.ModelProto | Path, cache: Path, *, batch: Sequence[int] = (1,), samples: int = 1
+    folder: Path,
+    name: str,
+    model: onnx.ModelProto | Path,
+    cache: Path,
+    *,
+    batch: Sequence[int] = (1,),
+    samples: int = 1,
 ) -> Iterator[Built]:
-    """The same, for an engine that must agree; what was built is removed afterwards, for it ships a library of 55 MB."""
+    """The same, for an engine that must agree. What was built is removed afterwards: it ships a library of 55 MB."""
     built = build_engine(folder, name, model, cache, batch=batch, samples=samples)
     assert built.complaints == []
     assert built.result.exit_code == 0

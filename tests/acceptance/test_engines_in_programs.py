@@ -1,4 +1,4 @@
-"""Two engines of convolutional networks in one C program: four threads, two models, weights swapped without a rebuild."""
+"""Two engines of convolutional networks in one C program: two models, four threads, weights swapped without a build."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_other_weights_make_no_other_engine(engines: tuple[list[Built], list[Bui
 
 
 def test_two_engines_four_threads_and_swapped_weights(command: list[str]) -> None:
-    done = subprocess.run([*command, "50"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "1000"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 

@@ -127,25 +127,38 @@ PASS = Pass("wrong-epsilon", _run, before="fold-batch-norm")
 
 
 def test_a_wrong_fold(nets: dict[str, onnx.ModelProto], tmp_path: Path, cache: Path) -> None:
-    """A pass of another package, found by its entry point, lets one BatchNorm be folded with another epsilon."""
+    """A pass of another package, found by its entry point, lets one BatchNorm be folded with another epsilon.
+
+    Without that package the next build plans anew, writes other weights and passes.
+    """
     package = tmp_path / "site"
-    (package / "wrong_fold-1.0.dist-info").mkdir(parents=True)
+    about = package / "wrong_fold-1.0.dist-info"
+    about.mkdir(parents=True)
     (package / "wrong_fold.py").write_text(WRONG_FOLD)
-    (package / "wrong_fold-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: wrong-fold\nVersion: 1.0\n")
-    (package / "wrong_fold-1.0.dist-info" / "entry_points.txt").write_text("[bolt_build.passes]\nw = wrong_fold:PASS\n")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: wrong-fold\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[bolt_build.passes]\nw = wrong_fold:PASS\n")
     onnx.save(nets["residual"], str(tmp_path / "net.onnx"))
     (tmp_path / "net.yaml").write_text(
         "bolt: 1\nmodel: {onnx: net.onnx, batch: [1, 2]}\ntargets: {host: {precision: fp32}}\nverify: {samples: 1}\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "bolt_build", "net.yaml", "--cache", cache], cwd=tmp_path, capture_output=True, text=True,
-        check=False, env=os.environ | {"PYTHONPATH": f"{package}:{ROOT}"},
-    )  # fmt: skip
+    done = bolt_build(tmp_path, cache, f"{package}:{ROOT}")
     assert done.returncode == ExitCode.VERIFY_FAILED, done.stdout + done.stderr
     found = json.loads((tmp_path / "generated" / "net" / "host" / "verify.json").read_text())
     assert_named(decode(VerifyReport, found), "c")
     assert "net for host in fp32 DEPARTS FROM onnxruntime" in done.stderr
     assert "error[layer-departs]: batch 1: 'c' is the first layer that departs (step " in done.stderr
+    without = bolt_build(tmp_path, cache, str(ROOT))
+    assert without.returncode == 0, without.stdout + without.stderr
+    assert "write net.weights" in without.stdout
+    assert "compile plan" not in without.stdout
+
+
+def bolt_build(folder: Path, cache: Path, path: str) -> subprocess.CompletedProcess[str]:
+    """The recipe net.yaml in `folder` built by the command line, with packages found along `path` too."""
+    return subprocess.run(
+        [sys.executable, "-m", "bolt_build", "net.yaml", "--cache", cache], cwd=folder, capture_output=True, text=True,
+        check=False, env=os.environ | {"PYTHONPATH": path},
+    )  # fmt: skip
 
 
 # -- a swapped residual ------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""Architectures that people know become engines that agree with onnxruntime: those of the onnx package and one exported
-from PyTorch. Their weights are seeded and calibrated, for as they come they are constants that answer alike to anything.
+"""Architectures that people know become engines that agree with onnxruntime: those of the onnx package, and one that
+PyTorch exported. Their weights are seeded and calibrated; as they come they are constants, with one answer to anything.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def has_bf16() -> bool:
     return "avx512_bf16" in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").split()
 
 
-@pytest.mark.skipif(not has_bf16(), reason="this CPU has no avx512_bf16, without which bf16 is emulated and proves little")
+@pytest.mark.skipif(not has_bf16(), reason="this CPU has no avx512_bf16: oneDNN emulates bf16")
 def test_resnet50_in_bf16(tmp_path: Path, cache: Path) -> None:
     model = tmp_path / "resnet50.onnx"
     zoo.write("resnet50", model)
