@@ -20,8 +20,10 @@ from bolt_build.errors import BoltError, ExitCode
 
 def test_a_second_build_is_refused_where_it_may_not_wait(tmp_path: Path) -> None:
     place = tmp_path / "toy"
-    with build_lock(place, wait=True, say=print), pytest.raises(BoltError) as caught, build_lock(
-        place, wait=False, say=print
+    with (
+        build_lock(place, wait=True, say=print),
+        pytest.raises(BoltError) as caught,
+        build_lock(place, wait=False, say=print),
     ):
         pass
     (diagnostic,) = caught.value.diagnostics

@@ -332,6 +332,14 @@ class TestRendering:
         assert lines[9].endswith("first to depart")
         assert lines[13].startswith("error[layer-departs]: batch 1: 'a/add' is the first layer that departs")
 
+    def test_tables_fit_a_narrow_terminal(self, net: Path) -> None:
+        report = verify(net, faults={"a/add": lambda node, inputs, output: -output})
+        lines = render(report, color=False, width=80).splitlines()
+        told = [line for line in lines if not line.startswith(("error[", "warning["))]
+        assert max(len(line) for line in told) <= 80
+        assert lines[1].split() == ["batch", "output", "error", "cosine", "layers", "verdict"]
+        assert lines[2].split()[-1] == "departs"
+
     def test_colours_only_where_asked_for(self, net: Path) -> None:
         report = verify(net, batches=(1,))
         assert "\x1b[" not in render(report, color=False)

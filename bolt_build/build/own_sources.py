@@ -16,7 +16,7 @@ _COMMON = ("digest.py", "dtypes.py", "errors.py", "targets.py")
 _PARTS = {
     "planner": (*_COMMON, "schema", "graph", "planner", "families"),
     "emit": (*_COMMON, "emit", "families", "planner/engine_plan.py", "graph/ir.py", "graph/ops", "runtime/include"),
-    "weights": (*_COMMON, "graph", "planner", "emit/weights.py"),
+    "weights": (*_COMMON, "schema", "graph", "planner", "families", "emit/weights.py"),
     "runtime": ("runtime/include", "runtime/runner/runner.h"),
     "verify": (*_COMMON, "verify", "graph", "runtime/loader.py", "runtime/engine_abi.py"),
     "manifest": (*_COMMON, "emit/manifest.py", "emit/elf.py"),

@@ -131,16 +131,16 @@ net.yaml:3:11: error[unknown-target]: unknown target 'hots'
     ),
     "empty model": Wrong(
         RECIPE, b"",
-        "HERE/net.onnx: error[model-empty]: the model 'HERE/net.onnx' is empty\n",
+        "error[model-empty]: the model 'HERE/net.onnx' is empty\n",
     ),
     "a PNG named .onnx": Wrong(
         RECIPE, b"\x89PNG\r\n\x1a\n" + bytes(64),
-        "HERE/net.onnx: error[not-onnx]: 'HERE/net.onnx' is not an ONNX file but a PNG image\n",
+        "error[not-onnx]: 'HERE/net.onnx' is not an ONNX file but a PNG image\n",
     ),
     "truncated model": Wrong(
         RECIPE, CONV[:-20],
         """\
-HERE/net.onnx: error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
+error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
   hint: it may be truncated; export or download it again
 """,
     ),
