@@ -26,12 +26,17 @@ from bolt_build.runtime.loader import Engine
 
 def engine_worker(directory: Path, batch: int, threads: int) -> Any:
     """A callable that runs the engine once on seeded inputs and returns its first output."""
-    name = json.loads((directory / "manifest.json").read_text())["name"]
+    name = plan_of(directory)["name"]
     engine = Engine(directory / f"lib{name}.so")
     model = engine.create(directory / f"{name}.weights", threads=threads)
     context = model.context(batch)
     feed = seeded({port.name: port.shape for port in engine.inputs(batch)})
     return lambda: next(iter(context.run(feed).values()))
+
+
+def plan_of(directory: Path) -> Any:
+    """The engine plan that the engine in `directory` was emitted from."""
+    return json.loads((directory / "engine.json").read_text())
 
 
 def onnxruntime_worker(onnx: Path, batch: int, threads: int) -> Any:
@@ -130,8 +135,8 @@ def main() -> None:
     if arguments.worker:
         work(arguments)
         return
-    manifest = json.loads((arguments.engine / "manifest.json").read_text())
-    result = {**record.environment("onnxruntime", "onednn-cpu-gomp", "numpy"), "precision": manifest["precision"]}
+    precision = plan_of(arguments.engine)["precision"]
+    result = {**record.environment("onnxruntime", "onednn-cpu-gomp", "numpy"), "precision": precision}
     result["rows"] = []
     for threads in map(int, arguments.thread_counts.split(",")):
         for batch in map(int, arguments.batches.split(",")):

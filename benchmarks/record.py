@@ -33,7 +33,7 @@ def environment(*packages: str) -> dict[str, Any]:
     return {
         "device": f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores",
         "date": datetime.date.today().isoformat(),
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "python": platform.python_version(),
         "versions": versions,
     }

@@ -46,7 +46,8 @@ class Target:
     `where` is the memory that tensors live in ("cpu"; `bolt_where` of the engine's border). `families` are kernel
     families in order of preference. `tools` name what the toolchain probe must find. `queues` is the number of
     steps that may run at once: 1 makes the order of steps total, more leaves it partial. Bandwidth is in bytes/s,
-    `flops` in operations/s per precision; both only rank alternatives where nothing was measured.
+    `flops` in operations/s per precision; both only rank alternatives where nothing was measured. `compile_flags` are
+    those of the compiler of its kernels, `cxx_flags` those of its other C++ files.
     """
 
     name: str
@@ -63,12 +64,15 @@ class Target:
     flops: tuple[tuple[str, float], ...]
     launch_seconds: float
     runs_where_built: bool
+    cxx_flags: tuple[str, ...] = ()
     gpu: Gpu | None = None
 
     def rate(self, precision: str) -> float:
         """Peak operations/s for a precision name of `precisions`."""
         return dict(self.flops)[precision]
 
+
+_HOST_FLAGS = ("-march=x86-64-v3", "-fopenmp", "-O3", "-fno-math-errno", "-fno-trapping-math")
 
 HOST = Target(
     name="host",
@@ -78,7 +82,8 @@ HOST = Target(
     precisions=("fp32", "bf16"),
     families=("onednn", "portable"),
     tools=("cxx", "onednn"),
-    compile_flags=("-march=x86-64-v3", "-fopenmp", "-O3", "-fno-math-errno", "-fno-trapping-math"),
+    compile_flags=_HOST_FLAGS,
+    cxx_flags=_HOST_FLAGS,
     link_flags=("-ldnnl", "-fopenmp"),
     queues=1,
     bandwidth=20e9,
@@ -158,6 +163,7 @@ def _cuda(
         flops=(("fp16", fp16), ("fp32", fp32)),
         launch_seconds=2e-6,
         runs_where_built=False,
+        cxx_flags=("-O3",),
         gpu=gpu,
     )
 

@@ -1,4 +1,6 @@
-"""Golden texts: files under `tests/data/` that a test names, rewritten only by `pytest --update-goldens`."""
+"""Golden texts: files under `tests/data/` that a test names, rewritten only by `pytest --update-goldens`. And one cache
+of compiled objects for all of a test run, so that each engine compiles only what is its own.
+"""
 
 from __future__ import annotations
 
@@ -27,3 +29,10 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8")
 
     return check
+
+
+@pytest.fixture(scope="session")
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What XDG_CACHE_HOME may be for tests that build engines: the same for every worker of a parallel run."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if base.name.startswith("popen-") else base) / "cache"

@@ -179,28 +179,29 @@ class Library:
 
 
 def _compile(kernels: Sequence[Kernel], folder: Path) -> Path:
-    """Two translation units, compiled side by side."""
+    """Two translation units and the families' own, compiled side by side."""
     prefix = Path(sys.prefix)
-    flags = ["-std=c++17", *HOST.compile_flags, "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    flags = ["-std=c++20", *HOST.compile_flags, "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     includes = [f"-I{runtime.include_dir()}", f"-I{prefix / 'include'}"]
     includes += [f"-I{path}" for path in dict.fromkeys(str(kernel.family.include_dir) for kernel in kernels)]
     entries = [_entry(index, kernel) for index, kernel in enumerate(kernels)]
     half = len(entries) // 2
-
-    def build(part: int) -> Path:
-        chosen = entries[:half] if part else entries[half:]
-        source = folder / f"part{part}.cpp"
+    for part, chosen in enumerate((entries[half:], entries[:half])):
         headers = dict.fromkeys(header for _, found in chosen for header in found)
         text = _PRELUDE + "".join(f'#include "{header}"\n' for header in headers) + "".join(code for code, _ in chosen)
-        source.write_text(text + (_FAILURE if part else ""))
-        target = source.with_suffix(".o")
+        (folder / f"part{part}.cpp").write_text(text + (_FAILURE if part else ""))
+    sources = [folder / "part0.cpp", folder / "part1.cpp"]
+    sources += dict.fromkeys(path for kernel in kernels for path in kernel.family.sources)
+
+    def build(source: Path) -> Path:
+        target = folder / f"{source.stem}.o"
         command = ["g++", *flags, *includes, "-c", str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[:6000]
         return target
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(build, (0, 1)))
+        objects = list(pool.map(build, sources))
     library = folder / "kernels.so"
     link = ["g++", "-shared", "-o", str(library), *map(str, objects), f"-L{prefix / 'lib'}", *HOST.link_flags]
     subprocess.run([*link, f"-Wl,-rpath,{prefix / 'lib'}"], check=True)

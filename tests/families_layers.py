@@ -197,8 +197,8 @@ NARROW = [
     for layer in (*POOLS, *BINARIES, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ACTIVATIONS)
     if layer.label in (
         "max-3", "average", "add-mul-channel", "outer", "global-mean", "over-channels", "batch-norm", "lrn",
-        "softmax-1", "transpose-0231", "concat-1", "slice", "pad", "conv-residual-relu", "matmul-FalseTrue", "gelu",
-        "relu-chain",
+        "softmax-1", "transpose-0231", "concat-1", "concat-with-constant", "slice", "pad", "conv-residual-relu",
+        "matmul-FalseTrue", "gelu", "relu-chain",
     )
 ]  # fmt: skip
 

@@ -62,6 +62,7 @@ class Fake:
     seconds: Callable[[Node, Layout], float] = lambda node, layout: 1e-6
     conversion: float | None = 1e-6
     include_dir: Path = field(default=Path())
+    sources: tuple[Path, ...] = ()
 
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
-from bolt_build.build.cache import Cache, CachedOutput, DamagedEntry
+from bolt_build.build.cache import Cache, CachedOutput, DamagedEntry, default_cache_directory
 from bolt_build.digest import digest_bytes, digest_file
+from bolt_build.errors import BoltError, ExitCode
 
 KEY = "ab" + "0" * 62
 
@@ -95,3 +97,29 @@ def test_emptying_leaves_nothing(cache: Cache, tmp_path: Path) -> None:
     put(cache, KEY, tmp_path / "a", b"contents")
     assert cache.prune(0) == (2, 0)
     assert cache.lookup(KEY) is None
+
+
+def test_the_default_place_is_the_users_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/caches")
+    assert default_cache_directory() == Path("/var/caches/bolt-build")
+    for unusable in ("", "relative/caches"):
+        monkeypatch.setenv("XDG_CACHE_HOME", unusable)
+        assert default_cache_directory() == Path("/home/somebody/.cache/bolt-build")
+
+
+def test_without_a_home_a_place_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An account that no one knows, as in containers."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(BoltError) as caught:
+        default_cache_directory()
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.message == "there is no home directory for the cache"
+    assert diagnostic.hint == "name a place with --cache DIR, or set HOME"
+    assert caught.value.exit_code is ExitCode.USAGE

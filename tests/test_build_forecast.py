@@ -94,8 +94,8 @@ def toy(tmp_path: Path) -> Toy:
 def test_a_first_build_runs_everything(tmp_path: Path) -> None:
     assert Toy(tmp_path).ask(emit(), compile_(), LINK) == [
         "emit: not built yet",
-        "compile (perhaps): not built yet",
-        "link (perhaps): not built yet",
+        "compile: not built yet",
+        "link: not built yet",
     ]
 
 

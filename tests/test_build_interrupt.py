@@ -100,6 +100,8 @@ def test_after_sigkill_nobody_is_left_and_the_next_build_goes_on(recipe: RecipeD
     build.communicate(timeout=_PATIENCE_SECONDS)
     until(lambda: not is_alive(child) and not is_alive(grandchild), "a process was left behind")
     assert not (host.path / "slow.txt").exists()
+    assert list(host.temporary.iterdir()) != []
+    (host.path / ".plan.json.123.tmp").write_text("half")
 
     write_plan(recipe.path.parent, QUICK, shell("slow", 'cp quick.txt "$out/slow.txt"', ("slow.txt",), ("quick.txt",)))
     again = start(recipe)
@@ -107,6 +109,8 @@ def test_after_sigkill_nobody_is_left_and_the_next_build_goes_on(recipe: RecipeD
     assert again.returncode == 0
     assert "current quick" in out
     assert (host.path / "slow.txt").read_text() == "done\n"
+    assert list(host.temporary.iterdir()) == []
+    assert not (host.path / ".plan.json.123.tmp").exists()
 
 
 def test_the_lock_outlives_a_killed_build_no_longer_than_its_processes(recipe: RecipeDirectory) -> None:

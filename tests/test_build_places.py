@@ -20,8 +20,10 @@ from bolt_build.errors import BoltError, ExitCode
 
 def test_a_second_build_is_refused_where_it_may_not_wait(tmp_path: Path) -> None:
     place = tmp_path / "toy"
-    with build_lock(place, wait=True, say=print), pytest.raises(BoltError) as caught, build_lock(
-        place, wait=False, say=print
+    with (
+        build_lock(place, wait=True, say=print),
+        pytest.raises(BoltError) as caught,
+        build_lock(place, wait=False, say=print),
     ):
         pass
     (diagnostic,) = caught.value.diagnostics
@@ -41,7 +43,9 @@ def test_a_place_that_is_a_file_is_a_diagnostic(tmp_path: Path) -> None:
     with pytest.raises(BoltError) as caught, build_lock(tmp_path / "file" / "toy", wait=True, say=print):
         pass
     (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.message == f"{tmp_path}/file/toy: Not a directory"
+    assert diagnostic.message == f"cannot make a directory {tmp_path}/file/toy: a file stands in the way"
+    assert diagnostic.hint == "build into another directory with --output DIR"
+    assert caught.value.exit_code is ExitCode.INVALID
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,7 @@ def test_a_place_that_is_a_file_is_a_diagnostic(tmp_path: Path) -> None:
         (errno.ENOSPC, "disk-full", ExitCode.TASK_FAILED),
         (errno.EACCES, "not-writable", ExitCode.INVALID),
         (errno.EROFS, "not-writable", ExitCode.INVALID),
+        (errno.ENOTDIR, "not-a-directory", ExitCode.INVALID),
         (errno.EIO, "file-trouble", ExitCode.TASK_FAILED),
     ],
 )
@@ -118,11 +123,17 @@ def test_a_task_on_a_full_disk_fails_with_that_reason_and_leaves_nothing(small_d
 
 
 def test_a_cache_that_cannot_grow_is_no_failure(small_disk: Path, tmp_path: Path) -> None:
-    """The outputs fit where they are built; only the cache has no room for them."""
-    recipe = write_plan(tmp_path, shell("big", 'dd if=/dev/zero of="$out/big" bs=64k count=64', ("big",)))
+    """The outputs fit where they are built; only the cache has no room for them, which is said once."""
+    make = 'dd if=/dev/zero of="$out/{0}" bs=64k count=64'
+    tasks = [shell(name, make.format(name), (name,)) for name in ("big", "huge")]
+    recipe = write_plan(tmp_path, *tasks)
     (tmp_path / "cache").symlink_to(small_disk)
     events, trouble_text = build(tmp_path)
-    assert [event.kind for event in events] == [EventKind.STARTED, EventKind.NOTE, EventKind.FINISHED]
-    assert events[1].text.startswith("not kept in the cache: no space left to write ")
+    assert [event.kind for event in events if event.kind is not EventKind.STARTED] == [
+        EventKind.NOTE, EventKind.FINISHED, EventKind.FINISHED,
+    ]  # fmt: skip
+    assert [event.text for event in events if event.kind is EventKind.NOTE] == [
+        f"the cache in {tmp_path}/cache cannot be written (No space left on device): what is built is not kept there"
+    ]
     assert trouble_text == ""
     assert (recipe.target("host").path / "big").stat().st_size == 64 * 65536

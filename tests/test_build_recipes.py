@@ -112,9 +112,8 @@ def new_project(path: Path, cache: Path) -> Project:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    root = tmp_path_factory.mktemp("recipes")
-    project = new_project(root / "first", root / "cache")
+def built(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Project:
+    project = new_project(tmp_path_factory.mktemp("recipes") / "first", cache_home)
     project.build()
     return project
 
@@ -171,6 +170,17 @@ def test_a_policy_reaches_what_depends_on_it_and_the_dry_run_had_said_so(project
     assert project.build() == expected
     assert set(SOURCES) < set(expected)
     assert [label for label in expected if label.startswith("compile")] == SOURCES
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "layers: {conv2: {precision: bf16}}", "engine: {io: {layout: channels_last}}", "engine: {io: {dtype: bf16}}",
+    ],
+)  # fmt: skip
+def test_every_key_of_an_engine_changes_its_code(project: Project, key: str) -> None:
+    (project.path / "tiny.yaml").write_text(f"{RECIPE}{key}\n")
+    assert {"compile plan_b1.cpp", "compile plan_b3.cpp"} <= set(project.dry_run())
 
 
 def test_other_weights_compile_only_what_names_them(project: Project) -> None:
@@ -331,14 +341,49 @@ def test_clean_removes_what_was_made_and_leaves_what_was_not(project: Project, t
     assert (place.path / "tiny.onnx").exists()
 
 
-def test_scons_is_another_door_to_the_same_build(project: Project) -> None:
-    words = ["-Q", "--sconstruct", str(ROOT / "SConstruct"), f"recipe={project.path / 'tiny.yaml'}", "-n"]
+def scons(project: Project, *words: str) -> str:
+    words = ("-Q", "--sconstruct", str(ROOT / "SConstruct"), f"recipe={project.path / 'tiny.yaml'}", *words)
     done = subprocess.run(
         [sys.executable, "-m", "SCons", *words], cwd=project.path, env=project.environment | {"PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "tiny: nothing to do\n" in done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_scons_is_another_door_to_the_same_build(project: Project) -> None:
+    (project.host / "libtiny.so").unlink()
+    assert "tiny/host: link libtiny.so (from the cache): output libtiny.so is missing\n" in scons(project, "-n")
+    assert not (project.host / "libtiny.so").exists()
+    assert "link libtiny.so from the cache\n" in scons(project, "-j2")
+    assert (project.host / "libtiny.so").exists()
+    assert project.dry_run() == []
+
+
+def test_without_the_reference_the_engine_is_built_and_the_mending_command_given(
+    built: Project, tmp_path: Path
+) -> None:
+    place = new_project(tmp_path / "p", built.cache)
+    hide = (
+        "import importlib.metadata as m; found = m.distribution\n"
+        "def distribution(name):\n"
+        "    if name == 'onnxruntime': raise m.PackageNotFoundError(name)\n"
+        "    return found(name)\n"
+        "m.distribution = distribution\n"
+    )
+    python, flag, code, *words = place.command("tiny.yaml")
+    done = subprocess.run(
+        [python, flag, hide + code, *words], cwd=place.path, env=place.environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert done.stderr == (
+        "error[missing-tool]: not verified: onnxruntime is not installed\n"
+        "  hint: python -m pip install 'bolt-build[verify]'\n"
+    )
+    assert (place.host / "libtiny.so").is_file()
+    assert not (place.host / "verify.json").exists()
+    assert place.build() == ["verify against onnxruntime"]
 
 
 def test_a_touched_model_costs_one_look(project: Project) -> None:

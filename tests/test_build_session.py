@@ -187,7 +187,10 @@ def test_tasks_on_a_small_machine_run_one_by_one(built: Built) -> None:
 
 
 def test_results_are_the_same_whatever_the_environment_says(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header found through CPATH would go into the cache under a key that knows nothing of it."""
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    built.plan(shell("copy", 'echo "$LC_ALL $PYTHONHASHSEED $SOURCE_DATE_EPOCH" > "$out/a.txt"', ("a.txt",)))
+    monkeypatch.setenv("CPATH", "/elsewhere/include")
+    said = 'echo "$LC_ALL $PYTHONHASHSEED $SOURCE_DATE_EPOCH ${CPATH-unset}" > "$out/a.txt"'
+    built.plan(shell("copy", said, ("a.txt",)))
     built.run()
-    assert built.path("a.txt").read_text() == "C 0 0\n"
+    assert built.path("a.txt").read_text() == "C 0 0 unset\n"

@@ -9,6 +9,7 @@ import pytest
 from families_harness import Input, Kernel, Layer, Library, kernels_of, refusals_of
 
 from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, StepExpressions
 from bolt_build.families.onednn.family import OneDnn
 from bolt_build.graph.ir import Constant, EpilogueOp, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.activation import Activation
@@ -165,6 +166,7 @@ IN_BF16 = [
 
 LAYERS = [*CONVS, *MATMULS, *POOLS, *OTHERS, *IN_BF16]
 KERNELS = kernels_of(LAYERS, [OneDnn()])
+AT = StepExpressions(tuple(f"in{index}" for index in range(6)), ("out",), tuple("abcdef"))
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +188,15 @@ def test_agrees_with_numpy(library: Library, index: int) -> None:
 
 def test_every_layer_above_has_a_kernel() -> None:
     assert {kernel.layer.label for kernel in KERNELS} == {layer.label for layer in LAYERS}
+
+
+def test_plans_compile_without_onednns_own_headers() -> None:
+    """Those cost more than the rest of a plan: the family's own sources include them, once for all plans."""
+    own = [path.read_text() for path in OneDnn().include_dir.rglob("*.h")]
+    assert own
+    assert not [text for text in own if "dnnl.h" in text or "dnnl::" in text]
+    emitted = [kernel.family.emit(kernel.step.problem, Candidate("onednn"), AT) for kernel in KERNELS]
+    assert not [code for code in emitted if "dnnl::" in code.member_arguments + code.call]
 
 
 def test_a_residual_may_lie_where_the_output_will() -> None:

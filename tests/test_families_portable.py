@@ -80,6 +80,12 @@ def test_stores_f32_of_the_model_in_the_layers_precision_and_constants_in_f32() 
     ]  # fmt: skip
 
 
+def test_stores_a_constant_that_is_only_moved_like_what_it_is_moved_with() -> None:
+    layer = Layer("concat", Concat(1), (Input((2, 3, 4)), Input((2, 2, 4), True)))
+    problem = alternatives(layer, DType.BF16)[0].steps[0].problem
+    assert [str(operand.format) for operand in (*problem.inputs, *problem.outputs)] == ["bf16/row"] * 3
+
+
 ROW = "f32/row -> f32/row"
 LAST = "f32/channels_last -> f32/channels_last"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -21,6 +23,13 @@ def test_headers_of_each_family_are_in_its_folder() -> None:
         assert sorted((family.include_dir / f"bolt_{family.name}").glob("*.h"))
 
 
+def test_sources_of_each_family_are_named_apart() -> None:
+    for family in load(HOST):
+        assert all(path.is_file() and path.suffix == ".cpp" for path in family.sources)
+        assert len({path.stem for path in family.sources}) == len(family.sources)
+    assert [path.name for family in load(HOST) for path in family.sources if path.stem == "conv"] == ["conv.cpp"]
+
+
 def test_names_every_unknown_family() -> None:
     with pytest.raises(BoltError) as caught:
         load(replace(HOST, families=("cudnn", "portable", "mkl")))
@@ -28,3 +37,12 @@ def test_names_every_unknown_family() -> None:
         ("unknown-family", "target 'host' names the unknown kernel family 'cudnn'", "known: onednn, cutlass, portable"),
         ("unknown-family", "target 'host' names the unknown kernel family 'mkl'", "known: onednn, cutlass, portable"),
     ]
+
+
+def test_what_all_families_share_is_imported_without_any_of_them() -> None:
+    code = (
+        "import sys, bolt_build.families.base\n"
+        "print([name for name in sys.modules if name.startswith('bolt_build.families.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['bolt_build.families.base']\n"

@@ -163,5 +163,6 @@ def test_names_and_shapes_make_the_structure_and_weights_do_not() -> None:
     text = 'graph g batch=1 (%x: f32[2]) -> (%y) {{\nconst %c: f32[2] {{{}}}\n%y = add(%x, %c) // "y"\n}}'
     one, other = graph(text.format("1, 2")), graph(text.format("3, 3"))
     assert structure([one]) == structure([other])
+    assert structure([one]) == structure([replace(other, name="another_file")])
     assert structure([one]) != structure([graph(text.replace("add", "sub").format("1, 2"))])
     assert structure([one]) != structure([graph(text.replace("%c", "%d").format("1, 2"))])

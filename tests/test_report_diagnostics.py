@@ -61,6 +61,10 @@ def test_subjects_and_severities() -> None:
     assert render([about], color=False) == "net.onnx: warning[unsupported-op]: no such operator\n"
     both = Diagnostic("no-kernel", "no kernel", Mark("gone.yaml", 1, 1), subject="conv1")
     assert render([both], color=False) == "gone.yaml:1:1: error[no-kernel]: conv1: no kernel\n"
+    named = Diagnostic("not-writable", "cannot write /gen/plan.json: no", subject="/gen/plan.json")
+    assert render([named], color=False) == "error[not-writable]: cannot write /gen/plan.json: no\n"
+    part = Diagnostic("no-kernel", "no kernel for convolution", subject="conv")
+    assert render([part], color=False) == "conv: error[no-kernel]: no kernel for convolution\n"
     neither = Diagnostic("lost", "nowhere", severity="note")
     assert render([neither], color=False) == "note[lost]: nowhere\n"
 

@@ -400,7 +400,7 @@ def crc32(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, bytes], in
     shared = directory / "c.so"
     run_command(
         "g++",
-        "-std=c++17",
+        "-std=c++20",
         "-O1",
         "-shared",
         "-fPIC",

@@ -197,13 +197,14 @@ def test_an_error_that_grew_is_not_blamed_on_the_layer_where_it_crosses_the_limi
 
 
 def test_a_fault_that_only_a_later_sample_shows_is_looked_for_in_that_sample(net: Path) -> None:
-    calls = {"scores": 0}
+    inputs_seen: list[bytes] = []
 
-    def second_run(node: Node, inputs: list[Array], output: Array) -> Array:
-        calls["scores"] += 1
-        return output if calls["scores"] == 1 else output + 1
+    def second_input(node: Node, inputs: list[Array], output: Array) -> Array:
+        if not inputs_seen:
+            inputs_seen.append(inputs[0].tobytes())
+        return output if inputs[0].tobytes() == inputs_seen[0] else output + 1
 
-    report = verify(net, batches=(2,), faults={"scores": second_run})
+    report = verify(net, batches=(2,), faults={"scores": second_input})
     assert report.batches[0].layers_sample == 1
     assert first_departures(report) == ["scores"]
 
@@ -330,6 +331,14 @@ class TestRendering:
         ]  # fmt: skip
         assert lines[9].endswith("first to depart")
         assert lines[13].startswith("error[layer-departs]: batch 1: 'a/add' is the first layer that departs")
+
+    def test_tables_fit_a_narrow_terminal(self, net: Path) -> None:
+        report = verify(net, faults={"a/add": lambda node, inputs, output: -output})
+        lines = render(report, color=False, width=80).splitlines()
+        told = [line for line in lines if not line.startswith(("error[", "warning["))]
+        assert max(len(line) for line in told) <= 80
+        assert lines[1].split() == ["batch", "output", "error", "cosine", "layers", "verdict"]
+        assert lines[2].split()[-1] == "departs"
 
     def test_colours_only_where_asked_for(self, net: Path) -> None:
         report = verify(net, batches=(1,))

@@ -50,7 +50,7 @@ from bolt_build.targets import Target, target_named
 
 DATA = Path(__file__).parent / "data" / "emit"
 FACTS = BuildFacts(recipe="11" * 32, model="22" * 32, version="0")
-_FLAGS = ("-std=c++17", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
+_FLAGS = ("-std=c++20", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
 
 class PlainFamily:
@@ -58,6 +58,7 @@ class PlainFamily:
 
     name = "plain"
     include_dir = DATA
+    sources: tuple[Path, ...] = ()
 
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType

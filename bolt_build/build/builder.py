@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +18,7 @@ from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.lock import build_lock
 from bolt_build.build.planning import PlannedTarget, Planner, missing_verifier
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.build.signal_handlers import handled
 from bolt_build.build.staleness import Forecast, forecast
 from bolt_build.digest import digest_bytes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
@@ -94,7 +94,9 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
     """
     started = time.monotonic()
     directory = options.directory(recipe)
-    with _terminated_like_interrupted(), build_lock(directory.path, wait=options.wait, say=listener.say) as lock:
+    # SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers.
+    ended = handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
+    with ended, build_lock(directory.path, wait=options.wait, say=listener.say) as lock:
         planned, problems, code = _plan(recipe, options, listener)
         forecasts = [_forecast(target, recipe, options) for target in planned]
         for target in planned:
@@ -222,19 +224,3 @@ def _behind(target: PlannedTarget, session: SessionResult) -> Iterator[str]:
         elif lost.intersection(task.inputs):
             lost |= set(task.outputs)
             yield task.label
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers."""
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {
-        number: signal.signal(number, signal.default_int_handler)
-        for number in numbers
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

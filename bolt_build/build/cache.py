@@ -17,14 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.files import unlink, write_text
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
 
 DEFAULT_LIMIT = 2 << 30
 """Bytes that the cache may take before the least recently used entries go."""
 
 
 def default_cache_directory() -> Path:
-    """`$XDG_CACHE_HOME/bolt-build`, or `~/.cache/bolt-build`."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    """`$XDG_CACHE_HOME/bolt-build`, or `~/.cache/bolt-build`. Raises BoltError ("no-home") where there is neither.
+
+    As the XDG rules have it, a relative `$XDG_CACHE_HOME` does not count.
+    """
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    base = named if os.path.isabs(named) else os.path.expanduser("~/.cache")
+    if not os.path.isabs(base):
+        hint = "name a place with --cache DIR, or set HOME"
+        raise BoltError([Diagnostic("no-home", "there is no home directory for the cache", hint=hint)], ExitCode.USAGE)
     return Path(base) / "bolt-build"
 
 

@@ -96,6 +96,11 @@ def trouble(error: OSError, subject: str | None = None) -> Diagnostic:
             "not-writable", f"cannot write {where}: {os.strerror(error.errno)}", subject=where,
             hint="build into a directory of your own with --output DIR",
         )  # fmt: skip
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return Diagnostic(
+            "not-a-directory", f"cannot make a directory {where}: a file stands in the way", subject=where,
+            hint="build into another directory with --output DIR",
+        )  # fmt: skip
     reason = os.strerror(error.errno) if error.errno else str(error)
     return Diagnostic("file-trouble", f"{where}: {reason}", subject=where)
 
@@ -107,5 +112,6 @@ def told(subject: Path) -> Iterator[None]:
         yield
     except OSError as error:
         diagnostic = trouble(error, str(subject))
-        code = ExitCode.INVALID if diagnostic.code == "not-writable" else ExitCode.TASK_FAILED
+        wrong_place = diagnostic.code in ("not-writable", "not-a-directory")
+        code = ExitCode.INVALID if wrong_place else ExitCode.TASK_FAILED
         raise BoltError([diagnostic], code) from error

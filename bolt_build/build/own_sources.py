@@ -16,7 +16,7 @@ _COMMON = ("digest.py", "dtypes.py", "errors.py", "targets.py")
 _PARTS = {
     "planner": (*_COMMON, "schema", "graph", "planner", "families"),
     "emit": (*_COMMON, "emit", "families", "planner/engine_plan.py", "graph/ir.py", "graph/ops", "runtime/include"),
-    "weights": (*_COMMON, "graph", "planner", "emit/weights.py"),
+    "weights": (*_COMMON, "schema", "graph", "planner", "families", "emit/weights.py"),
     "runtime": ("runtime/include", "runtime/runner/runner.h"),
     "verify": (*_COMMON, "verify", "graph", "runtime/loader.py", "runtime/engine_abi.py", "runtime/engine_tensors.py"),
     "manifest": (*_COMMON, "emit/manifest.py", "emit/elf.py"),
@@ -24,12 +24,12 @@ _PARTS = {
     "tasks": ("build", "toolchain", "runtime/__init__.py"),
 }
 PARTS = tuple(_PARTS)
-_PLUGIN_GROUPS = ("bolt_build.families", "bolt_build.targets", "bolt_build.ops")
+_PLUGIN_GROUPS = ("bolt_build.families", "bolt_build.targets", "bolt_build.ops", "bolt_build.passes")
 
 
 @functools.cache
 def part_digest(part: str) -> str:
-    """Digest of the files of one part of bolt-build ("planner", "emit"...), with other packages' families."""
+    """Digest of the files of one part of bolt-build ("planner", "emit"...), with other packages' additions to it."""
     own = [tree_digest(PACKAGE / path) for path in _PARTS[part]]
     return digest([own, _plugins() if part in ("planner", "emit", "weights", "tasks") else ""])
 

@@ -182,7 +182,8 @@ class Planner:
 
     def _tasks(self, asked: _Question, engine: EnginePlan | None, summary: EngineSummary) -> PlannedTarget:
         """Tasks for a plan that was just made, or (None) for the one that lies in the directory."""
-        from bolt_build.build.task_graph import BuildContext, places_of, task_graph
+        from bolt_build.build.context import BuildContext
+        from bolt_build.build.task_graph import places_of, task_graph
         from bolt_build.families import load
 
         target, directory, model = asked.target, asked.directory, asked.model

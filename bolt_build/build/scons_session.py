@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -28,7 +29,7 @@ from bolt_build.build.admission import Admission, available_memory_mb
 from bolt_build.build.cache import Cache
 from bolt_build.build.events import EventWriter
 from bolt_build.build.files import unlink
-from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.record import TaskRecord
@@ -72,12 +73,21 @@ def open_session(request_json: str) -> None:
         plan = load_plan_file(directory.plan)
         if plan is None:
             raise SCons.Errors.UserError(f"{directory.plan} cannot be read")
+        _sweep(directory)
         runner = TaskRunner(directory, plan, cache, groups, admission, writer.write, forget)
         for file in plan.model:
             runner.digests.learn(file)
         for task in plan.graph.tasks:
             if task.name not in request.without:
                 _declare(environment, decider, runner, task)
+
+
+def _sweep(directory: TargetDirectory) -> None:
+    """Remove what a build that was killed left half-written: the lock is held, so that nobody is writing it."""
+    shutil.rmtree(directory.temporary, ignore_errors=True)
+    for folder in (directory.path, directory.records):
+        for path in folder.glob(".*.tmp"):
+            unlink(path)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolt_build.build.events import EventKind, TaskEvent, read_events
+from bolt_build.build.signal_handlers import handled
 from bolt_build.digest import encode
 
 _KILL_AFTER_SECONDS = 1.2
@@ -64,21 +65,6 @@ class _Interrupts:
             self.child.kill()
 
 
-@contextlib.contextmanager
-def _signals_to(interrupts: _Interrupts) -> Iterator[None]:
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {
-        number: signal.signal(number, interrupts.handle)
-        for number in numbers
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def run_session(
     directory: Path,
     targets: tuple[str, ...],
@@ -99,7 +85,8 @@ def run_session(
         "cache": options.cache, "cache_limit": options.cache_limit, "parent": os.getpid(),
         "without": encode(without),
     }  # fmt: skip
-    with tempfile.TemporaryFile() as complaints, _signals_to(interrupts):
+    signals = handled(interrupts.handle, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    with tempfile.TemporaryFile() as complaints, signals:
         with os.fdopen(reading, encoding="utf-8", errors="replace") as stream:
             try:
                 child = subprocess.Popen(

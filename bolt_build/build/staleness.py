@@ -27,7 +27,7 @@ _TOOL_NAMES = {"cxx": "the C++ compiler"}
 class StaleTask:
     """A task that would run. `from_cache`: its outputs are in the cache.
 
-    `certain` is False where it depends on what a task before it makes.
+    `certain` is False where it depends on what a task before it makes whether it runs.
     """
 
     task: Task
@@ -91,7 +91,7 @@ class _Walk:
         reasons = damage or self._reasons(task, record, inputs)
         cached = self._predict(task, key, record)
         self._causes |= dict.fromkeys(task.outputs, reasons)
-        return StaleTask(task, reasons, cached, certain)
+        return StaleTask(task, reasons, cached, certain or record is None or bool(damage))
 
     def _content(self, name: str) -> str | None:
         """The digest that the file will have when the task runs; None where nobody knows."""
@@ -154,7 +154,7 @@ class _Walk:
             return changes
         if name.startswith("${model"):
             return ("model file changed",)
-        if name.startswith("${package}"):
+        if name.startswith(("${package}", "${family.")):
             return ("bolt-build itself changed",)
         return (f"{self._plan.places.expand(name)} changed",)
 

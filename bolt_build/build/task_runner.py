@@ -29,6 +29,12 @@ from bolt_build.planner.tasks import Task
 
 LOG_TAIL_LINES = 30
 
+_STEERING = (
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LD_RUN_PATH",
+    "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS",
+)  # fmt: skip
+"""What compilers read behind the command line's back: no key of a task holds it, so that no result may depend on it."""
+
 
 class TaskFailed(Exception):
     """A task failed and has been told of; nothing of it is left but its log."""
@@ -50,6 +56,7 @@ class TaskRunner:
     tell: Callable[[TaskEvent], None]
     before_change: Callable[[], None]
     digests: Digests = field(default_factory=Digests)
+    _told: set[str] = field(default_factory=set)
 
     def run(self, task: Task) -> None:
         """Make the task's outputs what they should be. Raises TaskFailed, TaskStopped."""
@@ -160,7 +167,11 @@ class TaskRunner:
         try:
             self.cache.store(key, [(o.path, self.path(o.path), o.digest) for o in outputs])
         except OSError as error:
-            self._note(task, f"not kept in the cache: {trouble(error).message}")
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            text = f"the cache in {self.cache.directory} cannot be written ({reason}): what is built is not kept there"
+            if text not in self._told:
+                self._told.add(text)
+                self._note(task, text)
 
     def _execute(self, task: Task, private: Path, started: float) -> None:
         log_path = self.directory.logs / f"{task.name}.log"
@@ -228,9 +239,9 @@ class TaskRunner:
 
 
 def task_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of every task: the caller's, with what would make results differ pinned down."""
-    pinned = {"LC_ALL": "C", "PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0"}
-    return {**environment, **pinned}
+    """The environment of every task: the caller's, with what would make results differ pinned down or left out."""
+    kept = {name: value for name, value in environment.items() if name not in _STEERING}
+    return kept | {"LC_ALL": "C", "PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0"}
 
 
 def _ending(status: int) -> str:

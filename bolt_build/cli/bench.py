@@ -79,16 +79,16 @@ def _measure(engine: BuiltEngine, batch: int, threads: int, seconds: float) -> M
 
 
 def _show(found: list[Measurement]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from bolt_build.report.tables import Column, table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    columns = ("engine", "target", "batch", "threads", "median ms", "least ms", "p99 ms", "images/s", "runs")
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index < 2 else "right")
-    for m in found:
-        table.add_row(
-            m.name, m.target, str(m.batch), str(m.threads), f"{m.median_ms:.3f}", f"{m.min_ms:.3f}", f"{m.p99_ms:.3f}",
-            f"{m.images_per_second:.1f}", str(m.runs),
-        )  # fmt: skip
-    Console(highlight=False).print(table)
+    columns = [Column("engine"), Column("target")]
+    numbers = ("batch", "threads", "median ms", "least ms", "p99 ms", "images/s", "runs")
+    columns += [Column(title, right=True) for title in numbers]
+    rows = [
+        (
+            m.name, m.target, str(m.batch), str(m.threads), f"{m.median_ms:.3f}", f"{m.min_ms:.3f}",
+            f"{m.p99_ms:.3f}", f"{m.images_per_second:.1f}", str(m.runs),
+        )
+        for m in found
+    ]  # fmt: skip
+    sys.stdout.write("".join(f"{line.plain}\n" for line in table(columns, rows, None)))

@@ -100,19 +100,11 @@ def _show_targets(found: Examination) -> None:
 
 
 def _print_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from bolt_build.report.tables import Column, table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    # What reads a pipe wants whole lines, however long.
-    console = Console(file=sys.stdout, highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
-    with console.capture() as capture:
-        console.print(table)
-    sys.stdout.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
+    # Whole paths, which can be copied: a terminal that is too narrow wraps them by itself.
+    lines = table([Column(title) for title in columns], rows, None)
+    sys.stdout.write("".join(f"{line.plain}\n" for line in lines))
 
 
 def _data(found: Examination) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 
 from bolt_build.build.builder import chosen
@@ -33,11 +32,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps([encode(plan) for plan in found], indent=1) + "\n")
     else:
         from bolt_build.report.plan import render
+        from bolt_build.report.tables import terminal_width
 
-        for plan in found:
-            sys.stdout.write(render(plan, width=_width()))
+        sys.stdout.write("\n".join(render(plan, width=terminal_width(sys.stdout)) for plan in found))
     return int(ExitCode.OK)
-
-
-def _width() -> int:
-    return max(100, os.get_terminal_size().columns) if sys.stdout.isatty() else 160

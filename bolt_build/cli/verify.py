@@ -67,7 +67,8 @@ def _verify(recipe: Recipe, engine: BuiltEngine) -> VerifyReport:
 
 
 def _print(report: VerifyReport, stream: IO[str]) -> None:
+    from bolt_build.report.tables import terminal_width
     from bolt_build.report.verification import render
 
-    stream.write(render(report, color=stream.isatty()))
+    stream.write(render(report, color=stream.isatty(), width=terminal_width(stream)))
     stream.flush()

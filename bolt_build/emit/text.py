@@ -40,10 +40,13 @@ def raw_string(text: str) -> str:
 
 def comment(text: str) -> str:
     """`text` for a `//` comment: one line, printable, and not ending in what would swallow the next line."""
-    plain = (char.isprintable() and char != "\\" for char in text)
-    return "".join(
-        char if keep else char.encode("unicode_escape").decode() for char, keep in zip(text, plain, strict=True)
-    )
+    return "".join(_printable(char) for char in text)
+
+
+def _printable(char: str) -> str:
+    if char == "\\":
+        return "\\x5c"  # doubled it would still join the next line to the comment
+    return char if char.isprintable() else char.encode("unicode_escape").decode()
 
 
 def wrapped(code: str, indent: int) -> str:

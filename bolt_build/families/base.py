@@ -186,6 +186,15 @@ class Family(Protocol):
         """Directory of the C++ headers that its emitted code includes."""
         ...
 
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """Hand-written C++ that every engine using the family contains, sorted: no two of one name.
+
+        Compiled with the runtime's include directory, `include_dir`, and those of the target's tools; what they include
+        beside that lies in their own folders.
+        """
+        ...
+
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:

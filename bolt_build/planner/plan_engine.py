@@ -74,13 +74,16 @@ def _arena_decision(space: SearchSpace, arena: Arena) -> Decision:
 
 
 def structure(graphs: Sequence[Graph]) -> str:
-    """Digest of names, types and operators of the graphs, without the values of constants."""
+    """Digest of tensors' names, types and operators of the graphs, without the values of constants.
+
+    A graph's own name is its file's: another file of the same architecture has another, and its weights still fit.
+    """
     return digest([_skeleton(graph) for graph in graphs])
 
 
 def _skeleton(graph: Graph) -> object:
     values = [[v.name, encode(v.type), v.constant is not None] for v in graph.values]
-    return [graph.name, graph.batch, list(graph.inputs), list(graph.outputs), values, encode(graph.nodes)]
+    return [graph.batch, list(graph.inputs), list(graph.outputs), values, encode(graph.nodes)]
 
 
 def _spaces(

@@ -52,6 +52,8 @@ def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
 
 def _one(diagnostic: Diagnostic, lines_of: Callable[[str], tuple[str, ...]], color: bool) -> str:
     mark, subject = diagnostic.mark, diagnostic.subject
+    if subject is not None and re.search(rf"(?<!\w){re.escape(subject)}(?!\w)", diagnostic.message):
+        subject = None  # it is named already
     where = f"{mark.file}:{mark.line}:{mark.column}: " if mark else f"{subject}: " if subject else ""
     about = f"{subject}: " if mark and subject else ""
     word = _paint(f"{diagnostic.severity}[{diagnostic.code}]", _COLORS.get(diagnostic.severity, ""), color)

@@ -2,62 +2,52 @@
 
 from __future__ import annotations
 
-from io import StringIO
-
-from rich.console import Console
-from rich.table import Table
-
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Location, Step, StepTensor
+from bolt_build.planner.engine_plan import EnginePlan, Location, Step
+from bolt_build.report.tables import Column, byte_text, table
+
+_COLUMNS = (
+    Column("step", right=True), Column("layer", name=True), Column("op", spare=2), Column("shape"),
+    Column("format", spare=3), Column("kernel", name=True, spare=1), Column("reads", spare=4),
+    Column("writes", spare=4),
+)  # fmt: skip
+_LEGEND = "reads, writes: @ byte of the arena, w weight, i input, o output"
 
 
-def render(plan: EnginePlan, *, width: int = 160) -> str:
-    """The whole plan as text."""
-    console = Console(file=StringIO(), width=width, highlight=False, color_system=None)
+def render(plan: EnginePlan, *, width: int | None = None) -> str:
+    """The whole plan as text; tables are made to fit `width` characters, None is no limit."""
     weights = sum(slot.nbytes for slot in plan.weights)
-    console.print(f"{plan.name} for {plan.target} in {plan.precision}: {len(plan.weights)} weights, {_bytes(weights)}")
+    count = f"{len(plan.weights)} weights, {byte_text(weights)}"
+    lines = [f"{plan.name} for {plan.target} in {plan.precision}: {count}", _LEGEND]
     for batch in plan.plans:
-        console.print(
-            f"\nbatch {batch.batch}: {len(batch.steps)} steps, arena {_bytes(batch.arena_bytes)}"
-            f" (largest live set {_bytes(batch.live_peak)})"
-        )
-        console.print(_steps(batch))
-    _decisions(console, plan)
-    assert isinstance(console.file, StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+        arena = f"arena {byte_text(batch.arena_bytes)} (largest live set {byte_text(batch.live_peak)})"
+        lines += ["", f"batch {batch.batch}: {len(batch.steps)} steps, {arena}"]
+        lines += [line.plain for line in table(_COLUMNS, [_row(step) for step in batch.steps], width)]
+    return "\n".join(lines + _decisions(plan)) + "\n"
 
 
-def _steps(batch: BatchPlan) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("step", "layer", "op", "result", "kernel", "reads", "writes"):
-        table.add_column(column, justify="right" if column == "step" else "left", overflow="fold")
-    for step in batch.steps:
-        table.add_row(
-            str(step.index), step.name, _op(step.problem), _operand(step.outputs[0]), _kernel(step),
-            " ".join(_place(tensor.location) for tensor in step.inputs),
-            " ".join(_place(tensor.location) for tensor in step.outputs),
-        )  # fmt: skip
-    return table
+def _row(step: Step) -> tuple[str, ...]:
+    return (
+        str(step.index), step.name, _op(step.problem), "x".join(map(str, step.outputs[0].operand.shape)),
+        str(step.outputs[0].operand.format), _kernel(step),
+        " ".join(_place(tensor.location) for tensor in step.inputs),
+        " ".join(_place(tensor.location) for tensor in step.outputs),
+    )  # fmt: skip
 
 
-def _decisions(console: Console, plan: EnginePlan) -> None:
+def _decisions(plan: EnginePlan) -> list[str]:
+    lines = []
     if plan.decisions:
-        console.print(f"\n{len(plan.decisions)} decisions")
-        for decision in plan.decisions:
-            text = f"  {decision.stage}: {decision.subject}: {decision.action} ({decision.reason})"
-            console.print(text, markup=False, soft_wrap=True)
+        lines += ["", f"{len(plan.decisions)} decisions"]
+        lines += [f"  {d.stage}: {d.subject}: {d.action} ({d.reason})" for d in plan.decisions]
     if plan.refusals:
-        console.print(f"\n{len(plan.refusals)} refusals")
-        for refusal in plan.refusals:
-            console.print(f"  {refusal.family}: {refusal.what}: {refusal.reason}", markup=False, soft_wrap=True)
+        lines += ["", f"{len(plan.refusals)} refusals"]
+        lines += [f"  {refusal.family}: {refusal.what}: {refusal.reason}" for refusal in plan.refusals]
+    return lines
 
 
 def _op(problem: KernelProblem) -> str:
     return "+".join([problem.op.kind, *(stage.op.kind for stage in problem.epilogue)])
-
-
-def _operand(tensor: StepTensor) -> str:
-    return f"{'x'.join(map(str, tensor.operand.shape))} {tensor.operand.format}"
 
 
 def _kernel(step: Step) -> str:
@@ -70,7 +60,3 @@ def _candidate(candidate: Candidate) -> str:
 
 def _place(location: Location) -> str:
     return f"@{location.at}" if location.kind == "arena" else f"{location.kind[0]}{location.at}"
-
-
-def _bytes(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count} B"

@@ -234,12 +234,9 @@ def _short(path: Path) -> str:
 
 
 def _size(path: Path) -> str:
+    from bolt_build.report.tables import byte_text
+
     try:
-        size = float(path.stat().st_size)
+        return byte_text(path.stat().st_size)
     except OSError:
         return "missing"
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

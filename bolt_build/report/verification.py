@@ -5,73 +5,80 @@ from __future__ import annotations
 from io import StringIO
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from bolt_build.report.tables import Column, table
 from bolt_build.verify.report import BatchReport, LayerReport, OutputReport, VerifyReport
 
 AROUND = 3
 """Layers shown before and behind the first that departs."""
 
 
-def render(report: VerifyReport, *, color: bool, width: int = 120) -> str:
-    """The whole report as text, with terminal colours or without."""
+_OUTPUTS = (
+    Column("batch", right=True), Column("output", name=True), Column("max |error|", right=True, spare=3),
+    Column("error", right=True), Column("tolerance", right=True, spare=1), Column("cosine", right=True),
+    Column("centred", right=True, spare=1), Column("between inputs", right=True, spare=2),
+    Column("layers", right=True), Column("verdict"),
+)  # fmt: skip
+_LAYERS = (
+    Column("step", right=True), Column("layer", name=True), Column("shape", spare=3), Column("error", right=True),
+    Column("tolerance", right=True), Column("rms", right=True, spare=1), Column("tolerance", right=True, spare=1),
+    Column("kernel", spare=4, name=True), Column(""),
+)  # fmt: skip
+
+
+def render(report: VerifyReport, *, color: bool, width: int | None = None) -> str:
+    """The whole report as text, with terminal colours or without; tables are made to fit `width` characters."""
     console = Console(
-        file=StringIO(), force_terminal=color, color_system="standard" if color else None, width=width, highlight=False
-    )
+        file=StringIO(), force_terminal=color, color_system="standard" if color else None, highlight=False,
+        soft_wrap=True,
+    )  # fmt: skip
     verdict = Text("agrees with", "bold green") if report.ok else Text("DEPARTS FROM", "bold red")
     console.print(
         Text.assemble(f"{report.name} for {report.target} in {report.precision} ", verdict, f" {report.against}")
     )
-    console.print(_summary(report))
+    for line in _summary(report, width):
+        console.print(line)
     for batch in report.batches:
         if batch.first_departure is not None:
             console.print(f"\nbatch {batch.batch}, sample {batch.layers_sample}: layers around the first that departs")
-            console.print(_layers(batch, batch.first_departure))
+            for line in _layers(batch, batch.first_departure, width):
+                console.print(line)
     for problem in report.problems:
         style = "red" if problem.severity == "error" else "yellow"
-        console.print(Text.assemble((f"{problem.severity}[{problem.code}]: ", style), problem.message), soft_wrap=True)
+        console.print(Text.assemble((f"{problem.severity}[{problem.code}]: ", style), problem.message))
         if problem.hint:
-            console.print(f"  help: {problem.hint}", soft_wrap=True)
+            console.print(f"  hint: {problem.hint}", markup=False)
     file = console.file
     assert isinstance(file, StringIO)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index in (0, 1) else "right", overflow="fold")
-    return table
+def _summary(report: VerifyReport, width: int | None) -> tuple[Text, ...]:
+    rows = [
+        (
+            str(batch.batch), output.name, f"{output.max_abs:.2e}", f"{output.error:.2e}", f"{output.tolerance:.2e}",
+            f"{output.cosine:.7f}", _cosine(output.cosine_centred, 7), _cosine(output.dependence, 3), _checked(batch),
+            _verdict(batch, output),
+        )
+        for batch in report.batches
+        for output in batch.outputs
+    ]  # fmt: skip
+    return table(_OUTPUTS, rows, width)
 
 
-def _summary(report: VerifyReport) -> Table:
-    table = _table(
-        "batch", "output", "max |error|", "error", "tolerance", "cosine", "centred", "between inputs", "layers",
-        "verdict",
-    )  # fmt: skip
-    for batch in report.batches:
-        for output in batch.outputs:
-            table.add_row(
-                str(batch.batch), output.name, f"{output.max_abs:.2e}", f"{output.error:.2e}",
-                f"{output.tolerance:.2e}", f"{output.cosine:.7f}", _cosine(output.cosine_centred, 7),
-                _cosine(output.dependence, 3),
-                _checked(batch), _verdict(batch, output),
-            )  # fmt: skip
-    return table
-
-
-def _layers(batch: BatchReport, first: LayerReport) -> Table:
-    table = _table("step", "layer", "shape", "error", "tolerance", "rms", "tolerance", "kernel", "")
+def _layers(batch: BatchReport, first: LayerReport, width: int | None) -> tuple[Text, ...]:
     at = batch.layers.index(first)
-    for layer in batch.layers[max(0, at - AROUND) : at + AROUND + 1]:
-        mark = Text("first to depart", "bold red") if layer is first else Text("" if layer.ok else "departs", "red")
-        shape = "x".join(map(str, layer.shape))
-        table.add_row(
-            str(layer.step), layer.name, shape, f"{layer.error:.2e}", f"{layer.tolerance:.2e}", f"{layer.rms:.2e}",
-            f"{layer.rms_tolerance:.2e}", layer.kernel, mark,
-        )  # fmt: skip
-    return table
+    shown = batch.layers[max(0, at - AROUND) : at + AROUND + 1]
+    return table(_LAYERS, [_layer(layer, layer is first) for layer in shown], width)
+
+
+def _layer(layer: LayerReport, first: bool) -> tuple[str | Text, ...]:
+    mark = Text("first to depart", "bold red") if first else Text("" if layer.ok else "departs", "red")
+    return (
+        str(layer.step), layer.name, "x".join(map(str, layer.shape)), f"{layer.error:.2e}", f"{layer.tolerance:.2e}",
+        f"{layer.rms:.2e}", f"{layer.rms_tolerance:.2e}", layer.kernel, mark,
+    )  # fmt: skip
 
 
 def _checked(batch: BatchReport) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from bolt_build.graph.ir import Array
@@ -30,6 +31,16 @@ class Runnable(Protocol):
     ) -> dict[str, Array]: ...
 
 
+@dataclass(frozen=True)
+class Observation:
+    """`layers` that the engine showed, in execution order; `outputs` of its observed run and, on the same inputs, of
+    the reference's (`expected`)."""
+
+    layers: tuple[LayerReport, ...]
+    outputs: dict[str, Array]
+    expected: dict[str, Array]
+
+
 def compare_layers(
     context: Runnable,
     reference: Reference,
@@ -37,38 +48,51 @@ def compare_layers(
     inputs: Mapping[str, Array],
     feeds: Mapping[str, Array],
     amplification: Mapping[str, float],
-) -> tuple[tuple[LayerReport, ...], dict[str, Array]]:
-    """The layers that the engine showed, in execution order, and the outputs of its observed run.
+) -> Observation:
+    """Run the engine once on `inputs`, and compare every tensor that it shows with the reference's on `feeds`.
 
-    The engine's tensors are compared as they come and not kept; the reference's are held one group at a time.
+    The engine's tensors are compared as they come; the reference is asked for a group of tensors when the engine comes
+    to the first of them, and they are let go with the next group.
     """
-    observable = reference.observable([tap.tensor for tap in taps])
-    waiting = tuple(tap for tap in taps if tap.tensor in observable)
+    expected = _Expected(reference, taps, feeds)
+    waiting = {(tap.step, tap.tensor): tap for tap in taps if tap.tensor in reference.observable}
     used: dict[str, float] = {}
     reports: list[LayerReport] = []
-    outputs: dict[str, Array] | None = None
-    for group in groups(waiting):
-        wanted = {(tap.step, tap.tensor): tap for tap in group}
-        expected = reference.tensors([tap.tensor for tap in group], feeds)
 
-        def observe(
-            step: StepInfo,
-            tensor: str,
-            array: Array,
-            wanted: Mapping[tuple[int, str], Tap] = wanted,
-            expected: Mapping[str, Array] = expected,
-        ) -> None:
-            tap = wanted.get((step.index, tensor))
-            if tap is not None:
-                report = _layer(tap, array, expected[tensor], used, amplification.get(tensor, 1.0))
-                worst = report.used if report.ok else max(report.used, DEPARTED)
-                used[tensor] = max(worst, used.get(tensor, 0.0))
-                reports.append(report)
+    def observe(step: StepInfo, tensor: str, array: Array) -> None:
+        tap = waiting.get((step.index, tensor))
+        if tap is not None:
+            report = _layer(tap, array, expected.of(tap), used, amplification.get(tensor, 1.0))
+            worst = report.used if report.ok else max(report.used, DEPARTED)
+            used[tensor] = max(worst, used.get(tensor, 0.0))
+            reports.append(report)
 
-        outputs = context.run_observed(inputs, observe, only={tap.tensor for tap in group})
-    if outputs is None:
-        outputs = context.run_observed(inputs, lambda *_: None, only=())
-    return tuple(reports), outputs
+    outputs = context.run_observed(inputs, observe, only={tap.tensor for tap in waiting.values()})
+    return Observation(tuple(reports), outputs, expected.outputs())
+
+
+class _Expected:
+    """The reference's tensors, one group in memory at a time."""
+
+    def __init__(self, reference: Reference, taps: tuple[Tap, ...], feeds: Mapping[str, Array]) -> None:
+        self._reference, self._feeds = reference, feeds
+        self._groups = tuple(groups(tuple(tap for tap in taps if tap.tensor in reference.observable)))
+        self._held: dict[str, Array] = {}
+        self._outputs: dict[str, Array] | None = None
+
+    def of(self, tap: Tap) -> Array:
+        """What the reference has where the engine has `tap`."""
+        if tap.tensor not in self._held:
+            group = next(group for group in self._groups if tap in group)
+            self._held = {}
+            names = self._reference.output_names
+            self._held = self._reference.tensors([*names, *(tap.tensor for tap in group)], self._feeds)
+            self._outputs = {name: self._held[name] for name in names}
+        return self._held[tap.tensor]
+
+    def outputs(self) -> dict[str, Array]:
+        """The reference's outputs, which come along with any group."""
+        return self._reference.outputs(self._feeds) if self._outputs is None else self._outputs
 
 
 def unseen(taps: tuple[Tap, ...], reports: tuple[LayerReport, ...]) -> tuple[Tap, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,52 +28,62 @@ _NUMPY = {
 class Reference:
     """Runs the ONNX file `path`, symbolic dimensions bound by `dims` and by what is fed.
 
-    `outputs` come from a session as fast as onnxruntime makes it; `tensors`, which may name any tensor of the model,
-    from one without optimisations, where all of them still exist. Raises BoltError where onnxruntime is missing (exit
-    code 7) or refuses the model.
+    One session, as fast as onnxruntime makes it: tensors that are to be observed are outputs of its graph, so that
+    optimisations leave them alone. Raises BoltError where onnxruntime is missing (exit code 7) or refuses the model.
     """
 
     def __init__(self, path: Path, dims: tuple[tuple[str, int], ...]) -> None:
         self._path = path
         self._dims = dims
         self._runtime = _runtime()
-        self._plain: Any = None
-        self._observed: Any = None
-        self._asked: frozenset[str] = frozenset()
+        self._loaded: Any = None
+        self._outputs: tuple[str, ...] = ()
         self._observable: frozenset[str] = frozenset()
 
     @property
     def version(self) -> str:
         return f"onnxruntime {self._runtime.__version__}"
 
-    def outputs(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """The model's outputs by name."""
-        if self._plain is None:
-            model = onnx.load(str(self._path), load_external_data=False)
-            self._plain = self._session(model, self._runtime.GraphOptimizationLevel.ORT_ENABLE_ALL)
-        return self._run(self._plain, [output.name for output in self._plain.get_outputs()], feeds)
-
-    def observable(self, tensors: Sequence[str]) -> frozenset[str]:
-        """Those of `tensors` that are tensors of the model; from then on `tensors` gives them."""
-        if self._observed is not None and self._asked == frozenset(tensors):
-            return self._observable
+    def observe(self, tensors: Iterable[str]) -> frozenset[str]:
+        """Load the model so that `tensors` can be had from it; those of them that are tensors of the model."""
         model = onnx.load(str(self._path), load_external_data=False)
-        outputs = {output.name for output in model.graph.output}
+        self._outputs = tuple(output.name for output in model.graph.output)
         made = {name for node in model.graph.node for name in node.output}
-        found = dict.fromkeys(name for name in tensors if name in made or name in outputs)
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in found if name not in outputs)
-        self._observed = self._session(model, self._runtime.GraphOptimizationLevel.ORT_DISABLE_ALL)
-        self._asked, self._observable = frozenset(tensors), frozenset(found)
+        found = dict.fromkeys(name for name in tensors if name in made or name in self._outputs)
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in found if name not in self._outputs)
+        self._loaded, self._observable = self._session(model), frozenset(found)
         return self._observable
 
-    def tensors(self, names: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """The named tensors, each one of those found observable."""
-        return self._run(self._observed, list(dict.fromkeys(names)), feeds)
+    @property
+    def observable(self) -> frozenset[str]:
+        """What `observe` found."""
+        return self._observable
 
-    def _session(self, model: onnx.ModelProto, level: Any) -> Any:
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The model's outputs, once it is loaded."""
+        return self._outputs
+
+    def outputs(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """The model's outputs by name."""
+        if self._loaded is None:
+            self.observe(())
+        return self._run(list(self._outputs), feeds)
+
+    def tensors(self, names: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """The named tensors, each an output or one of those found observable.
+
+        onnxruntime computes the whole model for whatever is asked: few large questions are best.
+        """
+        return self._run(list(dict.fromkeys(names)), feeds)
+
+    def _session(self, model: onnx.ModelProto) -> Any:
         options = self._runtime.SessionOptions()
-        options.graph_optimization_level = level
         options.log_severity_level = 3
+        # Its threads would wait for work by spinning, on the cores on which the engine then computes.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # One block for all tensors of a run doubles the memory of a large batch, and saves no time.
+        options.enable_mem_pattern = False
         # External data is found beside the file although the session sees only the bytes of the graph.
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(self._path.resolve().parent)
@@ -87,8 +97,8 @@ class Reference:
         except Exception as error:  # onnxruntime's exceptions share no base class
             raise self._failed("does not load the model", error) from error
 
-    def _run(self, session: Any, names: list[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        wanted = {port.name: port for port in session.get_inputs()}
+    def _run(self, names: list[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        wanted = {port.name: port for port in self._loaded.get_inputs()}
         if set(wanted) != set(feeds):
             raise self._failed(
                 "takes other inputs than the engine", ValueError(f"{sorted(wanted)} instead of {sorted(feeds)}")
@@ -97,7 +107,7 @@ class Reference:
             name: array.astype(_NUMPY[wanted[name].type], copy=False) for name, array in feeds.items()
         }
         try:
-            return dict(zip(names, session.run(names, cast), strict=True))
+            return dict(zip(names, self._loaded.run(names, cast), strict=True))
         except Exception as error:  # onnxruntime's exceptions share no base class
             raise self._failed("does not run the model", error) from error
 

@@ -18,14 +18,20 @@ CHANGE = 1e-3
 def amplification(
     reference: Reference, taps: tuple[Tap, ...], feeds: Mapping[str, Array], seed: int
 ) -> dict[str, float]:
-    """For each observable tensor, the relative rms change that a relative change of 1 in the inputs would make."""
-    observable = reference.observable([tap.tensor for tap in taps])
+    """For each observable tensor, the relative rms change that a relative change of 1 in the inputs would make.
+
+    Never less than for the tensors it is made from: what levels out a change here (a Softmax that is sure of its
+    class) may pass it on for the next input.
+    """
     changed = {name: _changed(array, seed + index) for index, (name, array) in enumerate(feeds.items())}
     found: dict[str, float] = {}
-    for group in groups(tuple(tap for tap in taps if tap.tensor in observable)):
+    for group in groups(tuple(tap for tap in taps if tap.tensor in reference.observable)):
         names = [tap.tensor for tap in group]
         before, after = reference.tensors(names, feeds), reference.tensors(names, changed)
         found.update((name, difference(after[name], before[name]).rms / CHANGE) for name in before)
+    for tap in taps:
+        if tap.tensor in found:
+            found[tap.tensor] = max(found[name] for name in (tap.tensor, *tap.sources) if name in found)
     return found
 
 

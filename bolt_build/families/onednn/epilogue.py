@@ -13,10 +13,7 @@ from bolt_build.graph.ops.arithmetic import Binary
 TYPES = {DType.F32: "bolt::onednn::Type::f32", DType.BF16: "bolt::onednn::Type::bf16"}
 """Storage types that this family takes."""
 
-_BINARIES = {
-    "add": "binary_add", "sub": "binary_sub", "mul": "binary_mul", "div": "binary_div", "max": "binary_max",
-    "min": "binary_min",
-}  # fmt: skip
+_BINARIES = ("add", "sub", "mul", "div", "max", "min")
 _COMMUTATIVE = ("add", "mul", "max", "min")
 
 
@@ -96,30 +93,31 @@ def in_place_operand(problem: KernelProblem) -> int | None:
 def emit_epilogue(
     problem: KernelProblem, at: StepExpressions, flat: tuple[int, ...] | None = None
 ) -> tuple[str, tuple[str, ...]]:
-    """The `Epilogue` and the operands that run() is given. `flat` is the output's shape as the kernel sees it."""
+    """The list of stages, and the operands that run() is given. `flat` is the output's shape as the kernel sees it."""
     output = problem.outputs[0].shape if flat is None else flat
     sum_of = in_place_operand(problem)
-    text, passed = "bolt::onednn::Epilogue()", []
+    calls: list[str] = []
+    passed: list[str] = []
     for stage, how in zip(problem.epilogue, spreads(problem), strict=True):
         if isinstance(stage.op, Activation):
-            text += _eltwise_call(stage.op)
+            calls.append(_eltwise_call(stage.op))
             continue
         assert how is not None
         assert stage.operand is not None
         if stage.operand == sum_of and at.inputs[sum_of] == at.outputs[0]:
-            text += ".add_in_place()"
+            calls.append("bolt::onednn::Stage::add_in_place()")
         else:
-            text += _binary_call(problem, stage, how, at, output)
+            calls.append(_binary_call(problem, stage, how, at, output))
             if at.prepare_inputs[stage.operand] is None:
                 passed.append(at.inputs[stage.operand])
-    return text, tuple(passed)
+    return braces(calls), tuple(passed)
 
 
 def _eltwise_call(op: Activation) -> str:
     found = eltwise(op)
     assert found is not None
     algorithm, alpha, beta = found
-    return f".eltwise(dnnl::algorithm::eltwise_{algorithm}, {literal(alpha)}, {literal(beta)})"
+    return f"bolt::onednn::Stage::eltwise(bolt::onednn::Function::{algorithm}, {literal(alpha)}, {literal(beta)})"
 
 
 def _binary_call(
@@ -128,11 +126,11 @@ def _binary_call(
     assert isinstance(stage.op, Binary)
     assert stage.operand is not None
     operand = problem.inputs[stage.operand]
-    name, dtype = f"dnnl::algorithm::{_BINARIES[stage.op.function]}", TYPES[operand.format.dtype]
+    name, dtype = f"bolt::onednn::Binary::{stage.op.function}", TYPES[operand.format.dtype]
     if at.prepare_inputs[stage.operand] is None:
-        return f".binary({name}, {dtype})"
+        return f"bolt::onednn::Stage::binary({name}, {dtype})"
     shape = output if how.reach is Reach.SAME else _spread_dims(problem, how, output)
-    return f".binary({name}, {braces(shape)}, {dtype}, {constant(at, stage.operand)})"
+    return f"bolt::onednn::Stage::binary({name}, {braces(shape)}, {dtype}, {constant(at, stage.operand)})"
 
 
 def _spread_dims(problem: KernelProblem, how: Spread, output: tuple[int, ...]) -> tuple[int, ...]:

@@ -33,6 +33,10 @@ class OneDnn:
     def include_dir(self) -> Path:
         return Path(__file__).parent / "include"
 
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return tuple(sorted((Path(__file__).parent / "src").glob("*.cpp")))
+
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:

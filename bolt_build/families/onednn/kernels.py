@@ -150,8 +150,8 @@ def _refuse_pool(problem: KernelProblem) -> str | None:
 def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op = problem.op
     assert isinstance(op, Pool)
-    average = "pooling_avg_include_padding" if op.count_include_pad else "pooling_avg_exclude_padding"
-    mode = "pooling_max" if op.mode == "max" else average
+    average = "average_with_padding" if op.count_include_pad else "average_without_padding"
+    mode = "max" if op.mode == "max" else average
     shape = struct(
         "bolt::onednn::PoolShape",
         type=TYPES[problem.outputs[0].format.dtype],
@@ -164,7 +164,7 @@ def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
         pads_end=braces(_pads_end(problem)),
     )
     call = f"{{member}}.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
-    return StepCode(("bolt_onednn/pool.h",), "bolt::onednn::Pool", f"dnnl::algorithm::{mode}, {shape}", call)
+    return StepCode(("bolt_onednn/pool.h",), "bolt::onednn::Pool", f"bolt::onednn::Pooling::{mode}, {shape}", call)
 
 
 _WORTH_A_CALL = ("sigmoid", "tanh", "softplus", "gelu", "gelu_tanh", "silu", "exp")
@@ -187,7 +187,7 @@ def _emit_activation(problem: KernelProblem, at: StepExpressions) -> StepCode:
     assert found is not None
     algorithm, alpha, beta = found
     dtype = TYPES[output.format.dtype]
-    function = f"dnnl::algorithm::eltwise_{algorithm}, {literal(alpha)}, {literal(beta)}"
+    function = f"bolt::onednn::Function::{algorithm}, {literal(alpha)}, {literal(beta)}"
     call = f"{{member}}.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
     arguments = f"{dtype}, {prod(output.shape)}, {function}"
     return StepCode(("bolt_onednn/eltwise.h",), "bolt::onednn::Eltwise", arguments, call)

@@ -46,6 +46,11 @@ class Portable:
     def include_dir(self) -> Path:
         return Path(__file__).parent / "include"
 
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """None: its kernels are templates, made for each problem."""
+        return ()
+
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:

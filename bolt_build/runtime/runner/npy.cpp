@@ -179,11 +179,10 @@ std::vector<unsigned char> npy_bytes(const Array& array) {
   std::string header = std::string("{'descr': '") + order + kind->code + "', 'fortran_order': False, 'shape': " + shape_text(array.shape) + ", }";
   header.append(63 - (10 + header.size()) % 64, ' ');  // data begin at a multiple of 64
   header += '\n';
-  std::vector<unsigned char> file = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
-  file.push_back(static_cast<unsigned char>(header.size() & 0xFF));
-  file.push_back(static_cast<unsigned char>(header.size() >> 8));
-  file.insert(file.end(), header.begin(), header.end());
-  file.insert(file.end(), array.bytes.begin(), array.bytes.end());
+  const char head[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(header.size() & 0xFF), static_cast<char>(header.size() >> 8)};
+  header.insert(0, head, sizeof head);
+  std::vector<unsigned char> file(header.size() + array.bytes.size());
+  std::copy(array.bytes.begin(), array.bytes.end(), std::copy(header.begin(), header.end(), file.begin()));
   return file;
 }
 

@@ -1,20 +1,13 @@
 // Elementwise functions over a dense tensor, whatever its layout.
 #pragma once
 
-#include "bolt_onednn/epilogue.h"
+#include "bolt_onednn/kernel.h"
 
 namespace bolt::onednn {
 
-class Eltwise : public Primitive {
+class Eltwise : public Kernel {
  public:
-  Eltwise(const Prepare&, Type type, dnnl::memory::dim elements, dnnl::algorithm function, float alpha, float beta) {
-    require(type);
-    const auto flat = row({elements}, type);
-    const dnnl::eltwise_forward::primitive_desc description(cpu(), dnnl::prop_kind::forward_inference, function, flat,
-                                                            flat, alpha, beta, Epilogue().attributes(flat));
-    bind(DNNL_ARG_SRC, flat);
-    create(description);
-  }
+  Eltwise(const Prepare& p, Type type, std::int64_t elements, Function function, float alpha, float beta);
 };
 
 }  // namespace bolt::onednn

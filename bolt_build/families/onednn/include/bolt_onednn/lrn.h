@@ -1,22 +1,14 @@
 // Local response normalisation across channels, channels-last.
 #pragma once
 
-#include "bolt_onednn/epilogue.h"
+#include "bolt_onednn/kernel.h"
 
 namespace bolt::onednn {
 
-class Lrn : public Primitive {
+class Lrn : public Kernel {
  public:
   /// x / (bias + alpha / size * sum of squares) ** beta over an odd `size` of channels.
-  Lrn(const Prepare&, Type type, const Dims& dims, dnnl::memory::dim size, float alpha, float beta, float bias) {
-    require(type);
-    const auto md = channels_last(dims, type);
-    const dnnl::lrn_forward::primitive_desc description(cpu(), dnnl::prop_kind::forward_inference,
-                                                        dnnl::algorithm::lrn_across_channels, md, md, size, alpha, beta,
-                                                        bias, Epilogue().attributes(md));
-    bind(DNNL_ARG_SRC, md);
-    create(description);
-  }
+  Lrn(const Prepare& p, Type type, const Dims& dims, std::int64_t size, float alpha, float beta, float bias);
 };
 
 }  // namespace bolt::onednn

@@ -1,0 +1,155 @@
+"""How long a stranger waits: from a fresh clone to a verified engine, and what each kind of change costs afterwards.
+
+    python benchmarks/build_times.py [--tests] [--recipe recipes/resnet50.yaml]
+
+Clones this checkout's last commit into a temporary directory, with a virtual environment and a cache of its own, and
+follows the README from there. Writes `results/build_times.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import record
+
+ROOT = Path(__file__).resolve().parents[1]
+NULL_BUILDS = 10
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A clone in a place of its own, and nothing of the machine's but its tools."""
+
+    place: Path
+    recipe: str
+
+    @property
+    def clone(self) -> Path:
+        return self.place / "clone"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        # pip's downloads and bolt-build's results are cached there: both start from nothing.
+        own = {"XDG_CACHE_HOME": str(self.place / "cache")}
+        return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | own
+
+    @property
+    def bolt_build(self) -> str:
+        return str(self.place / "venv" / "bin" / "bolt-build")
+
+    def build(self, *options: str) -> list[str]:
+        """The command that builds the recipe."""
+        return [self.bolt_build, self.recipe, *options]
+
+    def run(self, argv: Sequence[str], where: Path | None = None) -> tuple[dict[str, float], str]:
+        """Seconds of the wall and of the CPU (of the command and all that it started), and what it printed.
+
+        Exits with the command's own words where it fails.
+        """
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        done = subprocess.run(
+            argv, cwd=where or self.clone, env=self.environment, capture_output=True, text=True, check=False
+        )
+        wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(argv)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return {"wall_s": round(wall, 3), "cpu_s": round(cpu, 3)}, done.stdout
+
+
+def first_build(stranger: Stranger) -> dict[str, Any]:
+    """Clone, install and build: what the README's first command has to do."""
+    steps: dict[str, Any] = {}
+    python = str(stranger.place / "venv" / "bin" / "python")
+    steps["clone"], _ = stranger.run(["git", "clone", "--quiet", str(ROOT), str(stranger.clone)], stranger.place)
+    steps["venv"], _ = stranger.run([sys.executable, "-m", "venv", str(stranger.place / "venv")])
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ".[host,verify]"]
+    steps["install"], _ = stranger.run(install)
+    steps["build"], said = stranger.run(stranger.build())
+    total = {name: round(sum(step[name] for step in steps.values()), 3) for name in ("wall_s", "cpu_s")}
+    return {"total": total, "steps": steps, "tasks": [line for line in said.splitlines() if line.startswith("[")]}
+
+
+def null_builds(stranger: Stranger) -> dict[str, Any]:
+    """Builds with nothing to do."""
+    stranger.run(stranger.build())
+    walls = [stranger.run(stranger.build())[0]["wall_s"] for _ in range(NULL_BUILDS)]
+    return {"median_wall_s": statistics.median(walls), "least_wall_s": min(walls), "most_wall_s": max(walls)}
+
+
+def change(stranger: Stranger, edit: Callable[[str], str]) -> dict[str, Any]:
+    """Edit the recipe: what `--dry-run` says of it, and what a build then does. The recipe is as before afterwards."""
+    path = stranger.clone / stranger.recipe
+    text = path.read_text(encoding="utf-8")
+    try:
+        path.write_text(edit(text), encoding="utf-8")
+        dry, said = stranger.run(stranger.build("--dry-run"))
+        built, told = stranger.run(stranger.build())
+    finally:
+        path.write_text(text, encoding="utf-8")
+    return {
+        "dry_run": dry, "build": built,
+        "foreseen": [line for line in said.splitlines() if not line.startswith("planning")],
+        "tasks": [line for line in told.splitlines() if line.startswith("[")],
+    }  # fmt: skip
+
+
+CHANGES: dict[str, Callable[[str], str]] = {
+    "comment": lambda text: f"# A comment.\n{text}",
+    "verify.samples": lambda text: f"{text}verify: {{samples: 3}}\n",
+    "policy.fusion.epilogue": lambda text: f"{text}policy: {{fusion: {{epilogue: false}}}}\n",
+}
+
+
+def measure(stranger: Stranger, *, tests: bool) -> dict[str, Any]:
+    """Every figure; the whole takes some minutes."""
+    figures: dict[str, Any] = {"first_build": first_build(stranger), "null_build": null_builds(stranger)}
+    for name, edit in CHANGES.items():
+        figures[f"change: {name}"] = change(stranger, edit)
+        # Back to the recipe as it was, so that each change is measured from the same state.
+        stranger.run(stranger.build())
+    if tests:
+        python = str(stranger.place / "venv" / "bin" / "python")
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ".[host,verify,test]"]
+        steps = {"install": stranger.run(install)[0]}
+        steps["pytest"] = stranger.run([python, "-m", "pytest", "-n", "2", "-q"])[0]
+        figures["tests"] = steps
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tests", action="store_true", help="run the tests in the clone as well")
+    parser.add_argument("--recipe", default="recipes/resnet50.yaml", help="within the clone")
+    arguments = parser.parse_args()
+    place = Path(tempfile.mkdtemp(prefix="bolt-build-times-"))
+    try:
+        figures = measure(Stranger(place, arguments.recipe), tests=arguments.tests)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    head = record.environment("bolt-build", "scons", "onnx", "onnxruntime", "numpy")
+    load = {"load_average_at_end": [round(value, 2) for value in os.getloadavg()]}
+    path = record.write("build_times", head | load | figures)
+    total = figures["first_build"]["total"]
+    print(f"fresh clone to verified engine: {total['wall_s']:.1f} s ({total['cpu_s']:.1f} CPU s)")
+    print(f"nothing to do: {figures['null_build']['median_wall_s']:.2f} s (median of {NULL_BUILDS})")
+    for name in CHANGES:
+        found = figures[f"change: {name}"]
+        print(f"{name} changed: {found['build']['wall_s']:.2f} s, {len(found['tasks'])} tasks")
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Compile tasks of one target: what was emitted, kernel units, the runtime's own files and those of families."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
+from bolt_build.build.own_sources import part_digest, tree_digest
+from bolt_build.emit import names
+from bolt_build.families.base import Family
+from bolt_build.planner.tasks import Task
+from bolt_build.runtime import runner_sources, sources
+from bolt_build.toolchain import Tool
+
+_COMPILE = (
+    "-std=c++20", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wall", "-Wextra",
+    "-ffile-prefix-map=${directory}=.", "-ffile-prefix-map=${package}=bolt_build",
+)  # fmt: skip
+_OWN = ("-I${package}/runtime/include", "-I${package}/runtime/runner", "-Isrc")
+# nvcc's own passes, and what it hands to the C++ compiler. No -g: it would put paths into the object.
+_COMPILE_CUDA = (
+    "-std=c++20", "-Xcompiler", "-fPIC,-fvisibility=hidden,-fvisibility-inlines-hidden", "-ccbin", "${cxx}",
+)  # fmt: skip
+_CUDA_SCRIPT = Path(__file__).with_name("compile_cuda.py")
+_COMPILE_MB = 800
+_COMPILE_CUDA_MB = 1500
+
+Values = tuple[tuple[str, str], ...]
+
+
+def compiles(context: BuildContext, emitted: Sequence[str]) -> tuple[Task, ...]:
+    """One task a source file. What was emitted sees the headers of families and tools, a family's own file those of
+    the family and of tools, the runtime only its own."""
+    others = _others(context)
+    runtime = (*tool_values([context.toolchain.tool("cxx")]), ("source:runtime", part_digest("runtime")))
+    return (
+        *_emitted(context, emitted, runtime),
+        *_runtime(context, runtime),
+        *(_family_task(context, family, path, (*runtime, *tool_values(others))) for family, path in _files(context)),
+    )
+
+
+def library_units(context: BuildContext, emitted: Sequence[str], runner: Sequence[str]) -> tuple[str, ...]:
+    """The source files whose objects make the library, in the order of the link."""
+    return (
+        *(source for source in emitted if source.endswith((".cpp", ".cu")) and source not in runner),
+        *(in_package(path) for path in sources(context.target.where)),
+        *(_unit(family, path) for family, path in _files(context)),
+    )
+
+
+def family_places(family: Family) -> dict[str, str]:
+    """Absolute folders of a family's headers and sources, by the names that tasks use."""
+    folders = {_place(family, path): str(path.parent) for path in family.sources}
+    return {f"family.{family.name}": str(family.include_dir), **folders}
+
+
+def _emitted(context: BuildContext, emitted: Sequence[str], runtime: Values) -> list[Task]:
+    others = _others(context)
+    headers = tuple(value for family in context.families for value in _family_values(family))
+    values = (*runtime, *tool_values(others), *headers)
+    # The runner includes the engine's header, an emitted file.
+    header = f"src/{names.header(context.engine.name)}"
+    units = {f"src/{unit.name}": unit.memory_mb for unit in context.engine.units}
+    seen = tuple(flag for family in context.families for flag in _family_flags(family))
+    tasks = []
+    for source in emitted:
+        if source.endswith(".cu"):
+            needed = () if source in units else (header,)
+            tasks.append(_compile_cuda(context, source, needed, values, units.get(source, _COMPILE_CUDA_MB)))
+        elif source.endswith(".cpp"):
+            flags = (*_OWN, *seen, *_tool_flags(others))
+            tasks.append(_compile(context, source, Path(source).stem, (header,), flags, values))
+    return tasks
+
+
+def _runtime(context: BuildContext, runtime: Values) -> list[Task]:
+    tasks = []
+    for path in dict.fromkeys((*sources(context.target.where), *runner_sources())):
+        # The layer of a kind of device speaks to it through the tools of its targets.
+        layer = _others(context) if path.stem == f"device_{context.target.where}" else ()
+        flags, values = (*_OWN, *_tool_flags(layer)), (*runtime, *tool_values(layer))
+        tasks.append(_compile(context, in_package(path), f"runtime_{path.stem}", (), flags, values))
+    return tasks
+
+
+def _family_task(context: BuildContext, family: Family, path: Path, values: Values) -> Task:
+    place = _place(family, path)
+    flags = (
+        *_OWN[:2], *_family_flags(family), *_tool_flags(_others(context)),
+        f"-ffile-prefix-map=${{{place}}}={family.name}",
+    )  # fmt: skip
+    values = (*values, *_family_values(family), (f"source:{place}", tree_digest(path.parent)))
+    return _compile(context, _unit(family, path), f"{family.name}_{path.stem}", (), flags, values)
+
+
+def _others(context: BuildContext) -> tuple[Tool, ...]:
+    """The target's tools beside the C++ compiler."""
+    return tuple(tool for tool in context.tools if tool.name != "cxx")
+
+
+def _files(context: BuildContext) -> tuple[tuple[Family, Path], ...]:
+    return tuple((family, path) for family in context.families for path in family.sources)
+
+
+def _place(family: Family, path: Path) -> str:
+    """What the folder of one of a family's sources is called."""
+    folders = sorted({file.parent for file in family.sources})
+    return f"family.{family.name}.sources{folders.index(path.parent)}"
+
+
+def _unit(family: Family, path: Path) -> str:
+    return f"${{{_place(family, path)}}}/{path.name}"
+
+
+def _tool_flags(tools: Sequence[Tool]) -> tuple[str, ...]:
+    return tuple(
+        flag
+        for tool in tools
+        for index in range(len(tool.include_dirs))
+        for flag in (
+            f"-I${{{tool.name}.include{index}}}",
+            f"-ffile-prefix-map=${{{tool.name}.include{index}}}={tool.name}",
+        )
+    )
+
+
+def _family_flags(family: Family) -> tuple[str, ...]:
+    return (f"-I${{family.{family.name}}}", f"-ffile-prefix-map=${{family.{family.name}}}={family.name}")
+
+
+def _family_values(family: Family) -> Values:
+    """Digest of the headers that its emitted code includes."""
+    return ((f"source:{family.name}", tree_digest(family.include_dir)),)
+
+
+def _compile(
+    context: BuildContext, source: str, unit: str, headers: tuple[str, ...], flags: tuple[str, ...], values: Values
+) -> Task:
+    output = f"build/objects/{unit}.o"
+    argv = ("${cxx}", "-c", source, "-o", "${out}/" + output, *_COMPILE, *context.target.cxx_flags, *flags)
+    label = f"compile {Path(source).name}"
+    return Task(
+        f"compile-{unit}", "compile", label, argv, (source, *headers), (output,), values, PLANNING_KEYS, _COMPILE_MB
+    )
+
+
+def _compile_cuda(
+    context: BuildContext, source: str, headers: tuple[str, ...], values: Values, memory_mb: int
+) -> Task:
+    """Nothing in the task of a kernel unit is of its engine: it comes from the cache for any other that needs it."""
+    unit = Path(source).stem
+    output = f"build/objects/{unit}.o"
+    # nvcc finds its own headers, as system headers.
+    tools = [
+        flag
+        for tool in _others(context)
+        if tool.name != "nvcc"
+        for index in range(len(tool.include_dirs))
+        for flag in ("-isystem", f"${{{tool.name}.include{index}}}")
+    ]
+    script = "${package}/build/" + _CUDA_SCRIPT.name
+    families = tuple(f"-I${{family.{family.name}}}" for family in context.families)
+    argv = (
+        "${python}", script, "${nvcc}", source, "${out}/" + output,
+        *_COMPILE_CUDA, *context.target.compile_flags, *_OWN, *families, *tools,
+    )  # fmt: skip
+    values = (*values, ("source:compile_cuda", tree_digest(_CUDA_SCRIPT)))
+    return Task(
+        f"compile-{unit}", "compile", f"compile {Path(source).name}", argv, (source, *headers), (output,), values,
+        PLANNING_KEYS, memory_mb,
+    )  # fmt: skip

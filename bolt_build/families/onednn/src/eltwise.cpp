@@ -1,0 +1,26 @@
+#include "bolt_onednn/eltwise.h"
+
+#include "functions.h"
+#include "primitive.h"
+
+namespace bolt::onednn {
+namespace {
+
+std::unique_ptr<const Primitive> make(Type type, std::int64_t elements, Function function, float alpha, float beta) {
+  require(type);
+  const Description flat = row({elements}, type);
+  const dnnl::eltwise_forward::primitive_desc description(cpu(), dnnl::prop_kind::forward_inference,
+                                                          algorithm(function), flat, flat, alpha, beta,
+                                                          attributes({}, flat));
+  auto primitive = std::make_unique<Primitive>();
+  primitive->bind(DNNL_ARG_SRC, flat);
+  primitive->create(description);
+  return primitive;
+}
+
+}  // namespace
+
+Eltwise::Eltwise(const Prepare&, Type type, std::int64_t elements, Function function, float alpha, float beta)
+    : Kernel(make(type, elements, function, alpha, beta)) {}
+
+}  // namespace bolt::onednn

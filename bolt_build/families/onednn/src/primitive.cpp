@@ -1,0 +1,135 @@
+#include "primitive.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "bolt_onednn/kernel.h"
+
+namespace bolt::onednn {
+namespace {
+
+/// Text that is equal for two descriptors exactly when the same packed bytes serve both.
+std::string describe(const Description& md) {
+  std::string text = std::to_string(static_cast<int>(md.get_data_type())) + ":" + std::to_string(md.get_size());
+  const auto append = [&text](const Extents& values) {
+    text += ";";
+    for (const auto value : values) text += std::to_string(value) + ",";
+  };
+  append(md.get_padded_dims());
+  append(md.get_strides());
+  append(md.get_inner_blks());
+  append(md.get_inner_idxs());
+  return text;
+}
+
+}  // namespace
+
+Dims::Dims(std::initializer_list<std::int64_t> values) : rank(static_cast<int>(values.size())), at{} {
+  if (values.size() > most) throw std::length_error("oneDNN has tensors of up to twelve axes");
+  std::copy(values.begin(), values.end(), at);
+}
+
+const dnnl::engine& cpu() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+Extents extents(const Dims& dims) { return {dims.at, dims.at + dims.rank}; }
+
+dnnl::memory::data_type stored(Type type) {
+  return type == Type::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+Extents gaps(const Dims& dilations) {
+  Extents found = extents(dilations);
+  for (auto& dilation : found) --dilation;
+  return found;
+}
+
+void require(Type type) {
+  if (type != Type::bf16) return;
+  const auto has = [](dnnl::cpu_isa wanted) {
+    const auto bits = static_cast<unsigned>(wanted);
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+  };
+  if (!has(dnnl::cpu_isa::avx512_core) && !has(dnnl::cpu_isa::avx2_vnni_2))
+    throw std::runtime_error("this CPU has neither AVX-512 nor AVX-NE-CONVERT, one of which oneDNN needs for bf16");
+}
+
+Description row(const Extents& dims, Type type) {
+  Extents strides(dims.size(), 1);
+  for (std::size_t axis = dims.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * dims[axis];
+  return {dims, stored(type), strides};
+}
+
+Description channels_last(const Extents& dims, Type type) {
+  Extents strides(dims.size(), 1);
+  dnnl::memory::dim next = dims[1];
+  for (std::size_t axis = dims.size(); axis-- > 2;) {
+    strides[axis] = next;
+    next *= dims[axis];
+  }
+  strides[0] = next;
+  return {dims, stored(type), strides};
+}
+
+Description any(const Extents& dims, Type type) { return {dims, stored(type), dnnl::memory::format_tag::any}; }
+
+std::shared_ptr<const void> pack(const Prepare& p, const Constant& constant, const Description& plain,
+                                 const Description& packed) {
+  if (packed.get_format_kind() != dnnl::memory::format_kind::blocked)
+    throw std::runtime_error("oneDNN asks for weights in a form that plans cannot share");
+  const std::string key = std::string("onednn/") + constant.name + "/" + describe(plain) + "/" + describe(packed);
+  return p.shared(key, packed.get_size(), [&](void* memory) {
+    if (plain == packed) {
+      std::memcpy(memory, constant.data, plain.get_size());
+      return;
+    }
+    dnnl::memory from(plain, cpu(), const_cast<void*>(constant.data));
+    dnnl::memory to(packed, cpu(), memory);
+    dnnl::stream stream(cpu());
+    dnnl::reorder(from, to).execute(stream, from, to);
+    stream.wait();
+  });
+}
+
+void Primitive::run(const Run& r, std::initializer_list<const void*> inputs, void* output) const {
+  constexpr std::size_t most = 16;
+  std::array<dnnl::memory, most> memories;
+  std::array<dnnl_exec_arg_t, most> arguments;
+  int count = 0;
+  const auto pass = [&](int argument, const Description& md, const void* data) {
+    memories[count] = dnnl::memory(md, cpu(), const_cast<void*>(data));
+    arguments[count] = {argument, memories[count].get()};
+    ++count;
+  };
+  auto input = inputs.begin();
+  for (const auto& [argument, md] : inputs_) pass(argument, md, *input++);
+  for (const auto& [argument, md, data] : constants_) pass(argument, md, data.get());
+  pass(DNNL_ARG_DST, output_, output);
+  if (scratchpad_.get_size() != 0) pass(DNNL_ARG_SCRATCHPAD, scratchpad_, r.scratch());
+  const dnnl::stream stream(cpu());
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), stream.get(), count, arguments.data()),
+                          "oneDNN could not execute a kernel");
+}
+
+void Primitive::bind(int argument, const Description& md) { inputs_.emplace_back(argument, md); }
+
+void Primitive::bind(int argument, const Description& md, std::shared_ptr<const void> data) {
+  constants_.push_back({argument, md, std::move(data)});
+}
+
+Kernel::Kernel(std::unique_ptr<const Primitive> primitive) : primitive_(std::move(primitive)) {}
+
+Kernel::~Kernel() = default;
+
+std::size_t Kernel::scratch_bytes() const { return primitive_->scratch_bytes(); }
+
+void Kernel::run(const Run& r, std::initializer_list<const void*> inputs, void* output) const {
+  primitive_->run(r, inputs, output);
+}
+
+}  // namespace bolt::onednn

@@ -1,0 +1,79 @@
+// A oneDNN primitive with the descriptors of its arguments, and what builds such.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bolt/plan.h"
+#include "bolt_onednn/types.h"
+#include "oneapi/dnnl/dnnl.hpp"
+
+namespace bolt::onednn {
+
+using Extents = dnnl::memory::dims;
+using Description = dnnl::memory::desc;
+
+const dnnl::engine& cpu();
+
+Extents extents(const Dims& dims);
+dnnl::memory::data_type stored(Type type);
+
+/// Dilations as oneDNN counts them: the gaps.
+Extents gaps(const Dims& dilations);
+
+/// Throws where this CPU lacks what oneDNN needs to compute in `type`.
+void require(Type type);
+
+/// Row-major (NCHW for an image).
+Description row(const Extents& dims, Type type);
+
+/// Axis 1 innermost (NHWC for an image).
+Description channels_last(const Extents& dims, Type type);
+
+/// Whatever layout oneDNN finds best.
+Description any(const Extents& dims, Type type);
+
+/// `constant`, stored as `plain` says, in the form `packed`; one copy a model, whichever plans and kernels use it.
+std::shared_ptr<const void> pack(const Prepare& p, const Constant& constant, const Description& plain,
+                                 const Description& packed);
+
+/// Attributes for a primitive with this epilogue and output; its scratchpad is the caller's.
+dnnl::primitive_attr attributes(Epilogue epilogue, const Description& output);
+
+/// Memory objects are made at each run, so threads share nothing.
+class Primitive {
+ public:
+  std::size_t scratch_bytes() const { return scratchpad_.get_size(); }
+  void run(const Run& r, std::initializer_list<const void*> inputs, void* output) const;
+
+  /// The next input of run().
+  void bind(int argument, const Description& md);
+  /// An argument that is the same at every run.
+  void bind(int argument, const Description& md, std::shared_ptr<const void> data);
+  /// The operands of an epilogue: those that run() is given follow the kernel's own inputs.
+  void bind(const Prepare& p, Epilogue epilogue, const Description& output);
+
+  template <typename PrimitiveDescription>
+  void create(const PrimitiveDescription& description) {
+    output_ = description.dst_desc();
+    scratchpad_ = description.scratchpad_desc();
+    primitive_ = dnnl::primitive(description);
+  }
+
+ private:
+  struct Bound {
+    int argument;
+    Description md;
+    std::shared_ptr<const void> data;
+  };
+  dnnl::primitive primitive_;
+  std::vector<std::pair<int, Description>> inputs_;
+  std::vector<Bound> constants_;
+  Description output_;
+  Description scratchpad_;
+};
+
+}  // namespace bolt::onednn
