@@ -9,11 +9,11 @@ from pathlib import Path
 from cuda_engine import nvcc
 
 from bolt_build.build import compile_cuda
+from bolt_build.build.context import BuildContext
 from bolt_build.build.files import FileStamp
 from bolt_build.build.model_file import ModelFile
 from bolt_build.build.plan_file import EngineSummary, UnitSummary
 from bolt_build.build.record import task_key
-from bolt_build.build.context import BuildContext
 from bolt_build.build.task_graph import task_graph
 from bolt_build.families import load
 from bolt_build.planner.tasks import Task, TaskGraph

@@ -146,9 +146,7 @@ def _compile(
     )
 
 
-def _compile_cuda(
-    context: BuildContext, source: str, headers: tuple[str, ...], values: Values, memory_mb: int
-) -> Task:
+def _compile_cuda(context: BuildContext, source: str, headers: tuple[str, ...], values: Values, memory_mb: int) -> Task:
     """Nothing in the task of a kernel unit is of its engine: it comes from the cache for any other that needs it."""
     unit = Path(source).stem
     output = f"build/objects/{unit}.o"

@@ -59,6 +59,10 @@ class Cutlass:
     def include_dir(self) -> Path:
         return Path(__file__).parent / "include"
 
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return ()
+
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
