@@ -76,7 +76,8 @@ class PreparedEngine:
         self.recipe = decode(Recipe, json.loads((directory / "recipe.json").read_text()))
         self.library = directory / names.library(self.plan.name)
         self.weights = directory / names.weights(self.plan.name)
-        self.model = directory / "model.onnx"
+        # The name of the file is that of the graph, which the engine's layout digest covers.
+        self.model = directory / Path(self.recipe.model.onnx or "model.onnx").name
         self.batches = tuple(batch.batch for batch in self.plan.plans)
         started = time.time()
         if not self.model.is_file():

@@ -89,8 +89,9 @@ def write(trials: Sequence[Trial], folder: Path) -> None:
     for kind in sorted({unit.text.splitlines()[0] for unit in units}):
         texts = [unit.text for unit in units if unit.text.startswith(kind)]
         name = kind.split("/")[1].removesuffix('_kernel.h"')
-        for part in range(0, len(texts), _UNITS):
-            _write(folder / f"{name}{part // _UNITS}.cu", "\n".join(texts[part : part + _UNITS]))
+        units_a_file = 1 if "warpgroup" in name else _UNITS
+        for part in range(0, len(texts), units_a_file):
+            _write(folder / f"{name}{part}.cu", "\n".join(texts[part : part + units_a_file]))
 
 
 def _write(path: Path, text: str) -> None:

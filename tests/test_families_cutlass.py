@@ -146,8 +146,21 @@ def test_hopper_has_units_of_its_own() -> None:
     assert headers == ['#include "bolt_cutlass/conv_kernel.h"', '#include "bolt_cutlass/conv_warpgroup_kernel.h"']
 
 
+def test_kernels_whose_headers_take_long_are_compiled_together() -> None:
+    """One unit for each kind and epilogue, whatever the order in which steps name their tiles."""
+    problem = first(conv((32, 64, 56, 56), (64, 64, 3, 3)))[0]
+    candidates = [c for c in FAMILY.candidates(problem, H200)[0] if "warpgroups" in dict(c.parameters)][:3]
+    (unit,) = FAMILY.units([(problem, candidate) for candidate in candidates])
+    assert FAMILY.units([(problem, candidate) for candidate in candidates[::-1]]) == (unit,)
+    assert unit.text.count("#include") == 1
+    assert unit.text.count("template void") == 3
+    assert unit.memory_mb == 5000
+
+
 def test_warpgroup_tiles_are_refused_with_reasons() -> None:
-    problem = first(conv((2, 16, 8, 8), (12, 16, 3, 3), replace(SAME, dilations=(64, 1), pads_begin=(64, 1))))[0]
+    problem = first(
+        conv((2, 16, 8, 8), (12, 16, 3, 3), replace(SAME, dilations=(64, 1), pads_begin=(64, 1), pads_end=(64, 1)))
+    )[0]
     product = product_of(problem)
     tile, hopper, ampere = WARPGROUP_TILES[0], H200.gpu, A100.gpu
     assert hopper is not None

@@ -103,8 +103,15 @@ class Cutlass:
         return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
-        found = {unit.name: unit for unit in (_unit(problem, candidate) for problem, candidate in steps)}
-        return tuple(found[name] for name in sorted(found))
+        """One kernel each; those of warpgroups by kind and epilogue, because their headers take most of the time."""
+        packs: dict[tuple[str, str], dict[str, None]] = {}
+        for problem, candidate in steps:
+            header, text = _instantiation(problem, candidate)
+            together = epilogue_type(problem) if _of_warpgroups(candidate) else text
+            packs.setdefault((header, together), {})[text] = None
+        return tuple(
+            sorted((_unit(header, sorted(texts)) for (header, _), texts in packs.items()), key=lambda unit: unit.name)
+        )
 
 
 def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tuple[KernelProblem, ...]:
@@ -191,15 +198,20 @@ def _constant(at: StepExpressions, index: int) -> str:
     return f'{_SPACE}::Constant{{{expression}, "{expression}"}}'
 
 
-def _unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
+def _instantiation(problem: KernelProblem, candidate: Candidate) -> tuple[str, str]:
+    """The header that defines the kernel, and what instantiates it."""
     product = _RULES[type(problem.op)].product(problem)
     kind = product.kernel.lower()
     header = f"{kind}_warpgroup_kernel.h" if _of_warpgroups(candidate) else f"{kind}_kernel.h"
     tile, epilogue = _tile_type(problem, product, candidate), epilogue_type(problem)
     text = (
-        f'#include "bolt_cutlass/{header}"\n\n'
         f"template void {_SPACE}::launch_{kind}(\n    {tile},\n"
         f"    const {_SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
     )
-    megabytes = 4000 if _of_warpgroups(candidate) else 900
+    return header, text
+
+
+def _unit(header: str, instantiations: Sequence[str]) -> KernelUnit:
+    text = "\n".join((f'#include "bolt_cutlass/{header}"\n', *instantiations))
+    megabytes = 3500 + 500 * len(instantiations) if "warpgroup" in header else 900
     return KernelUnit(f"k_{digest(text)[:16]}.cu", text, megabytes)

@@ -12,6 +12,18 @@ struct Lrn {
   float alpha, beta, bias;
 };
 
+/// x over scale to the power of beta.
+BOLT_HD inline float lrn_scaled(const Lrn& p, float x, float scale) {
+  // 0.75 is what every published network uses, and square roots are much faster than a power.
+  if (p.beta != 0.75f) return x / std::pow(scale, p.beta);
+#if defined(__CUDA_ARCH__)
+  const float root = rsqrtf(scale);
+  return x * (root * sqrtf(root));
+#else
+  return x / (std::sqrt(scale) * std::sqrt(std::sqrt(scale)));
+#endif
+}
+
 template <typename In, typename Out>
 BOLT_HD inline void lrn_cell(const Lrn& p, const In* in, Out* out, Index outer, Index c, Index inner) {
   const Index base = outer * p.channels * p.inner + inner;
@@ -23,16 +35,7 @@ BOLT_HD inline void lrn_cell(const Lrn& p, const In* in, Out* out, Index outer, 
     squares += x * x;
   }
   const float scale = p.bias + p.alpha / static_cast<float>(p.size) * squares;
-#if defined(__CUDA_ARCH__)
-  if (p.beta == 0.75f) {
-    const float root = rsqrtf(scale);
-    store(out + base + c * p.inner, load(in + base + c * p.inner) * (root * sqrtf(root)));
-    return;
-  }
-#endif
-  // 0.75 is what every published network uses, and two square roots are much faster than a power.
-  const float divisor = p.beta == 0.75f ? std::sqrt(scale) * std::sqrt(std::sqrt(scale)) : std::pow(scale, p.beta);
-  store(out + base + c * p.inner, load(in + base + c * p.inner) / divisor);
+  store(out + base + c * p.inner, lrn_scaled(p, load(in + base + c * p.inner), scale));
 }
 
 }  // namespace bolt::portable

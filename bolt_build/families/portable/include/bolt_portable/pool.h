@@ -24,12 +24,15 @@ struct Window {
   Extent first, last, padded;
 };
 
+/// Steps of `by` that cover `distance`. Most windows are dense, and a division is dear.
+BOLT_HD inline Extent steps_over(Extent distance, Extent by) { return by == 1 ? distance : (distance + by - 1) / by; }
+
 BOLT_HD inline Window window(const Pool& p, int axis, Extent position) {
   const Extent start = position * p.stride[axis] - p.pad_begin[axis], step = p.dilation[axis];
   const Extent end = p.in[axis], padded_end = end + p.pad_end[axis];
-  const Extent first = start >= 0 ? 0 : (-start + step - 1) / step;
+  const Extent first = start >= 0 ? 0 : steps_over(-start, step);
   const auto until = [&](Extent bound) {
-    const Extent cells = bound > start ? (bound - start + step - 1) / step : 0;
+    const Extent cells = bound > start ? steps_over(bound - start, step) : 0;
     return cells < p.kernel[axis] ? cells : p.kernel[axis];
   };
   const Extent last = until(end);
