@@ -238,15 +238,9 @@ def test_cutlass_of_its_wheel(machine: Machine) -> None:
     include, helpers = "cutlass_library/source/include", "cutlass_library/source/tools/util/include"
     machine.wheel("nvidia-cutlass", "4.2.0.0", {f"{include}/cutlass/version.h": "#define"})
     tool = machine.tool("cutlass")
-<<<<<<< HEAD
     utilities = include.replace("include", "tools/util/include")
     assert (tool.problem, tool.version) == (None, "4.2.0.0")
     assert tool.include_dirs == (str(machine.site / include), str(machine.site / utilities))
-=======
-    assert (tool.problem, tool.version, tool.include_dirs) == (
-        None, "4.2.0.0", (str(machine.site / include), str(machine.site / helpers)),
-    )  # fmt: skip
->>>>>>> gpu
 
 
 def test_this_machine_compiles_what_engines_need() -> None:
