@@ -235,10 +235,10 @@ def test_cuda_wheels_of_different_releases_are_refused(machine: Machine) -> None
 
 
 def test_cutlass_of_its_wheel(machine: Machine) -> None:
-    include, helpers = "cutlass_library/source/include", "cutlass_library/source/tools/util/include"
+    include = "cutlass_library/source/include"
     machine.wheel("nvidia-cutlass", "4.2.0.0", {f"{include}/cutlass/version.h": "#define"})
     tool = machine.tool("cutlass")
-    utilities = include.replace("include", "tools/util/include")
+    utilities = "cutlass_library/source/tools/util/include"
     assert (tool.problem, tool.version) == (None, "4.2.0.0")
     assert tool.include_dirs == (str(machine.site / include), str(machine.site / utilities))
 
