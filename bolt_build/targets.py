@@ -47,7 +47,8 @@ class Target:
     families in order of preference. `tools` name what the toolchain probe must find. `queues` is the number of
     steps that may run at once: 1 makes the order of steps total, more leaves it partial. Bandwidth is in bytes/s,
     `flops` in operations/s per precision; both only rank alternatives where nothing was measured. `compile_flags` are
-    those of the compiler of its kernels, `cxx_flags` those of its other C++ files.
+    those of the compiler of its kernels, `cxx_flags` those of its other C++ files. `runs_on_threads` says that a run
+    takes as many CPU threads as the engine is given, so that its time depends on them.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Target:
     runs_where_built: bool
     cxx_flags: tuple[str, ...] = ()
     gpu: Gpu | None = None
+    runs_on_threads: bool = False
 
     def rate(self, precision: str) -> float:
         """Peak operations/s for a precision name of `precisions`."""
@@ -90,6 +92,7 @@ HOST = Target(
     flops=(("fp32", 200e9), ("bf16", 400e9)),
     launch_seconds=2e-6,
     runs_where_built=True,
+    runs_on_threads=True,
 )
 
 _KIB, _MIB = 1 << 10, 1 << 20

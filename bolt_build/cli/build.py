@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-j", "--jobs", type=jobs, metavar="N", help="tasks at once (default: as many as CPUs)")
     parser.add_argument("-k", "--keep-going", action="store_true", help="go on with what a failure does not touch")
     parser.add_argument("-n", "--dry-run", action="store_true", help="say what would run and why, and run nothing")
-    parser.add_argument("--no-wait", action="store_true", help="refuse instead of waiting for another build")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
+    )
     parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
