@@ -4,6 +4,7 @@ of compiled objects for all of a test run, so that each engine compiles only wha
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,12 @@ DATA = Path(__file__).parent / "data"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="write what tests compare with golden files")
+
+
+def pytest_configure() -> None:
+    # A shell starts what it puts in the background with SIGINT ignored, and every child inherits that: builds that
+    # tests interrupt would not notice.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
