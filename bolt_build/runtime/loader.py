@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import json
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -47,11 +48,11 @@ Observer = Callable[[StepInfo, str, Array], None]
 """Called with the step, the ONNX name of the tensor it made, and a copy of it (logical, row-major)."""
 
 
-class _Closing:
+class _Closing(ABC):
     """Context-manager half of the classes below."""
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def close(self) -> None: ...
 
     def __enter__(self) -> Self:
         return self
