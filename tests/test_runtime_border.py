@@ -12,12 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tiny_engine import _run as run_command
 from tiny_engine import build_engine, tiny_constants, tiny_plan, tiny_reference
 
-from bolt_build import runtime
 from bolt_build.emit.names import symbol
 from bolt_build.emit.weights import write_weights
 from bolt_build.graph.ir import Array
@@ -384,38 +380,3 @@ def test_no_single_byte_of_the_weights_can_change_unnoticed(library: Path, weigh
     for at in range(len(data)):
         (tmp_path / "w").write_bytes(_damage(data, at))
         assert _create(library, weights_path=str(tmp_path / "w").encode())[0] == BAD_WEIGHTS
-
-
-# The checksum itself
-
-
-@pytest.fixture(scope="module")
-def crc32(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, bytes], int]:
-    directory = tmp_path_factory.mktemp("crc")
-    (directory / "c.cpp").write_text(
-        '#include "bolt/crc32.h"\n'
-        'extern "C" unsigned crc(unsigned c, const void* d, std::size_t n) { return bolt::crc32(c, d, n); }\n'
-    )
-    source = runtime.include_dir().parent / "src" / "crc32.cpp"
-    shared = directory / "c.so"
-    run_command(
-        "g++",
-        "-std=c++20",
-        "-O1",
-        "-shared",
-        "-fPIC",
-        "-I",
-        runtime.include_dir(),
-        directory / "c.cpp",
-        source,
-        "-o",
-        shared,
-    )
-    function = ctypes.CDLL(str(shared)).crc
-    function.argtypes, function.restype = (ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t), ctypes.c_uint
-    return lambda start, data: int(function(start, data, len(data)))
-
-
-@given(start=st.binary(max_size=70), data=st.binary(max_size=200))
-def test_checksum_is_zlib_s(crc32: Callable[[int, bytes], int], start: bytes, data: bytes) -> None:
-    assert crc32(crc32(0, start), data) == zlib.crc32(start + data)
