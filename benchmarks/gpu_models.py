@@ -52,7 +52,8 @@ def build(model: str, target: str, folder: Path, jobs: int) -> int:
         f"bolt: 1\nname: {name}\nmodel: {{onnx: {name}.onnx, batch: {batch}}}\n"
         f"targets: {{{target}: {{precision: fp16}}}}\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": paths}
     command = [sys.executable, "-m", "bolt_build", f"{name}.yaml", "-j", str(jobs)]
     done = subprocess.run(command, cwd=work, env=environment, check=False)
     if done.returncode == 0:

@@ -227,7 +227,8 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
     """The largest |result - wanted| / (tolerance * (1 + |wanted|)); NaN where none was wanted is infinite."""
     a, b = result.astype(np.float64), wanted.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
-    excess = np.where(same, 0.0, np.abs(a - b) / (tolerance * (1 + np.abs(b))))
+    with np.errstate(invalid="ignore"):  # infinity less itself, which is the same
+        excess = np.where(same, 0.0, np.abs(a - b) / (tolerance * (1 + np.abs(b))))
     return float(np.nan_to_num(excess, nan=np.inf).max(initial=0.0))
 
 

@@ -55,7 +55,7 @@ def compare_output(
         reference_not_finite=sum(d.reference_not_finite for d in found),
         ok=True,
     )
-    reasons = _reasons(report, tolerance.cosine, tolerance.centred)
+    reasons = _reasons(report, tolerance.cosine_at(rms), tolerance.centred)
     return (OutputReport(**{**vars(report), "ok": not reasons}), reasons)
 
 
@@ -70,7 +70,7 @@ def _reasons(report: OutputReport, cosine: float, centred: float) -> tuple[str, 
     if report.rms > report.rms_tolerance:
         reasons.append(f"the rms error {report.rms:.2g} exceeds {report.rms_tolerance:.2g}")
     if report.cosine < cosine:
-        reasons.append(f"cosine {report.cosine:.6f} is under {cosine}")
+        reasons.append(f"cosine {report.cosine:.6f} is under {cosine:.6g}")
     # Where outputs hardly differ, what is left behind their mean is rounding, and says nothing.
     meaningful = report.dependence is not None and report.dependence <= DEPENDENCE
     if meaningful and report.cosine_centred is not None and report.cosine_centred < centred:

@@ -19,8 +19,8 @@ class Tolerance:
     `element` bounds the largest error of an element after one layer and `rms` the root mean square of the difference
     over s. Roundings of successive layers are independent, so both grow with the square root of the depth; and with
     the amplification that the network itself has, for it enlarges every rounding at most as much as one of the input
-    (`verify.sensitivity` measures that in the reference). `cosine` is the least that outputs may have, `centred` the
-    least after the reference's mean over the batch is removed.
+    (`verify.sensitivity` measures that in the reference). `cosine` is the least that outputs may have where the
+    network amplifies little (see `cosine_at`), `centred` the least after the reference's mean over the batch is removed.
     """
 
     element: float
@@ -32,6 +32,10 @@ class Tolerance:
         """Limits of the element and of the rms error behind `depth` layers."""
         growth = sqrt(max(depth, 1)) * max(amplification, 1.0)
         return min(self.element * growth, MOST_ELEMENT), min(self.rms * growth, MOST_RMS)
+
+    def cosine_at(self, rms: float) -> float:
+        """The least cosine of outputs whose rms error may be `rms`: an error of that size turns them by as much."""
+        return min(self.cosine, 1.0 - rms * rms / 2.0)
 
 
 MOST_ELEMENT = 1.0
