@@ -295,18 +295,23 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def sanitize(directory: Path) -> dict[str, Any]:
-    """compute-sanitizer's memory checker over the runner program, at the smallest batch."""
-    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+def sanitize(directory: Path, tools: list[str]) -> dict[str, Any]:
+    """compute-sanitizer's tools over the runner program, at the smallest batch."""
+    return {tool: sanitize_with(directory, tool) for tool in tools}
+
+
+def sanitize_with(directory: Path, tool: str) -> dict[str, Any]:
+    """`ok` is None where the tool could not be run."""
+    program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     (runner,) = directory.glob("*-run")
-    command = [tool, "--tool", "memcheck", "--error-exitcode", "9", str(runner), "--bench", "--runs", "1"]
+    command = [program, "--tool", tool, "--error-exitcode", "9", str(runner), "--bench", "--runs", "1"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"ok": None, "reason": str(error)}
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    ran = any("ERROR SUMMARY" in line for line in lines) and done.returncode in (0, 9)
-    return {"ok": done.returncode == 0 if ran else None, "exit": done.returncode, "tail": lines[-8:]}
+    ran = any("SUMMARY" in line for line in lines) and done.returncode in (0, 9)
+    return {"ok": done.returncode == 0 if ran else None, "exit": done.returncode, "tail": lines[-2:]}
 
 
 def peers(models: str, batches: str) -> dict[str, Any]:
@@ -348,6 +353,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--checks", default="verify,time,pointers,streams,endurance")
     parser.add_argument("--sanitize", default="", help="engines to run under compute-sanitizer, comma-separated")
+    parser.add_argument("--sanitizers", default="memcheck,racecheck,initcheck,synccheck", help="tools to do it with")
     parser.add_argument("--peers", default="", help="torchvision models to time beside, comma-separated")
     parser.add_argument("--peer-batches", default="1,32")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -364,7 +370,7 @@ def main() -> None:
     for directory in directories:
         found = run_worker(directory, arguments.checks)
         if found.get("name") in arguments.sanitize.split(","):
-            found["sanitizer"] = sanitize(directory)
+            found["sanitizers"] = sanitize(directory, arguments.sanitizers.split(","))
         result["engines"][f"{found.get('name', directory.name)}/{found.get('target', '')}"] = found
         save()
     if arguments.peers:

@@ -19,7 +19,8 @@ class Gpu:
     `sm` is the compute capability times ten, `sms` the number of multiprocessors. `shared_memory` is the most bytes
     that one block may use, `registers` the 32-bit registers of a multiprocessor, `l2` in bytes. `instructions` gives
     the (m, n, k) of the tensor-core instruction per precision. `gencode` are nvcc's flags for the code to embed;
-    `embeds_ptx` says that they include PTX, which later GPUs can compile too.
+    `embeds_ptx` says that they include PTX, which later GPUs can compile too. `device_names`: the driver's name of such
+    a GPU begins with one of them.
     """
 
     sm: int
@@ -33,10 +34,15 @@ class Gpu:
     async_copies: bool
     gencode: tuple[str, ...]
     embeds_ptx: bool
+    device_names: tuple[str, ...] = ()
 
     def instruction(self, precision: str) -> tuple[int, int, int] | None:
         """Shape of the tensor-core instruction for a precision, None where the GPU has none."""
         return dict(self.instructions).get(precision)
+
+    def is_device(self, name: str) -> bool:
+        """True where the driver calls a GPU of this row so: "NVIDIA A100 80GB PCIe" is an "NVIDIA A100", not an A10."""
+        return any(name.startswith(known) and not name[len(known) :][:1].isalnum() for known in self.device_names)
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,11 @@ class Target:
     cxx_flags: tuple[str, ...] = ()
     gpu: Gpu | None = None
     runs_on_threads: bool = False
+
+    @property
+    def tuned(self) -> bool:
+        """True where a family has several kernels for a problem, so that measuring them pays."""
+        return self.gpu is not None
 
     def rate(self, precision: str) -> float:
         """Peak operations/s for a precision name of `precisions`."""
@@ -132,6 +143,7 @@ def _cuda(
     description: str,
     architecture: _Architecture,
     *,
+    devices: tuple[str, ...],
     sms: int,
     l2_mib: int,
     bandwidth: float,
@@ -150,6 +162,7 @@ def _cuda(
         async_copies=architecture.async_copies,
         gencode=architecture.gencode,
         embeds_ptx=architecture.embeds_ptx,
+        device_names=devices,
     )
     return Target(
         name=name,
@@ -173,16 +186,40 @@ def _cuda(
 
 # Rates are the vendor's: dense fp16 products with fp32 sums on tensor cores, fp32 without them.
 CUDA = (
-    _cuda("t4", "NVIDIA T4", _SM75, sms=40, l2_mib=4, bandwidth=320e9, fp16=65e12, fp32=8.1e12),
-    _cuda("a100", "NVIDIA A100", _SM80, sms=108, l2_mib=40, bandwidth=2.0e12, fp16=312e12, fp32=19.5e12),
-    _cuda("a10", "NVIDIA A10", _SM86, sms=72, l2_mib=6, bandwidth=600e9, fp16=125e12, fp32=31.2e12),
-    _cuda("rtx3090", "NVIDIA RTX 3090", _SM86, sms=82, l2_mib=6, bandwidth=936e9, fp16=71e12, fp32=35.6e12),
-    _cuda("l4", "NVIDIA L4", _SM89, sms=58, l2_mib=48, bandwidth=300e9, fp16=121e12, fp32=30.3e12),
-    _cuda("l40s", "NVIDIA L40S", _SM89, sms=142, l2_mib=96, bandwidth=864e9, fp16=362e12, fp32=91.6e12),
-    _cuda("h100", "NVIDIA H100 (SXM)", _SM90, sms=132, l2_mib=50, bandwidth=3.35e12, fp16=989e12, fp32=67e12),
+    _cuda(
+        "t4", "NVIDIA T4", _SM75, devices=("Tesla T4", "NVIDIA T4"),
+        sms=40, l2_mib=4, bandwidth=320e9, fp16=65e12, fp32=8.1e12,
+    ),
+    _cuda(
+        "a100", "NVIDIA A100", _SM80, devices=("NVIDIA A100",),
+        sms=108, l2_mib=40, bandwidth=2.0e12, fp16=312e12, fp32=19.5e12,
+    ),
+    _cuda(
+        "a10", "NVIDIA A10", _SM86, devices=("NVIDIA A10",),
+        sms=72, l2_mib=6, bandwidth=600e9, fp16=125e12, fp32=31.2e12,
+    ),
+    _cuda(
+        "rtx3090", "NVIDIA RTX 3090", _SM86, devices=("NVIDIA GeForce RTX 3090",),
+        sms=82, l2_mib=6, bandwidth=936e9, fp16=71e12, fp32=35.6e12,
+    ),
+    _cuda(
+        "l4", "NVIDIA L4", _SM89, devices=("NVIDIA L4",),
+        sms=58, l2_mib=48, bandwidth=300e9, fp16=121e12, fp32=30.3e12,
+    ),
+    _cuda(
+        "l40s", "NVIDIA L40S", _SM89, devices=("NVIDIA L40S",),
+        sms=142, l2_mib=96, bandwidth=864e9, fp16=362e12, fp32=91.6e12,
+    ),
+    _cuda(
+        "h100", "NVIDIA H100 (SXM)", _SM90, devices=("NVIDIA H100",),
+        sms=132, l2_mib=50, bandwidth=3.35e12, fp16=989e12, fp32=67e12,
+    ),
     # Its copies measure 4.3 TB/s of the 4.8 that are stated.
-    _cuda("h200", "NVIDIA H200", _SM90, sms=132, l2_mib=60, bandwidth=4.3e12, fp16=989e12, fp32=67e12),
-)
+    _cuda(
+        "h200", "NVIDIA H200", _SM90, devices=("NVIDIA H200",),
+        sms=132, l2_mib=60, bandwidth=4.3e12, fp16=989e12, fp32=67e12,
+    ),
+)  # fmt: skip
 
 _BUILT_IN = (HOST, *CUDA)
 

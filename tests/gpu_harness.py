@@ -29,7 +29,7 @@ from bolt_build.targets import target_named
 
 TARGET = target_named("h200")
 HERE = Path(__file__).parent
-_PARTS, _UNITS = 16, 3
+_PARTS, _UNITS = 16, 4
 _L2_BYTES = 200 << 20
 """Buffers are rotated until they fill this much: several times the cache."""
 
@@ -50,7 +50,7 @@ class Trial:
     @property
     def label(self) -> str:
         formats = "-".join(str(o.format) for o in (*self.step.problem.inputs[:1], *self.step.problem.outputs))
-        sizes = "x".join(str(value) for _, value in self.candidate.parameters)
+        sizes = "x".join(str(value) for _, value in (*self.candidate.parameters, *self.candidate.settings))
         where = "" if self.shared is None else f"-shares{self.shared}"
         return f"{self.layer.label}-{self.candidate.family}-{sizes}-{formats}{where}"
 
@@ -89,9 +89,8 @@ def write(trials: Sequence[Trial], folder: Path) -> None:
     for kind in sorted({unit.text.splitlines()[0] for unit in units}):
         texts = [unit.text for unit in units if unit.text.startswith(kind)]
         name = kind.split("/")[1].removesuffix('_kernel.h"')
-        units_a_file = 1 if "warpgroup" in name else _UNITS
-        for part in range(0, len(texts), units_a_file):
-            _write(folder / f"{name}{part}.cu", "\n".join(texts[part : part + units_a_file]))
+        for part in range(0, len(texts), _UNITS):
+            _write(folder / f"{name}{part}.cu", "\n".join(texts[part : part + _UNITS]))
 
 
 def _write(path: Path, text: str) -> None:

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
+from gpu_forms import FORMS, SLICED, WIDE_FORMS, in_every_order, in_slices, together, turns, with_tiles
 from gpu_harness import Trial, trials_of
 
 from bolt_build.dtypes import DType
+from bolt_build.families.cutlass.tiles import Tile
 from bolt_build.graph.ir import EpilogueOp, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -76,6 +78,7 @@ SHAPES = [
     *(conv(f"filters-{k}", (1, 16, 9, 9), k, (3, 3)) for k in (1, 2, 4, 7, 10, 12, 1000)),
     *(conv(f"filters-{k}-1x1", (1, 16, 9, 9), k, (1, 1)) for k in (1, 2, 4, 7, 10, 12, 1000)),
     *(conv(f"thin-{c}s{s}-{k}", (2, c, 21, 18), 24, (k, k), s) for c in (1, 3, 4, 5, 8) for s, k in ((1, 3), (2, 7))),
+    *(conv(f"thin-folded-{k}", (2, 3, 21, 18), 24, (k, k), 2) for k in (2, 3, 5)),
     conv("thin-stem", (1, 3, 224, 224), 64, (7, 7), 2),
     conv("thin-valid", (1, 3, 29, 31), 32, (11, 11), 4, ((0, 0), (0, 0))),
     conv("thin-asymmetric", (2, 3, 20, 23), 32, (3, 5), 2, ((0, 1), (1, 3))),
@@ -152,6 +155,42 @@ BANDWIDTH = [
 ]  # fmt: skip
 
 
+def forms() -> list[Trial]:
+    """Clusters, orders of tiles, and slices of the depth: with strides, odd sizes, residuals, activations."""
+    found = []
+    for layer in (
+        conv("form-3x3", (3, 64, 13, 11), 96, (3, 3)),
+        conv("form-3x3s2-residual", (3, 48, 27, 23), 72, (3, 3), 2, epilogue=RESIDUAL),
+        conv("form-1x1", (3, 136, 13, 11), 96, (1, 1)),
+        conv("form-1x1-residual", (3, 136, 13, 11), 72, (1, 1), epilogue=RESIDUAL),
+    ):
+        found += with_tiles(layer, FORMS)
+    for layer in (
+        conv("form-wide", (3, 96, 19, 17), 264, (3, 3), 2),
+        conv("form-wide-1x1-residual", (3, 96, 19, 17), 264, (1, 1), epilogue=RESIDUAL),
+    ):
+        found += with_tiles(layer, WIDE_FORMS)
+    many = (4, 64, 31, 29)
+    found += in_every_order(conv("order-3x3", many, 520, (3, 3)), turns(64, 64, 64))
+    found += in_every_order(conv("order-1x1-residual", many, 520, (1, 1), epilogue=RESIDUAL), turns(64, 64, 64, (2, 1)))
+    found += in_every_order(conv("order-1x1", many, 1032, (1, 1)), together(128, 64, 64))
+    for layer in (
+        conv("slices-3x3", (1, 256, 7, 7), 120, (3, 3), epilogue=(EpilogueOp(Activation("silu")),)),
+        conv("slices-3x3s2-residual", (2, 256, 9, 7), 72, (3, 3), 2, epilogue=RESIDUAL),
+        conv("slices-1x1-residual", (2, 2048, 7, 5), 72, (1, 1), epilogue=RESIDUAL),
+        conv("slices-1x1-no-bias", (1, 1536, 7, 7), 64, (1, 1), epilogue=(), bias=False),
+        matmul("slices-matmul", (9, 2048), 1000, True, ()),
+    ):
+        found += in_slices(layer, SLICED)
+    for layer in (
+        conv("slices-odd-filters", (1, 256, 7, 7), 51, (3, 3), epilogue=RESIDUAL),
+        matmul("slices-matmul-odd", (7, 1032), 33, False, (RELU,)),
+        conv("slices-copied", (2, 1025, 5, 5), 40, (1, 1)),
+    ):
+        found += in_slices(layer, [tile for tile in SLICED if isinstance(tile, Tile)])
+    return found
+
+
 def trials() -> list[Trial]:
     """Everything, in the order in which it runs."""
     found = [trial for layer in LAYERS for trial in trials_of(layer, "portable")]
@@ -163,8 +202,7 @@ def trials() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
-    for layer in SHAPES[:4:3]:
-        found += trials_of(layer, "cutlass", 99)
+    found += forms()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

@@ -10,6 +10,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Alternative,
     Candidate,
+    Expense,
     KernelProblem,
     KernelUnit,
     Operand,
@@ -102,6 +103,15 @@ class Fake:
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         return (Candidate(self.name),), ()
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        return ()
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        return 1e-6
+
+    def expense(self, problem: KernelProblem) -> Expense:
+        return Expense(problem.nbytes, problem.flops)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
         raise AssertionError("plans are not emitted here")

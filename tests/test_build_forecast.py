@@ -17,6 +17,7 @@ from bolt_build.build.plan_file import Facts
 from bolt_build.build.session import SessionOptions, run_session
 from bolt_build.build.staleness import StaleTask, fact_changes, forecast
 from bolt_build.errors import Mark
+from bolt_build.planner.kernel_sources import UsedProblem
 from bolt_build.planner.tasks import Task
 
 FACTS: Facts = (
@@ -129,6 +130,18 @@ def test_a_file_that_planning_is_about_to_write(toy: Toy) -> None:
     )
 
 
+def test_a_task_that_comes_to_make_another_file(toy: Toy) -> None:
+    """That the file is not there yet is no reason: what changed is."""
+    more = shell(
+        "emit", 'cat plan.txt > /dev/null; echo one | tee "$out/src.txt" > "$out/more.txt"', ("src.txt", "more.txt"),
+        ("plan.txt",), (("source:emit", "1"),), reads=("policy",),
+    )  # fmt: skip
+    now = changed(epilogue="false")
+    why = "policy.fusion.epilogue changed (recipes/toy.yaml:14): true -> false"
+    assert toy.ask(more, compile_(), LINK, facts=now)[0] == f"emit: {why}"
+    assert "emit" in toy.build(more, compile_(), LINK, facts=now)
+
+
 def test_another_compiler(toy: Toy) -> None:
     now = changed(cxx="12.2.0 cccc")
     why = "the C++ compiler changed 12.1.0 -> 12.2.0"
@@ -164,6 +177,49 @@ def test_keys_that_a_task_does_not_read_are_no_reason() -> None:
     now = tuple((name, "9" if name == "recipe:verify.samples" else value) for name, value in FACTS)
     assert fact_changes(FACTS, now, ("policy",), mark) == ()
     assert fact_changes(FACTS, now, ("verify",), mark) == ("verify.samples changed: 2 -> 9",)
+
+
+USED = (
+    UsedProblem("aa", "conv", ("batch 1: conv1", "batch 1: conv3"), True),
+    UsedProblem("bb", "conv", ("batch 1: conv2",), True),
+)
+LOCK: Facts = (
+    ("tuning", "net.lock.yaml, NVIDIA H200"), ("lock:aa", "cutlass m=64, 3.100 us"),
+    ("lock:bb", "cutlass m=64, 4.000 us"), ("lock:cc", "cutlass m=64, 5.000 us"), ("lock:cover of batch 1", "0123"),
+)  # fmt: skip
+
+
+def lock_changes(**facts: str) -> tuple[str, ...]:
+    """What is said to a task that reads the lock where these problems' facts are now these."""
+    new = tuple((name, facts.get(name.removeprefix("lock:"), value)) for name, value in LOCK)
+    at = Mark("net.yaml", 4, 16)
+    return fact_changes(LOCK, new, ("model", "tuning.lock"), lambda key: at if key == "tuning.lock" else None, USED)
+
+
+def test_another_kernel_in_the_lock_is_named_by_what_it_computes() -> None:
+    assert lock_changes(bb="cutlass m=128, 3.900 us") == (
+        "tuning.lock changed (net.yaml:4): batch 1: conv2: cutlass m=64, 4.000 us -> cutlass m=128, 3.900 us",
+    )
+
+
+def test_of_many_changes_of_a_lock_two_kernels_of_the_engine_are_named() -> None:
+    (said,) = lock_changes(cc="x", bb="y", aa="z")
+    assert said == (
+        "tuning.lock changed (net.yaml:4): batch 1: conv1 and 1 more: cutlass m=64, 3.100 us -> z; batch 1: conv2: "
+        "cutlass m=64, 4.000 us -> y; 1 other choice"
+    )
+    assert lock_changes(cc="x") == ("tuning.lock changed (net.yaml:4): 1 choice",)
+
+
+def test_a_lock_where_there_was_none() -> None:
+    before: Facts = (("tuning", "predictions"),)
+    assert fact_changes(before, LOCK, ("tuning.lock",), lambda key: None, USED) == (
+        "tuning.lock changed: predictions -> net.lock.yaml, NVIDIA H200",
+    )
+
+
+def test_a_task_that_reads_no_lock_has_nothing_to_do_with_it() -> None:
+    assert fact_changes((), LOCK, ("verify",), mark, USED) == ()
 
 
 def test_a_new_bolt_build_is_named_with_its_versions() -> None:

@@ -12,6 +12,7 @@ from bolt_build.build.builder import BuildResult, TargetResult
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.errors import ExitCode
+from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.report.progress import JsonProgress, PlainProgress, failure_text, summary_text
 
 
@@ -59,6 +60,26 @@ def test_the_summary_lists_artifacts_with_their_sizes(tmp_path: Path, monkeypatc
     assert summary_text(result(targets=(target,), finished=done)) == (
         "host/\n     2.3 MB  libtoy.so\n       12 B  toy.h\ntoy: done, 1 task run, 1 from the cache, 1.23 s\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("kernels", "words"),
+    [
+        (KernelSource("predictions"), "chosen by prediction"),
+        (KernelSource("lock", "net.lock.yaml", "NVIDIA H200"), "net.lock.yaml, measured on NVIDIA H200"),
+        (
+            KernelSource("lock", "net.lock.yaml", "NVIDIA H200", True, 2),
+            "net.lock.yaml, measured on NVIDIA H200 with another toolchain; 2 chosen by prediction",
+        ),
+    ],
+)
+def test_the_summary_says_where_kernels_come_from(tmp_path: Path, kernels: KernelSource, words: str) -> None:
+    (tmp_path / "toy.h").touch()
+    target = TargetResult("h200", TargetDirectory(tmp_path), ("toy.h",), None, "no GPU", kernels)
+    done = (TaskEvent(EventKind.FINISHED, "h200", "t", "t"),)
+    assert summary_text(result(targets=(target,), finished=done)).splitlines()[2:4] == [
+        f"  kernels: {words}", "  not verified: no GPU",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from tiny_engine import FACTS, build_engine, tiny_constants, tiny_plan
 from bolt_build.digest import digest_file
 from bolt_build.emit.elf import read_elf
 from bolt_build.emit.manifest import BuildFacts, ResolvedTool, embedded_manifest, manifest_json
+from bolt_build.families.base import Candidate
+from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.runtime.loader import Engine
 
 
@@ -53,6 +56,29 @@ def test_a_cuda_engine_states_the_least_driver() -> None:
     statement = json.loads(embedded_manifest(tiny_plan(target="h200"), facts))
     requires = statement["predicate"]["buildDefinition"]["internalParameters"]["requires"]
     assert requires == {"arch": "sm_90", "where": "cuda", "driver": "CUDA 13.0"}
+
+
+def test_a_gpu_engine_says_where_its_kernels_come_from() -> None:
+    def said(kernels: KernelSource | None) -> object:
+        statement = json.loads(embedded_manifest(tiny_plan(target="h200"), BuildFacts(kernels=kernels)))
+        return statement["predicate"]["buildDefinition"]["internalParameters"].get("tuning")
+
+    assert said(None) is None
+    assert said(KernelSource("predictions")) == {"source": "predictions"}
+    assert said(KernelSource("lock", "net.lock.yaml", "NVIDIA H200", True, 2)) == {
+        "source": "lock", "lock": "net.lock.yaml", "gpu": "NVIDIA H200", "stale": True, "predicted": 2,
+    }  # fmt: skip
+
+
+def test_settings_of_a_kernel_stand_beside_its_parameters() -> None:
+    plan = tiny_plan(batches=(1,))
+    step = replace(plan.plans[0].steps[0], candidate=Candidate("x", (("m", 64),), (("slices", 2),)))
+    plan = replace(plan, plans=(replace(plan.plans[0], steps=(step,)),))
+    statement = json.loads(embedded_manifest(plan, FACTS))
+    (batch,) = statement["predicate"]["buildDefinition"]["internalParameters"]["batches"]
+    assert batch["kernels"] == [
+        {"kernel": "x", "layer": step.name, "parameters": {"m": 64}, "settings": {"slices": 2}}
+    ]  # fmt: skip
 
 
 def test_equal_builds_have_equal_manifests(library: Path) -> None:

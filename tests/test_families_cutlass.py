@@ -47,9 +47,9 @@ def first(layer: Layer, target: Target = H200) -> tuple[KernelProblem, Candidate
     return problem, FAMILY.candidates(problem, target)[0][0]
 
 
-def emitted(layer: Layer) -> tuple[str, str, str]:
+def emitted(layer: Layer, target: Target = H200) -> tuple[str, str, str]:
     """Member type, its arguments and the call, without namespaces."""
-    problem, candidate = first(layer)
+    problem, candidate = first(layer, target)
     count = len(problem.inputs)
     at = StepExpressions(
         tuple(f"x{i}" for i in range(count)),
@@ -102,13 +102,24 @@ def test_channels_are_padded_to_whole_loads() -> None:
 
 
 def test_rows_of_a_first_layers_windows_overlap() -> None:
-    """Seven pixels of three channels become one run of 8 x 4; the next column begins two pixels, 16 bytes, further."""
+    """Eleven pixels of three channels become one run of 12 x 4; the next column begins four pixels, 32 bytes, further."""
+    op = Conv((4, 4), (2, 2), (2, 2), (1, 1))
+    _, arguments, _ = emitted(conv((1, 3, 224, 224), (64, 3, 11, 11), op))
+    assert ".width = 55, .channels = 48, .out_channels = 64, .kernel_h = 11, .kernel_w = 1" in arguments
+    assert ".pad_h = 2, .pad_w = 0, .stride_h = 4, .stride_w = 1" in arguments
+    assert ".x_image = 204288, .x_row = 912, .x_column = 16}" in arguments
+    assert ".to_width = 228, .to_channels = 4, .left = 2" in arguments
+
+
+def test_a_first_layer_with_a_stride_of_two_is_one_over_cells_of_two_by_two_pixels() -> None:
+    """Four cells of 2 x 2 x 4 become one run of 64; the next column begins one cell, 32 bytes, further."""
     op = Conv((2, 2), (3, 3), (3, 3), (1, 1))
     _, arguments, _ = emitted(conv((1, 3, 224, 224), (64, 3, 7, 7), op))
-    assert ".width = 112, .channels = 32, .out_channels = 64, .kernel_h = 7, .kernel_w = 1" in arguments
-    assert ".pad_h = 3, .pad_w = 0, .stride_h = 2, .stride_w = 1" in arguments
-    assert ".x_image = 206080, .x_row = 920, .x_column = 8}" in arguments
-    assert ".to_width = 230, .to_channels = 4, .left = 3" in arguments
+    assert ".height = 115, .width = 112, .channels = 64, .out_channels = 64, .kernel_h = 4, .kernel_w = 1" in arguments
+    assert ".pad_h = 0, .pad_w = 0, .stride_h = 1, .stride_w = 1" in arguments
+    assert ".x_image = 211600, .x_row = 1840, .x_column = 16}" in arguments
+    assert ".rows = 115, .columns = 115, .top = 3, .left = 3}}" in arguments
+    assert "FoldedFilter{.outputs = 64, .channels = 3, .kernel_h = 7, .kernel_w = 7, .rows = 4, .taps = 4}" in arguments
 
 
 def test_the_residual_is_read_by_the_kernel_and_may_be_its_output() -> None:
@@ -122,7 +133,7 @@ def test_the_residual_is_read_by_the_kernel_and_may_be_its_output() -> None:
 
 @pytest.mark.parametrize(("filters", "access"), [(64, 8), (12, 4), (10, 2), (7, 1)])
 def test_stores_as_much_at_once_as_divides_a_pixel(filters: int, access: int) -> None:
-    kernel, _, _ = emitted(conv((2, 16, 8, 8), (filters, 16, 3, 3)))
+    kernel, _, _ = emitted(conv((2, 16, 8, 8), (filters, 16, 3, 3)), A100)
     assert f", {access}, 16>" in kernel
 
 
@@ -146,15 +157,16 @@ def test_hopper_has_units_of_its_own() -> None:
     assert headers == ['#include "bolt_cutlass/conv_kernel.h"', '#include "bolt_cutlass/conv_warpgroup_kernel.h"']
 
 
-def test_kernels_whose_headers_take_long_are_compiled_together() -> None:
-    """One unit for each kind and epilogue, whatever the order in which steps name their tiles."""
+def test_every_kernel_is_a_unit_of_its_own() -> None:
+    """So that an engine compiles its winners alone, and what tuning compiled serves the final link."""
     problem = first(conv((32, 64, 56, 56), (64, 64, 3, 3)))[0]
     candidates = [c for c in FAMILY.candidates(problem, H200)[0] if "warpgroups" in dict(c.parameters)][:3]
-    (unit,) = FAMILY.units([(problem, candidate) for candidate in candidates])
-    assert FAMILY.units([(problem, candidate) for candidate in candidates[::-1]]) == (unit,)
-    assert unit.text.count("#include") == 1
-    assert unit.text.count("template void") == 3
-    assert unit.memory_mb == 5000
+    units = FAMILY.units([(problem, candidate) for candidate in candidates])
+    assert FAMILY.units([(problem, candidate) for candidate in candidates[::-1]]) == units
+    assert {unit.name for unit in units} == {FAMILY.units([(problem, c)])[0].name for c in candidates}
+    for unit in units:
+        assert unit.text.count("#include") == unit.text.count("template void") == 1
+        assert unit.memory_mb == 2000
 
 
 def test_warpgroup_tiles_are_refused_with_reasons() -> None:

@@ -43,7 +43,7 @@ recipe.yaml:5:1: error[duplicate-key]: 'verify' is here a second time
         """\
 recipe.yaml:4:1: error[unknown-key]: 'x-base' is not a key of a recipe
   4 | x-base: &base {samples: 2}
-    | ^^^^^^ its keys: bolt, extend, name, model, targets, policy, layers, engine, verify
+    | ^^^^^^ its keys: bolt, extend, name, model, targets, policy, layers, engine, verify, tuning
 recipe.yaml:6:3: error[merge-key]: merge keys ('<<') are not part of YAML 1.2
   6 |   <<: *base
     |   ^^ repeat the keys, or use 'extend'

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bolt_build.errors import Mark
 from bolt_build.schema import expand, flatten, load_recipe
+from bolt_build.schema.durations import duration_of, seconds_of
 from bolt_build.schema.recipe import (
     EngineSpec,
     FusionPolicy,
@@ -21,6 +22,7 @@ from bolt_build.schema.recipe import (
     Policy,
     Recipe,
     TargetSpec,
+    TuningSpec,
     VerifySpec,
 )
 
@@ -66,6 +68,7 @@ policy: {fusion: {epilogue: false}}
 layers: {"/fc/*": {precision: fp32}, 12: {precision: bf16}}
 engine: {io: {dtype: fp32, layout: channels_last}}
 verify: {against: onnxruntime, samples: 1, seed: 3}
+tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
 """,
     )
     assert without_place(load_recipe(path)) == Recipe(
@@ -78,7 +81,22 @@ verify: {against: onnxruntime, samples: 1, seed: 3}
         engine=EngineSpec(IoSpec("fp32", "channels_last")),
         verify=VerifySpec("onnxruntime", 1, 3),
         marks=(),
+        tuning=TuningSpec(30, 90, str(tmp_path / "locks" / "net.yaml"), True),
     )
+
+
+@pytest.mark.parametrize(("written", "batches"), [("8", (8,)), ("[1, 8]", (1, 8))])
+def test_a_target_may_have_batches_of_its_own(written: str, batches: tuple[int, ...], tmp_path: Path) -> None:
+    text = f"bolt: 1\nmodel: {{zoo: resnet50, batch: [1, 32]}}\ntargets: {{host: {{batch: {written}}}, h200: "
+    path = write(tmp_path, text + "{precision: fp16}}\n")
+    recipe = load_recipe(path)
+    host, gpu = recipe.targets
+    assert (host, gpu) == (TargetSpec("host", "fp32", batches), TargetSpec("h200", "fp16"))
+    assert (recipe.batches(host), recipe.batches(gpu)) == (batches, (1, 32))
+    path.write_text(expand(recipe))
+    assert without_place(load_recipe(path)) == without_place(recipe)
+    assert dict(flatten(recipe))["targets.host.batch"] == str(list(batches))
+    assert "targets.h200.batch" not in dict(flatten(recipe))
 
 
 def test_marks_of_dotted_keys(tmp_path: Path) -> None:
@@ -109,6 +127,7 @@ layers: {}
 engine:
   io: {dtype: model, layout: model}
 verify: {against: onnxruntime, samples: 4, seed: 0}
+tuning: {candidates: 12, budget: 20min, lock: null, foreign: false}
 """
     )
 
@@ -128,7 +147,31 @@ def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
         ("verify.against", '"onnxruntime"'),
         ("verify.samples", "4"),
         ("verify.seed", "0"),
+        ("tuning.candidates", "12"),
+        ("tuning.budget", '"20min"'),
+        ("tuning.lock", "null"),
+        ("tuning.foreign", "false"),
     )
+
+
+def test_a_lock_is_relative_to_the_recipe_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    write(tmp_path / "base", "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: }\ntuning: {lock: net.lock.yaml}\n")
+    recipe = load_recipe(write(tmp_path, "bolt: 1\nextend: base/net.yaml\ntuning: {candidates: 3}\n", "other.yaml"))
+    assert recipe.tuning == TuningSpec(3, 1200, str(tmp_path / "base" / "net.lock.yaml"), False)
+    assert "  lock: base/net.lock.yaml" in expand(recipe).replace("{", "\n  ").replace(", ", "\n  ")
+    assert recipe.mark("tuning.lock") == Mark(str(tmp_path / "base" / "net.yaml"), 4, 16, 13)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1s", 1), ("90s", 90), ("20min", 1200), ("2h", 7200), ("60min", 3600)])
+def test_durations(text: str, seconds: int) -> None:
+    assert seconds_of(text) == seconds
+    assert seconds_of(duration_of(seconds)) == seconds
+
+
+@given(st.integers(1, 10**9))
+def test_a_duration_is_written_as_the_seconds_that_it_is_read_as(seconds: int) -> None:
+    assert seconds_of(duration_of(seconds)) == seconds
 
 
 def test_flatten_shows_the_key_that_changed(tmp_path: Path) -> None:

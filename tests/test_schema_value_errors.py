@@ -38,6 +38,32 @@ recipe.yaml:4:3: error[bad-value]: 'model' has 'onnx' and 'zoo', and may have on
     |   ^^^ 'onnx' is at line 3
 """,
     ),
+    "tuning": (
+        HEAD + 'tuning:\n  candidates: 0\n  budget: 20 min\n  lock: ""\n  foreign: yes\n',
+        """\
+recipe.yaml:5:15: error[bad-value]: 'tuning.candidates' must be at least 1, found 0
+  5 |   candidates: 0
+    |               ^
+recipe.yaml:6:11: error[bad-value]: 'tuning.budget' may not be '20 min': a duration is a whole number and its unit: \
+90s, 20min or 2h
+  6 |   budget: 20 min
+    |           ^^^^^^
+recipe.yaml:7:9: error[bad-value]: 'tuning.lock' must not be empty
+  7 |   lock: ""
+    |         ^^
+recipe.yaml:8:12: error[wrong-type]: 'tuning.foreign' must be true or false, found the string 'yes'
+  8 |   foreign: yes
+    |            ^^^ write true: in YAML 1.2, yes is a string
+""",
+    ),
+    "lock with a NUL": (
+        HEAD + 'tuning: {lock: "a\\0b"}\n',
+        """\
+recipe.yaml:4:16: error[bad-value]: 'tuning.lock' holds a NUL
+  4 | tuning: {lock: "a\\0b"}
+    |                ^^^^^^
+""",
+    ),
     "no model": (
         "bolt: 1\nmodel: {batch: 2}\ntargets: {host: }\n",
         """\

@@ -23,6 +23,7 @@ from bolt_build.emit.weights import write_weights
 from bolt_build.families.base import (
     Alternative,
     Candidate,
+    Expense,
     Family,
     KernelProblem,
     KernelUnit,
@@ -72,6 +73,15 @@ class PlainFamily:
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         return (), ()
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        return ()
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        return 1e-6
+
+    def expense(self, problem: KernelProblem) -> Expense:
+        return Expense(problem.nbytes, problem.flops)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
         shape = problem.inputs[0].shape

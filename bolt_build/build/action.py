@@ -18,6 +18,7 @@ from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.targets import target_named
 
 _ENGINE, _PROVENANCE, _RECIPE = Path("engine.json"), Path("provenance.json"), Path("recipe.json")
+_SELECTION = Path("selection.json")
 
 
 def emit(out: str) -> None:
@@ -32,12 +33,14 @@ def weights(model: str, out: str) -> None:
     """Write the weights file: the constants are found again, and must fit the plan that the engine is built from."""
     from bolt_build.build.engine_planning import parse, plan_parsed
     from bolt_build.emit.weights import write_weights
+    from bolt_build.planner.selection import Selection
     from bolt_build.schema.recipe import Recipe
 
     plan = _engine()
     recipe = decode(Recipe, json.loads(_RECIPE.read_text(encoding="utf-8")))
     spec = next(spec for spec in recipe.targets if spec.name == plan.target)
-    planned = plan_parsed(parse(Path(model)), recipe, spec, target_named(plan.target))
+    selection = decode(Selection, json.loads(_SELECTION.read_text(encoding="utf-8")))
+    planned = plan_parsed(parse(Path(model)), recipe, spec, target_named(plan.target), selection)
     if planned.plan.layout_digest != plan.layout_digest or planned.plan.weights != plan.weights:
         sys.exit(f"{_ENGINE} is not what the model and the recipe give now: build again")
     write_weights(Path(out), plan, planned.constants)

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -22,12 +22,14 @@ from bolt_build.build.signal_handlers import handled
 from bolt_build.build.staleness import Forecast, forecast
 from bolt_build.digest import digest_bytes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema.recipe import Recipe, TargetSpec
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """`targets` names some of the recipe's targets, none means all. `output` holds the recipes' directories."""
+    """`targets` names some of the recipe's targets, none means all. `output` holds the recipes' directories. `locked`
+    fails where not every kernel comes from the lock."""
 
     output: Path = Path("generated")
     cache: Path | None = None
@@ -35,6 +37,7 @@ class BuildOptions:
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     keep_going: bool = False
     wait: bool = True
+    locked: bool = False
     targets: tuple[str, ...] = ()
 
     def directory(self, recipe: Recipe) -> RecipeDirectory:
@@ -64,13 +67,15 @@ class Listener(Protocol):
 @dataclass(frozen=True)
 class TargetResult:
     """`verified`: what `verify.json` says, None where the target is not verified here; `elsewhere` then says why it
-    cannot run on this machine, where that is so."""
+    cannot run on this machine, where that is so. `kernels` says where its kernels come from, None where that is no
+    question."""
 
     target: str
     directory: TargetDirectory
     artifacts: tuple[str, ...]
     verified: bool | None
     elsewhere: str | None = None
+    kernels: KernelSource | None = None
 
 
 @dataclass(frozen=True)
@@ -130,23 +135,40 @@ def chosen(recipe: Recipe, names: Sequence[str]) -> tuple[TargetSpec, ...]:
 def _plan(
     recipe: Recipe, options: BuildOptions, listener: Listener
 ) -> tuple[tuple[PlannedTarget, ...], tuple[Diagnostic, ...], ExitCode]:
-    """The targets that can be built, and what is in the way of the others. Raises BoltError where none can."""
-    planner = Planner(recipe, options.directory(recipe), listener.say)
-    planned, problems, code = [], [], ExitCode.OK
+    """The targets that can be built, and what is in the way of the others.
+
+    Raises BoltError where none can, and with what is not locked of any of them where that is asked for.
+    """
+    planner = Planner(recipe, options.directory(recipe), listener.say, locked=options.locked)
+    planned, code = [], ExitCode.OK
+    problems: list[Diagnostic] = []
+    unlocked: list[Diagnostic] = []
     for spec in chosen(recipe, options.targets):
         try:
             planned.append(planner.plan(spec))
         except BoltError as error:
+            if error.exit_code is ExitCode.LOCK:
+                unlocked += error.diagnostics
+                continue
             if error.exit_code is not ExitCode.TOOL_MISSING:
                 raise
             problems += [d for d in error.diagnostics if d not in problems]
             code = error.exit_code
+    if unlocked:
+        raise BoltError([*problems, *unlocked], ExitCode.LOCK)
+    for note in (note for target in planned for note in target.notes):
+        listener.say(note)
     if not planned:
         raise BoltError(problems, code)
     return tuple(planned), tuple(problems), code
 
 
 def _forecast(target: PlannedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
+    """What a build of the target would run, and what is to be said of it."""
+    return replace(_foreseen(target, recipe, options), warnings=target.warnings)
+
+
+def _foreseen(target: PlannedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
     """What a build of the target would run. Emission that would run is done in memory, to see which files change."""
     foreseen = {name: digest_bytes(text.encode()) for name, text in target.contents}
     with told(target.directory.path):
@@ -191,6 +213,7 @@ def _result(
         code = ExitCode.VERIFY_FAILED
     elif found:
         code = ExitCode.TOOL_MISSING
+    found += [warning for target in planned for warning in target.warnings]
     not_attempted = tuple(label for target in planned for label in _behind(target, session))
     return BuildResult(
         recipe.name, code, tuple(found), targets, session.finished, session.failed, not_attempted, seconds
@@ -203,7 +226,7 @@ def _target_result(target: PlannedTarget, session: SessionResult) -> TargetResul
     asked = done and target.elsewhere is None
     verified = verification_passed(target.directory) if asked else None
     artifacts = target.plan.graph.artifacts if done else ()
-    return TargetResult(name, target.directory, artifacts, verified, target.elsewhere)
+    return TargetResult(name, target.directory, artifacts, verified, target.elsewhere, target.kernels)
 
 
 def verification_passed(directory: TargetDirectory) -> bool | None:

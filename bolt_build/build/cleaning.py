@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.files import told, unlink
-from bolt_build.build.layout import RecipeDirectory, TargetDirectory
+from bolt_build.build.layout import RecipeDirectory, TargetDirectory, TuningDirectory
 from bolt_build.build.lock import build_lock
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.record import load_record
@@ -29,10 +29,10 @@ def clean(recipe: Recipe, options: BuildOptions) -> tuple[Path, ...]:
     foreign: list[Path] = []
     with build_lock(directory.path, wait=options.wait, say=lambda text: None), told(directory.path):
         for spec in chosen(recipe, options.targets):
-            target = directory.target(spec.name)
-            if target.path.is_dir():
-                foreign += _clean_target(target)
-                removed.append(target.path)
+            for target in (directory.target(spec.name), directory.tuning(spec.name)):
+                if target.path.is_dir():
+                    foreign += _clean_target(target)
+                    removed.append(target.path)
         if not options.targets and not directory.targets:
             _remove_own(directory)
     if not options.targets:
@@ -61,11 +61,13 @@ def _own_files(target: TargetDirectory) -> set[Path]:
     """Every file that planning or a task made, by the plan and by the records (of tasks that are no more, too)."""
     plan = load_plan_file(target.plan)
     own = {target.path / output for task in (plan.graph.tasks if plan else ()) for output in task.outputs}
+    own |= {target.path / file.path for file in (plan.made if plan else ())}
     for record_file in target.records.glob("*.json"):
         record = load_record(target.records, record_file.stem)
         own |= {target.path / output.path for output in (record.outputs if record else ())}
     if plan is not None or own:
         own |= {target.plan, target.engine, target.recipe, target.path / "provenance.json"}
+        own |= {target.bundle, target.results} if isinstance(target, TuningDirectory) else set()
     return own
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
 from bolt_build.build.own_sources import part_digest, tree_digest
+from bolt_build.build.plan_file import UnitSummary
 from bolt_build.emit import names
 from bolt_build.families.base import Family
 from bolt_build.planner.tasks import Task
@@ -32,13 +33,30 @@ Values = tuple[tuple[str, str], ...]
 def compiles(context: BuildContext, emitted: Sequence[str]) -> tuple[Task, ...]:
     """One task a source file. What was emitted sees the headers of families and tools, a family's own file those of
     the family and of tools, the runtime only its own."""
-    others = _others(context)
-    runtime = (*tool_values([context.toolchain.tool("cxx")]), ("source:runtime", part_digest("runtime")))
+    runtime = _runtime_values(context)
     return (
         *_emitted(context, emitted, runtime),
         *_runtime(context, runtime),
-        *(_family_task(context, family, path, (*runtime, *tool_values(others))) for family, path in _files(context)),
+        *_family_tasks(context, runtime),
     )
+
+
+def kernel_compiles(context: BuildContext, units: Sequence[UnitSummary]) -> tuple[Task, ...]:
+    """The tasks of kernel units, `src/<unit>` each: equal for every plan and recipe that needs a unit."""
+    values = _emitted_values(context, _runtime_values(context))
+    return tuple(_compile_cuda(context, f"src/{unit.name}", (), values, unit.memory_mb) for unit in units)
+
+
+def other_compile(
+    context: BuildContext, source: str, unit: str, flags: tuple[str, ...], values: Values, memory_mb: int = 0
+) -> Task:
+    """The task of a source that belongs to no engine, by its suffix `.cu` or `.cpp`: it sees what emitted sources see,
+    and what `flags` and `values` add. `memory_mb` 0 is the usual."""
+    seen = (*_emitted_values(context, _runtime_values(context)), *values)
+    if source.endswith(".cu"):
+        return _compile_cuda(context, source, (), seen, memory_mb or _COMPILE_CUDA_MB, unit, flags)
+    folders = tuple(flag for family in context.families for flag in _family_flags(family))
+    return _compile(context, source, unit, (), (*_OWN, *folders, *_tool_flags(_others(context)), *flags), seen)
 
 
 def library_units(context: BuildContext, emitted: Sequence[str], runner: Sequence[str]) -> tuple[str, ...]:
@@ -57,9 +75,7 @@ def family_places(family: Family) -> dict[str, str]:
 
 
 def _emitted(context: BuildContext, emitted: Sequence[str], runtime: Values) -> list[Task]:
-    others = _others(context)
-    headers = tuple(value for family in context.families for value in _family_values(family))
-    values = (*runtime, *tool_values(others), *headers)
+    others, values = _others(context), _emitted_values(context, runtime)
     # The runner includes the engine's header, an emitted file.
     header = f"src/{names.header(context.engine.name)}"
     units = {f"src/{unit.name}": unit.memory_mb for unit in context.engine.units}
@@ -75,6 +91,15 @@ def _emitted(context: BuildContext, emitted: Sequence[str], runtime: Values) -> 
     return tasks
 
 
+def _runtime_values(context: BuildContext) -> Values:
+    return (*tool_values([context.toolchain.tool("cxx")]), ("source:runtime", part_digest("runtime")))
+
+
+def _emitted_values(context: BuildContext, runtime: Values) -> Values:
+    headers = tuple(value for family in context.families for value in _family_values(family))
+    return (*runtime, *tool_values(_others(context)), *headers)
+
+
 def _runtime(context: BuildContext, runtime: Values) -> list[Task]:
     tasks = []
     for path in dict.fromkeys((*sources(context.target.where), *runner_sources())):
@@ -83,6 +108,11 @@ def _runtime(context: BuildContext, runtime: Values) -> list[Task]:
         flags, values = (*_OWN, *_tool_flags(layer)), (*runtime, *tool_values(layer))
         tasks.append(_compile(context, in_package(path), f"runtime_{path.stem}", (), flags, values))
     return tasks
+
+
+def _family_tasks(context: BuildContext, runtime: Values) -> list[Task]:
+    values = (*runtime, *tool_values(_others(context)))
+    return [_family_task(context, family, path, values) for family, path in _files(context)]
 
 
 def _family_task(context: BuildContext, family: Family, path: Path, values: Values) -> Task:
@@ -146,9 +176,17 @@ def _compile(
     )
 
 
-def _compile_cuda(context: BuildContext, source: str, headers: tuple[str, ...], values: Values, memory_mb: int) -> Task:
+def _compile_cuda(
+    context: BuildContext,
+    source: str,
+    headers: tuple[str, ...],
+    values: Values,
+    memory_mb: int,
+    unit: str = "",
+    more: tuple[str, ...] = (),
+) -> Task:
     """Nothing in the task of a kernel unit is of its engine: it comes from the cache for any other that needs it."""
-    unit = Path(source).stem
+    unit = unit or Path(source).stem
     output = f"build/objects/{unit}.o"
     # nvcc finds its own headers, as system headers.
     tools = [
@@ -162,7 +200,7 @@ def _compile_cuda(context: BuildContext, source: str, headers: tuple[str, ...], 
     families = tuple(f"-I${{family.{family.name}}}" for family in context.families)
     argv = (
         "${python}", script, "${nvcc}", source, "${out}/" + output,
-        *_COMPILE_CUDA, *context.target.compile_flags, *_OWN, *families, *tools,
+        *_COMPILE_CUDA, *context.target.compile_flags, *_OWN, *families, *tools, *more,
     )  # fmt: skip
     values = (*values, ("source:compile_cuda", tree_digest(_CUDA_SCRIPT)))
     return Task(

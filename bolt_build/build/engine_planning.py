@@ -7,6 +7,7 @@ from pathlib import Path
 from bolt_build.families import load
 from bolt_build.graph.onnx_import import OnnxModel, load_model
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
+from bolt_build.planner.selection import PREDICTED, Selection
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import Target
 
@@ -16,7 +17,12 @@ def parse(path: Path) -> OnnxModel:
     return load_model(path)
 
 
-def plan_parsed(model: OnnxModel, recipe: Recipe, spec: TargetSpec, target: Target) -> PlannedEngine:
-    """The engine plan of one target with its graphs and constants. Raises BoltError."""
-    graphs = [model.bind(batch, recipe.model.dims) for batch in recipe.model.batch]
-    return plan_engine(graphs, recipe, spec, target, load(target))
+def plan_parsed(
+    model: OnnxModel, recipe: Recipe, spec: TargetSpec, target: Target, selection: Selection = PREDICTED
+) -> PlannedEngine:
+    """The engine plan of one target with its graphs and constants, with the kernels of `selection` where it has them.
+
+    Raises BoltError.
+    """
+    graphs = [model.bind(batch, recipe.model.dims) for batch in recipe.batches(spec)]
+    return plan_engine(graphs, recipe, spec, target, load(target), selection)

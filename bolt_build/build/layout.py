@@ -48,6 +48,21 @@ class TargetDirectory:
 
 
 @dataclass(frozen=True)
+class TuningDirectory(TargetDirectory):
+    """`generated/<recipe>/<target>.tuning/`: laid out as a target's, `run` and `candidates.so` on top."""
+
+    @property
+    def bundle(self) -> Path:
+        """What `candidates.so` holds to be measured."""
+        return self.path / "bundle.json"
+
+    @property
+    def results(self) -> Path:
+        """What the last measurement here found."""
+        return self.path / "results.jsonl"
+
+
+@dataclass(frozen=True)
 class RecipeDirectory:
     """`generated/<recipe>/`."""
 
@@ -55,6 +70,10 @@ class RecipeDirectory:
 
     def target(self, name: str) -> TargetDirectory:
         return TargetDirectory(self.path / name)
+
+    def tuning(self, target: str) -> TuningDirectory:
+        """Where a target's candidates are compiled, and what measures them lies."""
+        return TuningDirectory(self.path / f"{target}.tuning")
 
     @property
     def zoo_model(self) -> Path:

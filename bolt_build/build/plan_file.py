@@ -9,12 +9,14 @@ from pathlib import Path
 
 from bolt_build.build.files import FileStamp, write_text
 from bolt_build.digest import decode, encode
+from bolt_build.planner.kernel_sources import UsedProblem
 from bolt_build.planner.tasks import Task, TaskGraph
 
-PLAN_FILE_VERSION = 2
+PLAN_FILE_VERSION = 3
 
 Facts = tuple[tuple[str, str], ...]
-"""What a plan or a result was made from, as (name, text): "recipe:policy.fusion.epilogue", "model", "tool:cxx"..."""
+"""What a plan or a result was made from, as (name, text): "recipe:policy.fusion.epilogue", "model", "tool:cxx",
+"lock:<digest of a problem>"..."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,19 @@ class EngineSummary:
 
 
 @dataclass(frozen=True)
+class TuningUse:
+    """What planning would have taken from a lock: `asked` are digests of problems, `graphs` those of the optimised
+    graphs. `used` are the problems of the engine's steps."""
+
+    asked: tuple[str, ...] = ()
+    graphs: tuple[str, ...] = ()
+    used: tuple[UsedProblem, ...] = ()
+
+
+NOTHING_USED = TuningUse()
+
+
+@dataclass(frozen=True)
 class PlanFile:
     """`planning_key` covers what the planner read; `key` also what only tasks read (tools, verification).
 
@@ -66,6 +81,7 @@ class PlanFile:
     engine: EngineSummary
     graph: TaskGraph
     made: tuple[FileStamp, ...] = ()
+    tuning: TuningUse = NOTHING_USED
 
     def task(self, name: str) -> Task:
         """The task called `name`. Raises KeyError."""

@@ -6,25 +6,30 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import bolt_build
 from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
+from bolt_build.build.locked import TargetLock, target_lock
 from bolt_build.build.model_file import ModelFile, model_file
 from bolt_build.build.own_sources import PACKAGE, PARTS, part_digest
 from bolt_build.build.plan_file import (
+    NOTHING_USED,
     PLAN_FILE_VERSION,
     EngineSummary,
     Facts,
     Places,
     PlanFile,
+    TuningUse,
     UnitSummary,
     load_plan_file,
     save_plan_file,
 )
 from bolt_build.digest import digest, encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema import flatten
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import Target, target_named
@@ -36,8 +41,11 @@ if TYPE_CHECKING:
     from bolt_build.graph.onnx_import import OnnxModel
     from bolt_build.planner.engine_plan import EnginePlan
     from bolt_build.planner.plan_engine import PlannedEngine
+    from bolt_build.planner.selection import Selection
 
-_FILES = ("engine.json", "provenance.json", "recipe.json")
+# How an engine is verified and how its kernels are measured: what of the lock counts is a fact of its own.
+_NOT_THE_ENGINE = ("recipe:verify.", "recipe:tuning.")
+_FILES = ("engine.json", "provenance.json", "recipe.json", "selection.json")
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,8 @@ class PlannedTarget:
     """The plan of one target. `contents` (files to write, by name) are there where the plan was just made.
 
     `touched` says that the model's files have new times but the same contents. `unverified` is the tool that is missing
-    to verify the engine, `elsewhere` why it does not run on this machine.
+    to verify the engine, `elsewhere` why it does not run on this machine. `kernels` says where its kernels come from
+    (None where that is no question), `notes` and `warnings` what is to be told about it.
     """
 
     directory: TargetDirectory
@@ -54,6 +63,9 @@ class PlannedTarget:
     elsewhere: str | None = None
     contents: tuple[tuple[str, str], ...] = ()
     touched: bool = False
+    kernels: KernelSource | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
 
     @property
     def fresh(self) -> bool:
@@ -93,31 +105,41 @@ class PlannedTarget:
 
 @dataclass
 class Planner:
-    """Plans the targets of one recipe; the ONNX file is parsed once for all of them."""
+    """Plans the targets of one recipe; the ONNX file is parsed once for all of them. `locked` refuses a plan with a
+    kernel that was not measured, or measured with another toolchain."""
 
     recipe: Recipe
     directory: RecipeDirectory
     say: Callable[[str], None]
     find_tools: Callable[[Sequence[str]], Toolchain] = probe
     why_not_here: Callable[[Target], str | None] = why_not_here
+    locked: bool = False
     _model: ModelFile | None = None
     _parsed: OnnxModel | None = None
 
     def plan(self, spec: TargetSpec) -> PlannedTarget:
         """The plan for one target of the recipe.
 
-        Raises BoltError: with exit code 7 where a tool that the target needs is missing, else for what is wrong
-        with the model.
+        Raises BoltError: with exit code 7 where a tool that the target needs is missing, 6 where `locked` is asked for
+        and the lock does not do, else for what is wrong with the model or the lock.
         """
         found = self._question(spec)
         if found.current and found.known is not None:
             touched = found.known.model != found.model.files
             plan = replace(found.known, model=found.model.files) if touched else found.known
-            return PlannedTarget(found.directory, plan, found.unverified, found.elsewhere, touched=touched)
-        if found.replans or found.known is None:
-            planned = self._plan_engine(found.model, spec, found.target)
-            return self._tasks(found, planned.plan, _summary(planned.plan, found.target))
-        return self._tasks(found, None, found.known.engine)
+            target = PlannedTarget(found.directory, plan, found.unverified, found.elsewhere, touched=touched)
+        elif found.replans or found.known is None:
+            planned = self._plan_engine(found.model, spec, found.target, found.lock.selection)
+            found = found.using(TuningUse(planned.asked, tuple(c.graph for c in planned.covers), planned.used))
+            target = self._tasks(found, planned.plan, _summary(planned.plan, found.target))
+        else:
+            target = self._tasks(found, None, found.known.engine)
+        if self.locked:
+            found.lock.check_locked(found.use, found.tools)
+        return replace(
+            target, kernels=found.lock.source(found.use, found.tools), notes=found.lock.notes,
+            warnings=found.lock.warnings(found.use, found.tools),
+        )  # fmt: skip
 
     def is_current(self, spec: TargetSpec) -> bool:
         """True where the plan in the directory is for the engine that the recipe describes. Plans nothing.
@@ -139,19 +161,18 @@ class Planner:
         directory = self.directory.target(spec.name)
         known = load_plan_file(directory.plan)
         model = self._model_file(known.model if known is not None else ())
-        facts = _facts(self.recipe, spec, model, tools)
-        planning_key = digest([[list(f) for f in _planning_facts(facts)], part_digest("planner"), target.name])
-        verified = elsewhere is None and unverified is None
-        key = digest([planning_key, [list(f) for f in facts], _surroundings(tools, directory, model), not verified])
         if known is not None and not _files_intact(known, directory):
             known = None
-        return _Question(
-            spec, target, tools, unverified, elsewhere, directory, model, facts, planning_key, key, known
+        lock = target_lock(self.recipe, spec, target)
+        question = _Question(
+            self.recipe, spec, target, tools, unverified, elsewhere, directory, model, lock, known
         )  # fmt: skip
+        return question.using(known.tuning) if known is not None else question
 
     def plan_engine(self, spec: TargetSpec) -> PlannedEngine:
         """The engine plan itself, with graphs and constants, made anew. Raises BoltError."""
-        return self._plan_engine(self._model_file(()), spec, target_named(spec.name))
+        target = target_named(spec.name)
+        return self._plan_engine(self._model_file(()), spec, target, target_lock(self.recipe, spec, target).selection)
 
     @property
     def model(self) -> ModelFile:
@@ -172,13 +193,13 @@ class Planner:
             return toolchain, verifier
         return Toolchain((*toolchain.tools, verifier)), None
 
-    def _plan_engine(self, model: ModelFile, spec: TargetSpec, target: Target) -> PlannedEngine:
+    def _plan_engine(self, model: ModelFile, spec: TargetSpec, target: Target, selection: Selection) -> PlannedEngine:
         from bolt_build.build.engine_planning import parse, plan_parsed
 
         self.say(f"planning {self.recipe.name} for {spec.name}")
         if self._parsed is None:
             self._parsed = parse(model.path)
-        return plan_parsed(self._parsed, self.recipe, spec, target)
+        return plan_parsed(self._parsed, self.recipe, spec, target, selection)
 
     def _tasks(self, asked: _Question, engine: EnginePlan | None, summary: EngineSummary) -> PlannedTarget:
         """Tasks for a plan that was just made, or (None) for the one that lies in the directory."""
@@ -192,21 +213,24 @@ class Planner:
         places = places_of(context, directory.path, sys.executable, PACKAGE)
         plan = PlanFile(
             PLAN_FILE_VERSION, asked.planning_key, asked.key, asked.facts, Places(tuple(places.items())), model.files,
-            summary, task_graph(context),
+            summary, task_graph(context), tuning=asked.use,
         )  # fmt: skip
-        provenance = _build_facts(asked.facts, model, asked.tools, target)
+        provenance = _build_facts(asked)
         contents = (
             ("engine.json", directory.engine.read_text(encoding="utf-8") if engine is None else _text(engine)),
             ("provenance.json", _text(provenance)),
             ("recipe.json", _text(self.recipe)),
+            ("selection.json", _text(asked.lock.relevant(asked.use))),
         )
         return PlannedTarget(directory, plan, asked.unverified, asked.elsewhere, contents)
 
 
 @dataclass(frozen=True)
 class _Question:
-    """All that decides whether a target must be planned. `known`: the plan in its directory, None where damaged."""
+    """All that decides whether a target must be planned. `known`: the plan in its directory, None where damaged; `use`
+    is what it, or the plan that was made since, takes from the lock."""
 
+    recipe: Recipe
     spec: TargetSpec
     target: Target
     tools: Toolchain
@@ -214,10 +238,29 @@ class _Question:
     elsewhere: str | None
     directory: TargetDirectory
     model: ModelFile
-    facts: Facts
-    planning_key: str
-    key: str
+    lock: TargetLock
     known: PlanFile | None
+    use: TuningUse = NOTHING_USED
+
+    def using(self, use: TuningUse) -> _Question:
+        """The question that is asked where this is what the engine takes from the lock."""
+        return replace(self, use=use)
+
+    @cached_property
+    def facts(self) -> Facts:
+        return (*_facts(self.recipe, self.spec, self.model, self.tools), *self.lock.facts(self.use))
+
+    @cached_property
+    def planning_key(self) -> str:
+        read = [list(fact) for fact in _planning_facts(self.facts)]
+        return digest([read, part_digest("planner"), self.target.name])
+
+    @cached_property
+    def key(self) -> str:
+        verified = self.elsewhere is None and self.unverified is None
+        facts = [list(fact) for fact in self.facts]
+        around = _surroundings(self.tools, self.directory, self.model)
+        return digest([self.planning_key, facts, around, not verified])
 
     @property
     def replans(self) -> bool:
@@ -249,14 +292,15 @@ def _of_another_target(key: str, recipe: Recipe, spec: TargetSpec) -> bool:
 
 def _engine_facts(facts: Facts) -> Facts:
     """Those that an engine is made from."""
-    return tuple(fact for fact in facts if not fact[0].startswith("recipe:verify."))
+    return tuple(fact for fact in facts if not fact[0].startswith(_NOT_THE_ENGINE))
 
 
 def _planning_facts(facts: Facts) -> Facts:
     """Those that the planner itself reads."""
     return tuple(
         (name, value) for name, value in facts
-        if name == "model" or (name.startswith("recipe:") and not name.startswith("recipe:verify."))
+        if name in ("model", "tuning") or name.startswith("lock:")
+        or (name.startswith("recipe:") and not name.startswith(_NOT_THE_ENGINE))
     )  # fmt: skip
 
 
@@ -291,13 +335,17 @@ def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
     )  # fmt: skip
 
 
-def _build_facts(facts: Facts, model: ModelFile, tools: Toolchain, target: Target) -> BuildFacts:
+def _build_facts(asked: _Question) -> BuildFacts:
     """What the manifest says of the build. How it is verified is no part of what the engine is made from."""
     from bolt_build.emit.manifest import BuildFacts, ResolvedTool
 
-    recipe = digest([list(f) for f in facts if f[0].startswith("recipe:") and not f[0].startswith("recipe:verify.")])
-    used = tuple(ResolvedTool(t.name, t.version, t.digest) for t in tools.tools if t.name in target.tools)
-    return BuildFacts(recipe, model.digest, used)
+    recipe = digest([list(fact) for fact in _engine_facts(asked.facts) if fact[0].startswith("recipe:")])
+    used = tuple(
+        ResolvedTool(tool.name, tool.version, tool.digest)
+        for tool in asked.tools.tools
+        if tool.name in asked.target.tools
+    )
+    return BuildFacts(recipe, asked.model.digest, used, kernels=asked.lock.source(asked.use, asked.tools))
 
 
 def missing_verifier(tool: Tool) -> Diagnostic:

@@ -17,10 +17,12 @@ from bolt_build.build.files import Digests
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import Facts, PlanFile
 from bolt_build.build.record import TaskRecord, load_record, task_key
-from bolt_build.errors import Mark
+from bolt_build.errors import Diagnostic, Mark
+from bolt_build.planner.kernel_sources import UsedProblem
 from bolt_build.planner.tasks import Task
 
 _TOOL_NAMES = {"cxx": "the C++ compiler"}
+_LOCK = "tuning.lock"
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,11 @@ class StaleTask:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a build of one target would run, in order."""
+    """What a build of one target would run, in order, and what is to be said of it beside."""
 
     target: str
     stale: tuple[StaleTask, ...]
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def forecast(
@@ -118,6 +121,8 @@ class _Walk:
         made = {} if record is None else {output.path: output for output in record.outputs}
         for name in task.outputs:
             digest = self._digests.of(self._path(name))
+            if digest is None and record is not None and name not in made:
+                continue  # the task has come to make it: what changed says why
             if digest is None:
                 found.append(f"output {name} is missing" if record is not None else "not built yet")
             elif name in made and digest != made[name].digest:
@@ -129,7 +134,7 @@ class _Walk:
             return ("not built yet",)
         found: list[str] = []
         before, values = dict(record.values), dict(task.values)
-        changes = fact_changes(record.facts, self._plan.facts, task.reads, self._mark)
+        changes = fact_changes(record.facts, self._plan.facts, task.reads, self._mark, self._plan.tuning.used)
         for name in dict.fromkeys([*before, *values]):
             if before.get(name) != values.get(name):
                 found += self._value_reasons(name, record.facts, changes)
@@ -163,9 +168,16 @@ class _Walk:
 
 
 def fact_changes(
-    before: Facts, now: Facts, reads: Sequence[str], mark: Callable[[str], Mark | None]
+    before: Facts,
+    now: Facts,
+    reads: Sequence[str],
+    mark: Callable[[str], Mark | None],
+    used: Sequence[UsedProblem] = (),
 ) -> tuple[str, ...]:
-    """What changed between two builds' facts that reaches a task reading these recipe keys, a sentence each."""
+    """What changed between two builds' facts that reaches a task reading these recipe keys, a sentence each.
+
+    `used` are the problems of the engine, for the names of what the lock's kernels compute.
+    """
     old, new = dict(before), dict(now)
     found = []
     for name in dict.fromkeys([*old, *new]):
@@ -176,6 +188,8 @@ def fact_changes(
             found.append(_recipe_change(key, old.get(name), new.get(name), mark(key)))
         elif kind == "model":
             found.append("model file changed")
+    if _LOCK in reads:
+        found += _lock_change(old, new, mark(_LOCK), used)
     if not found and old.get("bolt-build") != new.get("bolt-build"):
         found.append(_own_change(before, now))
     return tuple(found)
@@ -184,6 +198,37 @@ def fact_changes(
 def _recipe_change(key: str, old: str | None, new: str | None, mark: Mark | None) -> str:
     where = f" ({mark.file}:{mark.line})" if mark is not None else ""
     return f"{key} changed{where}: {old if old is not None else 'absent'} -> {new if new is not None else 'absent'}"
+
+
+def _lock_change(
+    old: Mapping[str, str], new: Mapping[str, str], mark: Mark | None, used: Sequence[UsedProblem]
+) -> list[str]:
+    """What the lock says otherwise: another lock, or which kernels, the first two by name."""
+    if old.get("tuning") != new.get("tuning"):
+        return [_recipe_change(_LOCK, old.get("tuning"), new.get("tuning"), mark)]
+    places = {f"lock:{each.problem}": each.place for each in used}
+    changed = [
+        name for name in dict.fromkeys([*old, *new]) if name.startswith("lock:") and old.get(name) != new.get(name)
+    ]
+    # Kernels of the engine first, and of these the ones that are others now, not just measured again.
+    changed.sort(key=lambda name: (name not in places, _kernel(old.get(name)) == _kernel(new.get(name))))
+    if not changed:
+        return []
+    named = [
+        f"{places[name]}: {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
+        for name in changed[:2]
+        if name in places
+    ]
+    more = len(changed) - len(named)
+    if more:
+        named.append(f"{more} {'other ' if named else ''}choice{'s' * (more != 1)}")
+    where = f" ({mark.file}:{mark.line})" if mark is not None else ""
+    return [f"{_LOCK} changed{where}: {'; '.join(named)}"]
+
+
+def _kernel(fact: str | None) -> str:
+    """The kernel of a fact, without what it was measured to take."""
+    return (fact or "").rpartition(", ")[0]
 
 
 def _own_change(before: Facts, now: Facts) -> str:

@@ -71,6 +71,15 @@ def _emit(emitted: tuple[str, ...]) -> Task:
     )  # fmt: skip
 
 
+def link_argv(context: BuildContext, output: str, objects: tuple[str, ...], *, shared: bool) -> tuple[str, ...]:
+    """The command that links objects alone, as an engine is linked, to a library or a program."""
+    kind = _SHARED if shared else ()
+    return (
+        "${cxx}", *kind, *_LINK, "-o", "${out}/" + output, *objects, *_library_folders(context),
+        *context.target.link_flags,
+    )  # fmt: skip
+
+
 def _link_library(context: BuildContext, objects: tuple[str, ...]) -> Task:
     library = names.library(context.engine.name)
     exports = f"src/{names.EXPORTS}"

@@ -1,42 +1,24 @@
-"""`bolt-build bench`: how long built engines take, measured by their own runner programs."""
+"""`bolt-build bench`: how long built engines take, alone or side by side with other ways to run the model."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
+from bolt_build.bench.runner import Measurement, measure_alone
 from bolt_build.build.built import BuiltEngine, built_engines
+from bolt_build.build.contests import batches_of, contests_of, threads_of
 from bolt_build.cli.common_arguments import add_place, add_recipes, options_of, read_recipes
-from bolt_build.digest import decode
-from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.digest import encode
+from bolt_build.errors import ExitCode
+from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
 from bolt_build.toolchain.machine import why_not_here
 
 NAME = "bench"
-HELP = "time built engines for each batch and, where they run on CPU threads, number of threads"
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What a runner says of one batch and number of threads; milliseconds a run.
-
-    `threads` is None for an engine whose runs use no CPU threads.
-    """
-
-    name: str
-    target: str
-    batch: int
-    threads: int | None
-    runs: int
-    min_ms: float
-    median_ms: float
-    p99_ms: float
-    images_per_second: float
+HELP = "time built engines for each batch and, where they run on CPU threads, number of threads; also against peers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,25 +27,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, action="append", metavar="N", help="only this batch (repeatable)")
     parser.add_argument(
         "--threads", type=int, action="append", metavar="N",
-        help="so many CPU threads, for engines that run on them (repeatable; default: one, and all)",
+        help="so many CPU threads, for engines that run on them (repeatable; default: 1 and all, against peers all)",
     )  # fmt: skip
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="for about so long each (default: 3)")
+    parser.add_argument(
+        "--against", type=_names, metavar="PEER,...",
+        help="measure these in turns with the engine, on the same inputs, and compare outputs: torch, torch-graph,"
+        " torch-compile, onnxruntime, and what other packages add",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rounds", type=_rounds, default=3, metavar="N", help="turns that each contestant has (default: 3)"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures one after the other, and says which engines cannot run on this machine.
 
-    Raises BoltError where an engine is not built or is stale, or a runner fails.
+    Against peers: exit code 7 where a package is missing, 4 where a peer fails, 5 where one computes something else.
+    Raises BoltError where an engine is not built or is stale, or fails.
     """
-    found = []
-    for recipe in read_recipes(args.recipes):
-        for engine in built_engines(recipe, options_of(args)):
-            elsewhere = why_not_here(target_named(engine.target))
-            if elsewhere is None:
-                found += _measurements(engine, args)
-            else:
-                sys.stderr.write(f"{recipe.name}/{engine.target}: not measured: {elsewhere}\n")
+    return _against(args) if args.against else _alone(args)
+
+
+def _alone(args: argparse.Namespace) -> int:
+    found = [
+        measure_alone(engine.runner, batch, threads, args.seconds)
+        for _, engine in _engines(args)
+        for batch in batches_of(engine, args.batch)
+        for threads in threads_of(engine, args.threads)
+    ]
     if args.format == "json":
         sys.stdout.write(json.dumps([vars(measurement) for measurement in found], indent=1) + "\n")
     else:
@@ -71,33 +64,53 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.OK)
 
 
-def _measurements(engine: BuiltEngine, args: argparse.Namespace) -> list[Measurement]:
-    """Those of each batch and number of threads that are asked for and matter to the engine. Raises BoltError."""
-    batches = [batch for batch in engine.plan.engine.batches if args.batch is None or batch in args.batch]
-    if not batches:
-        name = engine.plan.graph.recipe
-        have = ", ".join(map(str, engine.plan.engine.batches))
-        wrong = Diagnostic("unknown-batch", f"{name} has none of these batches", hint=f"it has: {have}")
-        raise BoltError([wrong], ExitCode.USAGE)
-    threads: list[int | None] = [None]
-    if target_named(engine.target).runs_on_threads:
-        threads = args.threads or sorted({1, len(os.sched_getaffinity(0))})
-    return [_measure(engine, batch, count, args.seconds) for batch in batches for count in threads]
+def _against(args: argparse.Namespace) -> int:
+    from bolt_build.bench.comparison import worst_exit_code
+    from bolt_build.bench.contest import compete
+    from bolt_build.bench.contestant import Effort
+    from bolt_build.bench.peers import check_peers
+    from bolt_build.report import diagnostics
+    from bolt_build.report.bench import missing_packages, render
+    from bolt_build.report.tables import terminal_width
+
+    check_peers(args.against)
+    effort = Effort(rounds=args.rounds, seconds=args.seconds / args.rounds)
+    found = []
+    for recipe, engine in _engines(args):
+        for contest in contests_of(recipe, engine, args.against, args.batch, args.threads, effort):
+            found.append(compete(contest, lambda text: print(text, file=sys.stderr, flush=True)))
+            if args.format == "text":
+                sys.stdout.write(render(found[-1], color=sys.stdout.isatty(), width=terminal_width(sys.stdout)))
+                sys.stdout.flush()
+    if args.format == "json":
+        sys.stdout.write(json.dumps([encode(comparison) for comparison in found], indent=1) + "\n")
+    sys.stderr.write(diagnostics.render(missing_packages(found), color=sys.stderr.isatty()))
+    return int(worst_exit_code(found))
 
 
-def _measure(engine: BuiltEngine, batch: int, threads: int | None, seconds: float) -> Measurement:
-    argv = [os.fspath(engine.runner), "--bench", "--json", "--batch", str(batch), "--seconds", str(seconds)]
-    if threads is not None:
-        argv += ["--threads", str(threads)]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True)
-    try:
-        if done.returncode == 0:
-            said: dict[str, Any] = json.loads(done.stdout)
-            return decode(Measurement, said | {"is": "Measurement", "threads": threads})
-        reason = done.stderr.strip() or f"exit status {done.returncode}"
-    except ValueError as error:
-        reason = f"its answer cannot be read: {error}"
-    raise BoltError([Diagnostic("runner-failed", reason, subject=str(engine.runner))], ExitCode.TASK_FAILED)
+def _engines(args: argparse.Namespace) -> Iterator[tuple[Recipe, BuiltEngine]]:
+    """The engines that run on this machine; of the others it says why not."""
+    for recipe in read_recipes(args.recipes):
+        for engine in built_engines(recipe, options_of(args)):
+            elsewhere = why_not_here(target_named(engine.target))
+            if elsewhere is None:
+                yield recipe, engine
+            else:
+                sys.stderr.write(f"{recipe.name}/{engine.target}: not measured: {elsewhere}\n")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise argparse.ArgumentTypeError("at least one name")
+    return names
+
+
+def _rounds(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
 
 
 def _show(found: list[Measurement]) -> None:

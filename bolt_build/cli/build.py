@@ -11,6 +11,7 @@ from pathlib import Path
 from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build, chosen, dry_run
 from bolt_build.cli.common_arguments import add_place, add_recipes, jobs, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import failure_text, forecast_data, forecast_text, progress, summary_text
 from bolt_build.schema.recipe import Recipe
@@ -33,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
     )
+    parser.add_argument(
+        "--locked", action="store_true", help="end with exit code 6 unless every kernel comes from the recipe's lock"
+    )
     parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
@@ -41,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Builds recipe after recipe. Raises BoltError where nothing could be attempted."""
     recipes = read_recipes(args.recipes)
-    options = replace(options_of(args), cache=args.cache, keep_going=args.keep_going, wait=not args.no_wait)
+    options = replace(
+        options_of(args), cache=args.cache, keep_going=args.keep_going, wait=not args.no_wait, locked=args.locked
+    )
     if args.jobs:
         options = replace(options, jobs=args.jobs)
     _check_targets(recipes, options)
@@ -75,15 +81,20 @@ def _check_targets(recipes: list[Recipe], options: BuildOptions) -> None:
 
 
 def _dry_run(recipes: list[Recipe], options: BuildOptions, listener: Listener, form: str) -> int:
-    data = []
+    data, warnings = [], []
     for recipe in recipes:
         found = dry_run(recipe, options, listener)
+        warnings += [warning for each in found for warning in each.warnings]
         if form == "json":
             data += forecast_data(recipe.name, found)
         else:
             sys.stdout.write(forecast_text(recipe.name, found))
     if form == "json":
-        sys.stdout.write(json.dumps({"event": "forecast", "tasks": data}) + "\n")
+        said = {"event": "forecast", "tasks": data, "diagnostics": as_json(warnings)}
+        sys.stdout.write(json.dumps(said) + "\n")
+    else:
+        sys.stdout.flush()
+        sys.stderr.write(render(warnings, color=sys.stderr.isatty()))
     return int(ExitCode.OK)
 
 
@@ -127,6 +138,10 @@ def _report_trouble(recipe: Recipe, error: BoltError) -> None:
     sys.stdout.write(json.dumps(data) + "\n")
 
 
+def _kernels(source: KernelSource | None) -> dict[str, object] | None:
+    return vars(source) if source is not None else None
+
+
 def _data(result: BuildResult) -> dict[str, object]:
     return {
         "event": "result", "recipe": result.recipe, "exit_code": int(result.exit_code),
@@ -134,7 +149,7 @@ def _data(result: BuildResult) -> dict[str, object]:
         "targets": [
             {
                 "target": t.target, "directory": str(t.directory.path), "artifacts": list(t.artifacts),
-                "verified": t.verified, "elsewhere": t.elsewhere,
+                "verified": t.verified, "elsewhere": t.elsewhere, "kernels": _kernels(t.kernels),
             }
             for t in result.targets
         ],

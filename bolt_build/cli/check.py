@@ -11,7 +11,7 @@ from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.diagnostics import as_json
 from bolt_build.schema import expand
-from bolt_build.schema.recipe import Recipe
+from bolt_build.schema.recipe import Recipe, TargetSpec
 
 NAME = "check"
 HELP = "validate recipes and report every mistake at once; --expand writes out every default"
@@ -48,8 +48,13 @@ def _summary(recipe: Recipe) -> str:
     model = recipe.model
     source = f"zoo model {model.zoo}" if model.zoo is not None else str(model.onnx)
     batches = ", ".join(str(batch) for batch in model.batch)
-    targets = ", ".join(f"{target.name} ({target.precision})" for target in recipe.targets)
+    targets = ", ".join(f"{target.name} ({_target(target)})" for target in recipe.targets)
     return f"{recipe.path}: ok: {recipe.name}, {source}, batch {batches}, for {targets}\n"
+
+
+def _target(target: TargetSpec) -> str:
+    own = ", ".join(str(batch) for batch in target.batch)
+    return f"{target.precision}, batch {own}" if own else target.precision
 
 
 def _expanded(recipe: Recipe, several: bool) -> str:

@@ -27,7 +27,8 @@ def run(args: argparse.Namespace) -> int:
     """Prints one graph. Raises BoltError."""
     recipe = read_recipes([args.recipe])[0]
     options = options_of(args)
-    batches = recipe.model.batch
+    spec = chosen(recipe, (need_one(options.targets, recipe),))[0] if args.stage == "optimised" else None
+    batches = recipe.model.batch if spec is None else recipe.batches(spec)
     batch = batches[0] if args.batch is None else args.batch
     if batch not in batches:
         hint = f"its batches: {', '.join(map(str, batches))}"
@@ -36,12 +37,11 @@ def run(args: argparse.Namespace) -> int:
     from bolt_build.graph.text import format_graph
 
     planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
-    if args.stage == "imported":
+    if spec is None:
         from bolt_build.build.engine_planning import parse
 
         graph = parse(planner.model.path).bind(batch, recipe.model.dims)
     else:
-        spec = chosen(recipe, (need_one(options.targets, recipe),))[0]
         graph = planner.plan_engine(spec).graphs[batches.index(batch)]
     sys.stdout.write(format_graph(graph))
     return int(ExitCode.OK)

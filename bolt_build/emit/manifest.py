@@ -16,7 +16,8 @@ from typing import Any
 import bolt_build
 from bolt_build.digest import digest_file
 from bolt_build.emit.elf import read_elf
-from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Port
+from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Port, Step
+from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.targets import Target, target_named
 
 MANIFEST_VERSION = 1
@@ -36,12 +37,14 @@ class ResolvedTool:
 
 @dataclass(frozen=True)
 class BuildFacts:
-    """What the plan does not know: digests (SHA-256, hex) of the expanded recipe and the ONNX model, and the tools."""
+    """What the plan does not know: digests (SHA-256, hex) of the expanded recipe and the ONNX model, the tools, and
+    where the kernels come from (None for a target that is not tuned)."""
 
     recipe: str = ""
     model: str = ""
     tools: tuple[ResolvedTool, ...] = ()
     version: str = bolt_build.__version__
+    kernels: KernelSource | None = None
 
 
 def embedded_manifest(plan: EnginePlan, facts: BuildFacts) -> str:
@@ -102,6 +105,7 @@ def _statement(plan: EnginePlan, facts: BuildFacts) -> dict[str, Any]:
                     "manifestVersion": MANIFEST_VERSION,
                     "precision": plan.precision,
                     "requires": {"arch": target.arch, "where": target.where, **_driver(target, facts)},
+                    **_tuning(facts.kernels),
                 },
                 "resolvedDependencies": dependencies,
             },
@@ -114,6 +118,15 @@ def _driver(target: Target, facts: BuildFacts) -> dict[str, str]:
     """The least driver of a CUDA engine, by the release of the CUDA runtime in it, which is the compiler's."""
     versions = [tool.version.split(".") for tool in facts.tools if tool.name == "nvcc"]
     return {"driver": f"CUDA {versions[0][0]}.0"} if target.gpu is not None and versions else {}
+
+
+def _tuning(kernels: KernelSource | None) -> dict[str, Any]:
+    if kernels is None:
+        return {}
+    found: dict[str, Any] = {"source": kernels.source}
+    if kernels.lock:
+        found |= {"lock": kernels.lock, "gpu": kernels.gpu, "stale": kernels.stale, "predicted": kernels.predicted}
+    return {"tuning": found}
 
 
 def _digest(sha256: str) -> dict[str, Any]:
@@ -129,13 +142,15 @@ def _batch(plan: BatchPlan) -> dict[str, Any]:
         "arenaBytes": plan.arena_bytes,
         "batch": plan.batch,
         "inputs": [_port(port) for port in plan.inputs],
-        "kernels": [
-            {"kernel": step.candidate.family, "layer": step.name, "parameters": dict(step.candidate.parameters)}
-            for step in plan.steps
-            if not step.view
-        ],
+        "kernels": [_kernel(step) for step in plan.steps if not step.view],
         "outputs": [_port(port) for port in plan.outputs],
     }
+
+
+def _kernel(step: Step) -> dict[str, Any]:
+    candidate = step.candidate
+    settings = {"settings": dict(candidate.settings)} if candidate.settings else {}
+    return {"kernel": candidate.family, "layer": step.name, "parameters": dict(candidate.parameters), **settings}
 
 
 def _port(port: Port) -> dict[str, Any]:

@@ -85,14 +85,27 @@ class KernelProblem:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way of a family to solve a problem. Its digest names its symbol where it is compiled by itself."""
+    """One way of a family to solve a problem.
+
+    `parameters` are what its kernel is compiled with; `settings` are arguments of the compiled kernel (swizzle, slices
+    of split-K), so that candidates which differ in them alone share one object. No settings: the family's defaults.
+    """
 
     family: str
     parameters: tuple[tuple[str, int | str], ...] = ()
+    settings: tuple[tuple[str, int | str], ...] = ()
 
     @cached_property
     def digest(self) -> str:
         return digest(self)
+
+    @property
+    def compiled(self) -> Candidate:
+        """The same kernel with its default settings."""
+        return Candidate(self.family, self.parameters)
+
+    def __str__(self) -> str:
+        return " ".join((self.family, *(f"{name}={value}" for name, value in (*self.parameters, *self.settings))))
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,18 @@ class Refusal:
     family: str
     what: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Expense:
+    """What a family's kernels move (bytes) and compute (operations) for a problem, what they pad included.
+
+    `why` says in a few words what makes it more than the problem's own `nbytes` and `flops`; empty where it is not.
+    """
+
+    nbytes: int
+    flops: int
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -209,6 +234,18 @@ class Family(Protocol):
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         """Legal candidates in the order of predicted speed, and the rejected with their reasons."""
+        ...
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """Candidates that differ from this one in their settings alone and are worth a measurement where it leads."""
+        ...
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        """Predicted seconds of one of `candidates` or `variants`."""
+        ...
+
+    def expense(self, problem: KernelProblem) -> Expense:
+        """What the family moves and computes for a problem that it has candidates for."""
         ...
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:

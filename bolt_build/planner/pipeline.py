@@ -18,6 +18,7 @@ from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.pads import FOLD_PADS
+from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.schema.recipe import Policy
 
 PIPELINE: tuple[Pass, ...] = (
@@ -31,6 +32,8 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
     FOLD_BATCH_NORM,
     FOLD_AFFINE,
+    MERGE_BRANCHES,  # their BatchNorms are in their weights now
+    FOLD_AFFINE,  # what stood behind the sum of branches
     MERGE_DUPLICATES,
     REMOVE_DEAD,  # nothing unread may count as a reader
     FUSE_EPILOGUES,

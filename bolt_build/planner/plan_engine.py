@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bolt_build.digest import digest, encode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Family, Operand, Refusal
 from bolt_build.graph.ir import Array, Graph
@@ -19,11 +18,16 @@ from bolt_build.planner.engine_plan import (
     Step,
     StepTensor,
 )
+from bolt_build.planner.kernel_sources import UsedProblem
+from bolt_build.planner.measured import Winners, chosen_cover, measured_space
 from bolt_build.planner.memory import Arena, plan_memory
 from bolt_build.planner.pipeline import optimize
+from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.resolve import resolve
-from bolt_build.planner.schedule import Schedule, ScheduledTensor, schedule
+from bolt_build.planner.schedule import Schedule, ScheduledStep, ScheduledTensor, schedule
+from bolt_build.planner.selection import PREDICTED, ChosenCover, Selection
 from bolt_build.planner.space import SearchSpace, search_space
+from bolt_build.planner.structure import structure
 from bolt_build.planner.weights import WeightTable
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import Target
@@ -31,59 +35,113 @@ from bolt_build.targets import Target
 
 @dataclass(frozen=True)
 class PlannedEngine:
-    """The plan, the constants of its weights table in order (each in its slot's element type), the optimised graphs."""
+    """The plan, the constants of its weights table in order (each in its slot's element type), the optimised graphs.
+
+    `covers` are what was chosen of each graph, as a lock keeps it. `asked` are the digests of every problem whose
+    winner could have changed the plan, in order, and `used` those of the plan's steps.
+    """
 
     plan: EnginePlan
     constants: tuple[Array, ...]
     graphs: tuple[Graph, ...]
+    covers: tuple[ChosenCover, ...]
+    asked: tuple[str, ...]
+    used: tuple[UsedProblem, ...]
 
 
 def plan_engine(
-    graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target: Target, families: Sequence[Family]
-) -> PlannedEngine:
-    """Plans one engine with one plan for each graph (one a batch).
+    graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target: Target, families: Sequence[Family],
+    selection: Selection = PREDICTED,
+) -> PlannedEngine:  # fmt: skip
+    """Plans one engine with one plan for each graph (one a batch), with the kernels of `selection` where it has them.
 
     Raises BoltError with every node of any batch that no family has a kernel for, each once.
     """
-    decisions: list[Decision] = []
+    optimized, decisions = _optimized(graphs, recipe)
     refusals: list[Refusal] = []
-    optimized = []
-    for graph in graphs:
-        result = optimize(graph, recipe.policy)
-        optimized.append(result.graph)
-        decisions += result.decisions
-    weights, plans = WeightTable(), []
+    weights, plans, covers, used = WeightTable(), [], [], _Used(selection)
+    asked: set[str] = set()
     for space in _spaces(optimized, recipe, spec, target, families):
+        asked.update(choice.problem.digest for choice in space.choices)
+        space, winners = measured_space(space, selection, target, families)
         cover = resolve(space)
+        covers.append(chosen_cover(space, cover.alternatives))
         ordered = schedule(space, cover, target)
         arena = plan_memory(ordered)
         plans.append(_batch_plan(space, ordered, arena, weights))
         decisions += (*space.decisions, *cover.decisions, _arena_decision(space, arena))
+        decisions += used.decisions(space, ordered.steps, winners, target)
         refusals += space.refusals
     plan = EnginePlan(
         PLAN_VERSION, recipe.name, spec.name, spec.precision, structure(optimized), weights.slots(), tuple(plans),
         tuple(dict.fromkeys(decisions)), tuple(dict.fromkeys(refusals)),
     )  # fmt: skip
-    return PlannedEngine(plan, weights.constants(), tuple(optimized))
+    return PlannedEngine(
+        plan, weights.constants(), tuple(optimized), tuple(covers), tuple(sorted(asked)), used.problems()
+    )
+
+
+def search_spaces(
+    graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target: Target, families: Sequence[Family]
+) -> tuple[SearchSpace, ...]:
+    """The search space of every batch, with the optimised graph in it, before anything is chosen.
+
+    Raises BoltError with every node of any batch that no family has a kernel for, each once.
+    """
+    return tuple(_spaces(_optimized(graphs, recipe)[0], recipe, spec, target, families))
+
+
+def _optimized(graphs: Sequence[Graph], recipe: Recipe) -> tuple[list[Graph], list[Decision]]:
+    decisions: list[Decision] = []
+    optimized = []
+    for graph in graphs:
+        result = optimize(graph, recipe.policy)
+        optimized.append(result.graph)
+        decisions += result.decisions
+    return optimized, decisions
+
+
+class _Used:
+    """Gathers the problems of an engine's steps, and says where the kernel of each came from."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+        self._found: dict[str, UsedProblem] = {}
+
+    def decisions(
+        self, space: SearchSpace, steps: Sequence[ScheduledStep], winners: Winners, target: Target
+    ) -> list[Decision]:
+        """One for each problem of a batch's steps; one in all where nothing was measured for a GPU."""
+        batch, source = f"batch {space.graph.batch}", self._selection.source
+        by_problem: dict[str, list[ScheduledStep]] = {}
+        for step in steps:
+            if not step.view:
+                by_problem.setdefault(step.problem.digest, []).append(step)
+        found = []
+        for digest, same in by_problem.items():
+            problem, candidate = same[0].problem, same[0].candidate
+            winner = winners.get(problem)
+            measured = winner is not None and winner.candidate == candidate
+            places = tuple(f"{batch}: {step.name}" for step in same)
+            before = self._found[digest].occurs if digest in self._found else ()
+            self._found[digest] = UsedProblem(digest, describe_problem(problem), (*before, *places), measured)
+            subject = places[0] + (f" and {len(same) - 1} more" if len(same) > 1 else "")
+            reason = f"measured {winner.seconds * 1e6:.2f} us, {source}" if winner and measured else ""
+            found.append(Decision("tuning", subject, f"took {candidate}", reason or f"predicted: not in {source}"))
+        if self._selection != PREDICTED:
+            return found
+        if target.gpu is None:
+            return []
+        return [Decision("tuning", batch, "chose kernels by prediction", "nothing was measured for this engine")]
+
+    def problems(self) -> tuple[UsedProblem, ...]:
+        return tuple(self._found[digest] for digest in sorted(self._found))
 
 
 def _arena_decision(space: SearchSpace, arena: Arena) -> Decision:
     buffers = len({offset for offset in arena.offsets if offset is not None})
     reason = f"{arena.nbytes} bytes over {buffers} places; {arena.live_peak} bytes are alive at once at the peak"
     return Decision("memory", f"batch {space.graph.batch}", "planned the arena", reason)
-
-
-def structure(graphs: Sequence[Graph]) -> str:
-    """Digest of tensors' names, types and operators of the graphs, without the values of constants.
-
-    A graph's own name is its file's: another file of the same architecture has another, and its weights still fit.
-    """
-    return digest([_skeleton(graph) for graph in graphs])
-
-
-def _skeleton(graph: Graph) -> object:
-    values = [[v.name, encode(v.type), v.constant is not None] for v in graph.values]
-    return [graph.batch, list(graph.inputs), list(graph.outputs), values, encode(graph.nodes)]
 
 
 def _spaces(

@@ -37,7 +37,7 @@ class TensorConversion:
 class Cover:
     """One alternative for every region, in the graph's order, and the conversions between them.
 
-    `conversions` of one value stand in the order in which they can run. `seconds` is the predicted sum, `bound` a
+    `conversions` of one value stand in the order in which they can run. `seconds` is the sum, `bound` a
     proven lower limit of what any cover takes; they are equal where the choice is exact.
     """
 
@@ -229,7 +229,9 @@ class _Model:
             for conversion in self.tensor_domains[index][values[len(nodes) + index]].conversions
         ]
         subject = f"batch {self.space.graph.batch}"
-        reason = f"predicted {seconds * 1e6:.1f} us over {len(nodes)} nodes with {len(conversions)} conversions"
+        reason = (
+            f"{self.space.basis} {seconds * 1e6:.1f} us over {len(nodes)} nodes with {len(conversions)} conversions"
+        )
         if seconds == bound:
             decision = Decision("resolve", subject, "chose the cheapest cover", f"{reason}; exact")
         else:

@@ -52,7 +52,8 @@ class SearchSpace:
     """Everything `resolve` chooses from.
 
     `fixed` are the formats of graph inputs, `wanted` those of graph outputs. `copies` are kernels that write a tensor
-    in the format it has to another place, for outputs that no step can write directly.
+    in the format it has to another place, for outputs that no step can write directly. `basis` says where the seconds
+    come from: "predicted", "measured", or "measured and predicted".
     """
 
     graph: Graph
@@ -64,6 +65,7 @@ class SearchSpace:
     choices: tuple[Choice, ...]
     refusals: tuple[Refusal, ...]
     decisions: tuple[Decision, ...]
+    basis: str = "predicted"
 
 
 def search_space(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.families.base import Candidate, KernelProblem
+from bolt_build.families.base import KernelProblem
 from bolt_build.planner.engine_plan import EnginePlan, Location, Step
 from bolt_build.report.tables import Column, byte_text, table
 
@@ -51,11 +51,7 @@ def _op(problem: KernelProblem) -> str:
 
 
 def _kernel(step: Step) -> str:
-    return "view" if step.view else _candidate(step.candidate)
-
-
-def _candidate(candidate: Candidate) -> str:
-    return " ".join([candidate.family, *(f"{name}={value}" for name, value in candidate.parameters)])
+    return "view" if step.view else str(step.candidate)
 
 
 def _place(location: Location) -> str:

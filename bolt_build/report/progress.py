@@ -15,6 +15,7 @@ from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.staleness import Forecast
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
+from bolt_build.planner.kernel_sources import KernelSource
 
 
 class _Live(Protocol):
@@ -188,6 +189,8 @@ def summary_text(result: BuildResult) -> str:
         if target.artifacts and result.finished:
             lines.append(f"{_short(target.directory.path)}/")
             lines += [f"  {_size(target.directory.path / name):>9}  {name}" for name in target.artifacts]
+            if target.kernels is not None:
+                lines.append(f"  kernels: {_origin(target.kernels)}")
             if target.elsewhere is not None:
                 lines.append(f"  not verified: {target.elsewhere}")
     fetched = sum(event.cached for event in result.finished)
@@ -202,6 +205,14 @@ def summary_text(result: BuildResult) -> str:
     what = ", ".join(parts) if result.finished else idle
     lines.append(f"{result.recipe}: {word}, {what}, {result.seconds:.2f} s")
     return "\n".join(lines) + "\n"
+
+
+def _origin(kernels: KernelSource) -> str:
+    """Where an engine's kernels come from, in a few words."""
+    if not kernels.lock:
+        return "chosen by prediction"
+    predicted = f"; {kernels.predicted} chosen by prediction" if kernels.predicted else ""
+    return f"{kernels.lock}, measured on {kernels.gpu}{' with another toolchain' if kernels.stale else ''}{predicted}"
 
 
 def forecast_text(recipe: str, forecasts: Sequence[Forecast]) -> str:

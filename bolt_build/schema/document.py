@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,40 +59,51 @@ def resolve_plain(text: str) -> Plain:
     return text
 
 
-def read_document(path: Path) -> tuple[Table, tuple[Diagnostic, ...]]:
+@dataclass(frozen=True)
+class DocumentKind:
+    """What a file is to its reader: a noun for messages, and how its first line reads."""
+
+    noun: str
+    beginning: str
+
+
+RECIPE = DocumentKind("recipe", "bolt: 1")
+
+
+def read_document(path: Path, kind: DocumentKind = RECIPE) -> tuple[Table, tuple[Diagnostic, ...]]:
     """The mapping that the YAML file at `path` holds, and what is wrong with its keys and tags.
 
     Raises BoltError where no mapping can be read: a file that is missing, empty, not text or not YAML.
     """
-    text = _read_text(path)
+    text = _read_text(path, kind)
     try:
         _check_depth(text, path)
         node = CoreLoader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        raise BoltError([_syntax_error(error, path, text)]) from error
+        raise BoltError([_syntax_error(error, path, text, kind)]) from error
     except yaml.reader.ReaderError as error:
         raise BoltError([_unreadable_character(error, path, text)]) from error
     start = Mark(str(path), 1, 1)
+    hint = f"a {kind.noun} begins with '{kind.beginning}'"
     if node is None:
-        hint = "a recipe begins with 'bolt: 1'"
-        raise BoltError([Diagnostic("empty-recipe", "the recipe is empty", start, hint)])
+        raise BoltError([Diagnostic(f"empty-{kind.noun}", f"the {kind.noun} is empty", start, hint)])
     conversion = _Conversion(str(path), text)
     value = conversion.convert(node)
     if not isinstance(value, Table):
-        message = f"a recipe must be a mapping, found {describe(value)}"
-        conversion.diagnostics.append(Diagnostic("wrong-type", message, value.mark, "a recipe begins with 'bolt: 1'"))
+        message = f"a {kind.noun} must be a mapping, found {describe(value)}"
+        conversion.diagnostics.append(Diagnostic("wrong-type", message, value.mark, hint))
         raise BoltError(conversion.diagnostics)
     return value, tuple(conversion.diagnostics)
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, kind: DocumentKind) -> str:
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise BoltError([Diagnostic("no-such-file", "no such recipe", subject=str(path))]) from error
+        raise BoltError([Diagnostic("no-such-file", f"no such {kind.noun}", subject=str(path))]) from error
     except IsADirectoryError as error:
-        hint = "name the recipe's file"
-        raise BoltError([Diagnostic("not-a-file", "is a directory, not a recipe", None, hint, str(path))]) from error
+        message, hint = f"is a directory, not a {kind.noun}", f"name the {kind.noun}'s file"
+        raise BoltError([Diagnostic("not-a-file", message, None, hint, str(path))]) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise BoltError([Diagnostic("unreadable", f"cannot be read: {reason}", subject=str(path))]) from error
@@ -101,7 +113,7 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         mark = _end_of(data[: error.start].decode(), path)
         message = f"byte 0x{data[error.start]:02x} is not UTF-8"
-        raise BoltError([Diagnostic("not-utf8", message, mark, "a recipe is UTF-8 text")]) from error
+        raise BoltError([Diagnostic("not-utf8", message, mark, f"a {kind.noun} is UTF-8 text")]) from error
 
 
 def _lines(text: str) -> list[str]:
@@ -129,7 +141,7 @@ def _check_depth(text: str, path: Path) -> None:
             depth -= 1
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, path: Path, text: str) -> Diagnostic:
+def _syntax_error(error: yaml.MarkedYAMLError, path: Path, text: str, kind: DocumentKind) -> Diagnostic:
     at = error.problem_mark or error.context_mark
     mark = Mark(str(path), at.line + 1, at.column + 1) if at else Mark(str(path), 1, 1)
     message = error.problem or "not YAML"
@@ -143,7 +155,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, path: Path, text: str) -> Diagnos
         else:
             message, hint = f"text cannot begin with '{character}'", "write it in quotes"
     elif "expected a single document" in (error.context or ""):
-        message, hint = "a second document begins here", "one file holds one recipe"
+        message, hint = "a second document begins here", f"one file holds one {kind.noun}"
     return Diagnostic("yaml-syntax", message, mark, hint)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from bolt_build.schema.document import CORE_RESOLVERS
-from bolt_build.schema.recipe import RECIPE_VERSION, Recipe
+from bolt_build.schema.durations import duration_of
+from bolt_build.schema.recipe import RECIPE_VERSION, Recipe, TargetSpec
 
 
 class _CoreDumper(yaml.SafeDumper):
@@ -29,7 +30,7 @@ def expand(recipe: Recipe) -> str:
 def flatten(recipe: Recipe) -> tuple[tuple[str, str], ...]:
     """Dotted keys and their JSON values, defaults included: what differs between two recipes differs here.
 
-    The model's file is relative to the recipe's, so that a recipe that moved with its model has not changed.
+    Files are relative to the recipe's, so that a recipe that moved with its model has not changed.
     """
     return tuple(_flat(_data(recipe), ""))
 
@@ -44,11 +45,15 @@ def _flat(data: dict[str, Any], prefix: str) -> list[tuple[str, str]]:
     return pairs
 
 
+def _target(target: TargetSpec) -> dict[str, Any]:
+    own = {"batch": list(target.batch)} if target.batch else {}
+    return {"precision": target.precision, **own}
+
+
 def _data(recipe: Recipe) -> dict[str, Any]:
     model: dict[str, Any] = {}
     if recipe.model.onnx is not None:
-        here = os.path.dirname(os.path.abspath(recipe.path))
-        model["onnx"] = os.path.relpath(recipe.model.onnx, here).replace(os.sep, "/")
+        model["onnx"] = _from(recipe, recipe.model.onnx)
     else:
         model["zoo"] = recipe.model.zoo
     model["batch"] = list(recipe.model.batch)
@@ -56,7 +61,7 @@ def _data(recipe: Recipe) -> dict[str, Any]:
     return {
         "name": recipe.name,
         "model": model,
-        "targets": {target.name: {"precision": target.precision} for target in recipe.targets},
+        "targets": {target.name: _target(target) for target in recipe.targets},
         "policy": {"fusion": {"epilogue": recipe.policy.fusion.epilogue}},
         "layers": {layer.match: {"precision": layer.precision} for layer in recipe.layers},
         "engine": {"io": {"dtype": recipe.engine.io.dtype, "layout": recipe.engine.io.layout}},
@@ -65,4 +70,15 @@ def _data(recipe: Recipe) -> dict[str, Any]:
             "samples": recipe.verify.samples,
             "seed": recipe.verify.seed,
         },
+        "tuning": {
+            "candidates": recipe.tuning.candidates,
+            "budget": duration_of(recipe.tuning.budget),
+            "lock": _from(recipe, recipe.tuning.lock) if recipe.tuning.lock is not None else None,
+            "foreign": recipe.tuning.foreign,
+        },
     }
+
+
+def _from(recipe: Recipe, path: str) -> str:
+    """A file as the recipe's directory sees it."""
+    return os.path.relpath(path, os.path.dirname(os.path.abspath(recipe.path))).replace(os.sep, "/")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
+from bolt_build.schema.durations import seconds_of
 from bolt_build.schema.extend import read_extended
 from bolt_build.schema.recipe import (
     EngineSpec,
@@ -18,6 +19,7 @@ from bolt_build.schema.recipe import (
     Policy,
     Recipe,
     TargetSpec,
+    TuningSpec,
     VerifySpec,
 )
 from bolt_build.schema.validate import (
@@ -42,7 +44,7 @@ def load_recipe(path: Path) -> Recipe:
     """
     table, found = read_extended(path)
     diagnostics = [*found, *validate(table)]
-    diagnostics += [*_check_name(table, path), *_check_targets(table), *_check_model(table)]
+    diagnostics += [*_check_name(table, path), *_check_targets(table), *_check_model(table), *_check_lock(table)]
     if diagnostics:
         raise BoltError(_in_order(diagnostics, path))
     data = fill_defaults(plain(table), recipe_schema())
@@ -70,23 +72,35 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
     marks = tuple(
         (key, entry.mark if isinstance(entry.value, Table) else entry.value.mark) for key, entry in walk(table)
     )
-    batch = model["batch"] if isinstance(model["batch"], list) else [model["batch"]]
     return Recipe(
         path=str(path),
         name=data.get("name", path.stem),
         model=ModelSpec(
             onnx=_beside(model["onnx"], dict(marks)["model.onnx"]) if "onnx" in model else None,
             zoo=model.get("zoo"),
-            batch=tuple(batch),
+            batch=_batches(model["batch"]),
             dims=tuple(model["dims"].items()),
         ),
-        targets=tuple(TargetSpec(name, spec["precision"]) for name, spec in data["targets"].items()),
+        targets=tuple(
+            TargetSpec(name, spec["precision"], _batches(spec.get("batch", [])))
+            for name, spec in data["targets"].items()
+        ),
         policy=Policy(FusionPolicy(data["policy"]["fusion"]["epilogue"])),
         layers=tuple(LayerSpec(match, spec["precision"]) for match, spec in data["layers"].items()),
         engine=EngineSpec(IoSpec(data["engine"]["io"]["dtype"], data["engine"]["io"]["layout"])),
         verify=VerifySpec(data["verify"]["against"], data["verify"]["samples"], data["verify"]["seed"]),
         marks=marks,
+        tuning=_tuning(data["tuning"], dict(marks)),
     )
+
+
+def _batches(value: Any) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _tuning(data: dict[str, Any], marks: dict[str, Mark]) -> TuningSpec:
+    lock = _beside(data["lock"], marks["tuning.lock"]) if data["lock"] is not None else None
+    return TuningSpec(data["candidates"], seconds_of(data["budget"]), lock, data["foreign"])
 
 
 def _beside(name: str, mark: Mark) -> str:
@@ -147,6 +161,17 @@ def _check_precision(spec: Table, targets: tuple[Target, ...]) -> list[Diagnosti
         for target in targets
         if entry.value.value not in target.precisions
     ]
+
+
+def _check_lock(table: Table) -> list[Diagnostic]:
+    """The lock's path can be one. The file may be missing: tuning writes it."""
+    tuning = table.get("tuning")
+    entry = tuning.value.get("lock") if tuning is not None and isinstance(tuning.value, Table) else None
+    if entry is None or not isinstance(entry.value, Scalar) or not isinstance(entry.value.value, str):
+        return []
+    if "\0" in entry.value.value:
+        return [Diagnostic("bad-value", "'tuning.lock' holds a NUL", entry.value.mark)]
+    return []
 
 
 def _check_model(table: Table) -> list[Diagnostic]:

@@ -21,10 +21,14 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """A target by the name of its row in `bolt_build.targets`, and what it computes in ("fp32", "bf16")."""
+    """A target by the name of its row in `bolt_build.targets`, and what it computes in ("fp32", "bf16").
+
+    `batch`: sizes of its own, empty where the model's hold (`Recipe.batches` says which).
+    """
 
     name: str
     precision: str
+    batch: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,18 @@ class VerifySpec:
 
 
 @dataclass(frozen=True)
+class TuningSpec:
+    """How kernels are measured and chosen: at most so many `candidates` a problem, in `budget` seconds of the GPU's
+    time. `lock` is the absolute path of the file that holds what was chosen; with `foreign` it may be of another GPU.
+    """
+
+    candidates: int = 12
+    budget: int = 1200
+    lock: str | None = None
+    foreign: bool = False
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A whole recipe. `path` is the file it came from; `marks` say where each dotted key stands in it."""
 
@@ -82,6 +98,11 @@ class Recipe:
     engine: EngineSpec
     verify: VerifySpec
     marks: tuple[tuple[str, Mark], ...]
+    tuning: TuningSpec = TuningSpec()
+
+    def batches(self, spec: TargetSpec) -> tuple[int, ...]:
+        """The batch sizes that the engine of a target has plans for."""
+        return spec.batch or self.model.batch
 
     def mark(self, key: str) -> Mark | None:
         """Where the dotted `key` ("model.onnx"), or the nearest key above it that is written, stands."""

@@ -1,4 +1,4 @@
-"""A recipe's values against its JSON Schema: every departure at once, each with its place and what mends it.
+"""A file's values against its JSON Schema: every departure at once, each with its place and what mends it.
 
 jsonschema finds the errors. `_SENTENCES` says each of them, by its keyword, in words for whoever wrote the recipe.
 jsonschema is imported on first use, as help, `clean` and the like start in less time than its import takes.
@@ -48,6 +48,7 @@ class _Place:
     key: str
     key_mark: Mark
     value: Value
+    document: str
 
     @property
     def mark(self) -> Mark:
@@ -57,7 +58,7 @@ class _Place:
     @property
     def owner(self) -> str:
         """What the value is called where a key of it is missing or unknown."""
-        return f"'{self.key}'" if self.key else "a recipe"
+        return f"'{self.key}'" if self.key else f"a {self.document}"
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,15 @@ def resolved(schema: Schema) -> Schema:
     return {**recipe_schema()["$defs"][reference.removeprefix("#/$defs/")], **schema}
 
 
-def validate(recipe: Table) -> tuple[Diagnostic, ...]:
-    """What is wrong with `recipe` by the schema, value for value in the order of the text."""
+def validate(table: Table, schema: Schema | None = None, document: str = "recipe") -> tuple[Diagnostic, ...]:
+    """What is wrong with `table` by the schema (a recipe's unless another is given, which then names the `document`),
+    value for value in the order of the text."""
     errors: dict[_Path, list[ValidationError]] = defaultdict(list)
-    for error in _validator(recipe_schema()).iter_errors(plain(recipe)):
+    for error in _validator(schema or recipe_schema()).iter_errors(plain(table)):
         for meant in _meant(error):
             errors[tuple(meant.absolute_path)].append(meant)
     found: list[Diagnostic] = []
-    for path, place in _places(recipe, (), "", recipe.mark) if errors else ():
+    for path, place in _places(table, (), "", table.mark, document) if errors else ():
         if path in errors and not isinstance(place.value, Unreadable):
             # Of a value of the wrong type nothing else is worth saying.
             for error in [error for error in errors[path] if _is_type_error(error)] or errors[path]:
@@ -148,15 +150,16 @@ def _validator(schema: Schema) -> Validator:
     return _validator_class()(schema)
 
 
-def _places(value: Value, path: _Path, key: str, key_mark: Mark) -> Iterator[tuple[_Path, _Place]]:
+def _places(value: Value, path: _Path, key: str, key_mark: Mark, document: str) -> Iterator[tuple[_Path, _Place]]:
     """Every value in `value`, itself first, by its path as jsonschema writes it."""
-    yield path, _Place(key, key_mark, value)
+    yield path, _Place(key, key_mark, value, document)
     if isinstance(value, Table):
         for entry in value.entries:
-            yield from _places(entry.value, (*path, entry.key), f"{key}.{entry.key}" if key else entry.key, entry.mark)
+            below = f"{key}.{entry.key}" if key else entry.key
+            yield from _places(entry.value, (*path, entry.key), below, entry.mark, document)
     elif isinstance(value, Items):
         for index, item in enumerate(value.items):
-            yield from _places(item, (*path, index), f"{key}[{index}]", item.mark)
+            yield from _places(item, (*path, index), f"{key}[{index}]", item.mark, document)
 
 
 def _meant(error: ValidationError) -> Iterator[ValidationError]:
@@ -223,8 +226,14 @@ def _too_long(wrong: _Departure) -> Iterator[Diagnostic]:
 
 
 def _unlike_pattern(wrong: _Departure) -> Iterator[Diagnostic]:
-    message = f"'{wrong.place.key}' may not be '{shorten(wrong.found)}': {wrong.schema['patternErrorMessage']}"
-    yield Diagnostic("bad-value", message, wrong.place.mark, suggest_name(wrong.found))
+    place, why = wrong.place, wrong.schema["patternErrorMessage"]
+    if isinstance(place.value, Table):
+        marks = [entry.mark for entry in place.value.entries if entry.key == wrong.found]
+        yield Diagnostic("bad-value", f"'{shorten(wrong.found)}' may not be a key of {place.owner}: {why}", marks[0])
+        return
+    name = suggest_name(wrong.found)
+    hint = name if name is not None and fits(name.split("'")[1], wrong.schema) else None
+    yield Diagnostic("bad-value", f"'{place.key}' may not be '{shorten(wrong.found)}': {why}", place.mark, hint)
 
 
 def _empty(wrong: _Departure) -> Iterator[Diagnostic]:

@@ -20,7 +20,7 @@ class Tolerance:
     over s. Roundings of successive layers are independent, so both grow with the square root of the depth; and with
     the amplification that the network itself has, for it enlarges every rounding at most as much as one of the input
     (`verify.sensitivity` measures that in the reference). `cosine` is the least that outputs may have where the
-    network amplifies little (see `cosine_at`), `centred` the least after the reference's mean over the batch is removed.
+    network amplifies little (see `cosine_at`), `centred` the least once the reference's mean over the batch is removed.
     """
 
     element: float

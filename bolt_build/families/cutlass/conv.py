@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand
-from bolt_build.families.cutlass.epilogue import refuse_epilogue
+from bolt_build.families.cutlass.epilogue import refuse_epilogue, residual
+from bolt_build.families.cutlass.fold import CELL, folding, folds
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Widen, aligned, too_large
 from bolt_build.families.cxx import struct
 from bolt_build.families.portable.geometry import strides
@@ -74,25 +77,32 @@ def product_of(problem: KernelProblem) -> Product:
     pads = (*op.pads_begin, *op.pads_end)
     m, n = x.shape[0] * out[0] * out[1], weights.shape[0]
     if kernel == (1, 1) and stride == (1, 1) and not any(pads):
-        return _plain(m, n, x.shape[1], channels, widen)
+        return _plain(problem, n, channels, widen)
     begin, dilation = _two(op.pads_begin, 0), _two(op.dilations, 1)
-    arguments = struct(
-        f"{_SPACE}::ConvArguments",
+    shape = _fields(
         batch=x.shape[0], height=height, width=width, channels=channels,
         out_channels=n, kernel_h=kernel[0], kernel_w=kernel[1], out_h=out[0], out_w=out[1],
         pad_h=begin[0], pad_w=begin[1], stride_h=stride[0], stride_w=stride[1],
         dilation_h=dilation[0], dilation_w=dilation[1],
         x_image=height * width * channels, x_row=width * channels, x_column=channels,
     )  # fmt: skip
-    taps = kernel[0] * kernel[1]
+    taps, reads = kernel[0] * kernel[1], residual(problem) is not None
     packed = _filter(n, x.shape[1], kernel[0], kernel[1], kernel[1], channels)
     reach = max(*pads, *((k - 1) * by for k, by in zip(kernel, dilation, strict=True)))
-    return Product("Conv", m, n, channels, taps, arguments, packed, widen, reach)
+    return Product("Conv", m, n, channels, taps, shape, packed, widen, reach, reads)
 
 
-def _plain(m: int, n: int, k: int, depth: int, widen: Widen | None) -> Product:
-    arguments = struct(f"{_SPACE}::GemmArguments", m=m, n=n, k=depth)
-    return Product("Gemm", m, n, depth, 1, arguments, _filter(n, k, 1, 1, 1, depth), widen)
+def _plain(problem: KernelProblem, n: int, depth: int, widen: Widen | None) -> Product:
+    x, y = problem.inputs[op_operands(problem)[0]], problem.outputs[0]
+    m, k = prod(y.shape) // n, x.shape[1]
+    shape = (("m", m), ("n", n), ("k", depth))
+    reads = residual(problem) is not None
+    return Product("Gemm", m, n, depth, 1, shape, _filter(n, k, 1, 1, 1, depth), widen, residual=reads)
+
+
+def _fields(**values: int) -> tuple[tuple[str, int], ...]:
+    """Fields of `ConvArguments`."""
+    return tuple(values.items())
 
 
 def _filter(outputs: int, channels: int, rows: int, taps: int, to_taps: int, to_channels: int) -> str:
@@ -107,6 +117,8 @@ def _over_rows(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -
 
     A pixel is padded to 4 channels where 16-byte loads stay possible at every column's begin, else to 8.
     """
+    if folds(op, x):
+        return _over_cells(problem, op, x, weights)
     kernel, stride, begin = _two(weights.shape[2:], 1), _two(op.strides, 1), _two(op.pads_begin, 0)
     height, out = _two(x.shape[2:], 1)[0], _two(problem.outputs[0].shape[2:], 1)
     half = ALIGNMENT // 2
@@ -114,8 +126,7 @@ def _over_rows(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -
     taps = aligned(kernel[1] * channels) // channels
     columns = (out[1] - 1) * stride[1] + taps
     widen = _widen(x, columns, channels, begin[1])
-    arguments = struct(
-        f"{_SPACE}::ConvArguments",
+    shape = _fields(
         batch=x.shape[0], height=height, width=out[1], channels=taps * channels,
         out_channels=weights.shape[0], kernel_h=kernel[0], kernel_w=1, out_h=out[0], out_w=out[1],
         pad_h=begin[0], pad_w=0, stride_h=stride[0], stride_w=1,
@@ -123,9 +134,26 @@ def _over_rows(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -
         x_image=height * columns * channels, x_row=columns * channels, x_column=stride[1] * channels,
     )  # fmt: skip
     m, n = x.shape[0] * out[0] * out[1], weights.shape[0]
+    reads = residual(problem) is not None
     packed = _filter(n, x.shape[1], kernel[0], kernel[1], taps, channels)
     reach = max(begin[0], _two(op.pads_end, 0)[0], (kernel[0] - 1) * _two(op.dilations, 1)[0])
-    return Product("Conv", m, n, taps * channels, kernel[0], arguments, packed, widen, reach)
+    return Product("Conv", m, n, taps * channels, kernel[0], shape, packed, widen, reach, reads)
+
+
+def _over_cells(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -> Product:
+    """The same with cells of two by two pixels, in which the window has a stride of one and no padding."""
+    out = _two(problem.outputs[0].shape[2:], 1)
+    folded = folding(op, x, weights, out)
+    fold = folded.fold
+    shape = _fields(
+        batch=x.shape[0], height=fold.rows, width=out[1], channels=folded.depth,
+        out_channels=weights.shape[0], kernel_h=folded.rows, kernel_w=1, out_h=out[0], out_w=out[1],
+        pad_h=0, pad_w=0, stride_h=1, stride_w=1, dilation_h=1, dilation_w=1,
+        x_image=fold.rows * fold.columns * CELL, x_row=fold.columns * CELL, x_column=CELL,
+    )  # fmt: skip
+    m, n = x.shape[0] * out[0] * out[1], weights.shape[0]
+    reads = residual(problem) is not None
+    return Product("Conv", m, n, folded.depth, folded.rows, shape, folded.weights, fold, folded.rows - 1, reads)
 
 
 def _widen(x: Operand, to_width: int, to_channels: int, left: int) -> Widen:

@@ -11,6 +11,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Alternative,
     Candidate,
+    Expense,
     KernelProblem,
     KernelUnit,
     ProposedStep,
@@ -19,23 +20,18 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.cutlass import conv, matmul
+from bolt_build.families.cutlass import conv, matmul, prediction
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
-from bolt_build.families.cutlass.product import Product, Products, work
-from bolt_build.families.cutlass.tiles import TILES, Tile, Work, refuse, seconds
-from bolt_build.families.cutlass.warpgroups import WARPGROUP_TILES, WarpgroupTile
-from bolt_build.families.cutlass.warpgroups import refuse as refuse_warpgroups
-from bolt_build.families.cutlass.warpgroups import seconds as warpgroup_seconds
+from bolt_build.families.cutlass.expense import expense
+from bolt_build.families.cutlass.kernels import SPACE, Kernel, candidate_of, cxx_tile, kernel_of
+from bolt_build.families.cutlass.product import Product, Products
+from bolt_build.families.cutlass.settings import arguments_of, slices_of, variants
 from bolt_build.families.problems import op_operands, problem_of
 from bolt_build.families.stages import may_share
 from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.targets import Gpu, Target, target_named
-
-_SPACE = "bolt::cutlass_kernels"
-
-AnyTile = Tile | WarpgroupTile
 
 
 @dataclass(frozen=True)
@@ -85,17 +81,32 @@ class Cutlass:
         return None
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        """Where slices are possible, one of the first is a candidate that works in slices, whatever is predicted."""
         ranked, refusals = _ranked(problem, target)
-        return tuple(_candidate(tile) for _, tile in ranked), refusals
+        return tuple(candidate_of(kernel) for _, kernel in ranked), refusals
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """Other numbers of slices; other orders in which persistent blocks go through the tiles."""
+        return variants(product_of(problem), candidate, target)
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        """The order of tiles is not part of the prediction."""
+        return prediction.seconds(problem, product_of(problem), kernel_of(candidate), target, slices_of(candidate))
+
+    def expense(self, problem: KernelProblem) -> Expense:
+        """Padded channels and copies of the input included; sums of slices are not, which depend on the candidate."""
+        return expense(problem, product_of(problem))
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
-        product, own = _RULES[type(problem.op)].product(problem), op_operands(problem)
-        bias = _constant(at, own[2]) if len(own) > 2 else f'{_SPACE}::Constant{{nullptr, ""}}'
-        tile = _tile_type(problem, product, candidate)
-        member = f"{_SPACE}::{product.kernel}<{tile}, {epilogue_type(problem)}, {product.source}>"
+        product, own, kernel = product_of(problem), op_operands(problem), kernel_of(candidate)
+        target = target_named(problem.target)
+        bias = _constant(at, own[2]) if len(own) > 2 else f'{SPACE}::Constant{{nullptr, ""}}'
+        name = f"Split{product.kernel}" if kernel.partial else product.kernel
+        tile = cxx_tile(kernel, product, _gpu(target))
+        member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem)}, {product.source}>"
         arguments = (
-            product.arguments, product.source_value, _constant(at, own[1]), product.weights, bias,
-            epilogue_value(problem),
+            arguments_of(product, candidate, target), product.source_value, _constant(at, own[1]), product.weights,
+            bias, epilogue_value(problem),
         )  # fmt: skip
         added = residual(problem)
         other = "nullptr" if added is None else at.inputs[added]
@@ -103,15 +114,19 @@ class Cutlass:
         return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
-        """One kernel each; those of warpgroups by kind and epilogue, because their headers take most of the time."""
-        packs: dict[tuple[str, str], dict[str, None]] = {}
-        for problem, candidate in steps:
-            header, text = _instantiation(problem, candidate)
-            together = epilogue_type(problem) if _of_warpgroups(candidate) else text
-            packs.setdefault((header, together), {})[text] = None
-        return tuple(
-            sorted((_unit(header, sorted(texts)) for (header, _), texts in packs.items()), key=lambda unit: unit.name)
-        )
+        """One instantiation each, so that an engine compiles its winners alone and tuning compiles none twice."""
+        found = {unit.name: unit for unit in (_unit(problem, candidate) for problem, candidate in steps)}
+        return tuple(found[name] for name in sorted(found))
+
+
+def product_of(problem: KernelProblem) -> Product:
+    """How a problem that no rule refuses is computed."""
+    return _RULES[type(problem.op)].product(problem)
+
+
+def _gpu(target: Target) -> Gpu:
+    assert target.gpu is not None
+    return target.gpu
 
 
 def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tuple[KernelProblem, ...]:
@@ -135,8 +150,8 @@ def _with_input(problem: KernelProblem, index: int, format: TensorFormat) -> Ker
     )
 
 
-def _ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, AnyTile]], tuple[Refusal, ...]]:
-    """Legal tiles with their predicted seconds, fastest first; and why others are not legal."""
+def _ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, Kernel]], tuple[Refusal, ...]]:
+    """Kernels for the problem with their predicted seconds, fastest first; and why others are none."""
     rule, what = _RULES.get(type(problem.op)), problem.op.kind
     if rule is None:
         return [], (Refusal("cutlass", what, f"{what} is left to other families"),)
@@ -144,74 +159,30 @@ def _ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, A
         return [], (Refusal("cutlass", what, f"target '{target.name}' has no tensor cores"),)
     if (reason := rule.refuse(problem)) is not None:
         return [], (Refusal("cutlass", what, reason),)
-    product = rule.product(problem)
-    copy = 0.0
-    if product.widen is not None:
-        moved = problem.inputs[op_operands(problem)[0]].nbytes + product.widen.nbytes
-        copy = moved / target.bandwidth + target.launch_seconds
-    legal: list[tuple[float, AnyTile]] = []
-    refusals: list[Refusal] = []
-    needed = work(problem, product)
-    for tile in (*TILES, *WARPGROUP_TILES):
-        reason = _refuse_tile(tile, target.gpu, product)
-        if reason is None:
-            legal.append((copy + _seconds(tile, needed, target), tile))
-        else:
-            refusals.append(Refusal("cutlass", f"tile {tile}", reason))
-    return sorted(legal, key=lambda pair: pair[0]), tuple(refusals)
-
-
-def _refuse_tile(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
-    return refuse(tile, gpu, product.n) if isinstance(tile, Tile) else refuse_warpgroups(tile, gpu, product)
-
-
-def _seconds(tile: AnyTile, needed: Work, target: Target) -> float:
-    return seconds(tile, needed, target) if isinstance(tile, Tile) else warpgroup_seconds(tile, needed, target)
-
-
-def _candidate(tile: AnyTile) -> Candidate:
-    sizes = (("m", tile.m), ("n", tile.n), ("k", tile.k))
-    if isinstance(tile, WarpgroupTile):
-        return Candidate("cutlass", (*sizes, ("warpgroups", "cooperative" if tile.cooperative else "pingpong")))
-    return Candidate("cutlass", (*sizes, ("warp_m", tile.warp_m), ("warp_n", tile.warp_n), ("stages", tile.stages)))
-
-
-def _of_warpgroups(candidate: Candidate) -> bool:
-    return "warpgroups" in dict(candidate.parameters)
-
-
-def _tile_type(problem: KernelProblem, product: Product, candidate: Candidate) -> str:
-    values = [value for _, value in candidate.parameters]
-    if _of_warpgroups(candidate):
-        cooperative = "true" if values[3] == "cooperative" else "false"
-        return f"{_SPACE}::WarpgroupTile<{values[0]}, {values[1]}, {values[2]}, {cooperative}>"
-    gpu = target_named(problem.target).gpu
-    assert gpu is not None
-    instruction = gpu.instruction("fp16")
-    assert instruction is not None
-    return f"{_SPACE}::Tile<{', '.join(map(str, values))}, {product.access}, {instruction[2]}>"
+    found, refusals = prediction.ranked(problem, rule.product(problem), target)
+    return found, tuple(refusals)
 
 
 def _constant(at: StepExpressions, index: int) -> str:
     """A `Constant`: its expression names it, which is the same in every plan of a model."""
     expression = at.prepare_inputs[index]
-    return f'{_SPACE}::Constant{{{expression}, "{expression}"}}'
+    return f'{SPACE}::Constant{{{expression}, "{expression}"}}'
 
 
-def _instantiation(problem: KernelProblem, candidate: Candidate) -> tuple[str, str]:
-    """The header that defines the kernel, and what instantiates it."""
-    product = _RULES[type(problem.op)].product(problem)
+_WARPGROUP_MB, _WARP_MB = 2000, 900
+"""Memory that compiling a kernel takes at its peak."""
+
+
+def _unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
+    """What instantiates the kernel. Sums of slices have no epilogue: such a kernel serves every problem of its kind."""
+    product, kernel = product_of(problem), kernel_of(candidate)
     kind = product.kernel.lower()
-    header = f"{kind}_warpgroup_kernel.h" if _of_warpgroups(candidate) else f"{kind}_kernel.h"
-    tile, epilogue = _tile_type(problem, product, candidate), epilogue_type(problem)
+    header = f"{kind}_warpgroup_kernel.h" if kernel.of_warpgroups else f"{kind}_kernel.h"
+    tile = cxx_tile(kernel, product, _gpu(target_named(problem.target)))
+    epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem)
     text = (
-        f"template void {_SPACE}::launch_{kind}(\n    {tile},\n"
-        f"    const {_SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
+        f'#include "bolt_cutlass/{header}"\n\n'
+        f"template void {SPACE}::launch_{kind}(\n    {tile},\n"
+        f"    const {SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
     )
-    return header, text
-
-
-def _unit(header: str, instantiations: Sequence[str]) -> KernelUnit:
-    text = "\n".join((f'#include "bolt_cutlass/{header}"\n', *instantiations))
-    megabytes = 3500 + 500 * len(instantiations) if "warpgroup" in header else 900
-    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, megabytes)
+    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _WARPGROUP_MB if kernel.of_warpgroups else _WARP_MB)

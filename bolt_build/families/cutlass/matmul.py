@@ -6,7 +6,7 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
-from bolt_build.families.cutlass.epilogue import refuse_epilogue
+from bolt_build.families.cutlass.epilogue import refuse_epilogue, residual
 from bolt_build.families.cutlass.product import Product, Widen, aligned, too_large
 from bolt_build.families.cxx import struct
 from bolt_build.families.portable.rule import COMPUTED
@@ -43,9 +43,9 @@ def product_of(problem: KernelProblem) -> Product:
     m, k, n = prod(c.shape[:-1]), a.shape[-1], c.shape[-1]
     depth = aligned(k)
     widen = None if depth == k else Widen(m, 1, 1, k, (k, 0, 0, 1), 1, depth, 0, COMPUTED[a.format.dtype])
-    arguments = struct(f"{_SPACE}::GemmArguments", m=m, n=n, k=depth)
+    shape = (("m", m), ("n", n), ("k", depth))
     if op.transpose_b:
         weights = struct(f"{_SPACE}::Filter", outputs=n, channels=k, rows=1, taps=1, to_taps=1, to_channels=depth)
     else:
         weights = struct(f"{_SPACE}::Factor", n=n, k=k, to_k=depth)
-    return Product("Gemm", m, n, depth, 1, arguments, weights, widen)
+    return Product("Gemm", m, n, depth, 1, shape, weights, widen, residual=residual(problem) is not None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.cutlass.epilogue import residual
+from bolt_build.families.cutlass.fold import Fold
 from bolt_build.families.cutlass.tiles import Work
 from bolt_build.families.cxx import struct
 from bolt_build.families.problems import op_operands
@@ -66,7 +67,8 @@ class Widen:
 
 @dataclass(frozen=True)
 class Product:
-    """`kernel` is "Gemm" or "Conv" (a class of prepared.h); `arguments`, `weights` are its C++ arguments.
+    """`kernel` is "Gemm" or "Conv" (a class of prepared.h); `shape` are the fields of its C++ arguments that do not
+    depend on the candidate, `weights` says how they are packed.
 
     `depth` counts the padded channels of one tap of the window, `reach` the positions from its corner to its last tap,
     or to the image where padding lies between.
@@ -77,15 +79,20 @@ class Product:
     n: int
     depth: int
     taps: int
-    arguments: str
+    shape: tuple[tuple[str, int], ...]
     weights: str
-    widen: Widen | None
+    widen: Widen | Fold | None
     reach: int = 0
+    residual: bool = False
 
     @property
     def access(self) -> int:
         """Elements that one access to the output takes: what divides a row of it."""
         return next(size for size in (8, 4, 2, 1) if self.n % size == 0)
+
+    def arguments(self, settings: Sequence[tuple[str, int]]) -> str:
+        """Its C++ arguments: the shape, and what differs from the defaults of the run-time settings."""
+        return struct(f"{_SPACE}::{self.kernel}Arguments", **dict(self.shape), **dict(settings))
 
     @property
     def source(self) -> str:

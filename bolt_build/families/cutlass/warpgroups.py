@@ -4,28 +4,55 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import product as every
 from math import ceil
 
 from bolt_build.families.cutlass.product import Product
-from bolt_build.families.cutlass.tiles import Work
+from bolt_build.families.cutlass.tiles import REGISTERS, Work, wasted_rows
 from bolt_build.targets import Gpu, Target
 
 
 @dataclass(frozen=True)
 class WarpgroupTile:
-    """Rows, columns and depth that a block computes at a time, in turns of two warpgroups or by both together."""
+    """Rows, columns and depth that a block computes at a time, in turns of two warpgroups or by both together.
+
+    `cluster` counts the blocks along m and n that load together what they have in common.
+    """
 
     m: int
     n: int
     k: int
     cooperative: bool
+    cluster: tuple[int, int] = (1, 1)
+
+    @property
+    def accumulators(self) -> int:
+        """Registers of a thread that hold sums."""
+        return self.m * self.n // (256 if self.cooperative else 128)
+
+    def store_bytes(self, residual: bool) -> int:
+        """Shared memory through which the output goes, and the residual comes: boxes of 64 rows, a few at a time."""
+        width = 32 if self.n % 32 == 0 else 16
+        return (4 if residual else 2) * (2 if self.cooperative else 1) * 64 * width * 2
+
+    def stages(self, gpu: Gpu, residual: bool) -> int:
+        """Stages of the pipeline that shared memory has room for beside the output and the barriers (3 KiB)."""
+        room = gpu.shared_memory - self.store_bytes(residual) - 3072
+        return room // ((self.m + self.n) * self.k * 2 + 16)
+
+    def blocks(self, m: int, n: int) -> int:
+        """Blocks that a product of so many rows and columns takes, in whole clusters."""
+        down, across = self.cluster
+        return ceil(ceil(m / self.m) / down) * down * ceil(ceil(n / self.n) / across) * across
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k} {'cooperative' if self.cooperative else 'pingpong'}"
+        turns = "cooperative" if self.cooperative else "pingpong"
+        cluster = "" if self.cluster == (1, 1) else f" in clusters of {self.cluster[0]}x{self.cluster[1]}"
+        return f"{self.m}x{self.n}x{self.k} {turns}{cluster}"
 
 
-# Measured on an H200 over the convolutions of ResNet-50, VGG and RepVGG: others are no faster there.
-WARPGROUP_TILES = (
+# Measured on an H200 over the convolutions of ResNet-50, VGG and RepVGG: seldom is another faster there.
+_USUAL = (
     WarpgroupTile(128, 128, 64, cooperative=False),
     WarpgroupTile(128, 64, 64, cooperative=False),
     WarpgroupTile(64, 128, 64, cooperative=False),
@@ -37,35 +64,83 @@ WARPGROUP_TILES = (
     WarpgroupTile(256, 64, 32, cooperative=True),
     WarpgroupTile(128, 64, 32, cooperative=False),
 )
+# A warpgroup's instruction computes 64 rows, and a width that divides the tile's: those widths below that need no
+# special instruction of CUTLASS's. Two warpgroups that share a tile need 64 rows each.
+_ROWS = {False: (64, 128), True: (128, 256)}
+_COLUMNS = (16, 32, 64, 96, 128, 192, 256)
+_DEPTHS = (16, 32, 64, 128)
+_CLUSTERS = ((1, 1), (2, 1), (1, 2))
+
+WARPGROUP_TILES = tuple(
+    dict.fromkeys(
+        _USUAL
+        + tuple(
+            WarpgroupTile(m, n, k, cooperative, cluster)
+            for cluster, cooperative, k, n in every(_CLUSTERS, (False, True), _DEPTHS, _COLUMNS)
+            for m in _ROWS[cooperative]
+        )
+    )
+)
 
 _REACH = 127
 """Positions that the copy engine's windows reach from their corner."""
+_NARROW = 32
+_LEAST_STAGES = 3
 
 
 def refuse(tile: WarpgroupTile, gpu: Gpu, product: Product) -> str | None:
     """Why the tile is none for the product on this GPU, None where it is one."""
+    return _refuse_product(gpu, product) or _refuse_size(tile, product) or _refuse_room(tile, gpu, product)
+
+
+def _refuse_product(gpu: Gpu, product: Product) -> str | None:
     if not gpu.warpgroup_mma:
         return "needs instructions of four warps"
     if product.access != 8:
         return f"stores 8 columns at once, {product.n} is no multiple"
     if product.reach > _REACH:
         return f"windows reach over {product.reach} positions, at most {_REACH} are possible"
-    if tile.n > 2 * max(product.n, 32):
-        return f"over half of its columns would be beyond the {product.n} of the product"
-    if tile.k >= 2 * product.depth:
-        return f"half of its depth would be beyond the {product.depth} of the product"
     return None
 
 
-# Fitted to 1901 times measured on an H200, from which it is off by 15% on average; the tiles that it picks for
-# ResNet-50 cost 3% more than the fastest ones at batch 32, nothing at batch 1. Products in a second of one SM; seconds
-# of a step, of the store of 128 x 128 results and of a launch; bytes in a second from memory, in parts of what the row
-# states, and of one SM from L2.
+def _refuse_size(tile: WarpgroupTile, product: Product) -> str | None:
+    if tile.n > 2 * max(product.n, _NARROW):
+        return f"over half of its columns would be beyond the {product.n} of the product"
+    if tile.n <= _NARROW and product.n > 2 * tile.n:
+        return f"a narrow tile reads the rows again for every {tile.n} of {product.n} columns"
+    if tile.k >= 2 * product.depth:
+        return f"half of its depth would be beyond the {product.depth} of the product"
+    if tile.k < 32 and (product.taps == 1 or product.depth > 32):
+        return f"steps of {tile.k} are for windows of few channels, here are {product.depth}"
+    down, across = ceil(product.m / tile.m), ceil(product.n / tile.n)
+    if down < tile.cluster[0] or across < tile.cluster[1]:
+        return f"there are {down}x{across} tiles, fewer than in a cluster"
+    return wasted_rows(tile.m, product.m)
+
+
+def _refuse_room(tile: WarpgroupTile, gpu: Gpu, product: Product) -> str | None:
+    if tile.accumulators > REGISTERS:
+        return f"its sums take {tile.accumulators} registers of a thread, over {REGISTERS} do not stay in them"
+    stages = tile.stages(gpu, product.residual)
+    if stages < _LEAST_STAGES:
+        return f"shared memory has room for {stages} stages of its pipeline, {_LEAST_STAGES} are needed"
+    return None
+
+
+# Fitted to times measured on an H200, from which it is off by 15% on average. Over 94 layers of ResNet-50, VGG-16 and
+# RepVGG-A0 at batches 1 to 128, the fastest of the first four that it names takes 2.0% longer than the fastest of all,
+# of the first twelve 0.6%. Products in a second of one SM; seconds of a step, of the store of 128 x 128 results and of
+# a launch; bytes in a second from memory, in parts of what the row states, and of one SM from L2.
 _MULTIPLIES = 3.24e12
 _STEP, _STORE, _LAUNCH = 1.09e-7, 1.2e-6, 2.67e-6
 _MEMORY, _L2_RATE, _OVERLAP = 1.05, 8.8e10, 0.3
-_SHALLOW = 4.0
+_SHALLOW = 2.0
 """Steps of less than 64 columns of depth, a short run of each row, take this much longer."""
+_TWO_RUNS = 1.9
+"""Windows of more than 64 columns of depth, which take two loads each, take this much longer in all."""
+_CLUSTER = 600.0
+"""What blocks that wait for each other lose, as a part of the time: this over the elements of a tile. That they read
+less from L2 was never seen to pay."""
 _IN_FLIGHT = 0.47
 """Exponent with which the rate from memory grows with the tile: a large one has more loads in flight."""
 _MEASURED_RATE = 989e12 / 132
@@ -76,8 +151,8 @@ def seconds(tile: WarpgroupTile, work: Work, target: Target) -> float:
     gpu = target.gpu
     assert gpu is not None
     speed = target.rate("fp16") / gpu.sms / _MEASURED_RATE
-    steps = work.taps * ceil(work.depth / tile.k)
-    blocks = ceil(work.m / tile.m) * ceil(work.n / tile.n)
+    steps = ceil(work.taps * ceil(work.depth / tile.k) / work.slices)
+    blocks = tile.blocks(work.m, work.n) * work.slices
     rounds = ceil(blocks / gpu.sms)
     step = max(tile.m * tile.n * tile.k / (_MULTIPLIES * speed), _STEP)
     products = steps * step * (_SHALLOW if tile.k < 64 else 1.0)
@@ -86,4 +161,6 @@ def seconds(tile: WarpgroupTile, work: Work, target: Target) -> float:
     compute = rounds * (products + store) if tile.cooperative else rounds * max(products, store) + store
     memory = work.nbytes / (_MEMORY * target.bandwidth * math.pow(size, _IN_FLIGHT))
     traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)
-    return _LAUNCH + max(compute, memory, traffic) + _OVERLAP * min(compute, memory)
+    clustered = 1.0 if tile.cluster == (1, 1) else 1.0 + _CLUSTER / (tile.m * tile.n)
+    windows = _TWO_RUNS if work.windowed and tile.k > 64 else 1.0
+    return _LAUNCH + (max(compute, memory, traffic) + _OVERLAP * min(compute, memory)) * clustered * windows

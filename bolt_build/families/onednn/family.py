@@ -9,6 +9,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Alternative,
     Candidate,
+    Expense,
     KernelProblem,
     KernelUnit,
     ProposedStep,
@@ -69,6 +70,17 @@ class OneDnn:
         if rule is None or reason is not None:
             return (), (Refusal(self.name, what, str(reason)),)
         return (Candidate(self.name, (("primitive", rule.algorithm),)),), ()
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """None: a primitive has no settings."""
+        return ()
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        return roofline(problem, target, RULES[type(problem.op)].efficiency)
+
+    def expense(self, problem: KernelProblem) -> Expense:
+        """The problem's own: what oneDNN pads inside its blocked weights is not known here."""
+        return Expense(problem.nbytes, problem.flops)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
         return RULES[type(problem.op)].emit(problem, at)

@@ -9,6 +9,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Alternative,
     Candidate,
+    Expense,
     KernelProblem,
     KernelUnit,
     Operand,
@@ -73,8 +74,7 @@ class Portable:
         view = rule.is_view(problem)
         share = () if view else may_share(problem, node.inputs, rule.in_place)
         step = ProposedStep(problem, node.inputs, node.outputs, share, view)
-        seconds = 0.0 if view else roofline(problem, target, _efficiency(rule, problem, target))
-        return Alternative((node.name,), self.name, (step,), seconds)
+        return Alternative((node.name,), self.name, (step,), self.predict(problem, _CANDIDATE, target))
 
     def propose_conversion(
         self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
@@ -92,6 +92,18 @@ class Portable:
         what = problem.op.kind
         reason = f"there is no portable body for {what}" if rule is None else rule.refuse(problem)
         return ((_CANDIDATE,), ()) if reason is None else ((), (Refusal(self.name, what, reason),))
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """None: its kernels have no settings."""
+        return ()
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        rule = RULES[type(problem.op)]
+        return 0.0 if rule.is_view(problem) else roofline(problem, target, _efficiency(rule, problem, target))
+
+    def expense(self, problem: KernelProblem) -> Expense:
+        """The problem's own: nothing is padded or copied."""
+        return Expense(problem.nbytes, problem.flops)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
         return RULES[type(problem.op)].emit(problem, at)

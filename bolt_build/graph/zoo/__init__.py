@@ -1,6 +1,6 @@
 """Models that are written here instead of downloaded: `{zoo: resnet50}` in a recipe.
 
-A zoo model is its graph (`zoo/<name>.py`: `build()`, an ONNX model whose weights are zero) with calibrated seeded
+A zoo model is its graph (an ONNX model whose weights are zero) with calibrated seeded
 weights. The same bytes are written on every machine. Importing this package imports neither NumPy nor onnx.
 """
 
@@ -13,14 +13,22 @@ from pathlib import Path
 
 from bolt_build.errors import BoltError, Diagnostic
 
-_NAMES = ("resnet50",)
+_BUILDERS = {
+    "repvgg_a0": ("repvgg", "build_a0"),
+    "repvgg_a1": ("repvgg", "build_a1"),
+    "repvgg_b0": ("repvgg", "build_b0"),
+    "resnet18": ("resnet18", "build"),
+    "resnet50": ("resnet50", "build"),
+    "vgg16": ("vgg16", "build"),
+}
+"""Of each model: the module here and the function in it that gives its graph."""
 _SEED = 50
 _GENERATOR = Path(__file__).resolve().parent.parent
 
 
 def names() -> tuple[str, ...]:
     """What `write` can write."""
-    return _NAMES
+    return tuple(_BUILDERS)
 
 
 def digest(name: str) -> str:
@@ -44,7 +52,8 @@ def write(name: str, path: Path) -> None:
     _known(name)
     from bolt_build.graph.zoo.calibrate import calibrate
 
-    model = calibrate(importlib.import_module(f"{__name__}.{name}").build(), _SEED)
+    module, build = _BUILDERS[name]
+    model = calibrate(getattr(importlib.import_module(f"{__name__}.{module}"), build)(), _SEED)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -55,6 +64,6 @@ def write(name: str, path: Path) -> None:
 
 
 def _known(name: str) -> None:
-    if name not in _NAMES:
-        hint = f"known models: {', '.join(_NAMES)}"
+    if name not in _BUILDERS:
+        hint = f"known models: {', '.join(_BUILDERS)}"
         raise BoltError([Diagnostic("unknown-zoo-model", f"unknown zoo model '{name}'", hint=hint)])

@@ -121,7 +121,7 @@ void Context::stage_out(void* const* outputs, void* stream) const {
 
 Run Context::run_on(const void* const* inputs, void* const* outputs, void* stream) const {
   auto* base = static_cast<std::byte*>(memory_.get());
-  return {base, base + scratch_at_, inputs, outputs, model_.weights(), stream, model_.threads()};
+  return {base, base + scratch_at_, inputs, outputs, model_.weights(), stream, model_.threads(), false};
 }
 
 // Notes the buffers that a recording is made with. True where they are others than before.
@@ -137,7 +137,11 @@ bool Context::rebind(const void* const* inputs, void* const* outputs) {
 
 void Context::replay(const void* const* inputs, void* const* outputs, void* stream) {
   const bool changed = rebind(inputs, outputs);
-  recording_.play(stream, changed, [&](void* on) { run_steps(run_on(inputs, outputs, on), nullptr, nullptr); });
+  recording_.play(stream, changed, [&](void* on) {
+    Run run = run_on(inputs, outputs, on);
+    run.overlap = device::overlaps(model_.engine().arch);
+    run_steps(run, nullptr, nullptr);
+  });
 }
 
 void Context::run(const void* const* inputs, void* const* outputs, void* stream, bolt_observer observer, void* user) {

@@ -192,6 +192,12 @@ void check_queued() { check(cudaGetLastError(), "queueing a kernel failed"); }
 
 void wait(void* stream) { check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the GPU reports"); }
 
+// The instruction by which a kernel waits for the one in front of it came with compute capability 9.0.
+bool overlaps(const char* arch) noexcept {
+  Arch built;
+  return parse_arch(arch, built) && built.major >= 9;
+}
+
 namespace {
 
 struct DestroyGraph {

@@ -34,6 +34,9 @@ class Run {
   const void* const* weights;
   void* stream;
   int threads;
+  /// Kernels may be launched so that they begin before the one in front of them on the stream has finished: each waits for
+  /// it by itself before it reads or writes what others do.
+  bool overlap = false;
 
   void* arena(std::size_t offset) const { return arena_base + offset; }
   const void* input(int index) const { return inputs[index]; }

@@ -3,21 +3,53 @@
 #pragma once
 
 #include "bolt_cutlass/warpgroup.h"
-#include "cutlass/conv/collective/collective_builder.hpp"
+#include "cutlass/conv/collective/detail.hpp"
 #include "cutlass/conv/convnd_problem_shape.hpp"
 #include "cutlass/conv/convolution.h"
 #include "cutlass/conv/dispatch_policy.hpp"
-#include "cutlass/conv/kernel/conv_universal.hpp"
-// Behind the kernels, which it needs and does not include.
-#include "cutlass/conv/device/conv_universal_adapter.hpp"
+
+namespace cutlass::conv::collective {
+// What collective_conv.hpp declares before it includes the collectives of all architectures.
+template <class Policy, class Tile, class X, class Weights, class Mma, class TraitsX, class TraitsWeights>
+struct CollectiveConv;
+}  // namespace cutlass::conv::collective
+
+// Behind the declaration, which it needs and does not include.
+#include "cutlass/conv/collective/sm90_implicit_gemm_gmma_ss_warpspecialized.hpp"
 
 namespace bolt::cutlass_kernels {
 
 using ConvShape = ::cutlass::conv::ConvProblemShape<::cutlass::conv::Operator::kFprop, 2>;
 
-/// The collective that loads windows, as a persistent kernel of matrix products calls its mainloop.
-template <typename Windows>
-struct WindowedMainloop : Windows {
+/// How one of the two tensors comes to shared memory, as the collective asks for it.
+template <typename Copy, typename Layout>
+struct Loaded {
+  using GmemTiledCopy = Copy;
+  using SmemLayout = Layout;
+};
+
+template <typename W, int m, int n, int k, int cluster_n>
+using WindowsOf = ::cutlass::conv::collective::CollectiveConv<
+    ::cutlass::conv::MainloopSm90TmaGmmaWarpSpecializedImplicitGemm<::cutlass::conv::Operator::kFprop, W::depth, 2,
+                                                                    typename W::Cluster, typename W::Schedule>,
+    cute::Shape<cute::Int<m>, cute::Int<n>, cute::Shape<cute::Int<k>>>, Half, Half, typename W::Mma,
+    Loaded<std::conditional_t<cluster_n == 1, cute::SM90_TMA_LOAD_IM2COL, cute::SM90_TMA_LOAD_IM2COL_MULTICAST>,
+           decltype(cute::tile_to_shape(
+               typename W::AtomX{},
+               cute::make_shape(cute::Int<m>{}, cute::Shape<cute::Int<k>>{}, cute::Int<W::depth>{}),
+               cute::Step<cute::_2, cute::_1, cute::_3>{}))>,
+    Loaded<typename W::LoadWeights,
+           decltype(cute::tile_to_shape(
+               typename W::AtomWeights{},
+               cute::make_shape(cute::Int<n>{}, cute::Shape<cute::Int<k>>{}, cute::Int<W::depth>{}),
+               cute::Step<cute::_2, cute::_1, cute::_3>{}))>>;
+
+/// The collective that loads windows, as a persistent kernel of matrix products calls its mainloop: to the kernel the
+/// depth is a plain number, and slices of it are products of a batch.
+template <typename W, int m, int n, int k, int cluster_n>
+struct WindowedMainloop : WindowsOf<W, m, n, k, cluster_n> {
+  using Windows = WindowsOf<W, m, n, k, cluster_n>;
+  using TileShape = typename W::BlockTile;
   // Looked at only for their ranks.
   using StrideA = cute::Stride<std::int64_t, cute::_1, std::int64_t>;
   using StrideB = cute::Stride<std::int64_t, cute::_1, std::int64_t>;
@@ -29,32 +61,38 @@ struct WindowedMainloop : Windows {
     const Half* weights = nullptr;
     ConvShape shape{};
   };
-  using Params = typename Windows::Params;
+  struct Params : Windows::Params {
+    int channels, taps_w, taps_h;
+  };
 
   template <typename Problem>
   static Params to_underlying_arguments(const Problem&, const Arguments& a, void* workspace) {
-    return Windows::to_underlying_arguments(a.shape, typename Windows::Arguments{a.x, a.weights}, workspace);
+    // Extents of the weights: K, R, S, C.
+    return {Windows::to_underlying_arguments(a.shape, typename Windows::Arguments{a.x, a.weights}, workspace),
+            a.shape.shape_B[3], a.shape.shape_B[2], a.shape.shape_B[1]};
   }
-  template <typename Problem>
-  static bool can_implement(const Problem&, const Arguments& a) {
-    return Windows::can_implement(a.shape, typename Windows::Arguments{a.x, a.weights});
-  }
-  /// The kernel looks at the shapes of the first two tensors, which must have an axis of batches.
+  /// The kernel looks at the shapes of the first two tensors: tiles of rows or columns, steps of a slice, slices.
   template <typename Problem>
   CUTLASS_DEVICE auto load_init(const Problem& problem, const Params& params) {
-    auto [x, weights] = Windows::load_init(problem, params);
-    const auto batched = [](const auto& tensor) {
+    const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
+    const int steps = cute::get<2>(problem) / k, slices = cute::get<3>(problem);
+    const auto depth = cute::make_shape(params.channels, params.taps_w, params.taps_h);
+    auto [x, weights] = Windows::load_init(cute::make_shape(rows, columns, depth, cute::_1{}), params);
+    const auto shown = [&](int tiles) {
       return cute::make_tensor(cute::make_gmem_ptr(static_cast<Half*>(nullptr)),
-                               cute::make_layout(cute::append(cute::shape(tensor), cute::_1{})));
+                               cute::make_layout(cute::make_shape(cute::_1{}, cute::_1{}, tiles, steps, slices)));
     };
-    return cute::make_tuple(batched(x), batched(weights), x, weights);
+    return cute::make_tuple(shown((rows + m - 1) / m), shown((columns + n - 1) / n), x, weights);
   }
-  template <typename Loaded, typename Steps, typename Block>
+  template <typename Tensors, typename Steps, typename Block>
   CUTLASS_DEVICE void load(const Params& params, typename Windows::MainloopPipeline pipeline,
-                           typename Windows::PipelineState state, const Loaded& loaded, const Block& block, Steps steps,
+                           typename Windows::PipelineState state, const Tensors& tensors, const Block& block, Steps,
                            int count, int thread, std::uint32_t rank, typename Windows::TensorStorage& storage) {
-    Windows::load(params, pipeline, state, cute::make_tuple(cute::get<2>(loaded), cute::get<3>(loaded)), block, steps,
-                  count, thread, rank, storage);
+    const auto& x = cute::get<2>(tensors);
+    const auto all = cute::shape<3>(x);
+    const auto first = cute::idx2crd(static_cast<int>(cute::get<3>(block)) * count, all);
+    Windows::load(params, pipeline, state, cute::make_tuple(x, cute::get<3>(tensors)), block,
+                  cute::make_coord_iterator(first, all), count, thread, rank, storage);
   }
 };
 
@@ -70,56 +108,27 @@ inline ConvShape conv_shape(const ConvArguments& a) {
                    {a.dilation_h, a.dilation_w}, 1);
 }
 
-template <int m, int n, int k, bool cooperative, typename Stages>
-void launch_conv(WarpgroupTile<m, n, k, cooperative>, const ConvArguments& a, const Stages& stages, void* stream) {
-  namespace conv = ::cutlass::conv;
-  using namespace cute;
-  using W = Warpgroups<m, n, k, cooperative, Stages>;
-  using Store = typename W::Store;
-  using WindowTile = Shape<Int<m>, Int<n>, Shape<Int<k>>>;
-  using Mma = decltype(make_tiled_mma(
-      GMMA::ss_op_selector<Half, Half, float, WindowTile, GMMA::Major::K, GMMA::Major::K>(),
-      Layout<Shape<Int<cooperative ? 2 : 1>, _1, _1>>{}));
-  using LoadX = decltype(conv::collective::detail::sm90_cluster_shape_to_im2col_tma_atom(_1{}));
-  using LoadWeights = decltype(::cutlass::gemm::collective::detail::sm90_cluster_shape_to_tma_atom(_1{}));
-  using AtomX = decltype(::cutlass::gemm::collective::detail::ss_smem_selector<GMMA::Major::K, Half, Int<m>, Int<k>>());
-  using AtomWeights =
-      decltype(::cutlass::gemm::collective::detail::ss_smem_selector<GMMA::Major::K, Half, Int<n>, Int<k>>());
-  // What 227 KiB leave beside the output's tile and the barriers.
-  constexpr int depth = (227 * 1024 - static_cast<int>(sizeof(typename Store::SharedStorage)) - 3072) /
-                        ((m + n) * k * 2 + 16);
-  using LayoutX =
-      decltype(tile_to_shape(AtomX{}, make_shape(Int<m>{}, Shape<Int<k>>{}, Int<depth>{}), Step<_2, _1, _3>{}));
-  using LayoutWeights =
-      decltype(tile_to_shape(AtomWeights{}, make_shape(Int<n>{}, Shape<Int<k>>{}, Int<depth>{}), Step<_2, _1, _3>{}));
-  using Policy = conv::MainloopSm90TmaGmmaWarpSpecializedImplicitGemm<conv::Operator::kFprop, depth, 2,
-                                                                     typename W::Cluster, typename W::Sch::Mainloop>;
-  using Windows = conv::collective::CollectiveConv<
-      Policy, WindowTile, Half, Half, Mma, conv::collective::detail::Sm90ImplicitGemmTileTraits<LoadX, LayoutX>,
-      conv::collective::detail::Sm90ImplicitGemmTileTraits<LoadWeights, LayoutWeights>>;
-  using Problem = Shape<int, int, Shape<int, int, int>, int>;
-  using Kernel = ::cutlass::gemm::kernel::GemmUniversal<Problem, WindowedMainloop<Windows>, Store,
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Stages>
+void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const ConvArguments& a,
+                 const Stages& stages, void* stream) {
+  using W = Warpgroups<m, n, k, cooperative, cluster_m, cluster_n, Stages>;
+  using Mainloop = WindowedMainloop<W, m, n, k, cluster_n>;
+  using Kernel = ::cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, typename W::Store,
                                                         ::cutlass::gemm::PersistentScheduler>;
-  using Device = conv::device::ConvUniversalAdapter<Kernel>;
-
   const ConvShape shape = conv_shape(a);
   if (shape.shape_C[1] != a.out_h || shape.shape_C[2] != a.out_w)
     throw std::runtime_error("could not launch a convolution: its windows do not make up its output");
-  const std::int64_t columns = a.out_channels, none = 0;
-  typename Device::Arguments arguments{
+  if (!Mainloop::Windows::can_implement(shape, {}))
+    throw std::runtime_error("could not launch a convolution: the tensor copy engine does not reach its windows");
+  const int steps = (a.channels + k - 1) / k * a.kernel_w * a.kernel_h;
+  if (steps % a.slices != 0)
+    throw std::runtime_error("could not launch a convolution: slices of its depth would not be alike");
+  typename Kernel::Arguments arguments{
       ::cutlass::gemm::GemmUniversalMode::kGemm,
-      Problem{a.batch * a.out_h * a.out_w, a.out_channels, {a.channels, a.kernel_w, a.kernel_h}, 1},
+      {a.batch * a.out_h * a.out_w, a.out_channels, steps / a.slices * k, a.slices},
       {static_cast<const Half*>(a.x), static_cast<const Half*>(a.weights), shape},
-      {W::Visit::arguments(a.bias, stages),
-       static_cast<const Half*>(Stages::reads_residual ? a.residual : nullptr),
-       {columns, _1{}, none},
-       static_cast<Half*>(a.y),
-       {columns, _1{}, none}}};
-  arguments.hw_info = hardware();
-  require_success(Device::can_implement(arguments), "convolution");
-  Device device;
-  require_success(device.initialize(arguments, nullptr, static_cast<cudaStream_t>(stream)), "convolution");
-  require_success(device.run(static_cast<cudaStream_t>(stream)), "convolution");
+      W::Finish::arguments(a, stages), hardware(), order<Kernel>(a)};
+  launch<Kernel>(arguments, stream, "convolution");
 }
 
 }  // namespace bolt::cutlass_kernels

@@ -3,15 +3,14 @@
 
 #include "bolt_cutlass/output_op.h"
 #include "cutlass/gemm/device/gemm_universal_with_broadcast.h"
+#include "cutlass/gemm/kernel/default_gemm_universal.h"
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, typename Stages>
-void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>, const GemmArguments& a,
-                 const Stages& stages, void* stream) {
+template <typename S, typename Stages>
+void launch_whole_gemm(const GemmArguments& a, const Stages& stages, void* stream) {
   namespace gemm = ::cutlass::gemm;
   using RowMajor = ::cutlass::layout::RowMajor;
-  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>>;
   using Op = typename S::template Op<Stages>;
   using Device = gemm::device::GemmUniversalWithBroadcast<
       Half, RowMajor, Half, ::cutlass::layout::ColumnMajor, Half, RowMajor, float, ::cutlass::arch::OpClassTensorOp,
@@ -27,6 +26,40 @@ void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>, 
   Device device;
   require(device.initialize(arguments, nullptr, static_cast<cudaStream_t>(stream)), "matrix product");
   require(device(static_cast<cudaStream_t>(stream)), "matrix product");
+}
+
+/// Slices one behind the other in a.y. The kernel is launched as it is: CUTLASS's device layer wants a workspace here,
+/// and clears it.
+template <typename S>
+void launch_gemm_slices(const GemmArguments& a, void* stream) {
+  namespace gemm = ::cutlass::gemm;
+  using RowMajor = ::cutlass::layout::RowMajor;
+  using Swizzle = gemm::threadblock::GemmIdentityThreadblockSwizzle<8>;
+  using Kernel = typename gemm::kernel::DefaultGemmUniversal<
+      Half, RowMajor, ::cutlass::ComplexTransform::kNone, 8, Half, ::cutlass::layout::ColumnMajor,
+      ::cutlass::ComplexTransform::kNone, 8, float, RowMajor, float, ::cutlass::arch::OpClassTensorOp,
+      typename S::Arch, typename S::Threadblock, typename S::Warp, typename S::Instruction, typename S::PartialOp,
+      Swizzle, S::kStages, ::cutlass::arch::OpMultiplyAdd>::GemmKernel;
+
+  const auto mk = static_cast<std::int64_t>(a.m) * a.k, nk = static_cast<std::int64_t>(a.n) * a.k;
+  const auto mn = static_cast<std::int64_t>(a.m) * a.n;
+  const typename Kernel::Arguments arguments(gemm::GemmUniversalMode::kGemmSplitKParallel, {a.m, a.n, a.k}, a.slices,
+                                             {}, a.x, a.weights, a.y, a.y, mk, nk, mn, mn, a.k, a.k, a.n, a.n);
+  require(Kernel::can_implement({a.m, a.n, a.k}), "matrix product");
+  const typename Kernel::Params params(arguments, 1, 1);
+  if (params.grid_tiled_shape.k() != a.slices)
+    throw std::runtime_error("could not launch a matrix product: slices of its depth would not be whole loads");
+  launch_kernel<Kernel, Swizzle>(params, stream, "matrix product");
+}
+
+template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, typename Stages>
+void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>, const GemmArguments& a,
+                 const Stages& stages, void* stream) {
+  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>>;
+  if constexpr (std::is_same_v<Stages, Partial>)
+    launch_gemm_slices<S>(a, stream);
+  else
+    launch_whole_gemm<S>(a, stages, stream);
 }
 
 }  // namespace bolt::cutlass_kernels

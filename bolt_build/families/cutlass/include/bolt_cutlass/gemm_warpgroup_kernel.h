@@ -2,37 +2,39 @@
 #pragma once
 
 #include "bolt_cutlass/warpgroup.h"
-#include "cutlass/gemm/device/gemm_universal_adapter.h"
+#include "cutlass/gemm/collective/collective_mma_decl.hpp"
+// Behind the declaration, which it needs and does not include.
+#include "cutlass/gemm/collective/sm90_mma_tma_gmma_ss_warpspecialized.hpp"
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, bool cooperative, typename Stages>
-void launch_gemm(WarpgroupTile<m, n, k, cooperative>, const GemmArguments& a, const Stages& stages, void* stream) {
-  using W = Warpgroups<m, n, k, cooperative, Stages>;
-  using Mainloop = typename ::cutlass::gemm::collective::CollectiveBuilder<
-      ::cutlass::arch::Sm90, ::cutlass::arch::OpClassTensorOp, Half, ::cutlass::layout::RowMajor, 8, Half,
-      ::cutlass::layout::ColumnMajor, 8, float, typename W::BlockTile, typename W::Cluster,
-      ::cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(sizeof(typename W::Store::SharedStorage))>,
-      typename W::Sch::Mainloop>::CollectiveOp;
-  using Kernel = ::cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, typename W::Store,
-                                                        ::cutlass::gemm::PersistentScheduler>;
-  using Device = ::cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
+template <typename W, int cluster_n>
+using RowsMainloop = ::cutlass::gemm::collective::CollectiveMma<
+    ::cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<W::depth, typename W::Cluster, typename W::Schedule>,
+    typename W::BlockTile, Half, cute::Stride<std::int64_t, cute::_1, std::int64_t>, Half,
+    cute::Stride<std::int64_t, cute::_1, std::int64_t>, typename W::Mma,
+    std::conditional_t<cluster_n == 1, cute::SM90_TMA_LOAD, cute::SM90_TMA_LOAD_MULTICAST>, typename W::AtomX, void,
+    cute::identity, typename W::LoadWeights, typename W::AtomWeights, void, cute::identity>;
 
-  const std::int64_t rows = a.k, columns = a.n, none = 0;
-  typename Device::Arguments arguments{
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Stages>
+void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const GemmArguments& a,
+                 const Stages& stages, void* stream) {
+  using W = Warpgroups<m, n, k, cooperative, cluster_m, cluster_n, Stages>;
+  using Kernel =
+      ::cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, RowsMainloop<W, cluster_n>,
+                                             typename W::Store, ::cutlass::gemm::PersistentScheduler>;
+  if (a.k % a.slices != 0 || a.k / a.slices % 8 != 0)
+    throw std::runtime_error("could not launch a matrix product: slices of its depth would not be whole loads");
+  // A slice is one of a batch of products, whose rows and columns begin `part` elements further in memory.
+  const int part = a.k / a.slices;
+  const std::int64_t row = a.k, next = a.slices == 1 ? 0 : part;
+  typename Kernel::Arguments arguments{
       ::cutlass::gemm::GemmUniversalMode::kGemm,
-      {a.m, a.n, a.k, 1},
-      {static_cast<const Half*>(a.x), {rows, cute::_1{}, none}, static_cast<const Half*>(a.weights), {rows, cute::_1{}, none}},
-      {W::Visit::arguments(a.bias, stages),
-       static_cast<const Half*>(Stages::reads_residual ? a.residual : nullptr),
-       {columns, cute::_1{}, none},
-       static_cast<Half*>(a.y),
-       {columns, cute::_1{}, none}}};
-  arguments.hw_info = hardware();
-  require_success(Device::can_implement(arguments), "matrix product");
-  Device device;
-  require_success(device.initialize(arguments, nullptr, static_cast<cudaStream_t>(stream)), "matrix product");
-  require_success(device.run(static_cast<cudaStream_t>(stream)), "matrix product");
+      {a.m, a.n, part, a.slices},
+      {static_cast<const Half*>(a.x), {row, cute::_1{}, next}, static_cast<const Half*>(a.weights),
+       {row, cute::_1{}, next}},
+      W::Finish::arguments(a, stages), hardware(), order<Kernel>(a)};
+  launch<Kernel>(arguments, stream, "matrix product");
 }
 
 }  // namespace bolt::cutlass_kernels

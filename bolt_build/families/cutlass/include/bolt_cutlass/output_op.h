@@ -5,11 +5,14 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "bolt_cutlass/launch.h"
 #include "cutlass/arch/arch.h"
 #include "cutlass/array.h"
 #include "cutlass/cutlass.h"
+#include "cutlass/device_kernel.h"
+#include "cutlass/epilogue/thread/linear_combination.h"
 #include "cutlass/gemm/gemm.h"
 #include "cutlass/numeric_conversion.h"
 #include "cutlass/numeric_types.h"
@@ -109,6 +112,10 @@ struct Shapes<Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k>> {
   static constexpr int kStages = stages;
   template <typename Stages>
   using Op = OutputOp<Stages, access>;
+  // Sums as they are, 16 bytes at once where a row allows it.
+  using PartialOp =
+      ::cutlass::epilogue::thread::LinearCombination<float, (access < 4 ? access : 4), float, float,
+                                                     ::cutlass::epilogue::thread::ScaleType::Nothing>;
 };
 
 /// Throws where a call of CUTLASS failed: `what` is the kind of kernel.
@@ -117,6 +124,22 @@ inline void require(::cutlass::Status status, const char* what) {
   const cudaError_t error = cudaGetLastError();
   const char* reason = error == cudaSuccess ? ::cutlass::cutlassGetStatusString(status) : cudaGetErrorString(error);
   throw std::runtime_error(std::string("could not launch a ") + what + ": " + reason);
+}
+
+/// Queues a kernel of tiles by their grid alone. Throws std::runtime_error.
+template <typename Kernel, typename Swizzle>
+void launch_kernel(const typename Kernel::Params& params, void* stream, const char* what) {
+  constexpr int shared = static_cast<int>(sizeof(typename Kernel::SharedStorage)), threads = 32 * Kernel::WarpCount::kCount;
+  cudaError_t error = cudaSuccess;
+  if (shared >= 48 << 10)
+    error = cudaFuncSetAttribute(::cutlass::Kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  if (error == cudaSuccess) {
+    const dim3 grid = Swizzle().get_grid_shape(params.grid_tiled_shape);
+    ::cutlass::Kernel<Kernel><<<grid, threads, shared, static_cast<cudaStream_t>(stream)>>>(params);
+    error = cudaGetLastError();
+  }
+  if (error != cudaSuccess)
+    throw std::runtime_error(std::string("could not launch a ") + what + ": " + cudaGetErrorString(error));
 }
 
 }  // namespace bolt::cutlass_kernels

@@ -3,7 +3,9 @@
 
 #include <cstring>
 
+#include "bolt_cutlass/fold.h"
 #include "bolt_cutlass/launch.h"
+#include "bolt_cutlass/sums.h"
 #include "bolt_cutlass/widen.h"
 
 namespace bolt::cutlass_kernels {
@@ -36,6 +38,32 @@ inline std::shared_ptr<const void> pack(const Prepare& p, const Constant& weight
           for (std::size_t tap = 0; tap < static_cast<std::size_t>(f.taps); ++tap)
             to[((k * f.rows + row) * f.to_taps + tap) * f.to_channels + c] =
                 from[(k * f.channels + c) * window + row * f.taps + tap];
+  });
+}
+
+/// Half-precision weights [outputs, channels, kernel_h, kernel_w] to [outputs, rows, taps, 2, 2, 4]: cells of two by two
+/// positions, four channels each; what the kernel has not is zero.
+struct FoldedFilter {
+  int outputs, channels, kernel_h, kernel_w, rows, taps;
+};
+
+inline std::shared_ptr<const void> pack(const Prepare& p, const Constant& weights, const FoldedFilter& f) {
+  const auto number = [](int value) { return "/" + std::to_string(value); };
+  const std::string key = std::string("cutlass/") + weights.name + "/folded" + number(f.outputs) + number(f.channels) +
+                          number(f.kernel_h) + number(f.kernel_w);
+  const std::size_t count = static_cast<std::size_t>(f.outputs) * f.rows * f.taps * 16;
+  return p.shared(key, count * sizeof(std::uint16_t), [&](void* memory) {
+    const auto* from = static_cast<const std::uint16_t*>(weights.data);
+    auto* to = static_cast<std::uint16_t*>(memory);
+    std::memset(to, 0, count * sizeof(std::uint16_t));
+    for (int k = 0; k < f.outputs; ++k)
+      for (int c = 0; c < f.channels; ++c)
+        for (int y = 0; y < f.kernel_h; ++y)
+          for (int x = 0; x < f.kernel_w; ++x) {
+            const std::size_t cell = (static_cast<std::size_t>(k) * f.rows + y / 2) * f.taps + x / 2;
+            to[cell * 16 + (y % 2 * 2 + x % 2) * 4 + c] =
+                from[((static_cast<std::size_t>(k) * f.channels + c) * f.kernel_h + y) * f.kernel_w + x];
+          }
   });
 }
 
@@ -82,63 +110,84 @@ struct Widened {
   }
 };
 
-template <typename Tile, typename Epilogue, typename Source>
-class Conv {
- public:
-  /// Pointers in `shape` are not looked at.
-  Conv(const Prepare& p, const ConvArguments& shape, const Source& source, const Constant& weights,
-       const Filter& filter, const Constant& bias, const Epilogue& epilogue)
-      : arguments_(shape), source_(source), epilogue_(epilogue), weights_(pack(p, weights, filter)),
-        bias_(copy(p, bias, filter.outputs)) {}
-
-  std::size_t scratch_bytes() const { return source_.bytes(); }
-
-  void run(const Run& r, const void* x, const void* residual, void* y) const {
-    ConvArguments a = arguments_;
-    a.x = source_(r, x);
-    a.weights = weights_.get();
-    a.bias = static_cast<const float*>(bias_.get());
-    a.residual = residual;
-    a.y = y;
-    launch_conv(Tile{}, a, epilogue_, r.stream);
+/// The input goes through `Fold` into scratch memory first.
+template <typename In>
+struct Folded {
+  Fold shape;
+  std::size_t bytes() const { return shape.bytes(); }
+  const void* operator()(const Run& r, const void* x) const {
+    fold<In>(r, shape, x, r.scratch());
+    return r.scratch();
   }
-
- private:
-  ConvArguments arguments_;
-  Source source_;
-  Epilogue epilogue_;
-  std::shared_ptr<const void> weights_;
-  std::shared_ptr<const void> bias_;
 };
 
-template <typename Tile, typename Epilogue, typename Source>
-class Gemm {
+inline int rows(const ConvArguments& a) { return a.batch * a.out_h * a.out_w; }
+inline int rows(const GemmArguments& a) { return a.m; }
+inline int columns(const ConvArguments& a) { return a.out_channels; }
+inline int columns(const GemmArguments& a) { return a.n; }
+
+template <typename Tile, typename Epilogue>
+void launch(Tile tile, const ConvArguments& a, const Epilogue& epilogue, void* stream) {
+  launch_conv(tile, a, epilogue, stream);
+}
+template <typename Tile, typename Epilogue>
+void launch(Tile tile, const GemmArguments& a, const Epilogue& epilogue, void* stream) {
+  launch_gemm(tile, a, epilogue, stream);
+}
+
+/// A convolution or matrix product with its weights. `split`: the kernel leaves sums of slices, one behind the other in
+/// scratch memory, and a second one adds them up.
+template <typename Arguments, typename Tile, typename Epilogue, typename Source, bool split>
+class Product {
  public:
   /// Pointers in `shape` are not looked at. `Layout` is Filter or Factor.
   template <typename Layout>
-  Gemm(const Prepare& p, const GemmArguments& shape, const Source& source, const Constant& weights,
-       const Layout& layout, const Constant& bias, const Epilogue& epilogue)
+  Product(const Prepare& p, const Arguments& shape, const Source& source, const Constant& weights,
+          const Layout& layout, const Constant& bias, const Epilogue& epilogue)
       : arguments_(shape), source_(source), epilogue_(epilogue), weights_(pack(p, weights, layout)),
-        bias_(copy(p, bias, shape.n)) {}
+        bias_(copy(p, bias, columns(shape))) {}
 
-  std::size_t scratch_bytes() const { return source_.bytes(); }
+  std::size_t scratch_bytes() const {
+    if constexpr (!split) return source_.bytes();
+    return before_sums() + sums(arguments_).bytes();
+  }
 
   void run(const Run& r, const void* x, const void* residual, void* y) const {
-    GemmArguments a = arguments_;
+    Arguments a = arguments_;
     a.x = source_(r, x);
     a.weights = weights_.get();
-    a.bias = static_cast<const float*>(bias_.get());
-    a.residual = residual;
-    a.y = y;
-    launch_gemm(Tile{}, a, epilogue_, r.stream);
+    if constexpr (split) {
+      a.y = static_cast<std::byte*>(r.scratch()) + before_sums();
+      launch(Tile{}, a, Partial{}, r.stream);
+      add_up(r, sums(a), static_cast<const float*>(a.y), static_cast<const float*>(bias_.get()), residual, y,
+             epilogue_);
+    } else {
+      a.bias = static_cast<const float*>(bias_.get());
+      a.residual = residual;
+      a.y = y;
+      launch(Tile{}, a, epilogue_, r.stream);
+    }
   }
 
  private:
-  GemmArguments arguments_;
+  static Sums sums(const Arguments& a) { return {a.slices, rows(a), columns(a)}; }
+  /// Bytes of the copied input, which lies first.
+  std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
+
+  Arguments arguments_;
   Source source_;
   Epilogue epilogue_;
   std::shared_ptr<const void> weights_;
   std::shared_ptr<const void> bias_;
 };
+
+template <typename Tile, typename Epilogue, typename Source>
+using Conv = Product<ConvArguments, Tile, Epilogue, Source, false>;
+template <typename Tile, typename Epilogue, typename Source>
+using Gemm = Product<GemmArguments, Tile, Epilogue, Source, false>;
+template <typename Tile, typename Epilogue, typename Source>
+using SplitConv = Product<ConvArguments, Tile, Epilogue, Source, true>;
+template <typename Tile, typename Epilogue, typename Source>
+using SplitGemm = Product<GemmArguments, Tile, Epilogue, Source, true>;
 
 }  // namespace bolt::cutlass_kernels

@@ -1,100 +1,63 @@
-// What kernels of warpgroup instructions share: the epilogue as a visitor tree, schedules, the launch.
+// What kernels of warpgroup instructions share: their types from a tile, and the launch. CUTLASS's builders are left
+// out, which would bring the headers of every other architecture along.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
-#include "bolt_cutlass/launch.h"
-#include "cute/tensor.hpp"
-#include "cutlass/cutlass.h"
-#include "cutlass/epilogue/collective/collective_builder.hpp"
-#include "cutlass/epilogue/fusion/sm90_callbacks_tma_warpspecialized.hpp"
-#include "cutlass/gemm/collective/collective_builder.hpp"
+#include "bolt_cutlass/warpgroup_store.h"
+#include "cutlass/gemm/collective/builders/sm90_common.inl"
 #include "cutlass/gemm/dispatch_policy.hpp"
-#include "cutlass/gemm/kernel/gemm_universal.hpp"
-#include "cutlass/gemm/kernel/tile_scheduler.hpp"
+#include "cutlass/gemm/kernel/gemm_universal_decl.h"
+#include "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_cooperative.hpp"
+#include "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp"
 
 namespace bolt::cutlass_kernels {
 
-using Half = ::cutlass::half_t;
-
-/// y = epilogue(accumulator + bias, residual) as the node of a visitor tree.
-template <typename Stages>
-struct Finish {
-  template <typename T>
-  struct Function {
-    using Arguments = Stages;
-    CUTLASS_HOST_DEVICE T operator()(const T& sums, const T& bias, const Stages& stages) const {
-      T y;
-      CUTLASS_PRAGMA_UNROLL
-      for (int i = 0; i < T::kElements; ++i) y[i] = stages(sums[i] + bias[i], 0.0f);
-      return y;
-    }
-    CUTLASS_HOST_DEVICE T operator()(const T& sums, const T& bias, const T& residual, const Stages& stages) const {
-      T y;
-      CUTLASS_PRAGMA_UNROLL
-      for (int i = 0; i < T::kElements; ++i) y[i] = stages(sums[i] + bias[i], residual[i]);
-      return y;
-    }
-  };
-};
-
-template <typename BlockTile, typename Stages, bool reads_residual = Stages::reads_residual>
-struct Visitor {
-  using Bias = ::cutlass::epilogue::fusion::Sm90RowBroadcast<0, BlockTile, float, float>;
-  using Node = ::cutlass::epilogue::fusion::Sm90Compute<Finish<Stages>::template Function, Half, float,
-                                                        ::cutlass::FloatRoundStyle::round_to_nearest>;
-  using Tree = ::cutlass::epilogue::fusion::Sm90EVT<Node, ::cutlass::epilogue::fusion::Sm90AccFetch, Bias>;
-  using Residual = void;
-  static typename Tree::Arguments arguments(const float* bias, const Stages& stages) {
-    return {{}, {bias, 0.0f, {}}, stages};
+template <int m, int n, bool cooperative, typename Stages>
+struct StoreOf {
+  using Type = TileStore<m, n, cooperative, Stages>;
+  template <typename Arguments>
+  static typename Type::Arguments arguments(const Arguments& a, const Stages& stages) {
+    return {a.bias, a.residual, a.y, stages};
   }
 };
-template <typename BlockTile, typename Stages>
-struct Visitor<BlockTile, Stages, true> {
-  using Bias = ::cutlass::epilogue::fusion::Sm90RowBroadcast<0, BlockTile, float, float>;
-  using Node = ::cutlass::epilogue::fusion::Sm90Compute<Finish<Stages>::template Function, Half, float,
-                                                        ::cutlass::FloatRoundStyle::round_to_nearest>;
-  using Tree = ::cutlass::epilogue::fusion::Sm90EVT<Node, ::cutlass::epilogue::fusion::Sm90AccFetch, Bias,
-                                                    ::cutlass::epilogue::fusion::Sm90SrcFetch<Half>>;
-  using Residual = Half;
-  static typename Tree::Arguments arguments(const float* bias, const Stages& stages) {
-    return {{}, {bias, 0.0f, {}}, {}, stages};
+template <int m, int n, bool cooperative>
+struct StoreOf<m, n, cooperative, Partial> {
+  using Type = PartialStore<m, n, cooperative>;
+  template <typename Arguments>
+  static typename Type::Arguments arguments(const Arguments& a, const Partial&) {
+    return {static_cast<float*>(a.y)};
   }
 };
 
-template <bool cooperative>
-struct Schedule {
-  using Mainloop = ::cutlass::gemm::KernelTmaWarpSpecializedPingpong;
-  using Epilogue = ::cutlass::epilogue::TmaWarpSpecialized;
-};
-template <>
-struct Schedule<true> {
-  using Mainloop = ::cutlass::gemm::KernelTmaWarpSpecializedCooperative;
-  using Epilogue = ::cutlass::epilogue::TmaWarpSpecializedCooperative;
-};
-
-template <int m, int n, int k, bool cooperative, typename Stages>
+/// `BlockTile` is the tile with the k of the mainloop in its own profile; all blocks of a cluster load together.
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Stages>
 struct Warpgroups {
+  using Cluster = cute::Shape<cute::Int<cluster_m>, cute::Int<cluster_n>, cute::_1>;
+  using Schedule = std::conditional_t<cooperative, ::cutlass::gemm::KernelTmaWarpSpecializedCooperative,
+                                      ::cutlass::gemm::KernelTmaWarpSpecializedPingpong>;
+  using Finish = StoreOf<m, n, cooperative, Stages>;
+  using Store = typename Finish::Type;
   using BlockTile = cute::Shape<cute::Int<m>, cute::Int<n>, cute::Int<k>>;
-  using Cluster = cute::Shape<cute::_1, cute::_1, cute::_1>;
-  using Sch = Schedule<cooperative>;
-  using Visit = Visitor<BlockTile, Stages>;
-  using RowMajor = ::cutlass::layout::RowMajor;
-  using Store = typename ::cutlass::epilogue::collective::CollectiveBuilder<
-      ::cutlass::arch::Sm90, ::cutlass::arch::OpClassTensorOp, BlockTile, Cluster,
-      ::cutlass::epilogue::collective::EpilogueTileAuto, float, float, typename Visit::Residual, RowMajor, 8, Half,
-      RowMajor, 8, typename Sch::Epilogue, typename Visit::Tree>::CollectiveOp;
+  using Mma = decltype(cute::make_tiled_mma(
+      cute::GMMA::ss_op_selector<Half, Half, float, BlockTile, cute::GMMA::Major::K, cute::GMMA::Major::K>(),
+      cute::Layout<cute::Shape<cute::Int<cooperative ? 2 : 1>, cute::_1, cute::_1>>{}));
+  // Rows of x are the same for blocks along n, and weights for blocks along m.
+  using LoadWeights =
+      std::conditional_t<cluster_m == 1, cute::SM90_TMA_LOAD, cute::SM90_TMA_LOAD_MULTICAST>;
+  using AtomX = decltype(::cutlass::gemm::collective::detail::ss_smem_selector<cute::GMMA::Major::K, Half, cute::Int<m>,
+                                                                              cute::Int<k>>());
+  using AtomWeights = decltype(::cutlass::gemm::collective::detail::ss_smem_selector<cute::GMMA::Major::K, Half,
+                                                                                    cute::Int<n>, cute::Int<k>>());
+  // Stages of the pipeline: what 227 KiB leave beside the output's tile and the barriers.
+  static constexpr int depth =
+      (227 * 1024 - static_cast<int>(sizeof(typename Store::TensorStorage)) - 3072) / ((m + n) * k * 2 + 16);
+  static_assert(depth >= 2);
 };
-
-inline void require_success(::cutlass::Status status, const char* what) {
-  if (status == ::cutlass::Status::kSuccess) return;
-  const cudaError_t error = cudaGetLastError();
-  const char* reason = error == cudaSuccess ? ::cutlass::cutlassGetStatusString(status) : cudaGetErrorString(error);
-  throw std::runtime_error(std::string("could not launch a ") + what + ": " + reason);
-}
 
 /// The current device and its multiprocessors, over which the tiles are spread.
 inline ::cutlass::KernelHardwareInfo hardware() {
@@ -103,6 +66,46 @@ inline ::cutlass::KernelHardwareInfo hardware() {
       cudaDeviceGetAttribute(&info.sm_count, cudaDevAttrMultiProcessorCount, info.device_id) != cudaSuccess)
     throw std::runtime_error("could not ask the device for its multiprocessors");
   return info;
+}
+
+/// How the persistent blocks go through the tiles.
+template <typename Kernel, typename Arguments>
+typename Kernel::TileSchedulerArguments order(const Arguments& a) {
+  using Along = typename Kernel::TileScheduler::RasterOrderOptions;
+  return {a.swizzle, a.along == 0 ? Along::Heuristic : a.along == 1 ? Along::AlongM : Along::AlongN};
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::MaxThreadsPerBlock, Kernel::MinBlocksPerMultiprocessor)
+    run_kernel(const __grid_constant__ typename Kernel::Params params) {
+  extern __shared__ char memory[];
+  Kernel()(params, memory);
+}
+
+/// Queues the kernel. Throws std::runtime_error naming `what`.
+template <typename Kernel>
+void launch(const typename Kernel::Arguments& arguments, void* stream, const char* what) {
+  const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
+  typename Kernel::Params params = Kernel::to_underlying_arguments(arguments, nullptr);
+  using Cluster = typename Kernel::ClusterShape;
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {cute::size<0>(Cluster{}), cute::size<1>(Cluster{}), 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = Kernel::get_grid_shape(params);
+  config.blockDim = Kernel::get_block_shape();
+  config.dynamicSmemBytes = Kernel::SharedStorageSize;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  void* values[] = {&params};
+  cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize);
+  if (error == cudaSuccess) error = cudaLaunchKernelExC(&config, kernel, values);
+  if (error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    throw std::runtime_error(std::string("could not launch a ") + what + ": " + cudaGetErrorString(error));
+  }
 }
 
 }  // namespace bolt::cutlass_kernels

@@ -14,20 +14,44 @@ namespace bolt::portable {
 
 constexpr int block_threads = 256;
 
-inline void launched(const char* what) {
-  const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess)
-    throw std::runtime_error(std::string("could not launch a ") + what + " kernel: " + cudaGetErrorString(error));
+/// Lets the next kernel of the stream begin once every block of this one has, and returns when all that earlier kernels
+/// wrote can be read. What a kernel launched with `overlap` does before it touches tensors.
+__device__ inline void await_earlier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// Queues blocks of `block_threads` threads.
+template <typename... Parameters, typename... Arguments>
+void launch(const Run& r, std::uint32_t blocks, const char* what, void (*kernel)(Parameters...),
+            const Arguments&... arguments) {
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t how{};
+  how.gridDim = dim3(blocks);
+  how.blockDim = dim3(block_threads);
+  how.stream = static_cast<cudaStream_t>(r.stream);
+  how.attrs = &overlap;
+  how.numAttrs = r.overlap ? 1 : 0;
+  const cudaError_t error = cudaLaunchKernelEx(&how, kernel, arguments...);
+  if (error == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  throw std::runtime_error(std::string("could not launch a ") + what + " kernel: " + cudaGetErrorString(error));
 }
 
 template <typename Body>
 __global__ void __launch_bounds__(block_threads) each_kernel(std::uint32_t items, const Body body) {
+  await_earlier();
   const std::uint32_t item = blockIdx.x * block_threads + threadIdx.x;
   if (item < items) body(item);
 }
 
 template <typename Body>
 __global__ void __launch_bounds__(block_threads) blocks_kernel(const Body body) {
+  await_earlier();
   body(blockIdx.x);
 }
 
@@ -42,9 +66,7 @@ template <typename Body>
 void launch_each(const Run& r, Index items, const Body& body, const char* what) {
   const std::uint32_t count = counted(items, what);
   if (count == 0) return;
-  each_kernel<<<(count + block_threads - 1) / block_threads, block_threads, 0, static_cast<cudaStream_t>(r.stream)>>>(
-      count, body);
-  launched(what);
+  launch(r, (count + block_threads - 1) / block_threads, what, each_kernel<Body>, count, body);
 }
 
 /// Calls body(0) .. body(blocks - 1), each on the block_threads threads of a block.
@@ -52,8 +74,7 @@ template <typename Body>
 void launch_blocks(const Run& r, Index blocks, const Body& body, const char* what) {
   const std::uint32_t count = counted(blocks, what);
   if (count == 0) return;
-  blocks_kernel<<<count, block_threads, 0, static_cast<cudaStream_t>(r.stream)>>>(body);
-  launched(what);
+  launch(r, count, what, blocks_kernel<Body>, body);
 }
 
 /// Neighbouring elements that one thread takes where the shapes allow it: 16 bytes of half precision.

@@ -31,11 +31,69 @@ void pool_lanes(const Run& r, const Pool& p, const In* in, Out* out, const Epilo
       "pooling");
 }
 
+/// Windows of rows x columns cells over images with channels last: all loads of a window are under way at once, where a
+/// loop would wait for each.
+template <int rows, int columns, typename Mode, typename In, typename Out, typename Epilogue>
+void pool_window(const Run& r, const Pool& p, const In* in, Out* out, const Epilogue& epilogue) {
+  launch_each(
+      r, p.batch * p.out[1] * p.out[2] * p.channels / wide,
+      [=] __device__(std::uint32_t item) {
+        const std::uint32_t groups = static_cast<std::uint32_t>(p.channels / wide);
+        const std::uint32_t width = static_cast<std::uint32_t>(p.out[2]), height = static_cast<std::uint32_t>(p.out[1]);
+        const Index c = Index{item % groups} * wide;
+        const std::uint32_t cell = item / groups;
+        const Extent x = static_cast<Extent>(cell % width), y = static_cast<Extent>(cell / width % height);
+        const Extent left = x * p.stride[2] - p.pad_begin[2], top = y * p.stride[1] - p.pad_begin[1];
+        const In* image = in + Index{cell / width / height} * p.in[1] * p.in[2] * p.channels + c;
+        Lanes<In, wide> read[rows][columns];
+        bool there[rows][columns];
+#pragma unroll
+        for (int j = 0; j < rows; ++j) {
+#pragma unroll
+          for (int k = 0; k < columns; ++k) {
+            const Extent sy = top + j * p.dilation[1], sx = left + k * p.dilation[2];
+            there[j][k] = sy >= 0 && sy < p.in[1] && sx >= 0 && sx < p.in[2];
+            if (there[j][k])
+              read[j][k] = *reinterpret_cast<const Lanes<In, wide>*>(image + (Index{sy} * p.in[2] + sx) * p.channels);
+          }
+        }
+        float sum[wide];
+#pragma unroll
+        for (int lane = 0; lane < wide; ++lane) sum[lane] = Mode::start();
+        Index inside = 0;
+#pragma unroll
+        for (int j = 0; j < rows; ++j) {
+#pragma unroll
+          for (int k = 0; k < columns; ++k) {
+            if (!there[j][k]) continue;
+            ++inside;
+#pragma unroll
+            for (int lane = 0; lane < wide; ++lane) sum[lane] = Mode::step(sum[lane], load(&read[j][k].at[lane]));
+          }
+        }
+        const Index padded = Index{window(p, 1, y).padded} * window(p, 2, x).padded;
+        const Index to = Index{item} * wide;
+#pragma unroll
+        for (int lane = 0; lane < wide; ++lane)
+          sum[lane] = epilogue(Mode::finish(sum[lane], inside, padded), Place{to + lane, c + lane});
+        store_lanes<wide>(out + to, sum);
+      },
+      "pooling");
+}
+
 template <typename Mode, typename In, typename Out, typename Epilogue>
 void pool(const Run& r, const Pool& p, const void* input, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
-  if (p.channels_last && p.channels % wide == 0 && aligned_to_16(in, out)) {
+  const auto flat = [&](Extent rows, Extent columns) {
+    return p.in[0] == 1 && p.kernel[0] == 1 && p.kernel[1] == rows && p.kernel[2] == columns;
+  };
+  const bool lanes = p.channels_last && p.channels % wide == 0 && aligned_to_16(in, out);
+  if (lanes && flat(3, 3)) {
+    pool_window<3, 3, Mode>(r, p, in, out, epilogue);
+  } else if (lanes && flat(2, 2)) {
+    pool_window<2, 2, Mode>(r, p, in, out, epilogue);
+  } else if (lanes) {
     pool_lanes<wide, Mode>(r, p, in, out, epilogue);
   } else {
     pool_lanes<1, Mode>(r, p, in, out, epilogue);

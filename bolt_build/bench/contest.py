@@ -1,0 +1,178 @@
+"""Runs a contest: batch by batch, all contestants in turns."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from bolt_build.bench.comparison import COMPARISON_VERSION, Comparison, Failed, Measured, Performance, measured
+from bolt_build.bench.contestant import Effort, PeerFailed, Setup
+from bolt_build.bench.opponent import Opponent
+from bolt_build.bench.peers import ENGINE, check_peers
+from bolt_build.bench.process import NotReady, Ready
+from bolt_build.bench.rounds import Round
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.graph.ir import Array
+from bolt_build.graph.zoo.samples import sample
+from bolt_build.planner.engine_plan import EnginePlan
+from bolt_build.targets import target_named
+
+_COARSEST = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A built engine and who runs against it. `batches` are some of the engine's, `dims` those of the recipe's model;
+    `threads` CPU threads for every contestant, 0 for as many as there are."""
+
+    plan: EnginePlan
+    library: Path
+    weights: Path
+    model: Path
+    dims: tuple[tuple[str, int], ...]
+    seed: int
+    peers: tuple[str, ...]
+    batches: tuple[int, ...]
+    threads: int = 0
+    effort: Effort = field(default_factory=Effort)
+
+
+@dataclass
+class _Seat:
+    """A contestant while its batch is on."""
+
+    opponent: Opponent
+    ready: Ready
+    rounds: list[Round] = field(default_factory=list)
+
+
+def compete(contest: Contest, say: Callable[[str], None]) -> Comparison:
+    """Measures the engine and every peer; `say` is told what goes on, a sentence at a time.
+
+    A peer that fails is a result with its reason. Raises BoltError: with exit code 2 for an unknown peer, 4 where the
+    engine itself does not run. No process is left behind, whatever ends it.
+    """
+    check_peers(contest.peers)
+    results: list[Measured | Failed] = []
+    ready: list[Ready] = []
+    for batch in contest.batches:
+        found, first = _Heat(contest, batch, say, _given_up(results)).run()
+        results += found
+        ready.append(first)
+    target = target_named(contest.plan.target)
+    return Comparison(
+        COMPARISON_VERSION, contest.plan.name, contest.plan.target, contest.plan.precision, ready[0].device,
+        contest.threads if target.runs_on_threads else None, contest.effort.rounds, ready[0].no_energy, tuple(results),
+    )  # fmt: skip
+
+
+def _given_up(results: Sequence[Measured | Failed]) -> dict[str, Failed]:
+    """Contestants whose package is missing: it will be for the next batch too."""
+    return {result.name: result for result in results if isinstance(result, Failed) and result.missing}
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Goes with what is in it; a compiler's helper that ends a moment later than its contestant is no error."""
+    return tempfile.TemporaryDirectory(prefix="bolt-bench-", ignore_cleanup_errors=True)
+
+
+class _Heat:
+    """All contestants on one batch. They get ready one after the other, alone on the machine; then they take turns, and
+    each round begins with another one, so that none always follows the same."""
+
+    def __init__(self, contest: Contest, batch: int, say: Callable[[str], None], given_up: dict[str, Failed]) -> None:
+        self._contest, self._batch, self._say, self._given_up = contest, batch, say, given_up
+        self._seats: dict[str, _Seat] = {}
+        self._failed: dict[str, Failed] = {}
+
+    def run(self) -> tuple[list[Measured | Failed], Ready]:
+        """Results in the order of the peers, the engine first; and what the engine said when it was ready."""
+        names = (ENGINE, *self._contest.peers)
+        with _folder() as folder, ExitStack() as processes:
+            inputs = self._write_inputs(Path(folder))
+            for name in names:
+                self._seat(name, inputs, Path(folder), processes)
+            for number in range(self._contest.effort.rounds):
+                self._round(number)
+            shown = {name: self._finish(name, seat) for name, seat in tuple(self._seats.items())}
+        engine = shown[ENGINE]
+        assert engine is not None
+        results = [
+            measured(self._batch, performance, engine) if (performance := shown.get(name)) else self._failed[name]
+            for name in names
+        ]
+        return results, engine.ready
+
+    def _seat(self, name: str, inputs: Path, folder: Path, processes: ExitStack) -> None:
+        if name in self._given_up:
+            before = self._given_up[name]
+            self._failed[name] = Failed(name, self._batch, before.reason, before.missing, before.hint, before.log)
+            return
+        self._say(f"batch {self._batch}: {name} gets ready")
+        own = folder / name
+        own.mkdir()
+        opponent = processes.enter_context(Opponent(self._setup(name, inputs), own))
+        try:
+            ready = opponent.ready()
+        except PeerFailed as failed:
+            ready = NotReady(str(failed))
+        if isinstance(ready, Ready):
+            self._seats[name] = _Seat(opponent, ready)
+        else:
+            self._fail(opponent, ready)
+
+    def _round(self, number: int) -> None:
+        seats = tuple(self._seats.items())
+        if not number:
+            self._say(f"batch {self._batch}: {self._contest.effort.rounds} rounds of {', '.join(self._seats)}")
+        start = number % len(seats)
+        for name, seat in (*seats[start:], *seats[:start]):
+            try:
+                seat.rounds.append(seat.opponent.round())
+            except PeerFailed as failed:
+                del self._seats[name]
+                self._fail(seat.opponent, NotReady(str(failed)))
+
+    def _finish(self, name: str, seat: _Seat) -> Performance | None:
+        try:
+            return Performance(name, seat.ready, tuple(seat.rounds), seat.opponent.finish())
+        except PeerFailed as failed:
+            self._fail(seat.opponent, NotReady(str(failed)))
+            return None
+
+    def _fail(self, opponent: Opponent, why: NotReady) -> None:
+        """Raises BoltError where it is the engine: there is nothing left to compare with."""
+        log = opponent.log()
+        if opponent.name == ENGINE:
+            subject = str(self._contest.library)
+            wrong = Diagnostic("engine-failed", f"batch {self._batch}: {why.reason}", subject=subject)
+            raise BoltError([wrong], ExitCode.TASK_FAILED)
+        self._failed[opponent.name] = Failed(opponent.name, self._batch, why.reason, why.missing, why.hint, log)
+
+    def _setup(self, name: str, inputs: Path) -> Setup:
+        contest = self._contest
+        (plan,) = (plan for plan in contest.plan.plans if plan.batch == self._batch)
+        return Setup(
+            contestant=name, where=target_named(contest.plan.target).where, precision=contest.plan.precision,
+            batch=self._batch, threads=contest.threads, model=str(contest.model), dims=contest.dims,
+            library=str(contest.library), weights=str(contest.weights), inputs=str(inputs),
+            input_names=tuple(port.name for port in plan.inputs), effort=contest.effort,
+        )  # fmt: skip
+
+    def _write_inputs(self, folder: Path) -> Path:
+        """Numbers that the engine's precision has exactly, so that rounding gives no contestant other inputs."""
+        (plan,) = (plan for plan in self._contest.plan.plans if plan.batch == self._batch)
+        coarsest = _COARSEST[self._contest.plan.precision]
+        arrays: list[Array] = [
+            sample(port.operand.shape, self._contest.seed, self._batch, 0, index).astype(coarsest).astype(np.float32)
+            for index, port in enumerate(plan.inputs)
+        ]
+        path = folder / "inputs.npz"
+        np.savez(path, *arrays)
+        return path

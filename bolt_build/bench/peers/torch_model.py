@@ -1,0 +1,91 @@
+"""The model as PyTorch users run it, in the engine's precision: what every peer made of torch has in common."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bolt_build.bench.contestant import PeerFailed, PeerMissing, Setup
+from bolt_build.graph.ir import Array
+
+if TYPE_CHECKING:
+    import torch
+
+_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_FORMS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
+
+
+def torch_version(where: str) -> str:
+    """Raises PeerMissing where torch, or a GPU that it can use, is not there."""
+    try:
+        found: Any = importlib.import_module("torch")
+    except ImportError as error:
+        raise PeerMissing(f"torch cannot be imported ({error})", "pip install torch") from None
+    if where == "cuda" and not found.cuda.is_available():
+        hint = "install a torch that is built for CUDA"
+        raise PeerMissing(f"torch {found.__version__} finds no GPU that it can use", hint)
+    return f"torch {found.__version__}"
+
+
+class TorchModel:
+    """A module and its inputs, weights and images in channels-last order, on the device; nothing is run yet."""
+
+    compile_seconds: float | None = None
+    stream = 0
+
+    def __init__(self, setup: Setup, feeds: Mapping[str, Array]) -> None:
+        import torch
+
+        from bolt_build.bench.torch_graph import Unsupported, torch_module
+        from bolt_build.graph.onnx_import import load_model
+
+        if setup.threads:
+            torch.set_num_threads(setup.threads)
+        torch.backends.cudnn.benchmark = True
+        self._device = "cuda" if setup.where == "cuda" else "cpu"
+        self._dtype: torch.dtype = getattr(torch, _DTYPES[setup.precision])
+        graph = load_model(setup.model_path).bind(setup.batch, setup.dims)
+        try:
+            module = torch_module(graph)
+        except Unsupported as error:
+            raise PeerFailed(str(error)) from error
+        self.module = module.to(device=self._device, dtype=self._dtype, memory_format=torch.channels_last)
+        self.inputs = [self._placed(feeds[name]) for name in graph.inputs]
+        self.precision = setup.precision
+        image = any(given.dim() == 4 for given in self.inputs)
+        self.form = f"{_FORMS[setup.precision]} {'channels_last' if image else 'row'}"
+        self._names = graph.outputs
+        self._call: Callable[[], tuple[torch.Tensor, ...]] = self._forward
+        self._made: tuple[torch.Tensor, ...] = ()
+
+    def use(self, call: Callable[[], tuple[torch.Tensor, ...]]) -> None:
+        """Run the model so from now on; what `call` gives stays as it is until the next call."""
+        self._call = call
+
+    def run(self) -> None:
+        self._made = self._call()
+
+    def settle(self) -> None:
+        import torch
+
+        if self._device == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+
+    def outputs(self) -> dict[str, Array]:
+        import torch
+
+        held = zip(self._names, self._made, strict=True)
+        plain = ((name, made.float() if made.is_floating_point() else made) for name, made in held)
+        return {name: made.to("cpu", memory_format=torch.contiguous_format).numpy().copy() for name, made in plain}
+
+    def _forward(self) -> tuple[torch.Tensor, ...]:
+        made: tuple[torch.Tensor, ...] = self.module(*self.inputs)
+        return made
+
+    def _placed(self, array: Array) -> torch.Tensor:
+        import torch
+
+        given = torch.from_numpy(array).to(device=self._device, dtype=self._dtype)
+        return given.contiguous(memory_format=torch.channels_last) if given.dim() == 4 else given

@@ -1,0 +1,64 @@
+"""Elementwise operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import fx
+from torch.nn import functional as F
+
+from bolt_build.bench.torch_graph.builder import Builder, Lower
+from bolt_build.graph.ir import Node, Op
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+
+_PLAIN: dict[str, Callable[..., torch.Tensor]] = {
+    "relu": F.relu, "sigmoid": torch.sigmoid, "hard_swish": F.hardswish, "tanh": torch.tanh, "softplus": F.softplus,
+    "gelu": F.gelu, "erf": torch.erf, "silu": F.silu,
+    "exp": torch.exp, "sqrt": torch.sqrt, "neg": torch.neg, "abs": torch.abs, "reciprocal": torch.reciprocal,
+}  # fmt: skip
+_OF_TWO: dict[str, Callable[..., torch.Tensor]] = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "pow": torch.pow, "max": torch.maximum,
+    "min": torch.minimum,
+}  # fmt: skip
+_BOUNDLESS = 3e38
+"""A bound beyond this bounds nothing: ONNX's default is the greatest f32, which a 16-bit element cannot hold."""
+
+
+def activation(build: Builder, node: Node) -> fx.Node:
+    op = node.op
+    assert isinstance(op, Activation)
+    x = build.value(node.inputs[0])
+    if op.function == "gelu_tanh":
+        return build.call(F.gelu, x, approximate="tanh")
+    if op.function in _PLAIN:
+        return build.call(_PLAIN[op.function], x)
+    if op.function == "leaky_relu":
+        return build.call(F.leaky_relu, x, op.alpha)
+    if op.function == "clip":
+        return _clip(build, node, x, op)
+    assert op.function == "hard_sigmoid", op.function
+    line = build.call(torch.add, build.call(torch.mul, x, op.alpha), op.beta)
+    return build.call(torch.clamp, line, 0.0, 1.0)
+
+
+def _clip(build: Builder, node: Node, x: fx.Node, op: Activation) -> fx.Node:
+    if not build.graph.type(node.inputs[0]).dtype.is_float:
+        return build.call(torch.clamp, x, int(op.alpha), int(op.beta))
+    low = op.alpha if op.alpha > -_BOUNDLESS else None
+    high = op.beta if op.beta < _BOUNDLESS else None
+    return x if low is None and high is None else build.call(torch.clamp, x, low, high)
+
+
+def binary(build: Builder, node: Node) -> fx.Node:
+    op = node.op
+    assert isinstance(op, Binary)
+    a, b = (build.value(name) for name in node.inputs)
+    if op.function == "div":
+        rounding = None if build.graph.type(node.inputs[0]).dtype.is_float else "trunc"
+        return build.call(torch.div, a, b, rounding_mode=rounding)
+    return build.call(_OF_TWO[op.function], a, b)
+
+
+ELEMENTWISE: dict[type[Op], Lower] = {Activation: activation, Binary: binary}

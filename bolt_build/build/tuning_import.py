@@ -1,0 +1,104 @@
+"""Results of a bundle, taken into records: whose they are, what of them still counts, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolt_build.build.tuning_records import Measurement, is_device_of
+from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.families.base import Candidate
+from bolt_build.planner.tuning_set import TuningSet
+from bolt_build.targets import Target
+from bolt_build.tuning.bundle import DESCRIPTION, Bundle, read_bundle
+from bolt_build.tuning.record import Fingerprint, Record
+from bolt_build.tuning.results import Results, Row
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """Records of results, and notes about what of them does not count."""
+
+    measurements: tuple[Measurement, ...]
+    notes: tuple[Diagnostic, ...]
+
+
+def bundle_of(results: Results, path: Path, recipe: str, target: str, made: Iterable[Path]) -> Bundle:
+    """The bundle that results belong to: by its id among those that were `made` here, or beside the results.
+
+    Raises BoltError: "unknown-bundle" where it is nowhere, "other-bundle" where it was made of another recipe or
+    target, and what `read_bundle` raises.
+    """
+    for place in (*made, path.parent / DESCRIPTION):
+        if not place.is_file():
+            continue
+        bundle = read_bundle(place)
+        if bundle.id != results.bundle:
+            continue
+        if (bundle.recipe, bundle.target) != (recipe, target):
+            message = f"{path} was measured for the recipe '{bundle.recipe}' and {bundle.target}"
+            hint = f"import it there; this is '{recipe}' and {target}"
+            raise BoltError([Diagnostic("other-bundle", message, hint=hint, subject=str(path))])
+        return bundle
+    message = f"{path} was measured with the bundle {results.bundle[:12]}, which was not made here"
+    hint = f"put the {DESCRIPTION} of that bundle beside it"
+    raise BoltError([Diagnostic("unknown-bundle", message, hint=hint, subject=str(path))])
+
+
+def adopt(
+    results: Results, path: Path, bundle: Bundle, tuning_set: TuningSet, target: Target, *, foreign: bool
+) -> Adopted:
+    """The records of results for problems of the set, kernels that did not compile among them.
+
+    Rows of problems that the recipe has no more, and of GPUs that are not the target's, are left out with a note.
+    Raises BoltError ("other-gpu") where no GPU is the target's, and ("damaged-results") where a row names what the
+    bundle does not hold.
+    """
+    fitting = [foreign or is_device_of(target, device.name) for device in results.devices]
+    if not any(fitting):
+        raise BoltError([_other_gpu(results, path, target)])
+    names = {(p.problem.digest, t.candidate.digest): t.candidate for p in bundle.problems for t in p.trials}
+    fingerprints = [Fingerprint(device, bundle.tools) for device in results.devices]
+    here = {problem.problem.digest for problem in tuning_set.problems}
+    gone, found = set(), []
+    for row in results.rows:
+        candidate = names.get((row.problem, row.candidate))
+        if candidate is None:
+            raise BoltError([_stranger(path, row)])
+        if row.problem not in here:
+            gone.add(row.problem)
+        elif fitting[row.device]:
+            found.append((fingerprints[row.device], _record(row, candidate)))
+    for fingerprint in dict.fromkeys(pair[0] for pair in found):
+        found += [(fingerprint, record) for record in bundle.not_compiled if record.problem in here]
+    return Adopted(tuple(found), tuple(_notes(path, len(gone), len(bundle.problems), results, fitting)))
+
+
+def _record(row: Row, candidate: Candidate) -> Record:
+    return Record(row.problem, candidate, row.status, row.message, row.statistics, row.error)
+
+
+def _notes(path: Path, gone: int, problems: int, results: Results, fitting: list[bool]) -> Iterable[Diagnostic]:
+    if gone:
+        message = f"{path}: {gone} of its {problems} problems are left out, as the recipe has them no more"
+        yield Diagnostic("old-problems", message, severity="note")
+    others = sorted({device.name for device, fits in zip(results.devices, fitting, strict=True) if not fits})
+    if others:
+        message = f"{path}: what was measured on {', '.join(others)} is left out"
+        yield Diagnostic("other-gpu", message, severity="note")
+    if not results.complete:
+        message = f"{path} is of a measurement that was ended: what it has is taken"
+        yield Diagnostic("incomplete-results", message, severity="warning")
+
+
+def _other_gpu(results: Results, path: Path, target: Target) -> Diagnostic:
+    names = ", ".join(sorted({device.name for device in results.devices})) or "no GPU"
+    message = f"{path} was measured on {names}, not on {target.description}"
+    hint = "measure the bundle there, or set tuning.foreign in the recipe to take these times"
+    return Diagnostic("other-gpu", message, hint=hint, subject=str(path))
+
+
+def _stranger(path: Path, row: Row) -> Diagnostic:
+    message = f"{path} has a result of the candidate {row.candidate[:12]}, which its bundle does not hold"
+    return Diagnostic("damaged-results", message, hint="measure the bundle again", subject=str(path))

@@ -1,0 +1,70 @@
+"""`bolt-build explain`: why each layer of an engine is as it is, and how near that is to the hardware's limit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bolt_build.build.builder import BuildOptions, chosen
+from bolt_build.cli.common_arguments import add_place, add_recipe, options_of, read_recipes
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.explanation import Explanation
+from bolt_build.schema.recipe import Recipe, TargetSpec
+
+NAME = "explain"
+HELP = "say of each layer which kernel was chosen, over which others and why, and how near it is to the roofline"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipe(parser)
+    parser.add_argument(
+        "layer", nargs="?", metavar="LAYER", help="a step or an ONNX node: everything about it (default: all, briefly)"
+    )
+    add_place(parser)
+    parser.add_argument("--batch", type=int, metavar="N", help="only this batch of the recipe")
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", help="the cache with the records (default: ~/.cache/bolt-build)"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the explanation")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explains every target. Raises BoltError."""
+    from bolt_build.report.explain import as_json, of_batch, of_layer, render, render_layer
+    from bolt_build.report.tables import terminal_width
+
+    recipe = read_recipes([args.recipe])[0]
+    options = replace(options_of(args), cache=args.cache)
+    specs = chosen(recipe, options.targets)
+    _check_batch(recipe, specs, args.batch)
+    found = [_explained(recipe, spec, options) for spec in specs if args.batch in (None, *recipe.batches(spec))]
+    if args.batch is not None:
+        found = [of_batch(each, args.batch) for each in found]
+    if args.layer is not None:
+        found = list(of_layer(found, args.layer))
+    if args.format == "json":
+        data = [as_json(each, attempts=args.layer is not None) for each in found]
+        sys.stdout.write(json.dumps(data, indent=1) + "\n")
+        return int(ExitCode.OK)
+    show, width = render if args.layer is None else render_layer, terminal_width(sys.stdout)
+    sys.stdout.write("\n".join(show(each, width=width) for each in found))
+    return int(ExitCode.OK)
+
+
+def _check_batch(recipe: Recipe, specs: Sequence[TargetSpec], batch: int | None) -> None:
+    batches = dict.fromkeys(each for spec in specs for each in recipe.batches(spec))
+    if batch is not None and batch not in batches:
+        hint = f"its batches: {', '.join(map(str, batches))}"
+        message = f"{recipe.path} has no batch {batch}"
+        raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)
+
+
+def _explained(recipe: Recipe, spec: TargetSpec, options: BuildOptions) -> Explanation:
+    from bolt_build.build.evidence import gather
+    from bolt_build.report.explainer import explain
+
+    return explain(gather(recipe, spec, options, lambda text: print(text, file=sys.stderr)))

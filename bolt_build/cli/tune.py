@@ -1,0 +1,86 @@
+"""`bolt-build tune`: measures the kernels that a recipe's engine could use, and locks the fastest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from bolt_build.build.tuning import TuneOptions, tune
+from bolt_build.build.tuning_outcome import TuneResult
+from bolt_build.cli.common_arguments import add_place, add_recipe, jobs, options_of, read_recipes
+from bolt_build.errors import BoltError
+from bolt_build.report.diagnostics import as_json, render
+from bolt_build.report.progress import progress
+from bolt_build.report.tables import terminal_width
+from bolt_build.report.tuning import broken_text, refused_text, summary_text, table_text, tuning_data
+
+NAME = "tune"
+HELP = "measure the kernels that a recipe's engine could use, and write the fastest to its lock"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipe(parser)
+    add_place(parser)
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument(
+        "--export", type=Path, metavar="BUNDLE.tar", help="compile for measuring on another machine; needs no GPU"
+    )
+    ways.add_argument(
+        "--import", dest="results", type=Path, metavar="RESULTS", help="take what a bundle's 'run' wrote, and choose"
+    )
+    ways.add_argument("--from-records", action="store_true", help="choose again from what was measured before")
+    ways.add_argument("--remeasure", action="store_true", help="measure also what has records of this GPU")
+    parser.add_argument(
+        "--all-candidates", action="store_true", help="every legal kernel, not the tuning.candidates best predicted"
+    )
+    parser.add_argument(
+        "--records-out", type=Path, metavar="FILE.json", help="write every record of the recipe's problems"
+    )
+    parser.add_argument("-j", "--jobs", type=jobs, metavar="N", help="tasks at once (default: as many as CPUs)")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
+    )
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tunes one target of a recipe. Exit code 7 where there is no GPU to measure on. Raises BoltError where nothing
+    could be attempted."""
+    recipe = read_recipes([args.recipe])[0]
+    build = replace(options_of(args), cache=args.cache, wait=not args.no_wait)
+    if args.jobs:
+        build = replace(build, jobs=args.jobs)
+    options = TuneOptions(
+        build, args.export, args.results, args.from_records, args.remeasure, args.records_out, args.all_candidates
+    )
+    try:
+        result = tune(recipe, options, progress(args.format, quiet=args.quiet))
+    except BoltError as error:
+        if args.format != "json":
+            raise
+        data = {
+            "event": "result", "recipe": recipe.name, "exit_code": int(error.exit_code),
+            "diagnostics": as_json(error.diagnostics), "problems": [],
+        }  # fmt: skip
+        sys.stdout.write(json.dumps(data) + "\n")
+        return int(error.exit_code)
+    _show(result, args)
+    return int(result.exit_code)
+
+
+def _show(result: TuneResult, args: argparse.Namespace) -> None:
+    if args.format == "json":
+        sys.stdout.write(json.dumps(tuning_data(result)) + "\n")
+        return
+    if not args.quiet:
+        if result.lock is not None:
+            sys.stdout.write(table_text(result, terminal_width(sys.stdout)))
+        sys.stdout.write(summary_text(result))
+        sys.stdout.flush()
+    sys.stderr.write(refused_text(result) + broken_text(result))
+    sys.stderr.write(render(result.diagnostics, color=sys.stderr.isatty()))

@@ -1,0 +1,25 @@
+"""What the kernels move and compute for a problem, padding and copies included."""
+
+from __future__ import annotations
+
+from math import prod
+
+from bolt_build.families.base import Expense, KernelProblem
+from bolt_build.families.cutlass.product import Product, work
+from bolt_build.families.problems import op_operands
+
+
+def expense(problem: KernelProblem, product: Product) -> Expense:
+    """A copied input is read, written, and read again; zeros that pad the weights count like weights."""
+    own = op_operands(problem)
+    x, weights = problem.inputs[own[0]], problem.inputs[own[1]]
+    bias = sum(problem.inputs[index].nbytes for index in own[2:])
+    moved, why = work(problem, product).nbytes + bias, []
+    padded, wanted = product.n * product.taps * product.depth, prod(weights.shape)
+    if padded > wanted:
+        why.append(f"weights padded from {wanted} to {padded} values")
+    if product.widen is not None:
+        moved += x.nbytes + product.widen.nbytes
+        why.append(f"input of {x.nbytes} bytes copied to {product.widen.nbytes}")
+    zeros = 2 * product.m * (padded - wanted)
+    return Expense(moved, problem.flops + zeros, "; ".join(why))

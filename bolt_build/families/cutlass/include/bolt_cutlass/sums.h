@@ -1,0 +1,59 @@
+// What follows a product whose depth was computed in slices: their sums are added, and the epilogue is applied.
+#pragma once
+
+#include "bolt_cutlass/epilogue.h"
+#include "bolt_portable/cuda/launch.h"
+
+namespace bolt::cutlass_kernels {
+
+/// Sums in fp32, [slices, rows, columns].
+struct Sums {
+  int slices, rows, columns;
+
+  std::size_t bytes() const { return sizeof(float) * slices * rows * columns; }
+};
+
+/// y = epilogue(sums of all slices + bias, residual) of `lanes` neighbouring columns; slices are added in their order.
+template <int lanes, typename Stages>
+__device__ inline void add_up_cell(const Sums& p, const float* sums, const float* bias, const portable::f16* residual,
+                                   portable::f16* y, const Stages& stages, portable::Index item) {
+  const portable::Index at = item * lanes, slice = static_cast<portable::Index>(p.rows) * p.columns;
+  float total[lanes], more[lanes];
+  portable::load_lanes<lanes>(sums + at, total);
+#pragma unroll 4
+  for (int i = 1; i < p.slices; ++i) {
+    portable::load_lanes<lanes>(sums + i * slice + at, more);
+#pragma unroll
+    for (int lane = 0; lane < lanes; ++lane) total[lane] += more[lane];
+  }
+  if (bias != nullptr) {
+    portable::load_lanes<lanes>(bias + at % p.columns, more);
+#pragma unroll
+    for (int lane = 0; lane < lanes; ++lane) total[lane] += more[lane];
+  }
+  if constexpr (Stages::reads_residual) portable::load_lanes<lanes>(residual + at, more);
+#pragma unroll
+  for (int lane = 0; lane < lanes; ++lane)
+    total[lane] = stages(total[lane], Stages::reads_residual ? more[lane] : 0.0f);
+  portable::store_lanes<lanes>(y + at, total);
+}
+
+template <typename Stages>
+void add_up(const Run& r, const Sums& p, const float* sums, const float* bias, const void* residual, void* y,
+            const Stages& stages) {
+  const auto* other = static_cast<const portable::f16*>(residual);
+  auto* out = static_cast<portable::f16*>(y);
+  const portable::Index cells = static_cast<portable::Index>(p.rows) * p.columns;
+  const bool aligned = portable::aligned_to_16(sums, bias, residual, y);
+  if (p.columns % portable::wide == 0 && aligned) {
+    portable::launch_each(r, cells / portable::wide, [=] __device__(std::uint32_t item) {
+      add_up_cell<portable::wide>(p, sums, bias, other, out, stages, item);
+    }, "sum of slices");
+  } else {
+    portable::launch_each(r, cells, [=] __device__(std::uint32_t item) {
+      add_up_cell<1>(p, sums, bias, other, out, stages, item);
+    }, "sum of slices");
+  }
+}
+
+}  // namespace bolt::cutlass_kernels

@@ -1,0 +1,342 @@
+// What becomes of the sums that warpgroup instructions leave in registers, as the "collective epilogue" of CUTLASS's
+// persistent kernels. Written out, because CUTLASS's own, in tensor algebra, takes the compiler longer than all the
+// rest of a kernel.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "bolt_cutlass/launch.h"
+#include "cute/arch/copy_sm75.hpp"
+#include "cute/arch/copy_sm90.hpp"
+#include "cute/arch/copy_sm90_desc.hpp"
+#include "cute/arch/copy_sm90_tma.hpp"
+#include "cute/tensor.hpp"
+#include "cutlass/arch/barrier.h"
+#include "cutlass/cuda_host_adapter.hpp"
+#include "cutlass/cutlass.h"
+#include "cutlass/numeric_types.h"
+#include "cutlass/pipeline/pipeline.hpp"
+
+namespace bolt::cutlass_kernels {
+
+using Half = ::cutlass::half_t;
+
+/// What the kernels ask of every epilogue, and what is the same for all of them. `stages` are buffers of the residual.
+template <int stages>
+struct StoreBase {
+  using StrideC = cute::Stride<std::int64_t, cute::_1, std::int64_t>;
+  using StrideD = StrideC;
+  using LoadPipeline = ::cutlass::PipelineTransactionAsync<stages>;
+  using LoadPipelineState = ::cutlass::PipelineState<stages>;
+  using PipelineStorage = typename LoadPipeline::SharedStorage;
+  using StorePipeline = ::cutlass::PipelineTmaStore<2>;
+  using StorePipelineState = ::cutlass::PipelineState<2>;
+
+  template <typename Problem, typename Arguments>
+  static std::size_t get_workspace_size(const Problem&, const Arguments&) {
+    return 0;
+  }
+};
+
+/// Where a thread's sums stand in its warpgroup's 64 rows: `row` and 8 below it, columns in pairs from `column` on,
+/// every 8 columns.
+struct Fragment {
+  int warpgroup, warp, lane;
+  CUTLASS_DEVICE explicit Fragment(int thread)
+      : warpgroup(thread / 128), warp(thread % 128 / 32), lane(thread % 32) {}
+  CUTLASS_DEVICE int row() const { return warp * 16 + lane / 4; }
+  CUTLASS_DEVICE int column() const { return lane % 4 * 2; }
+};
+
+/// Sums of one slice of the depth, straight from registers: four neighbouring threads write the 32 bytes of a sector.
+template <int m, int n, bool cooperative>
+struct PartialStore : StoreBase<0> {
+  using ElementC = void;
+  using ElementD = float;
+  static constexpr bool RequiresTransactionBytes = false;
+  struct Arguments {
+    float* sums;
+  };
+  using Params = Arguments;
+  struct TensorStorage {};
+
+  template <typename Problem>
+  static Params to_underlying_arguments(const Problem&, const Arguments& a, void*) {
+    return a;
+  }
+  template <typename Tile>
+  CUTLASS_HOST_DEVICE static constexpr int get_load_pipe_increment(Tile) {
+    return 1;
+  }
+  template <typename Tile>
+  CUTLASS_HOST_DEVICE static constexpr int get_store_pipe_increment(Tile) {
+    return 1;
+  }
+  CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params&) {}
+
+  CUTLASS_DEVICE PartialStore(const Params& params, TensorStorage&) : params_(params) {}
+  CUTLASS_DEVICE bool is_producer_load_needed() const { return false; }
+  template <typename... Rest>
+  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline, LoadPipelineState state, const Rest&...) {
+    return state;
+  }
+  CUTLASS_DEVICE LoadPipelineState load_tail(LoadPipeline, LoadPipelineState state) { return state; }
+
+  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
+  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
+      LoadPipeline, LoadPipelineState load, StorePipeline, StorePipelineState store, const Problem& problem, Tile,
+      const At& at, const Sums& sums, const Mma&, int thread, TensorStorage&, int = -1) {
+    const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
+    const Fragment fragment(thread);
+    const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + fragment.row();
+    const int column = cute::get<1>(at) * n + fragment.column();
+    float* const to = params_.sums + static_cast<std::int64_t>(cute::get<3>(at)) * rows * columns;
+    const float* const from = sums.data();
+    constexpr int below = cooperative ? 128 : 64;
+#pragma unroll
+    for (int i = 0; i < m / below; ++i) {
+#pragma unroll
+      for (int j = 0; j < n / 8; ++j) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int r = row + i * below + half * 8, c = column + j * 8, first = i * (n / 2) + j * 4 + half * 2;
+          if (r < rows && c < columns)
+            *reinterpret_cast<float2*>(to + static_cast<std::int64_t>(r) * columns + c) =
+                make_float2(from[first], from[first + 1]);
+        }
+      }
+    }
+    return {load, store};
+  }
+  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store_tail(
+      LoadPipeline, LoadPipelineState load, StorePipeline, StorePipelineState store) {
+    return {load, store};
+  }
+
+ private:
+  const Params& params_;
+};
+
+/// The copy engine's view of [rows, columns] in half precision, in boxes of 64 rows by `width` columns whose 16-byte
+/// chunks are swizzled as `swizzled` says. Throws std::runtime_error.
+template <int width>
+cute::TmaDescriptor boxes(const void* tensor, int rows, int columns) {
+  cute::TmaDescriptor descriptor{};
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * sizeof(Half)};
+  const cuuint32_t box[] = {width, 64}, steps[] = {1, 1};
+  const CUresult result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeTiled)(
+      &descriptor, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<void*>(tensor), extents, strides, box, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, width == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_32B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe an output to the tensor copy engine");
+  return descriptor;
+}
+
+/// y = epilogue(sums + bias, residual) in half precision. Sub-tiles of 64 rows by `width` columns a warpgroup go through
+/// shared memory to the copy engine, and the residual comes the same way; each has its place in the other's buffer.
+template <int m, int n, bool cooperative, typename Stages>
+struct TileStore : StoreBase<Stages::reads_residual ? 4 : 0> {
+  static constexpr bool reads_residual = Stages::reads_residual;
+  using Base = StoreBase<reads_residual ? 4 : 0>;
+  using typename Base::LoadPipeline;
+  using typename Base::LoadPipelineState;
+  using typename Base::StorePipeline;
+  using typename Base::StorePipelineState;
+  using ElementC = std::conditional_t<reads_residual, Half, void>;
+  using ElementD = Half;
+  static constexpr bool RequiresTransactionBytes = reads_residual;
+
+  static constexpr int width = n % 32 == 0 ? 32 : 16;
+  static constexpr int warpgroups = cooperative ? 2 : 1;
+  static constexpr int down = m / (64 * warpgroups), across = n / width;
+  static constexpr int buffer = 64 * width, buffers = reads_residual ? 4 : 2;
+  static_assert(m % (64 * warpgroups) == 0 && n % width == 0);
+
+  struct Arguments {
+    const float* bias;
+    const void* residual;
+    void* y;
+    Stages stages;
+  };
+  struct Params {
+    cute::TmaDescriptor y;
+    cute::TmaDescriptor residual;
+    const float* bias;
+    Stages stages;
+    std::uint32_t tma_transaction_bytes;
+  };
+  struct TensorStorage {
+    alignas(1024) Half at[buffers][warpgroups][buffer];
+  };
+
+  template <typename Problem>
+  static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
+    const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
+    const cute::TmaDescriptor y = boxes<width>(a.y, rows, columns);
+    return {y, reads_residual ? boxes<width>(a.residual, rows, columns) : y, a.bias, a.stages,
+            static_cast<std::uint32_t>(warpgroups * buffer * sizeof(Half))};
+  }
+  template <typename Tile>
+  CUTLASS_HOST_DEVICE static constexpr int get_load_pipe_increment(Tile) {
+    return down * across;
+  }
+  template <typename Tile>
+  CUTLASS_HOST_DEVICE static constexpr int get_store_pipe_increment(Tile) {
+    return down * across;
+  }
+  CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params& params) {
+    cute::prefetch_tma_descriptor(&params.y);
+    if constexpr (reads_residual) cute::prefetch_tma_descriptor(&params.residual);
+  }
+
+  CUTLASS_DEVICE TileStore(const Params& params, TensorStorage&) : params_(params) {}
+  CUTLASS_DEVICE bool is_producer_load_needed() const { return reads_residual; }
+
+  /// One warp: asks for the residual of a tile, a sub-tile at a time.
+  template <typename Problem, typename Tile, typename At, typename Mma>
+  CUTLASS_DEVICE LoadPipelineState load(LoadPipeline pipeline, LoadPipelineState state, const Problem&, Tile,
+                                        const At& at, const Mma&, int, TensorStorage& storage, int = -1) {
+    if constexpr (reads_residual) {
+      const bool leads = cute::elect_one_sync();
+#pragma unroll 1
+      for (int j = 0; j < across; ++j) {
+#pragma unroll 1
+        for (int i = 0; i < down; ++i) {
+          std::uint64_t* const barrier = pipeline.producer_get_barrier(state);
+          pipeline.producer_acquire(state);
+          if (leads) {
+#pragma unroll
+            for (int warpgroup = 0; warpgroup < warpgroups; ++warpgroup)
+              cute::SM90_TMA_LOAD_2D::copy(
+                  &params_.residual, barrier, static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
+                  storage.at[state.index()][warpgroup], cute::get<1>(at) * n + j * width,
+                  cute::get<0>(at) * m + (i * warpgroups + warpgroup) * 64);
+            pipeline.producer_expect_transaction(state);
+          }
+          pipeline.producer_commit(state);
+          ++state;
+        }
+      }
+    }
+    return state;
+  }
+  CUTLASS_DEVICE LoadPipelineState load_tail(LoadPipeline pipeline, LoadPipelineState state) {
+    if constexpr (reads_residual) {
+      if (cute::elect_one_sync()) pipeline.producer_tail(state);
+    }
+    return state;
+  }
+
+  /// The threads of a warpgroup (cooperative: of both): a tile from registers to memory.
+  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
+  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
+      LoadPipeline pipeline, LoadPipelineState wait, StorePipeline, StorePipelineState free, const Problem& problem,
+      Tile, const At& at, const Sums& sums, const Mma&, int thread, TensorStorage& storage, int = -1) {
+    const Fragment fragment(thread);
+    const int columns = cute::get<1>(problem);
+    const int row = cute::get<0>(at) * m + fragment.warpgroup * 64, column = cute::get<1>(at) * n;
+    const bool leads = thread % 128 == 0;
+    LoadPipelineState done = wait;
+    int stored = 0;
+#pragma unroll
+    for (int j = 0; j < across; ++j) {
+      float2 bias[width / 8];
+#pragma unroll
+      for (int q = 0; q < width / 8; ++q) {
+        const int c = column + j * width + q * 8 + fragment.column();
+        const bool there = params_.bias != nullptr && c < columns;
+        bias[q] = there ? __ldg(reinterpret_cast<const float2*>(params_.bias + c)) : make_float2(0.0f, 0.0f);
+      }
+#pragma unroll
+      for (int i = 0; i < down; ++i) {
+        Half* place;
+        if constexpr (reads_residual) {
+          pipeline.consumer_wait(wait);
+          place = storage.at[wait.index()][fragment.warpgroup];
+          ++wait;
+        } else {
+          // All but the latest store have been read: the one before it used this buffer.
+          place = storage.at[free.index()][fragment.warpgroup];
+          ++free;
+          if (leads) cute::tma_store_wait<1>();
+          sync(fragment);
+        }
+#pragma unroll
+        for (int pair = 0; pair < width / 16; ++pair)
+          finish(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4, bias + pair * 2, place, pair);
+        cute::tma_store_fence();
+        sync(fragment);
+        if constexpr (reads_residual) {
+          // The leading thread has waited, before this barrier, for every store but the latest.
+          if (stored >= 2) {
+            pipeline.consumer_release(done);
+            ++done;
+          }
+        }
+        if (leads) {
+          cute::SM90_TMA_STORE_2D::copy(&params_.y, place, column + j * width, row + i * warpgroups * 64);
+          cute::tma_store_arrive();
+          if constexpr (reads_residual) cute::tma_store_wait<1>();
+        }
+        ++stored;
+      }
+    }
+    if constexpr (reads_residual) {
+      if (leads) cute::tma_store_wait<0>();
+      sync(fragment);
+#pragma unroll
+      for (int left = 0; left < (down * across < 2 ? down * across : 2); ++left) {
+        pipeline.consumer_release(done);
+        ++done;
+      }
+    }
+    return {done, free};
+  }
+  /// Leaves no store that still reads shared memory.
+  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store_tail(LoadPipeline, LoadPipelineState load,
+                                                                             StorePipeline, StorePipelineState store) {
+    cute::tma_store_wait<0>();
+    return {load, store};
+  }
+
+ private:
+  /// The 128 threads of a warpgroup. Warpgroups that take turns are never here together.
+  CUTLASS_DEVICE static void sync(const Fragment& fragment) {
+    ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(fragment.warpgroup));
+  }
+
+  /// Where a lane's row of 16-byte chunk `chunk` lies: chunks of 8 rows in turn are permuted, so that no two rows of a
+  /// matrix share a bank.
+  CUTLASS_DEVICE static int swizzled(int row, int chunk) {
+    const int byte = row * width * static_cast<int>(sizeof(Half)) + chunk * 16;
+    return (byte ^ (byte >> 3 & (width == 32 ? 0x30 : 0x10))) / static_cast<int>(sizeof(Half));
+  }
+
+  /// 16 rows by 16 columns a warp: `sums` of a thread in the order of four 8 x 8 matrices, upper and lower, left first.
+  CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, Half* place,
+                             int pair) const {
+    const int matrix = fragment.lane / 8;
+    Half* const at = place + swizzled(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
+    cute::uint128_t& cell = *reinterpret_cast<cute::uint128_t*>(at);
+    std::uint32_t words[4] = {0, 0, 0, 0};
+    if constexpr (reads_residual) cute::SM75_U32x4_LDSM_N::copy(cell, words[0], words[1], words[2], words[3]);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const __half2 residual = *reinterpret_cast<const __half2*>(&words[k]);
+      const float2 wide = reads_residual ? __half22float2(residual) : make_float2(0.0f, 0.0f);
+      const float2 added = bias[k / 2];
+      const __half2 y = __floats2half2_rn(params_.stages(sums[k * 2] + added.x, wide.x),
+                                          params_.stages(sums[k * 2 + 1] + added.y, wide.y));
+      words[k] = *reinterpret_cast<const std::uint32_t*>(&y);
+    }
+    cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3], cell);
+  }
+
+  const Params& params_;
+};
+
+}  // namespace bolt::cutlass_kernels

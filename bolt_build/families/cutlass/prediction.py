@@ -1,0 +1,89 @@
+"""Predicted seconds of kernels, and the kernels for a problem in their order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bolt_build.families.base import KernelProblem, Refusal
+from bolt_build.families.cutlass import slices
+from bolt_build.families.cutlass.kernels import ALL_TILES, Kernel, refuse, refuse_whole
+from bolt_build.families.cutlass.product import Product, work
+from bolt_build.families.cutlass.tiles import Tile, Work
+from bolt_build.families.cutlass.tiles import seconds as tile_seconds
+from bolt_build.families.cutlass.warpgroups import seconds as warpgroup_seconds
+from bolt_build.families.problems import op_operands
+from bolt_build.targets import Gpu, Target
+
+_TRIED = 4
+"""Among so many first kernels one works in slices, where slices are possible: their time is the hardest to predict."""
+
+
+def ranked(
+    problem: KernelProblem, product: Product, target: Target
+) -> tuple[list[tuple[float, Kernel]], list[Refusal]]:
+    """Kernels for the problem with their predicted seconds, fastest first; and why others are none."""
+    gpu = target.gpu
+    assert gpu is not None
+    found: list[tuple[float, Kernel]] = []
+    refusals: list[Refusal] = []
+    for tile in ALL_TILES:
+        reason = refuse(tile, gpu, product)
+        for kernel in (Kernel(tile), Kernel(tile, partial=True)):
+            why = reason or (slices.refuse if kernel.partial else refuse_whole)(tile, gpu, product)
+            if why is None:
+                found.append((seconds(problem, product, kernel, target), kernel))
+            elif reason is None or not kernel.partial:
+                refusals.append(Refusal("cutlass", str(kernel), why))
+    found.sort(key=lambda pair: pair[0])
+    first = next((index for index, (_, kernel) in enumerate(found) if kernel.partial), None)
+    if first is not None and first >= _TRIED:
+        found.insert(_TRIED - 1, found.pop(first))
+    return found, refusals
+
+
+def seconds(
+    problem: KernelProblem, product: Product, kernel: Kernel, target: Target, count: int | None = None
+) -> float:
+    """Predicted seconds of all that runs for the problem. `count`: slices, where the kernel takes any; None for the
+    default."""
+    gpu = target.gpu
+    assert gpu is not None
+    needed, copy = work(problem, product), 0.0
+    if product.widen is not None:
+        moved = problem.inputs[op_operands(problem)[0]].nbytes + product.widen.nbytes
+        copy = moved / target.bandwidth + target.launch_seconds
+    if not kernel.partial:
+        return copy + _kernel_seconds(kernel, needed, target)
+    if count is None:
+        count = default_slices(product, kernel, target)
+    return copy + _sliced_seconds(product, kernel, needed, target, count)
+
+
+def default_slices(product: Product, kernel: Kernel, target: Target) -> int:
+    """The number of slices that is predicted to be fastest."""
+    gpu = target.gpu
+    assert gpu is not None
+    # What is the same for all counts does not matter.
+    needed = Work(product.m, product.n, product.depth, product.taps, product.kernel == "Conv", 0)
+    return min(
+        slices.counts(kernel.tile, gpu, product),
+        key=lambda count: _sliced_seconds(product, kernel, needed, target, count),
+    )
+
+
+def other_slices(product: Product, kernel: Kernel, gpu: Gpu, default: int) -> tuple[int, ...]:
+    """Numbers of slices beside the default, those nearest to it first."""
+    others = [count for count in slices.counts(kernel.tile, gpu, product) if count != default]
+    return tuple(sorted(others, key=lambda count: (max(count, default) / min(count, default), count)))
+
+
+def _kernel_seconds(kernel: Kernel, needed: Work, target: Target) -> float:
+    tile = kernel.tile
+    return tile_seconds(tile, needed, target) if isinstance(tile, Tile) else warpgroup_seconds(tile, needed, target)
+
+
+def _sliced_seconds(product: Product, kernel: Kernel, needed: Work, target: Target, count: int) -> float:
+    """Sums in fp32 go from one kernel to the next, for the most part through L2: at twice the bandwidth."""
+    sums = count * product.m * product.n * 4
+    part = replace(needed, slices=count, nbytes=needed.nbytes + sums // 2)
+    return _kernel_seconds(kernel, part, target) + target.launch_seconds + sums / (2 * target.bandwidth)

@@ -1,0 +1,78 @@
+"""What the zoo's models are written with: ONNX nodes named after a module tree, weights that are zeros.
+
+"/layer1/0/conv1/Conv" is the convolution of module `layer1.0.conv1`, its weight "layer1.0.conv1.weight", so that a
+layer in a log is found at once. `calibrate` gives the weights their values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = 17
+IR_VERSION = 8
+CLASSES = 1000
+IMAGE = (3, 224, 224)
+
+
+class Builder:
+    """Collects nodes and initializers; every method that makes a tensor returns its name."""
+
+    def __init__(self) -> None:
+        self._nodes: list[onnx.NodeProto] = []
+        self._initializers: list[onnx.TensorProto] = []
+
+    def node(self, op: str, scope: str, inputs: list[str], **attributes: Any) -> str:
+        return self._add(op, scope, inputs, f"{scope}/{op}_output_0", attributes)
+
+    def conv(
+        self, x: str, scope: str, fan: tuple[int, int], kernel: int, stride: int = 1, *, bias: bool = False
+    ) -> str:
+        """Convolution `fan` = (channels in, out) with "same" padding for odd kernels."""
+        pad, inputs = kernel // 2, [x, self._zeros(scope, "weight", fan[1], fan[0], kernel, kernel)]
+        if bias:
+            inputs.append(self._zeros(scope, "bias", fan[1]))
+        return self.node(
+            "Conv", scope, inputs,
+            kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, dilations=[1, 1], group=1,
+        )  # fmt: skip
+
+    def batch_norm(self, x: str, scope: str, channels: int) -> str:
+        parts = [self._zeros(scope, part, channels) for part in ("weight", "bias", "running_mean", "running_var")]
+        return self.node("BatchNormalization", scope, [x, *parts], epsilon=1e-5)
+
+    def relu(self, x: str, scope: str) -> str:
+        return self.node("Relu", scope, [x])
+
+    def linear(self, x: str, scope: str, fan: tuple[int, int], output: str | None = None) -> str:
+        """x [N, in] times a weight [out, in] plus a bias; `output` names the result where it is the model's own."""
+        inputs = [x, self._zeros(scope, "weight", fan[1], fan[0]), self._zeros(scope, "bias", fan[1])]
+        return self._add("Gemm", scope, inputs, output or f"{scope}/Gemm_output_0", {"transB": 1})
+
+    def pooled(self, x: str) -> str:
+        """The mean of each channel, [N, C]."""
+        return self.node("Flatten", "", [self.node("GlobalAveragePool", "/avgpool", [x])], axis=1)
+
+    def model(self, name: str) -> onnx.ModelProto:
+        """All of it: from "input", f32 [N,3,224,224], to "logits", f32 [N,1000]."""
+        graph = helper.make_graph(
+            self._nodes,
+            name,
+            [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["N", *IMAGE])],
+            [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", CLASSES])],
+            self._initializers,
+        )
+        opset = [helper.make_opsetid("", OPSET)]
+        return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=opset, producer_name="bolt-build")
+
+    def _zeros(self, scope: str, part: str, *shape: int) -> str:
+        name = f"{scope[1:].replace('/', '.')}.{part}"
+        self._initializers.append(numpy_helper.from_array(np.zeros(shape, np.float32), name))
+        return name
+
+    def _add(self, op: str, scope: str, inputs: list[str], output: str, attributes: dict[str, Any]) -> str:
+        self._nodes.append(helper.make_node(op, inputs, [output], name=f"{scope}/{op}", **attributes))
+        return output

@@ -1,0 +1,174 @@
+"""A search space with what was measured in it: winners instead of candidates, measured seconds instead of predicted.
+
+A kernel problem that was measured has one candidate left, its winner. An alternative that asks another family for it,
+or that was not measured where others of the same nodes were, is refused: a prediction does not compete with a
+measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from bolt_build.families.base import Alternative, Family, KernelProblem, Refusal
+from bolt_build.planner.engine_plan import Decision
+from bolt_build.planner.problem_text import describe_problem
+from bolt_build.planner.selection import ChosenAlternative, ChosenCover, Selection, Winner
+from bolt_build.planner.space import Choice, Conversion, SearchSpace, problems_of
+from bolt_build.planner.structure import graph_digest
+from bolt_build.targets import Target
+
+Winners = Mapping[KernelProblem, Winner]
+
+
+def measured_space(
+    space: SearchSpace, selection: Selection, target: Target, families: Sequence[Family]
+) -> tuple[SearchSpace, Winners]:
+    """The space as the selection leaves it, and the winners that hold in it by their problem.
+
+    A winner that its family does not name any more is declined, and so is a cover that was found for another graph or
+    with alternatives that are there no longer; decisions say so.
+    """
+    winners, declined = _legal(space, selection, target, families)
+    if winners:
+        space = _with_winners(space, winners)
+    space = replace(space, decisions=(*space.decisions, *declined))
+    return _as_covered(space, selection), winners
+
+
+def chosen_cover(space: SearchSpace, alternatives: Sequence[Alternative]) -> ChosenCover:
+    """A cover of the space's graph in the form that a lock keeps."""
+    chosen = tuple(_chosen(alternative) for alternative in alternatives)
+    return ChosenCover(graph_digest(space.graph), space.graph.batch, chosen)
+
+
+def _chosen(alternative: Alternative) -> ChosenAlternative:
+    problems = tuple(step.problem.digest for step in alternative.steps)
+    return ChosenAlternative(alternative.region, alternative.family, problems)
+
+
+def _legal(
+    space: SearchSpace, selection: Selection, target: Target, families: Sequence[Family]
+) -> tuple[Winners, tuple[Decision, ...]]:
+    """Winners that their family still names, and a decision for each that it does not."""
+    by_digest = {winner.problem: winner for winner in selection.winners}
+    by_name = {family.name: family for family in families}
+    choices = {(choice.family, choice.problem): choice for choice in space.choices}
+    winners, declined = {}, []
+    for problem in dict.fromkeys(choice.problem for choice in space.choices):
+        winner = by_digest.get(problem.digest)
+        if winner is None:
+            continue
+        candidate = winner.candidate
+        choice = choices.get((candidate.family, problem))
+        legal = choice is not None and candidate.compiled in choice.candidates
+        if legal and candidate.settings:
+            legal = candidate in by_name[candidate.family].variants(problem, candidate.compiled, target)
+        if legal:
+            winners[problem] = winner
+        else:
+            reason = f"{selection.source} names a kernel that is none of its family's candidates any more"
+            declined.append(Decision("tuning", describe_problem(problem), f"declined {candidate}", reason))
+    return winners, tuple(declined)
+
+
+def _with_winners(space: SearchSpace, winners: Winners) -> SearchSpace:
+    refusals: list[Refusal] = []
+    kept = []
+    for alternative, reason in _judged(space, winners):
+        if reason is None:
+            kept.append(_timed(alternative, winners))
+        else:
+            refusals.append(Refusal(alternative.family, ", ".join(alternative.region), reason))
+    every = all(problem in winners for alternative in kept for problem in problems_of(alternative))
+    return replace(
+        space,
+        alternatives=tuple(kept),
+        conversions=tuple(_converted(each, space, winners) for each in space.conversions),
+        copies=tuple(_converted(each, space, winners) for each in space.copies),
+        choices=tuple(_won(choice, winners) for choice in space.choices),
+        refusals=(*space.refusals, *dict.fromkeys(refusals)),
+        basis="measured" if every else "measured and predicted",
+    )
+
+
+def _judged(space: SearchSpace, winners: Winners) -> Iterator[tuple[Alternative, str | None]]:
+    """Every alternative, with the reason why it does not stand beside what was measured, or None."""
+    offered = {
+        (alternative.region, alternative.family, problem)
+        for alternative in space.alternatives
+        for problem in problems_of(alternative)
+    }
+    slower = {}
+    for index, alternative in enumerate(space.alternatives):
+        for problem in problems_of(alternative):
+            family = winners[problem].candidate.family if problem in winners else alternative.family
+            # The winner's family must be able to take the alternative's place.
+            if family != alternative.family and (alternative.region, family, problem) in offered:
+                slower[index] = f"{family} has the fastest kernel that was measured"
+    measured = {
+        alternative.region
+        for index, alternative in enumerate(space.alternatives)
+        if index not in slower and _all_measured(alternative, winners)
+    }
+    for index, alternative in enumerate(space.alternatives):
+        if index in slower:
+            yield alternative, slower[index]
+        elif _all_measured(alternative, winners):
+            yield alternative, None
+        elif alternative.region in measured or all((name,) in measured for name in alternative.region):
+            yield alternative, "not measured, unlike another way to compute the same nodes"
+        else:
+            yield alternative, None
+
+
+def _all_measured(alternative: Alternative, winners: Winners) -> bool:
+    """True where every kernel is a winner of the alternative's own family; a view has none."""
+    found = (winners.get(problem) for problem in problems_of(alternative))
+    return all(winner is not None and winner.candidate.family == alternative.family for winner in found)
+
+
+def _timed(alternative: Alternative, winners: Winners) -> Alternative:
+    """With measured seconds where all of it was measured."""
+    problems = problems_of(alternative)
+    if not problems or not _all_measured(alternative, winners):
+        return alternative
+    return replace(alternative, seconds=sum(winners[problem].seconds for problem in problems))
+
+
+def _won(choice: Choice, winners: Winners) -> Choice:
+    winner = winners.get(choice.problem)
+    if winner is None or winner.candidate.family != choice.family:
+        return choice
+    return replace(choice, candidates=(winner.candidate,))
+
+
+def _converted(conversion: Conversion, space: SearchSpace, winners: Winners) -> Conversion:
+    """A conversion done by its winner, whichever family that is of."""
+    winner = winners.get(conversion.problem)
+    if winner is None:
+        return conversion
+    return replace(conversion, family=winner.candidate.family, seconds=winner.seconds)
+
+
+def _as_covered(space: SearchSpace, selection: Selection) -> SearchSpace:
+    """The space with the alternatives of the selection's cover alone, where it has one for this graph that holds."""
+    if not selection.covers:
+        return space
+    subject, action = f"batch {space.graph.batch}", f"declined the cover of {selection.source}"
+    here = graph_digest(space.graph)
+    cover = next((c for c in selection.covers if (c.graph, c.batch) == (here, space.graph.batch)), None)
+    if cover is None:
+        reason = "it has none for this batch"
+        if any(other.batch == space.graph.batch for other in selection.covers):
+            reason = "it was found for another graph"
+        return replace(space, decisions=(*space.decisions, Decision("tuning", subject, action, reason)))
+    kept = tuple(a for a in space.alternatives if _chosen(a) in cover.alternatives)
+    covered = {name for alternative in kept for name in alternative.region}
+    gone = [each for each in cover.alternatives if each not in {_chosen(a) for a in kept}]
+    if gone or any(node.name not in covered for node in space.graph.nodes):
+        what = f"{gone[0].family} for {', '.join(gone[0].region)}" if gone else "every node"
+        reason = f"no family offers {what} as it was chosen"
+        return replace(space, decisions=(*space.decisions, Decision("tuning", subject, action, reason)))
+    taken = Decision("tuning", subject, f"took the cover of {selection.source}", "it was found for this graph")
+    return replace(space, alternatives=kept, decisions=(*space.decisions, taken))

@@ -1,0 +1,216 @@
+"""Finds out why an engine is as it is: from its plan, what was worth measuring, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bolt_build.build.evidence import Evidence
+from bolt_build.dtypes import PRECISIONS, DType
+from bolt_build.families.base import Candidate, KernelProblem
+from bolt_build.graph.ops.shape import Convert
+from bolt_build.planner.engine_plan import Step
+from bolt_build.planner.problem_text import describe_problem
+from bolt_build.report.explanation import (
+    ELSEWHERE,
+    EXPLANATION_VERSION,
+    NOT_MEASURED,
+    Attempt,
+    Batch,
+    Explanation,
+    Layer,
+    Padding,
+    Roofline,
+    RunnerUp,
+    Totals,
+    Untried,
+)
+from bolt_build.report.problem_words import in_words
+from bolt_build.report.reasons import counted
+from bolt_build.targets import Target
+from bolt_build.tuning.record import Record, Status
+
+FUSION = ("fold-pads", "fold-batch-norm", "fold-affine", "merge-branches", "fuse-epilogues")
+"""Passes that make one node of several."""
+
+_UNTIMED = (NOT_MEASURED, ELSEWHERE)
+_LAST = float("inf")
+
+
+def explain(evidence: Evidence) -> Explanation:
+    """Explains every step of every batch of the engine."""
+    explainer, engine = _Explainer(evidence), evidence.engine
+    batches = []
+    for plan in engine.plan.plans:
+        layers = tuple(explainer.layer(plan.batch, step, plan.steps) for step in plan.steps)
+        batches.append(Batch(plan.batch, layers, _totals(layers)))
+    fusion = tuple(decision for decision in engine.plan.decisions if decision.stage in FUSION)
+    refusals = counted(f"{refusal.family}: {refusal.reason}" for refusal in engine.plan.refusals)
+    name, precision = engine.plan.name, engine.plan.precision
+    return Explanation(
+        EXPLANATION_VERSION, name, evidence.target.name, precision, evidence.source, tuple(batches), fusion, refusals
+    )
+
+
+class _Explainer:
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence, self._target = evidence, evidence.target
+        self._plan = evidence.engine.plan
+        self._by_name = {family.name: family for family in evidence.families}
+        self._by_problem = {each.problem.digest: each for each in evidence.problems.problems}
+        self._entries = {entry.problem: entry for entry in evidence.lock.entries} if evidence.lock is not None else {}
+        self._measured = {used.problem for used in evidence.engine.used if used.measured}
+        self._records = _one_device(evidence)
+
+    def layer(self, batch: int, step: Step, steps: Sequence[Step]) -> Layer:
+        kernel = "view" if step.view else str(step.candidate)
+        problem, digest = step.problem, step.problem.digest
+        attempts = () if step.view else self._attempts(problem, step.candidate)
+        predicted = None if step.view else self._predicted(problem, step.candidate)
+        measured = None if step.view else self._median(digest, step.candidate)
+        time = measured if measured is not None else predicted
+        untried = self._untried(digest, (kernel, *(each.kernel for each in attempts)))
+        names = {step.name, *step.covers}
+        return Layer(
+            step.index, step.name, step.covers, in_words(problem), describe_problem(problem), digest, kernel,
+            self._evidence.source if digest in self._measured else "prediction",
+            predicted, measured, None if time is None else self._runner_up(digest, attempts, measured, time), attempts,
+            counted(each.status for each in attempts if each.status not in (Status.OK.value, *_UNTIMED)),
+            sum(each.status == Status.OK.value for each in attempts),
+            sum(each.status in _UNTIMED for each in attempts),
+            self._entries[digest].measured if digest in self._entries else None,
+            untried, counted(f"{each.family}: {each.reason}" for each in untried),
+            None if time is None else _roofline(problem, self._target, time),
+            None if step.view else self._padding(problem, step.candidate),
+            tuple(str(tensor.operand.format) for tensor in step.inputs if not tensor.operand.constant),
+            tuple(str(tensor.operand.format) for tensor in step.outputs),
+            _is_conversion(step), _conversions_before(step, steps),
+            tuple(decision for decision in self._plan.decisions if decision.subject in names
+                  or decision.subject == f"batch {batch}: {step.name}"),
+        )  # fmt: skip
+
+    def _attempts(self, problem: KernelProblem, chosen: Candidate) -> tuple[Attempt, ...]:
+        """The other candidates: those with a time first, fastest first, then by prediction."""
+        known = self._records.get(problem.digest, {})
+        nothing = _UNTIMED[problem.digest in self._entries and not known]
+        predicted = {}
+        if problem.digest in self._by_problem:
+            predicted = {trial.candidate: trial.predicted * 1e6 for trial in self._by_problem[problem.digest].trials}
+        found = []
+        for candidate in dict.fromkeys([*predicted, *known]):
+            if candidate == chosen:
+                continue
+            record = known.get(candidate)
+            status = nothing if record is None else record.status.value
+            message = "" if record is None else record.message
+            time = self._median(problem.digest, candidate)
+            status = status if time is None else Status.OK.value
+            found.append(Attempt(str(candidate), predicted.get(candidate), time, status, message))
+        return tuple(sorted(found, key=lambda each: (each.measured or _LAST, each.predicted or _LAST)))
+
+    def _untried(self, digest: str, known: Sequence[str]) -> tuple[Untried, ...]:
+        """What was left out of the problem's trials; kernels that were measured all the same do not count."""
+        refusals = self._by_problem[digest].refusals if digest in self._by_problem else ()
+        return tuple(Untried(each.family, each.what, each.reason) for each in refusals if each.what not in known)
+
+    def _predicted(self, problem: KernelProblem, candidate: Candidate) -> float:
+        return self._by_name[candidate.family].predict(problem, candidate, self._target) * 1e6
+
+    def _median(self, digest: str, candidate: Candidate) -> float | None:
+        """What the lock says a kernel takes, otherwise what the records say."""
+        entry = self._entries.get(digest)
+        if entry is not None and candidate == entry.winner:
+            return entry.median
+        if entry is not None and candidate == entry.runner_up:
+            return entry.runner_up_median
+        record = self._records.get(digest, {}).get(candidate)
+        if record is None or record.status is not Status.OK or record.statistics is None:
+            return None
+        return record.statistics.median
+
+    def _runner_up(
+        self, digest: str, attempts: Sequence[Attempt], measured: float | None, time: float
+    ) -> RunnerUp | None:
+        """The fastest other kernel by measurement, where the chosen one was measured; else by prediction."""
+        entry = self._entries.get(digest)
+        if measured is None:
+            first = min(
+                (a for a in attempts if a.predicted is not None), key=lambda a: a.predicted or _LAST, default=None
+            )
+            return (
+                None if first is None or not first.predicted else _runner_up(first.kernel, first.predicted, False, time)
+            )
+        if attempts and attempts[0].measured is not None:
+            return _runner_up(attempts[0].kernel, attempts[0].measured, True, time)
+        if entry is not None and entry.runner_up is not None and entry.runner_up_median is not None:
+            return _runner_up(str(entry.runner_up), entry.runner_up_median, True, time)
+        return None
+
+    def _padding(self, problem: KernelProblem, candidate: Candidate) -> Padding | None:
+        expense = self._by_name[candidate.family].expense(problem)
+        nbytes, flops = expense.nbytes - problem.nbytes, expense.flops - problem.flops
+        if nbytes <= 0 and flops <= 0:
+            return None
+        rate = _rate(problem, self._target)
+        whole = max(expense.nbytes / self._target.bandwidth, expense.flops / rate)
+        own = max(problem.nbytes / self._target.bandwidth, problem.flops / rate)
+        return Padding(nbytes, flops, (whole - own) * 1e6, expense.why)
+
+
+def _runner_up(kernel: str, time: float, measured: bool, chosen: float) -> RunnerUp:
+    return RunnerUp(kernel, time, measured, time / chosen - 1 if chosen else 0.0)
+
+
+def _one_device(evidence: Evidence) -> dict[str, dict[Candidate, Record]]:
+    """Of each problem the records of one device and toolchain, for times of several do not compare: that of the lock
+    where there is one, otherwise the one with the most records."""
+    groups: dict[str, dict[str, dict[Candidate, Record]]] = {}
+    for fingerprint, record in evidence.records:
+        groups.setdefault(record.problem, {}).setdefault(fingerprint.digest, {})[record.candidate] = record
+    wanted = {}
+    if evidence.lock is not None:
+        wanted = {entry.problem: evidence.lock.fingerprint(entry).digest for entry in evidence.lock.entries}
+    found = {}
+    for problem, by_device in groups.items():
+        most = min(by_device, key=lambda digest: (-len(by_device[digest]), digest))
+        found[problem] = by_device.get(wanted.get(problem, most), {})
+    return found
+
+
+def _rate(problem: KernelProblem, target: Target) -> float:
+    """Operations a second of the type that results are stored in; types without a rate count as fp32."""
+    names, rates = {dtype: name for name, dtype in PRECISIONS.items()}, dict(target.flops)
+    return rates.get(names.get(problem.outputs[0].format.dtype, ""), rates[names[DType.F32]])
+
+
+def _roofline(problem: KernelProblem, target: Target, time: float) -> Roofline:
+    bandwidth, rate = target.bandwidth, _rate(problem, target)
+    memory, arithmetic = problem.nbytes / bandwidth * 1e6, problem.flops / rate * 1e6
+    bound = max(memory, arithmetic)
+    by = "memory" if memory >= arithmetic else "arithmetic"
+    share = bound / time if time else 0.0
+    return Roofline(problem.nbytes, problem.flops, bandwidth, rate, memory, arithmetic, bound, by, share)
+
+
+def _is_conversion(step: Step) -> bool:
+    return isinstance(step.problem.op, Convert) and not step.covers
+
+
+def _conversions_before(step: Step, steps: Sequence[Step]) -> tuple[int, ...]:
+    read = {tensor.location for tensor in step.inputs}
+    values = {tensor.value for tensor in step.inputs}
+    return tuple(
+        other.index for other in steps[: step.index]
+        if _is_conversion(other) and any(out.value in values and out.location in read for out in other.outputs)
+    )  # fmt: skip
+
+
+def _totals(layers: Sequence[Layer]) -> Totals:
+    run = [layer for layer in layers if layer.kernel != "view"]
+    conversions = [layer for layer in run if layer.is_conversion]
+    padded = [layer.padding for layer in run if layer.padding is not None]
+    measured = sum(layer.measured is not None for layer in run)
+    return Totals(
+        sum(layer.time for layer in run), measured, len(run) - measured,
+        sum(layer.roofline.bound for layer in run if layer.roofline is not None),
+        len(conversions), sum(layer.time for layer in conversions), len(padded), sum(each.time for each in padded),
+    )  # fmt: skip

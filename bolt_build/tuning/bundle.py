@@ -1,0 +1,181 @@
+"""A bundle: everything that a machine with the GPU needs to measure a tuning set, in one tar file.
+
+It holds the driver program `run`, the compiled kernels `candidates.so`, `bundle.json` (what is measured, and with what
+it was compiled) and a README. Nothing of Python is needed there: `./run` writes `results.jsonl`, which names the
+bundle by its id. Equal contents give equal bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tarfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+from bolt_build.digest import decode, digest, encode
+from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.planner.tuning_set import ProblemTrials
+from bolt_build.tuning.record import Record, TuningTools
+
+BUNDLE_VERSION = 1
+
+RUN = "run"
+CANDIDATES = "candidates.so"
+DESCRIPTION = "bundle.json"
+README = "README"
+RESULTS = "results.jsonl"
+
+_README = """\
+Kernels of {recipe} for {target}, to be measured on that GPU: {problems} problems, {trials} candidates.
+
+    ./run                    measures on every GPU of this machine and writes {results}
+    ./run --help             its options
+
+It needs the NVIDIA driver and nothing else. Then, where the bundle was made:
+
+    bolt-build tune RECIPE --target {target} --import {results}
+
+Anywhere else keep {description} beside {results}: it says what was measured.
+Bundle {id}
+"""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was compiled to be measured: `problems` with those of their trials that compiled, `not_compiled` the others.
+
+    `sources` are names and digests of what it was compiled from, so that the id changes with the code. The id is part
+    of `candidates.so`, so it cannot be that of the linked files.
+    """
+
+    version: int
+    recipe: str
+    target: str
+    tools: TuningTools
+    problems: tuple[ProblemTrials, ...]
+    not_compiled: tuple[Record, ...]
+    sources: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def id(self) -> str:
+        """Digest of all of it."""
+        return digest(self)
+
+    @property
+    def trials(self) -> int:
+        return sum(len(problem.trials) for problem in self.problems)
+
+
+def bundle_text(bundle: Bundle) -> str:
+    """The text of `bundle.json`: version and id first, so that both can be read whatever follows."""
+    data = {"version": bundle.version, "id": bundle.id, "bundle": encode(bundle)}
+    return json.dumps(data, indent=1) + "\n"
+
+
+def read_bundle(path: Path) -> Bundle:
+    """The bundle that a `bundle.json`, or a tar file with one, describes.
+
+    Raises BoltError: "bundle-unreadable", "bundle-version" (made by another bolt-build) or "bundle-damaged" (its
+    contents are not those that its id stands for).
+    """
+    data = _data(path)
+    version = data.get("version")
+    if version != BUNDLE_VERSION:
+        message = f"{path} is a bundle of version {version}; this bolt-build reads version {BUNDLE_VERSION}"
+        hint = "make it again: bolt-build tune RECIPE --export BUNDLE.tar"
+        raise BoltError([Diagnostic("bundle-version", message, hint=hint, subject=str(path))])
+    import bolt_build.graph.ops  # noqa: F401  (operators are found by name once they are imported)
+
+    try:
+        bundle = decode(Bundle, data.get("bundle"))
+    except ValueError as error:
+        raise _damaged(path, f"its contents are no bundle ({error})") from error
+    if bundle.id != data.get("id"):
+        raise _damaged(path, "its contents are not those that its id stands for")
+    return bundle
+
+
+def read_bundle_id(path: Path) -> str:
+    """The id of a bundle, as `read_bundle` reads it. Raises BoltError."""
+    return read_bundle(path).id
+
+
+def write_bundle(path: Path, bundle: Bundle, directory: Path) -> None:
+    """Write the tar file: `run` and `candidates.so` of `directory`, the description and the README.
+
+    Owners, times and the order of files are the same everywhere. Written whole or not at all. Raises OSError.
+    """
+    texts = {DESCRIPTION: bundle_text(bundle), README: _readme(bundle)}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as archive:
+            for name in sorted((*texts, RUN, CANDIDATES)):
+                if name in texts:
+                    data = texts[name].encode()
+                    archive.addfile(_member(name, len(data)), io.BytesIO(data))
+                else:
+                    with (directory / name).open("rb") as stream:
+                        archive.addfile(_member(name, os.fstat(stream.fileno()).st_size), stream)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    member.mode = 0o755 if name in (RUN, CANDIDATES) else 0o644
+    return member
+
+
+def _readme(bundle: Bundle) -> str:
+    return _README.format(
+        recipe=bundle.recipe, target=bundle.target, problems=len(bundle.problems), trials=bundle.trials,
+        id=bundle.id, results=RESULTS, description=DESCRIPTION,
+    )  # fmt: skip
+
+
+def _data(path: Path) -> dict[str, Any]:
+    try:
+        with _description(path) as stream:
+            data = json.load(stream)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise _unreadable(path, reason) from error
+    except (tarfile.TarError, KeyError) as error:
+        raise _unreadable(path, f"there is no whole {DESCRIPTION} in it") from error
+    except ValueError as error:
+        raise _damaged(path, "it is not JSON to its end") from error
+    if not isinstance(data, dict):
+        raise _damaged(path, "its contents are no bundle")
+    return data
+
+
+@contextlib.contextmanager
+def _description(path: Path) -> Any:
+    """The description's bytes, from the file itself or from the tar file that it is in."""
+    if not (path.is_file() and tarfile.is_tarfile(path)):
+        with path.open("rb") as stream:
+            yield stream
+        return
+    with tarfile.open(path) as archive:
+        inside: IO[bytes] | None = archive.extractfile(DESCRIPTION)
+        if inside is None:
+            raise KeyError(DESCRIPTION)
+        yield inside
+
+
+def _unreadable(path: Path, reason: str) -> BoltError:
+    return BoltError([Diagnostic("bundle-unreadable", f"cannot read the bundle {path}: {reason}", subject=str(path))])
+
+
+def _damaged(path: Path, reason: str) -> BoltError:
+    hint = "copy it again, or make it again: bolt-build tune RECIPE --export BUNDLE.tar"
+    return BoltError([Diagnostic("bundle-damaged", f"the bundle {path} is damaged: {reason}", hint=hint)])

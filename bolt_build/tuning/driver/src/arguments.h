@@ -1,0 +1,35 @@
+// The command line of the driver, and of the children that it starts of itself.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bolt_tuner {
+
+enum class Mode { kMeasure, kList, kHelp, kDevices, kWorker };
+
+struct Arguments {
+  Mode mode = Mode::kMeasure;
+  std::string candidates;  // beside the program, unless it is said
+  std::string results = "results.jsonl";
+  std::optional<double> budget;   // seconds of measuring, without the wait for a GPU
+  double limit = 20;              // seconds of one candidate
+  double preparing_limit = 120;   // seconds until a worker has its data and reference
+  std::vector<int> gpus;          // CUDA's numbers; empty: all
+  std::uint64_t seed = 1;
+  bool with_input = false;        // end when standard input does
+  std::string worker_program;     // instead of this program, for tests
+  // Of workers:
+  std::string gpu;  // UUID
+  int problem = 0;  // its place in the table
+  std::string no_reference;  // why nothing is compared, empty where it is
+};
+
+/// Throws Problem (kWrongUsage).
+Arguments parse_arguments(int count, char** words);
+
+extern const char* const kHelp;
+
+}  // namespace bolt_tuner

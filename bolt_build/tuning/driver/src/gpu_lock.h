@@ -1,0 +1,26 @@
+// One measurement at a time on a GPU, among all processes and users of a machine.
+#pragma once
+
+#include <string>
+
+namespace bolt_tuner {
+
+class GpuLock {
+ public:
+  explicit GpuLock(std::string uuid) : uuid_(std::move(uuid)) {}
+  ~GpuLock();
+  GpuLock(GpuLock&& other) noexcept;
+  GpuLock& operator=(GpuLock&&) = delete;
+
+  /// False where another process holds it. Throws Problem (kFailed) where there can be no lock.
+  bool take();
+  bool held() const { return held_; }
+  std::string path() const;
+
+ private:
+  std::string uuid_;
+  int file_ = -1;
+  bool held_ = false;
+};
+
+}  // namespace bolt_tuner

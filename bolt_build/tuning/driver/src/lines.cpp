@@ -1,0 +1,134 @@
+#include "lines.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace bolt_tuner {
+namespace {
+
+// Tabs and line ends would be taken for the line's own.
+std::string plain(const std::string& text) {
+  std::string shown = text;
+  for (char& character : shown) {
+    if (static_cast<unsigned char>(character) < 32 || character == 127) character = ' ';
+  }
+  return shown;
+}
+
+std::string joined(std::initializer_list<std::string> fields) {
+  std::string line;
+  for (const std::string& field : fields) line += (line.empty() ? "" : "\t") + plain(field);
+  return line + "\n";
+}
+
+std::string text_of(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+bool read(const std::string& text, double& value) {
+  char* end = nullptr;
+  value = std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0' && std::isfinite(value);
+}
+
+bool read(const std::string& text, long long& value) {
+  char* end = nullptr;
+  errno = 0;
+  value = std::strtoll(text.c_str(), &end, 10);
+  return !text.empty() && *end == '\0' && errno == 0;
+}
+
+bool read(const std::string& text, int& value) {
+  long long wide = 0;
+  if (!read(text, wide) || wide < -(1LL << 31) || wide >= 1LL << 31) return false;
+  value = static_cast<int>(wide);
+  return true;
+}
+
+bool is_status(const std::string& text) {
+  for (const char* known : {"ok", "refused", "wrong", "out-of-bounds", "crashed", "out-of-memory"}) {
+    if (text == known) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (const char character : line) {
+    if (character == '\t') {
+      fields.emplace_back();
+    } else {
+      fields.back() += character;
+    }
+  }
+  return fields;
+}
+
+std::string line_of(const Outcome& outcome) {
+  const Statistics s = outcome.statistics.value_or(Statistics{});
+  return joined({"result", std::to_string(outcome.trial), outcome.status, outcome.ends ? "end" : "go", text_of(s.median),
+                 text_of(s.least), text_of(s.greatest), text_of(s.spread), std::to_string(s.repeats), std::to_string(s.launches),
+                 outcome.error ? text_of(*outcome.error) : "-", outcome.message});
+}
+
+std::optional<Outcome> outcome_of(const std::string& line) {
+  const std::vector<std::string> fields = fields_of(line);
+  Outcome outcome;
+  Statistics s;
+  double error = 0;
+  if (fields.size() != 12 || fields[0] != "result" || !read(fields[1], outcome.trial) || !is_status(fields[2])) return {};
+  if (fields[3] != "go" && fields[3] != "end") return {};
+  if (!read(fields[4], s.median) || !read(fields[5], s.least) || !read(fields[6], s.greatest) || !read(fields[7], s.spread) ||
+      !read(fields[8], s.repeats) || !read(fields[9], s.launches)) {
+    return {};
+  }
+  if (fields[10] != "-" && !read(fields[10], error)) return {};
+  outcome.status = fields[2];
+  outcome.ends = fields[3] == "end";
+  // A time counts only where the result was right.
+  if (outcome.status == "ok") {
+    if (s.median <= 0 || s.repeats <= 0 || s.launches <= 0) return {};
+    outcome.statistics = s;
+  }
+  if (fields[10] != "-") outcome.error = error;
+  outcome.message = fields[11];
+  return outcome;
+}
+
+std::string line_of(const Device& device) {
+  return joined({"device", std::to_string(device.index), device.uuid, device.name, std::to_string(device.sms),
+                 std::to_string(device.memory), std::to_string(device.power), device.driver, std::to_string(device.capability)});
+}
+
+std::optional<Device> device_of(const std::string& line) {
+  const std::vector<std::string> fields = fields_of(line);
+  Device device;
+  if (fields.size() != 9 || fields[0] != "device" || fields[2].empty() || !read(fields[1], device.index) ||
+      !read(fields[4], device.sms) || !read(fields[5], device.memory) || !read(fields[6], device.power) ||
+      !read(fields[8], device.capability)) {
+    return {};
+  }
+  device.uuid = fields[2];
+  device.name = fields[3];
+  device.driver = fields[7];
+  return device;
+}
+
+std::string line_of(const Ready& ready) {
+  return ready.failed.empty() ? joined({"ready", ready.message}) : joined({"failed", ready.failed, ready.message});
+}
+
+std::optional<Ready> ready_of(const std::string& line) {
+  const std::vector<std::string> fields = fields_of(line);
+  if (fields.size() == 2 && fields[0] == "ready") return Ready{"", fields[1]};
+  if (fields.size() == 3 && fields[0] == "failed" && is_status(fields[1]) && fields[1] != "ok") return Ready{fields[1], fields[2]};
+  return {};
+}
+
+}  // namespace bolt_tuner

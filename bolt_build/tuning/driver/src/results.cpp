@@ -1,0 +1,118 @@
+#include "results.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "problem.h"
+
+namespace bolt_tuner {
+namespace {
+
+// Length of the UTF-8 character that begins at `at`, 0 where there is none.
+std::size_t utf8_length(const std::string& text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(at);
+  const std::size_t length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xC0) != 0x80) return 0;
+  }
+  // Encodings longer than needed, surrogates, and what is beyond Unicode.
+  const unsigned second = byte(at + 1);
+  if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
+      (first == 0xF4 && second > 0x8F)) {
+    return 0;
+  }
+  return length;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (std::size_t at = 0; at < text.size();) {
+    const unsigned char character = static_cast<unsigned char>(text[at]);
+    const std::size_t length = utf8_length(text, at);
+    if (character == '"' || character == '\\') {
+      out += '\\';
+      out += static_cast<char>(character);
+    } else if (character < 32) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", character);
+      out += code;
+    } else if (length == 0) {
+      out += "?";  // a message may hold bytes of anything
+    } else {
+      out += text.substr(at, length);
+    }
+    at += length == 0 ? 1 : length;
+  }
+  return out + "\"";
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+std::string statistics_text(const std::optional<Statistics>& s) {
+  if (!s) return "null";
+  return "{\"median\": " + number(s->median) + ", \"least\": " + number(s->least) + ", \"greatest\": " + number(s->greatest) +
+         ", \"spread\": " + number(s->spread) + ", \"repeats\": " + std::to_string(s->repeats) +
+         ", \"launches\": " + std::to_string(s->launches) + "}";
+}
+
+std::string device_text(const Device& device) {
+  return "{\"uuid\": " + quoted(device.uuid) + ", \"name\": " + quoted(device.name) + ", \"sms\": " + std::to_string(device.sms) +
+         ", \"memory\": " + std::to_string(device.memory) + ", \"power\": " + std::to_string(device.power) +
+         ", \"driver\": " + quoted(device.driver) + "}";
+}
+
+}  // namespace
+
+ResultsFile::ResultsFile(const std::string& path)
+    : path_(path), file_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (file_ < 0) throw Problem(kFailed, "results cannot be written to '" + path + "': " + std::strerror(errno));
+}
+
+ResultsFile::~ResultsFile() { close(file_); }
+
+void ResultsFile::write_line(const std::string& line) {
+  const std::string whole = line + "\n";
+  std::size_t done = 0;
+  while (done < whole.size()) {
+    const ssize_t count = write(file_, whole.data() + done, whole.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) throw Problem(kFailed, "results cannot be written to '" + path_ + "': " + std::strerror(errno));
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+void ResultsFile::header(const bolt_tuning_set& set, const std::vector<Device>& devices) {
+  std::string list;
+  for (const Device& device : devices) list += (list.empty() ? "" : ", ") + device_text(device);
+  write_line("{\"kind\": \"header\", \"version\": " + std::to_string(kResultsVersion) + ", \"bundle\": " + quoted(set.bundle) +
+             ", \"target\": " + quoted(set.target) + ", \"devices\": [" + list + "]}");
+}
+
+void ResultsFile::record(const bolt_tuning_problem& problem, const Outcome& outcome, int device) {
+  write_line("{\"kind\": \"record\", \"problem\": " + quoted(problem.digest) +
+             ", \"candidate\": " + quoted(problem.trials[outcome.trial].candidate) + ", \"device\": " + std::to_string(device) +
+             ", \"status\": " + quoted(outcome.status) + ", \"message\": " + quoted(outcome.message) +
+             ", \"statistics\": " + statistics_text(outcome.statistics) +
+             ", \"error\": " + (outcome.error ? number(*outcome.error) : "null") + "}");
+}
+
+void ResultsFile::unmeasured(const bolt_tuning_problem& problem, int trial, const std::string& why) {
+  write_line("{\"kind\": \"unmeasured\", \"problem\": " + quoted(problem.digest) +
+             ", \"candidate\": " + quoted(problem.trials[trial].candidate) + ", \"message\": " + quoted(why) + "}");
+}
+
+void ResultsFile::end(int measured, int unmeasured, double seconds) {
+  write_line("{\"kind\": \"end\", \"measured\": " + std::to_string(measured) + ", \"unmeasured\": " + std::to_string(unmeasured) +
+             ", \"seconds\": " + number(seconds) + "}");
+}
+
+}  // namespace bolt_tuner

@@ -1,0 +1,36 @@
+// results.jsonl: whole lines only, each an object of JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bolt_tuning/candidates.h"
+#include "lines.h"
+
+namespace bolt_tuner {
+
+/// Of the file: readers refuse a newer one.
+constexpr int kResultsVersion = 1;
+
+class ResultsFile {
+ public:
+  /// Replaces what is there. Throws Problem (kFailed), here and below, where nothing can be written.
+  explicit ResultsFile(const std::string& path);
+  ~ResultsFile();
+  ResultsFile(const ResultsFile&) = delete;
+  ResultsFile& operator=(const ResultsFile&) = delete;
+
+  void header(const bolt_tuning_set& set, const std::vector<Device>& devices);
+  /// `device` counts in the header's devices.
+  void record(const bolt_tuning_problem& problem, const Outcome& outcome, int device);
+  void unmeasured(const bolt_tuning_problem& problem, int trial, const std::string& why);
+  void end(int measured, int unmeasured, double seconds);
+
+ private:
+  void write_line(const std::string& line);
+
+  std::string path_;
+  int file_;
+};
+
+}  // namespace bolt_tuner

@@ -1,0 +1,171 @@
+"""The lock: for each target the fastest kernel of every problem with its evidence, and the cover of every graph.
+
+A YAML file beside the recipe, written by tuning and read by every build after it, so that a machine without a GPU
+builds the tuned engine. `lock_from` makes a target's part of records, `lock_text` the text of a whole lock,
+`updated_lock_text` puts one target's part into a file, and `load_lock` reads it back. A lock has one integer version,
+which grows when it comes to hold more.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.families.base import Candidate
+from bolt_build.planner.problem_text import describe_problem
+from bolt_build.planner.selection import ChosenAlternative, ChosenCover
+from bolt_build.planner.tuning_set import TuningSet
+from bolt_build.schema.document import DocumentKind, read_document
+from bolt_build.schema.validate import validate
+from bolt_build.schema.values import Scalar, Table, plain
+from bolt_build.tuning.lock_text import lock_text, with_part
+from bolt_build.tuning.locked import LOCK_VERSION, Lock, LockedTarget, LockEntry
+from bolt_build.tuning.record import Device, Fingerprint, Record, TuningTools
+from bolt_build.tuning.select import Evidence, evidence
+
+__all__ = [
+    "LOCK_VERSION", "Lock", "LockEntry", "LockedTarget", "load_lock", "lock_from", "lock_text", "updated_lock_text",
+]  # fmt: skip
+
+LOCK = DocumentKind("lock", f"lock: {LOCK_VERSION}")
+_ID_LETTERS = 12
+
+
+def lock_from(
+    tuning_set: TuningSet, records: Iterable[tuple[Fingerprint, Record]], covers: Sequence[ChosenCover]
+) -> LockedTarget:
+    """The part of the set's target: a pure function. `covers` are those that `plan_engine` found with
+    `select(tuning_set, records)`. Times are rounded to the nanosecond, as they are written."""
+    predicted = {
+        (each.problem.digest, trial.candidate): trial.predicted
+        for each in tuning_set.problems
+        for trial in each.trials
+    }  # fmt: skip
+    what = {each.problem.digest: describe_problem(each.problem) for each in tuning_set.problems}
+    found = sorted(evidence(tuning_set, records), key=lambda each: each.problem)
+    entries = tuple(_entry(each, what[each.problem], predicted[each.problem, each.winner.candidate]) for each in found)
+    fingerprints = {_fingerprint_id(each.fingerprint): each.fingerprint for each in found}
+    ordered = tuple(sorted(covers, key=lambda cover: (cover.batch, cover.graph)))
+    return LockedTarget(tuning_set.target, tuple(sorted(fingerprints.items())), entries, ordered)
+
+
+def _entry(found: Evidence, what: str, predicted: float) -> LockEntry:
+    other = found.runner_up
+    return LockEntry(
+        found.problem, what, found.winner.candidate, round(found.median, 3),
+        other.candidate if other is not None else None,
+        round(other.statistics.median, 3) if other is not None and other.statistics is not None else None,
+        round(predicted * 1e6, 3), found.measured, _fingerprint_id(found.fingerprint),
+    )  # fmt: skip
+
+
+def _fingerprint_id(fingerprint: Fingerprint) -> str:
+    return fingerprint.digest[:_ID_LETTERS]
+
+
+def load_lock(path: Path) -> Lock:
+    """The lock at `path`. Raises BoltError with everything that is wrong with it, each with its place: it cannot be
+    read, is no YAML, has a newer version, or values that its schema (`lock.schema.json`) does not allow."""
+    table, found = read_document(path, LOCK)
+    newer = _newer_version(table)
+    if newer is not None:
+        raise BoltError([newer])
+    wrong = [*found, *validate(table, _schema(), LOCK.noun)]
+    wrong = wrong or _unknown_fingerprints(table)
+    if wrong:
+        raise BoltError(sorted(wrong, key=_place))
+    targets = plain(table)["targets"].items()
+    return Lock(tuple(sorted((_target(name, data) for name, data in targets), key=lambda each: each.target)))
+
+
+def updated_lock_text(path: Path, part: LockedTarget) -> str:
+    """The text of the lock at `path` (a new one where there is no file) with this part in place of its target's.
+
+    The other parts keep their bytes, and comments stay. Raises BoltError where the file is no lock.
+    """
+    if not path.exists():
+        return lock_text(Lock((part,)))
+    return with_part(load_lock(path), path.read_bytes().decode("utf-8-sig"), part)
+
+
+def _place(diagnostic: Diagnostic) -> tuple[int, int]:
+    return (diagnostic.mark.line, diagnostic.mark.column) if diagnostic.mark is not None else (0, 0)
+
+
+@functools.cache
+def _schema() -> dict[str, Any]:
+    text = files("bolt_build.tuning").joinpath("lock.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def _newer_version(table: Table) -> Diagnostic | None:
+    entry = table.get("lock")
+    if entry is None or not isinstance(entry.value, Scalar):
+        return None
+    version = entry.value.value
+    if type(version) is not int or version <= LOCK_VERSION:
+        return None
+    message = f"lock format {version} is newer than this bolt-build, which reads format {LOCK_VERSION}"
+    hint = "python -m pip install --upgrade bolt-build"
+    return Diagnostic("newer-version", message, entry.value.mark, hint)
+
+
+def _unknown_fingerprints(table: Table) -> list[Diagnostic]:
+    """Every entry of a lock that fits the schema must name a fingerprint that stands in it."""
+    found = []
+    for name, target in _tables(table, "targets"):
+        known = [known for known, _ in _tables(target, "fingerprints")]
+        for _, problem in _tables(target, "problems"):
+            entry = problem.get("fingerprint")
+            if entry is not None and isinstance(entry.value, Scalar) and entry.value.value not in known:
+                message = f"'targets.{name}.fingerprints' has no '{entry.value.value}'"
+                found.append(Diagnostic("unknown-fingerprint", message, entry.value.mark))
+    return found
+
+
+def _tables(table: Table, key: str) -> list[tuple[str, Table]]:
+    entry = table.get(key)
+    if entry is None or not isinstance(entry.value, Table):
+        return []
+    return [(each.key, each.value) for each in entry.value.entries if isinstance(each.value, Table)]
+
+
+def _target(name: str, data: Mapping[str, Any]) -> LockedTarget:
+    fingerprints = {
+        known: Fingerprint(Device(**each["device"]), TuningTools(**each["tools"]))
+        for known, each in data["fingerprints"].items()
+    }
+    covers = tuple(
+        ChosenCover(
+            each["graph"], each["batch"],
+            tuple(
+                ChosenAlternative(tuple(one["nodes"]), one["family"], tuple(one["problems"]))
+                for one in each["alternatives"]
+            ),
+        )
+        for each in data["covers"]
+    )  # fmt: skip
+    entries = (_read_entry(problem, each) for problem, each in data["problems"].items())
+    return LockedTarget(
+        name, tuple(sorted(fingerprints.items())), tuple(sorted(entries, key=lambda each: each.problem)),
+        tuple(sorted(covers, key=lambda cover: (cover.batch, cover.graph))),
+    )  # fmt: skip
+
+
+def _read_entry(problem: str, data: Mapping[str, Any]) -> LockEntry:
+    other = data.get("runner_up")
+    return LockEntry(
+        problem, data["what"], _candidate(data["winner"]), float(data["winner"]["median"]),
+        _candidate(other) if other is not None else None, float(other["median"]) if other is not None else None,
+        float(data["predicted"]), data["measured"], data["fingerprint"],
+    )  # fmt: skip
+
+
+def _candidate(data: Mapping[str, Any]) -> Candidate:
+    return Candidate(data["family"], tuple(data.get("parameters", {}).items()), tuple(data.get("settings", {}).items()))

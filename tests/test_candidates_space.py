@@ -1,0 +1,254 @@
+"""The candidates of the tensor-core kernels: how many there are, why others are none, and their settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from families_harness import graph_with
+from gpu_layers import conv, matmul
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.families.cutlass import slices
+from bolt_build.families.cutlass.family import Cutlass, product_of
+from bolt_build.families.cutlass.kernels import ALL_TILES, Kernel, candidate_of, kernel_of, refuse, refuse_whole
+from bolt_build.families.cutlass.product import Product
+from bolt_build.families.cutlass.tiles import Tile
+from bolt_build.families.cutlass.warpgroups import WARPGROUP_TILES, WarpgroupTile
+from bolt_build.targets import Gpu, Target, target_named
+
+H200, A100 = target_named("h200"), target_named("a100")
+FAMILY = Cutlass()
+
+# 3x3 convolutions: extent of the input, channels, filters, stride.
+RESNET50 = (
+    (56, 64, 64, 1), (56, 128, 128, 2), (28, 128, 128, 1), (28, 256, 256, 2), (14, 256, 256, 1), (14, 512, 512, 2),
+    (7, 512, 512, 1),
+)  # fmt: skip
+VGG16 = (
+    (224, 3, 64, 1), (224, 64, 64, 1), (112, 64, 128, 1), (112, 128, 128, 1), (56, 128, 256, 1), (56, 256, 256, 1),
+    (28, 256, 512, 1), (28, 512, 512, 1), (14, 512, 512, 1),
+)  # fmt: skip
+REPVGG_A0 = (
+    (224, 3, 48, 2), (112, 48, 48, 2), (56, 48, 48, 1), (56, 48, 96, 2), (28, 96, 96, 1), (28, 96, 192, 2),
+    (14, 192, 192, 1), (14, 192, 1280, 2),
+)  # fmt: skip
+
+
+def gpu_of(target: Target) -> Gpu:
+    assert target.gpu is not None
+    return target.gpu
+
+
+def conv_problem(
+    extent: int, channels: int, filters: int, stride: int = 1, *, batch: int = 32, target: Target = H200
+) -> KernelProblem:
+    graph, node = graph_with(conv("c", (batch, channels, extent, extent), filters, (3, 3), stride))
+    return FAMILY.propose(graph, node, target, DType.F16)[0][0].steps[0].problem
+
+
+def matmul_problem(m: int, n: int, k: int) -> KernelProblem:
+    graph, node = graph_with(matmul("m", (m, k), n, True, ()))
+    return FAMILY.propose(graph, node, H200, DType.F16)[0][0].steps[0].problem
+
+
+def product(problem: KernelProblem) -> Product:
+    return product_of(problem)
+
+
+@pytest.mark.parametrize("layer", [*RESNET50, *VGG16, *REPVGG_A0], ids=lambda layer: "-".join(map(str, layer)))
+def test_every_3x3_of_the_models_has_sixty_candidates_at_batch_32(layer: tuple[int, int, int, int]) -> None:
+    problem = conv_problem(*layer)
+    candidates, _ = FAMILY.candidates(problem, H200)
+    assert len(candidates) >= 60
+    assert len({candidate.digest for candidate in candidates}) == len(candidates)
+
+
+@pytest.mark.parametrize("layer", RESNET50, ids=lambda layer: "-".join(map(str, layer)))
+def test_candidates_stand_in_the_order_of_prediction(layer: tuple[int, int, int, int]) -> None:
+    """But for one that works in slices, which is among the first four wherever there is any."""
+    problem = conv_problem(*layer)
+    candidates, _ = FAMILY.candidates(problem, H200)
+    whole = [c for c in candidates if "partial" not in dict(c.parameters)]
+    seconds = [FAMILY.predict(problem, candidate, H200) for candidate in whole]
+    assert seconds == sorted(seconds)
+    in_slices = [c for c in candidates if "partial" in dict(c.parameters)]
+    assert not in_slices or in_slices[0] in candidates[:4]
+
+
+@given(st.sampled_from(ALL_TILES), st.booleans())
+def test_a_candidate_says_which_kernel_it_is(tile: Tile | WarpgroupTile, partial: bool) -> None:
+    kernel = Kernel(tile, partial)
+    assert kernel_of(candidate_of(kernel)) == kernel
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 300), st.integers(1, 600), st.sampled_from((7, 16, 64, 96, 1000)), st.sampled_from((1, 9)))
+def test_legal_kernels_fit_the_gpu(rows: int, channels: int, filters: int, taps: int) -> None:
+    problem = conv_problem(8, 8, 8)
+    depth = -(-channels // 8) * 8
+    wanted = replace(product(problem), m=rows, n=filters, depth=depth, taps=taps)
+    gpu = gpu_of(H200)
+    for tile in ALL_TILES:
+        if refuse(tile, gpu, wanted) is not None:
+            continue
+        assert tile.accumulators <= 128
+        if isinstance(tile, WarpgroupTile):
+            stages = tile.stages(gpu, wanted.residual)
+            used = stages * (tile.m + tile.n) * tile.k * 2 + tile.store_bytes(wanted.residual)
+            assert stages >= 3
+            assert used + 3072 <= gpu.shared_memory
+            assert tile.m >= (128 if tile.cooperative else 64)
+            assert filters % 8 == 0
+        else:
+            assert tile.warps in (4, 8)
+            assert tile.shared_bytes <= gpu.shared_memory
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(ALL_TILES), st.integers(1, 200), st.sampled_from((64, 96, 512)),
+    st.integers(1, 400).map(lambda k: 8 * k), st.sampled_from((1, 9)),
+)  # fmt: skip
+def test_slices_are_alike_and_no_longer_than_the_depth(
+    tile: Tile | WarpgroupTile, rows: int, columns: int, depth: int, taps: int
+) -> None:
+    kind = "Gemm" if taps == 1 else "Conv"
+    wanted = replace(product(conv_problem(8, 8, 8)), kernel=kind, m=rows, n=columns, depth=depth, taps=taps)
+    for count in slices.counts(tile, gpu_of(H200), wanted):
+        steps = -(-depth // tile.k) * taps
+        assert count * tile.blocks(rows, columns) <= 2 * gpu_of(H200).sms
+        assert steps // count >= 4
+        if kind == "Gemm":
+            assert depth % count == 0
+            assert depth // count % (64 if depth % 64 == 0 else 8) == 0
+        else:
+            assert steps % count == 0
+
+
+def test_why_tiles_are_none() -> None:
+    """Each rule of the hardware in its own words."""
+    gpu, wide = gpu_of(H200), product(conv_problem(28, 256, 512))
+
+    def tile(m: int, n: int, k: int, cooperative: bool = False, cluster: tuple[int, int] = (1, 1)) -> WarpgroupTile:
+        return WarpgroupTile(m, n, k, cooperative, cluster)
+
+    assert refuse(tile(128, 192, 64), gpu, wide) == (
+        "its sums take 192 registers of a thread, over 128 do not stay in them"
+    )
+    assert refuse(tile(64, 256, 128), gpu, wide) == (
+        "shared memory has room for 2 stages of its pipeline, 3 are needed"
+    )
+    assert refuse(tile(64, 16, 64), gpu, wide) == ("a narrow tile reads the rows again for every 16 of 512 columns")
+    assert refuse(tile(64, 128, 16), gpu, wide) == "steps of 16 are for windows of few channels, here are 256"
+    few = replace(wide, m=49)
+    assert refuse(tile(64, 128, 64, cluster=(2, 1)), gpu, few) == "there are 1x4 tiles, fewer than in a cluster"
+    assert refuse(tile(128, 128, 64), gpu, few) == "over half of its rows would be beyond the 49 of the product"
+    assert refuse(Tile(128, 128, 32, 32, 32, 4), gpu, wide) == "is computed by 16 warps, 4 or 8 keep an SM busy"
+
+
+def test_why_tiles_do_not_suit_a_product() -> None:
+    gpu, wide = gpu_of(H200), product(conv_problem(28, 256, 512))
+    small = replace(wide, m=200, n=512)
+    assert refuse_whole(WARPGROUP_TILES[0], gpu, small) == (
+        "8 tiles leave most of 132 multiprocessors idle, smaller ones do not"
+    )
+    assert refuse_whole(WARPGROUP_TILES[0], gpu, replace(wide, m=128 * 34)) == (
+        "136 tiles fill little more than half of 2 waves over 132 multiprocessors"
+    )
+    assert refuse_whole(WARPGROUP_TILES[0], gpu, wide) is None
+
+
+def test_why_products_are_not_sliced() -> None:
+    gpu, tile = gpu_of(H200), WARPGROUP_TILES[3]
+    deep = product(conv_problem(7, 512, 512, batch=1))
+    assert slices.refuse(tile, gpu, deep) is None
+    assert slices.refuse(tile, gpu, replace(deep, taps=1)) == "a depth of 512 is too short for slices, 1024 pay"
+    assert slices.refuse(tile, gpu, replace(deep, m=32 * 49)) == "200 tiles fill 132 multiprocessors without slices"
+    prime = replace(deep, kernel="Gemm", taps=1, depth=8 * 137)
+    assert slices.refuse(tile, gpu, prime) == "a depth of 1096 has no slices of like length and 4 steps of 64 at least"
+
+
+def test_few_deep_tiles_are_tried_in_slices() -> None:
+    """One image through 512 channels of 7x7: eight tiles of 64 columns for 132 multiprocessors."""
+    problem = conv_problem(7, 512, 512, batch=1)
+    first = FAMILY.candidates(problem, H200)[0][0]
+    assert dict(first.parameters)["partial"] == 1
+    variants = FAMILY.variants(problem, first, H200)
+    assert 1 <= len(variants) <= 4
+    default = arguments(problem, first).rsplit("slices = ", 1)[1].rstrip("}")
+    named = {str(value) for variant in variants for _, value in variant.settings}
+    assert default not in named
+    assert [variant.compiled for variant in variants] == [first] * len(variants)
+
+
+def arguments(problem: KernelProblem, candidate: Candidate) -> str:
+    """The C++ value of the kernel's shape and settings."""
+    count = len(problem.inputs)
+    names = tuple(f"x{i}" for i in range(count))
+    prepare = tuple(name if problem.inputs[i].constant else None for i, name in enumerate(names))
+    code = FAMILY.emit(problem, candidate, StepExpressions(names, ("y",), prepare))
+    return code.member_arguments.split("Arguments", 1)[1].split("}", 1)[0] + "}"
+
+
+def test_settings_are_arguments_of_the_same_kernel() -> None:
+    problem = conv_problem(28, 512, 512)
+    plain = candidate_of(Kernel(WARPGROUP_TILES[0]))
+    variants = FAMILY.variants(problem, plain, H200)
+    assert [dict(variant.settings) for variant in variants] == [
+        {"swizzle": 2}, {"swizzle": 4}, {"along": "m"}, {"swizzle": 4, "along": "m"},
+    ]  # fmt: skip
+    assert ".swizzle" not in arguments(problem, plain)
+    assert arguments(problem, variants[3]).endswith(".swizzle = 4, .along = 1}")
+    units = {unit.name for variant in (plain, *variants) for unit in FAMILY.units([(problem, variant)])}
+    assert len(units) == 1
+
+
+def test_tiles_of_one_wave_have_one_order() -> None:
+    problem = conv_problem(14, 256, 256, batch=1)
+    assert FAMILY.variants(problem, candidate_of(Kernel(WARPGROUP_TILES[0])), H200) == ()
+
+
+def test_sums_of_slices_serve_every_epilogue() -> None:
+    silent = matmul_problem(32, 1000, 2048)
+    graph, node = graph_with(conv("c", (32, 2048, 1, 1), 1000, (1, 1)))
+    rectified = FAMILY.propose(graph, node, H200, DType.F16)[0][0].steps[0].problem
+    kernel = candidate_of(Kernel(WARPGROUP_TILES[2], partial=True))
+    units = {FAMILY.units([(problem, kernel)])[0] for problem in (silent, rectified)}
+    (unit,) = units
+    assert "const bolt::cutlass_kernels::Partial&" in unit.text
+    whole = candidate_of(Kernel(WARPGROUP_TILES[2]))
+    assert len({FAMILY.units([(problem, whole)])[0].name for problem in (silent, rectified)}) == 2
+
+
+def test_a_cluster_is_part_of_the_kernel() -> None:
+    problem = conv_problem(56, 64, 64)
+    kernel = candidate_of(Kernel(WarpgroupTile(128, 64, 64, False, (2, 1))))
+    assert dict(kernel.parameters)["cluster"] == "2x1"
+    (unit,) = FAMILY.units([(problem, kernel)])
+    assert "WarpgroupTile<128, 64, 64, false, 2, 1>" in unit.text
+
+
+def test_what_padding_and_copies_cost() -> None:
+    plain = conv_problem(28, 128, 128)
+    found = FAMILY.expense(plain)
+    assert (found.nbytes, found.flops, found.why) == (plain.nbytes, plain.flops, "")
+    padded = conv_problem(28, 12, 64)
+    found = FAMILY.expense(padded)
+    assert found.flops - padded.flops == 2 * (32 * 28 * 28) * 64 * 4 * 9
+    copy = 32 * 28 * 28 * 16 * 2
+    x = padded.inputs[0].nbytes
+    weights = (64 * 16 * 9 - 64 * 12 * 9) * 2
+    assert found.nbytes == padded.nbytes + 2 * copy + weights
+    assert found.why == f"weights padded from 6912 to 9216 values; input of {x} bytes copied to {copy}"
+
+
+def test_other_gpus_have_no_tiles_of_warpgroups() -> None:
+    problem = conv_problem(56, 64, 64, target=A100)
+    candidates, refusals = FAMILY.candidates(problem, A100)
+    assert all("warpgroups" not in dict(candidate.parameters) for candidate in candidates)
+    reasons = {refusal.reason for refusal in refusals if refusal.what == f"tile {WARPGROUP_TILES[0]}"}
+    assert reasons == {"needs instructions of four warps"}

@@ -1,0 +1,120 @@
+"""`bolt-build tune` as it is typed: what it says, its exit codes, and its JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tune_projects import Project, by_prediction, last_first, new_project
+
+from bolt_build.cli.main import main
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    found = new_project(tmp_path / "work")
+    monkeypatch.chdir(found.path)
+    return found
+
+
+def tune(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["tune", "tiny.yaml", "--cache", "cache", *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_a_recipe_without_a_lock_is_told_the_line_to_add(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.write((", lock: tiny.lock.yaml", ""))
+    code, _, said = tune(capsys, "--from-records")
+    assert code == 3
+    assert said == (
+        "tiny.yaml:5:1: error[no-lock]: tiny.yaml names no file for what tuning finds\n"
+        "  5 | tuning: {candidates: 3}\n"
+        "    | ^^^^^^ add to it: lock: tiny.lock.yaml\n"
+    )
+    project.write(("tuning: {candidates: 3, lock: tiny.lock.yaml}\n", ""))
+    code, _, said = tune(capsys, "--from-records")
+    assert said == (
+        "error[no-lock]: tiny.yaml names no file for what tuning finds\n"
+        "  hint: add this line: tuning: {lock: tiny.lock.yaml}\n"
+    )
+
+
+def test_a_target_without_a_choice_of_kernels_has_nothing_to_tune(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.write(("a100: {precision: fp16}", "host: {precision: fp32}"))
+    assert tune(capsys) == (0, "tiny: nothing to tune for host\n", "")
+    code, out, _ = tune(capsys, "--format", "json")
+    data = json.loads(out)
+    assert (code, data["target"], data["untuned"], data["exit_code"]) == (0, None, ["host"], 0)
+
+
+def test_one_target_is_tuned_at_a_time(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.write(("a100: {precision: fp16}", "a100: {precision: fp16}, h200: {precision: fp16}"))
+    code, _, said = tune(capsys)
+    assert code == 2
+    assert said == (
+        "error[several-targets]: tiny.yaml has several targets to tune\n  hint: choose one with --target: a100, h200\n"
+    )
+
+
+def test_without_a_gpu_it_says_what_to_do(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolt_build.build.tuning.why_not_here", lambda target: "this machine has no GPU")
+    code, _, said = tune(capsys)
+    assert code == 7
+    assert "error[no-gpu]: candidates for a100 cannot be measured here: this machine has no GPU" in said
+    code, out, _ = tune(capsys, "--format", "json")
+    assert (code, json.loads(out)["diagnostics"][0]["code"]) == (7, "no-gpu")
+
+
+def test_results_that_are_not_there(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, said = tune(capsys, "--import", "results.jsonl")
+    assert code == 3
+    assert "error[results-unreadable]" in said
+
+
+def test_ways_exclude_each_other(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        tune(capsys, "--export", "b.tar", "--from-records")
+    assert ended.value.code == 2
+
+
+def test_the_table_names_the_winner_and_the_runner_up(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = project.bundle()
+    project.remember(bundle)
+    project.results(bundle, last_first)
+    code, out, said = tune(capsys, "--import", "results.jsonl")
+    assert (code, said) == (0, "")
+    conv = next(p for p in bundle.problems if p.problem.op.kind == "conv")
+    first = [trial for trial in conv.trials if trial.of is None]
+    lines = out.splitlines()
+    head = next(line for line in lines if line.startswith("problem"))
+    assert head.split() == ["problem", "winner", "us", "runner-up", "slower", "predicted", "measured", "failed"]
+    row = next(line for line in lines if line.startswith("batch 1: relu"))
+    fastest, second = 50.0 - 5.0 * (len(first) - 1), 50.0 - 5.0 * (len(first) - 2)
+    assert f"{first[-1].candidate}  {fastest:.2f}  {first[-2].candidate}" in row
+    assert f"{100 * (second / fastest - 1):+.1f}%  {1e6 * first[-1].predicted:9.2f}" in row
+    assert f"{len(conv.trials)}/{len(conv.trials)}" in row
+    assert "tiny.lock.yaml: written" in lines
+    assert lines[-1].startswith("tiny: done, planned ")
+
+
+def test_the_json_has_times_phases_and_every_trial(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.imported(by_prediction)
+    code, out, _ = tune(capsys, "--from-records", "--format", "json")
+    data = json.loads(out.splitlines()[-1])
+    assert (code, data["event"], data["recipe"], data["target"]) == (0, "result", "tiny", "a100")
+    assert set(data["seconds"]) == {"plan", "compile", "measure", "select", "total"}
+    trials = [trial for problem in data["problems"] for trial in problem["trials"]]
+    assert data["statuses"] == {"ok": len(trials)}
+    conv = next(problem for problem in data["problems"] if problem["what"].startswith("conv("))
+    best = min(conv["trials"], key=lambda trial: trial["median"])
+    assert conv["winner"]["digest"] == best["digest"]
+    assert conv["median"] == best["median"]
+    assert conv["device"] == "NVIDIA A100-SXM4-80GB"
+    assert conv["refused"]
+    assert data["lock"] == str(project.lock)

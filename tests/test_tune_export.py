@@ -1,0 +1,159 @@
+"""Bundles compiled with the real compiler: what is packed, that engines find its objects, and what interrupts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cuda_engine import nvcc
+from tune_projects import Project, by_prediction, new_project
+
+from bolt_build.build import tuning_planning
+from bolt_build.build.builder import dry_run
+from bolt_build.build.cleaning import clean
+from bolt_build.build.tuning import TuneOptions, tune
+from bolt_build.build.tuning_outcome import TuneResult
+from bolt_build.errors import ExitCode
+from bolt_build.families import load
+from bolt_build.families.base import Candidate, Family, KernelProblem, KernelUnit
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.report.progress import QuietProgress
+from bolt_build.targets import Target
+from bolt_build.tuning.bundle import read_bundle
+from bolt_build.tuning.record import Status
+
+ROOT = Path(__file__).resolve().parents[1]
+_PATIENCE_SECONDS = 300
+
+
+def export(project: Project, name: str, cache: Path) -> TuneResult:
+    options = TuneOptions(replace(project.build, cache=cache), export=project.path / name)
+    return tune(project.recipe, options, QuietProgress())
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> tuple[Project, Path]:
+    """A project with `b.tar`, and the cache that was used."""
+    nvcc()
+    project, cache = new_project(tmp_path_factory.mktemp("tuning") / "work"), cache_home / "bolt-build"
+    project.write(("candidates: 3", "candidates: 1"))
+    result = export(project, "b.tar", cache)
+    assert result.exit_code is ExitCode.OK, result
+    return project, cache
+
+
+def test_a_bundle_has_the_driver_the_kernels_and_what_they_are(exported: tuple[Project, Path]) -> None:
+    project, _ = exported
+    with tarfile.open(project.path / "b.tar") as archive:
+        archive.extractall(project.path / "there", filter="data")
+    there = project.path / "there"
+    bundle = read_bundle(there / "bundle.json")
+    assert (bundle.recipe, bundle.target, bundle.not_compiled) == ("tiny", "a100", ())
+    assert bundle.problems == project.plan().problems.problems
+    listed = subprocess.run([there / "run", "--list"], capture_output=True, text=True, check=True).stdout
+    assert listed.startswith(f"bundle {bundle.id} for a100 (sm_80 and later): {len(bundle.problems)} problems")
+    assert not project.lock.exists()
+
+
+def test_another_directory_gives_the_same_bytes_from_the_cache(exported: tuple[Project, Path], tmp_path: Path) -> None:
+    project, cache = exported
+    other = new_project(tmp_path / "elsewhere")
+    other.write(("candidates: 3", "candidates: 1"))
+    result = export(other, "b.tar", cache)
+    assert result.compiled is not None
+    assert (result.compiled.made, result.compiled.reused) == (0, result.compiled.units)
+    assert (other.path / "b.tar").read_bytes() == (project.path / "b.tar").read_bytes()
+    assert clean(other.recipe, replace(other.build, targets=())) == (other.path / "generated" / "tiny" / "a100.tuning",)
+    assert not (other.path / "generated" / "tiny").exists()
+
+
+def test_the_engine_takes_the_winners_object_from_the_cache(exported: tuple[Project, Path]) -> None:
+    project, cache = exported
+    options = replace(project.build, cache=cache)
+    bundle = read_bundle(project.path / "b.tar")
+    result = tune(project.recipe, TuneOptions(options, results=project.results(bundle, by_prediction)), QuietProgress())
+    assert result.exit_code is ExitCode.OK
+    stale = {
+        each.task.label: each for found in dry_run(project.recipe, options, QuietProgress()) for each in found.stale
+    }
+    units = [each for label, each in stale.items() if label.startswith("compile k_")]
+    assert units
+    assert all(each.from_cache for each in units)
+    assert not stale["compile plan_b1.cu"].from_cache
+
+
+class BrokenCutlass(Cutlass):
+    """CUTLASS whose smallest tile does not compile."""
+
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+        found = super().units(steps)
+        if dict(steps[0][1].parameters)["m"] != 64:
+            return found
+        return tuple(KernelUnit(f"k_broken_{i}.cu", '#error "no such tile"\n', 900) for i, _ in enumerate(found))
+
+
+def test_a_kernel_that_does_not_compile_costs_no_other(
+    exported: tuple[Project, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(target: Target) -> tuple[Family, ...]:
+        return (BrokenCutlass(), *load(target)[1:])
+
+    monkeypatch.setattr(tuning_planning, "load", broken)
+    project = new_project(tmp_path / "work")
+    result = export(project, "b.tar", exported[1])
+    assert result.exit_code is ExitCode.OK
+    bundle = read_bundle(project.path / "b.tar")
+    assert bundle.not_compiled
+    assert {record.status for record in bundle.not_compiled} == {Status.NOT_COMPILED}
+    assert all('error: #error "no such tile"' in record.message for record in bundle.not_compiled)
+    gone = {record.candidate for record in bundle.not_compiled}
+    assert all(dict(candidate.parameters)["m"] == 64 for candidate in gone)
+    measured = {trial.candidate for problem in bundle.problems for trial in problem.trials}
+    assert any(candidate.family == "cutlass" for candidate in measured)
+    assert not measured & gone
+
+
+def test_an_interrupted_compilation_leaves_nobody_and_no_bundle(tmp_path: Path) -> None:
+    nvcc()
+    project = new_project(tmp_path / "work")
+    words = ["tune", "tiny.yaml", "--export", "b.tar", "--cache", "cache", "--format", "json"]
+    run = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from bolt_build.cli.main import main; sys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", run, *words], cwd=project.path, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        for line in child.stdout:
+            if json.loads(line).get("kind") == "started":
+                break
+        child.send_signal(signal.SIGINT)
+        last = json.loads(child.stdout.read().splitlines()[-1])
+        assert child.wait(_PATIENCE_SECONDS) == 130
+    assert (last["event"], last["exit_code"], last["bundle"]) == ("result", 130, None)
+    assert not (project.path / "b.tar").exists()
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while processes_in(project.path):
+        assert time.monotonic() < deadline, processes_in(project.path)
+        time.sleep(0.05)
+
+
+def processes_in(path: Path) -> list[int]:
+    """Processes whose working directory is inside `path`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.readlink(entry / "cwd").startswith(str(path)):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found

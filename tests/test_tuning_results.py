@@ -1,0 +1,163 @@
+"""Reading results.jsonl: all that the driver wrote, and nothing of a file that is damaged or of another kind."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bolt_build.errors import BoltError, Diagnostic, Mark
+from bolt_build.tuning.record import Device, Statistics, Status
+from bolt_build.tuning.results import RESULTS_VERSION, Results, Row, Unmeasured, read_results, results_text
+
+H200 = Device("NVIDIA H200", 132, 150_000_000_000, 700, "570.86.15")
+TIMES = Statistics(15.25, 15.0, 16.5, 0.004, 12, 64)
+ROWS = (
+    Row("p0", "c0", 0, Status.OK, "", TIMES, 0.125),
+    Row("p0", "c1", 0, Status.CRASHED, "its process was ended by signal 11 (Segmentation fault)"),
+    Row("p1", "c0", 0, Status.WRONG, "element 3 is nan, the reference has 1", None, 1e9),
+)
+RESULTS = Results(
+    RESULTS_VERSION, "bundle", "h200", (H200,), ROWS, (Unmeasured("p1", "c1", "the budget was used up"),), True, 12.5
+)
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+numbers = st.floats(0, 1e12, allow_nan=False)
+counts = st.integers(0, 1 << 40)
+devices = st.builds(Device, words, counts, counts, counts, words)
+statistics = st.builds(Statistics, numbers, numbers, numbers, numbers, counts, counts)
+failures = st.sampled_from([status for status in Status if status is not Status.OK])
+
+
+@st.composite
+def measurements(draw: st.DrawFn) -> Results:
+    found = tuple(draw(st.lists(devices, min_size=1, max_size=3)))
+    places = st.integers(0, len(found) - 1)
+    errors = st.none() | numbers
+    right = st.builds(Row, words, words, places, st.just(Status.OK), words, statistics, errors)
+    wrong = st.builds(Row, words, words, places, failures, words, st.none(), errors)
+    rows = tuple(draw(st.lists(right | wrong, max_size=6)))
+    left = tuple(draw(st.lists(st.builds(Unmeasured, words, words, words), max_size=3)))
+    seconds = draw(st.none() | numbers)
+    return Results(RESULTS_VERSION, draw(words), draw(words), found, rows, left, seconds is not None, seconds)
+
+
+@given(measurements())
+def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, results: Results) -> None:
+    path = tmp_path_factory.mktemp("results") / "results.jsonl"
+    path.write_text(results_text(results))
+    assert read_results(path) == results
+
+
+@given(st.integers(0, len(results_text(RESULTS).encode()) - 1))
+def test_a_file_that_ends_anywhere_gives_its_whole_lines(tmp_path_factory: pytest.TempPathFactory, size: int) -> None:
+    path = tmp_path_factory.mktemp("results") / "results.jsonl"
+    whole = results_text(RESULTS).encode()[:size]
+    path.write_bytes(whole)
+    lines = whole.count(b"\n")
+    if lines == 0:
+        with pytest.raises(BoltError) as raised:
+            read_results(path)
+        assert [d.code for d in raised.value.diagnostics] == ["results-unreadable"]
+        return
+    found = read_results(path)
+    assert found.rows == ROWS[: min(lines - 1, len(ROWS))]
+    assert not found.complete
+    assert found.seconds is None
+
+
+def complaints(path: Path, text: str) -> tuple[Diagnostic, ...]:
+    path.write_text(text)
+    with pytest.raises(BoltError) as raised:
+        read_results(path)
+    return raised.value.diagnostics
+
+
+def changed(line: int, **values: object) -> str:
+    """The results with other values in one line."""
+    lines = [json.loads(text) for text in results_text(RESULTS).splitlines()]
+    lines[line].update(values)
+    return "".join(json.dumps(data) + "\n" for data in lines)
+
+
+def test_the_device_of_a_row() -> None:
+    other = dataclasses.replace(H200, name="NVIDIA H100")
+    results = dataclasses.replace(RESULTS, devices=(H200, other))
+    assert results.device(dataclasses.replace(ROWS[0], device=1)) == other
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert complaints(path, changed(0, version=2)) == (
+        Diagnostic(
+            "results-version",
+            "the results have format version 2, this bolt-build reads version 1",
+            Mark(str(path), 1, 1),
+            hint="measure with a bundle of this bolt-build, or use the bolt-build that made theirs",
+        ),
+    )
+
+
+def test_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "none.jsonl"
+    with pytest.raises(BoltError) as raised:
+        read_results(path)
+    assert raised.value.diagnostics == (
+        Diagnostic(
+            "results-unreadable",
+            f"'{path}' holds no results of a measurement: No such file or directory",
+            hint="give the results.jsonl that the bundle's run wrote",
+        ),
+    )
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    (found,) = complaints(tmp_path / "results.jsonl", "")
+    assert found.message == f"'{tmp_path}/results.jsonl' holds no results of a measurement: it is empty"
+
+
+@pytest.mark.parametrize(
+    ("line", "values", "message"),
+    [
+        (1, {"status": "fine"}, 'unknown status "fine"'),
+        (1, {"kind": "row"}, 'unknown kind of line "row"'),
+        (1, {"kind": "header"}, "the first line, and no other, is the header"),
+        (1, {"device": 1}, "device 1 is not among the header's 1"),
+        (1, {"device": True}, '"device" is missing or of another type'),
+        (1, {"statistics": None}, "a candidate has statistics where, and only where, its status is ok"),
+        (1, {"error": -1}, '"error" is no positive number'),
+        (2, {"problem": 7}, '"problem" is missing or of another type'),
+        (4, {"message": None}, '"message" is missing or of another type'),
+        (5, {"measured": 4}, "lines are missing: 4 records and 1 unmeasured are stated, not 3 and 1"),
+    ],
+)
+def test_a_damaged_line_is_shown(tmp_path: Path, line: int, values: dict[str, object], message: str) -> None:
+    path = tmp_path / "results.jsonl"
+    found = complaints(path, changed(line, **values))[0]
+    assert (found.code, found.message) == ("results-damaged", message)
+    assert found.mark is not None
+    assert (found.mark.file, found.mark.line, found.mark.column) == (str(path), line + 1, 1)
+
+
+def test_every_damaged_line_is_shown_at_once(tmp_path: Path) -> None:
+    lines = results_text(RESULTS).splitlines()
+    lines[1], lines[3] = lines[1][:40], "[1, 2]"
+    del lines[5]
+    found = complaints(tmp_path / "results.jsonl", "\n".join(lines) + "\n")
+    assert [d.message for d in found] == ["the line is not JSON", "the line is no object of JSON"]
+
+
+def test_numbers_that_are_none(tmp_path: Path) -> None:
+    text = results_text(RESULTS).replace("15.25", "NaN")
+    (found, *_) = complaints(tmp_path / "results.jsonl", text)
+    assert found.message == "NaN is no number of JSON"
+
+
+def test_nothing_follows_the_end(tmp_path: Path) -> None:
+    text = results_text(RESULTS)
+    (found,) = complaints(tmp_path / "results.jsonl", text + text.splitlines()[1] + "\n")
+    assert found.message == "nothing follows the line that ends the results"

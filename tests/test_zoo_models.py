@@ -1,0 +1,119 @@
+"""The zoo's other models: the published graphs, the same bytes everywhere, and outputs that depend on the input."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper
+from planner_fakes import POLICY
+
+from bolt_build.graph import zoo
+from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.zoo.repvgg import build_a0, build_a1, build_b0
+from bolt_build.graph.zoo.resnet18 import build as build_resnet18
+from bolt_build.graph.zoo.samples import sample
+from bolt_build.graph.zoo.vgg16 import build as build_vgg16
+from bolt_build.planner.pipeline import optimize
+from bolt_build.schema import load_recipe
+from bolt_build.verify.compare import dependence
+
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"
+CONTENTS = {
+    "resnet18": "61cbe3a82cbbb4dbee5457f383e98c6a72752ff8638eb98e3bf6d4c457366a72",
+    "repvgg_a0": "62257b335928b1f4c3d500e97816fa5d70c1c978dc8398599cdf4885eb4f10a3",
+}
+"""Of every initializer with its name: what a machine that rounds otherwise would change."""
+
+
+def parameters(model: onnx.ModelProto) -> int:
+    """Numbers in weights, BatchNorm's statistics left out as they are elsewhere."""
+    running = ("running_mean", "running_var")
+    return sum(prod(item.dims) for item in model.graph.initializer if not item.name.endswith(running))
+
+
+def assert_depends_on_its_input(path: Path) -> None:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    images = sample((3, 3, 224, 224), 1)
+    noise = np.random.RandomState(2).standard_normal(images.shape).astype(np.float32)
+    for batch in (images, noise):
+        (logits,) = session.run(None, {"input": batch})
+        cosine = dependence(logits)
+        assert cosine is not None
+        assert cosine < 0.9
+        assert len(set(logits.argmax(1))) > 1
+        assert np.abs(logits).max() < 100
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_it_is_the_same_on_every_machine_and_depends_on_its_input(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.onnx"
+    zoo.write(name, path)
+    found = hashlib.sha256()
+    for item in onnx.load(path).graph.initializer:
+        found.update(item.name.encode() + numpy_helper.to_array(item).tobytes())
+    assert found.hexdigest() == CONTENTS[name]
+    assert_depends_on_its_input(path)
+
+
+@pytest.mark.large
+def test_vgg16_is_torchvisions_and_depends_on_its_input(tmp_path: Path) -> None:
+    model = build_vgg16()
+    assert parameters(model) == 138_357_544
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "Conv": 13, "Relu": 15, "MaxPool": 5, "Flatten": 1, "Gemm": 3,
+    }  # fmt: skip
+    zoo.write("vgg16", tmp_path / "vgg16.onnx")
+    assert_depends_on_its_input(tmp_path / "vgg16.onnx")
+
+
+def test_resnet18_is_torchvisions_graph_with_batch_norm_left_in_place() -> None:
+    model = build_resnet18()
+    onnx.checker.check_model(model, full_check=True)
+    assert parameters(model) == 11_689_512
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "Conv": 20, "BatchNormalization": 20, "Relu": 17, "Add": 8, "MaxPool": 1, "GlobalAveragePool": 1, "Flatten": 1,
+        "Gemm": 1,
+    }  # fmt: skip
+    (second,) = (node for node in model.graph.node if node.name == "/layer2/0/downsample/0/Conv")
+    assert list(second.input) == ["/layer1/1/relu_1/Relu_output_0", "layer2.0.downsample.0.weight"]
+
+
+def test_repvgg_is_the_three_branch_graph_of_the_paper() -> None:
+    model = build_a0()
+    onnx.checker.check_model(model, full_check=True)
+    blocks, with_identity = 22, 17
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "Conv": 2 * blocks, "BatchNormalization": 2 * blocks + with_identity, "Add": blocks + with_identity,
+        "Relu": blocks, "GlobalAveragePool": 1, "Flatten": 1, "Gemm": 1,
+    }  # fmt: skip
+    # In millions, as published for training.
+    published = {build_a0: 9.11, build_a1: 14.09, build_b0: 15.82}
+    assert {build: round(parameters(build()) / 1e6, 2) for build in published} == published
+
+
+def test_repvggs_blocks_become_one_3x3_each(tmp_path: Path) -> None:
+    onnx.save(build_a0(), tmp_path / "repvgg.onnx")
+    graph = optimize(load_model(tmp_path / "repvgg.onnx").bind(1, ()), POLICY).graph
+    convs = [node for node in graph.nodes if isinstance(node.op, Conv)]
+    assert len(convs) == 22
+    assert {graph.type(node.inputs[1]).shape[2:] for node in convs} == {(3, 3)}
+    assert [[stage.op.kind for stage in node.epilogue] for node in convs] == [["activation"]] * 22
+    assert sum(stage.op.kind == "binary" for node in graph.nodes for stage in node.epilogue) == 0
+    assert sum(prod(graph.type(name).shape) for node in convs for name in node.inputs[1:]) == 8_309_384 - 1_281_000
+
+
+@pytest.mark.parametrize("name", ["repvgg_a0", "resnet18", "resnet50", "vgg16"])
+def test_its_recipe_builds_for_the_gpu_and_a_small_batch_here(name: str) -> None:
+    recipe = load_recipe(RECIPES / f"{name}.yaml")
+    assert (recipe.name, recipe.model.zoo) == (name, name)
+    h200, host = recipe.targets
+    assert (h200.name, h200.precision, host.name, host.precision) == ("h200", "fp16", "host", "fp32")
+    assert max(recipe.batches(host)) <= 32
