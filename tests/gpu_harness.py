@@ -1,7 +1,8 @@
 """Kernels for a GPU, built where there is none and run where there is one: right against NumPy, or timed.
 
-python tests/gpu_harness.py build FOLDER           (compilers, no GPU)
-python tests/gpu_harness.py run FOLDER RESULT.json (a GPU, no compilers)
+python tests/gpu_harness.py write FOLDER [forms]          (forms: clusters, orders of tiles and slices alone)
+python tests/gpu_harness.py compile FOLDER NVCC CUTLASS   (compilers, no GPU)
+python tests/gpu_harness.py run FOLDER RESULT.json        (a GPU, no compilers)
 """
 
 from __future__ import annotations
@@ -234,9 +235,9 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
 def main() -> int:
     command, folder = sys.argv[1], Path(sys.argv[2])
     if command == "write":
-        from gpu_layers import trials
+        from gpu_layers import forms, trials
 
-        write(trials(), folder)
+        write(forms() if sys.argv[3:] == ["forms"] else trials(), folder)
         return 0
     if command == "compile":
         compile_all(folder, Path(sys.argv[3]), Path(sys.argv[4]))

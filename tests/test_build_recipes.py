@@ -307,6 +307,16 @@ def test_bench_has_a_row_a_batch(project: Project) -> None:
     assert all(row["median_ms"] > 0 for row in rows)
 
 
+def test_bench_measures_peers_in_turns_with_the_engine(project: Project) -> None:
+    words = ("--against", "onnxruntime", "--batch", "3", "--threads", "1", "--seconds", "0.1", "--rounds", "2")
+    (found,), _ = json.JSONDecoder().raw_decode(project.bolt("bench", "tiny.yaml", *words, "--format", "json"))
+    engine, peer = found["results"]
+    assert (engine["name"], peer["name"], peer["batch"]) == ("engine", "onnxruntime", 3)
+    assert peer["agreement"][0]["output"] == "y"
+    assert peer["agreement"][0]["max_abs"] < 1e-3
+    assert peer["engine_speedup"] == peer["median_ms"] / engine["median_ms"]
+
+
 def test_verify_reports_again(project: Project) -> None:
     assert "agrees with onnxruntime" in project.bolt("verify", "tiny.yaml").replace("\n", " ")
 

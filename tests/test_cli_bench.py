@@ -1,17 +1,27 @@
-"""What `bolt-build bench` measures: each batch, and each number of threads where that matters."""
+"""What `bolt-build bench` measures: each batch, and each number of threads where that matters; alone or with peers."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from build_graphs import plan_of, shell, write_plan
+from test_bench_report import ENGINE, MISSING, comparison
+from tiny_engine import tiny_plan
 
+from bolt_build.bench.comparison import Comparison
+from bolt_build.bench.contest import Contest
+from bolt_build.bench.contestant import Effort
 from bolt_build.build.built import BuiltEngine
+from bolt_build.build.files import FileStamp
 from bolt_build.cli import bench
 from bolt_build.cli.main import main
+from bolt_build.digest import decode, encode
+from bolt_build.report.bench import render
 
 # Answers as a runner does, and notes how it was called.
 RUNNER = """\
@@ -26,7 +36,7 @@ TASK = shell("nothing", "true", ())
 def engine(root: Path, target: str) -> BuiltEngine:
     """An engine "toy" for `target`, of which there is only the runner."""
     directory = write_plan(root, TASK, target=target).target(target)
-    plan = plan_of((TASK,))
+    plan = replace(plan_of((TASK,)), model=(FileStamp(str(root / "toy.onnx"), "", 0, 0, 0),))
     found = BuiltEngine(target, directory, replace(plan, graph=replace(plan.graph, target=target)))
     found.runner.write_text(RUNNER.replace("TARGET", target))
     found.runner.chmod(0o755)
@@ -37,7 +47,10 @@ def engine(root: Path, target: str) -> BuiltEngine:
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[BuiltEngine, ...]:
     """Engines of a CPU and of a GPU, on a machine where both run."""
     both = (engine(tmp_path, "host"), engine(tmp_path, "t4"))
-    monkeypatch.setattr(bench, "read_recipes", lambda paths: [type("Named", (), {"name": "toy"})()])
+    recipe = SimpleNamespace(
+        name="toy", model=SimpleNamespace(dims=(("side", 8),)), verify=SimpleNamespace(seed=5)
+    )  # fmt: skip
+    monkeypatch.setattr(bench, "read_recipes", lambda paths: [recipe])
     monkeypatch.setattr(bench, "built_engines", lambda recipe, options: both)
     monkeypatch.setattr(bench, "why_not_here", lambda target: None)
     return both
@@ -87,3 +100,70 @@ def test_a_batch_that_an_engine_does_not_have(
 ) -> None:
     assert main(["bench", "toy.yaml", "--batch", "9"]) == 2
     assert capsys.readouterr().err == "error[unknown-batch]: toy has none of these batches\n  hint: it has: 1\n"
+
+
+@pytest.fixture
+def contests(engines: tuple[BuiltEngine, ...], monkeypatch: pytest.MonkeyPatch) -> list[Contest]:
+    """The contests that were held, in place of them: the engine ran, and its peers are missing a package."""
+    held: list[Contest] = []
+
+    def compete(contest: Contest, say: Callable[[str], None]) -> Comparison:
+        held.append(contest)
+        say(f"batch 1: {contest.peers[0]} gets ready")
+        return comparison(ENGINE, MISSING)
+
+    plan = replace(tiny_plan(), name="toy")
+    for engine in engines:
+        engine.directory.engine.write_text(json.dumps(encode(plan)))
+    monkeypatch.setattr("bolt_build.bench.contest.compete", compete)
+    return held
+
+
+def test_against_peers_every_batch_is_a_contest_with_all_threads(
+    contests: list[Contest], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bench", "toy.yaml", "--against", "torch, onnxruntime", "--seconds", "6", "--rounds", "2"]
+    assert main([*words, "--format", "json"]) == 7
+    assert [(held.peers, held.batches, held.threads) for held in contests] == [(("torch", "onnxruntime"), (1,), 0)] * 2
+    assert [held.library.name for held in contests] == ["libtoy.so"] * 2
+    assert contests[0].effort == Effort(rounds=2, runs=50, seconds=3.0)
+    assert (contests[0].seed, contests[0].dims) == (5, (("side", 8),))
+    shown = capsys.readouterr()
+    assert decode(Comparison, json.loads(shown.out)[0]) == comparison(ENGINE, MISSING)
+    assert shown.err == (
+        "batch 1: torch gets ready\n" * 2
+        + "error[missing-tool]: onnxruntime: onnxruntime cannot be imported (gone)\n  hint: pip install onnxruntime\n"
+    )
+
+
+def test_each_number_of_threads_is_a_contest_where_runs_take_them(contests: list[Contest]) -> None:
+    main(["bench", "toy.yaml", "--against", "torch", "--threads", "1", "--threads", "2"])
+    assert [held.threads for held in contests] == [1, 2, 0]
+
+
+def test_the_table_is_for_people(contests: list[Contest], capsys: pytest.CaptureFixture[str]) -> None:
+    main(["bench", "toy.yaml", "--against", "torch"])
+    assert capsys.readouterr().out == 2 * render(comparison(ENGINE, MISSING), color=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--against", "tensorflow"], "error[unknown-peer]: there is no peer 'tensorflow'\n"),
+        (["--against", "torch", "--batch", "9"], "error[unknown-batch]: toy has none of these batches\n"),
+    ],
+)
+def test_nothing_is_measured_where_the_question_is_wrong(
+    words: list[str], said: str, contests: list[Contest], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "toy.yaml", *words]) == 2
+    assert capsys.readouterr().err.startswith(said)
+    assert contests == []
+
+
+@pytest.mark.parametrize("words", [["--against", " , "], ["--rounds", "0"]])
+def test_nobody_and_never_are_no_answers(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["bench", "toy.yaml", *words])
+    assert raised.value.code == 2
+    assert "at least " in capsys.readouterr().err

@@ -102,7 +102,7 @@ def test_channels_are_padded_to_whole_loads() -> None:
 
 
 def test_rows_of_a_first_layers_windows_overlap() -> None:
-    """Eleven pixels of three channels become one run of 12 x 4; the next column begins four pixels, 32 bytes, further."""
+    """Eleven pixels of three channels become one run of 12 x 4; the next begins four pixels, 32 bytes, further."""
     op = Conv((4, 4), (2, 2), (2, 2), (1, 1))
     _, arguments, _ = emitted(conv((1, 3, 224, 224), (64, 3, 11, 11), op))
     assert ".width = 55, .channels = 48, .out_channels = 64, .kernel_h = 11, .kernel_w = 1" in arguments

@@ -41,10 +41,10 @@ class Measured:
     """A contestant that ran. Times are milliseconds a run of the whole batch, of all rounds together; beside them
     stands the median of each round, with the device's state when it began.
 
-    `images_per_second` is that of the median; `sustained_images_per_second` that of runs back to back, and `joules` the
-    energy per inference (of one image) that the whole device used meanwhile, in joules. `memory_bytes` is what the
-    contestant holds, its device context not counted. `engine_speedup` is this median over the engine's: how many times
-    as fast the engine is. `wrong` says what its outputs lack to be compared with the engine's.
+    `images_per_second` is that of the median; `sustained_images_per_second` that of runs back to back, and
+    `joules_per_image` the energy per inference of one image that the whole device used meanwhile. `memory_bytes` is
+    what the contestant holds, its device context not counted. `engine_speedup` is this median over the engine's, or how
+    many times as fast the engine is. `wrong` says what its outputs lack to be compared with the engine's.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Measured:
     states: tuple[DeviceState, ...]
     images_per_second: float
     sustained_images_per_second: float | None
-    joules: float | None
+    joules_per_image: float | None
     memory_bytes: int
     setup_seconds: float
     compile_seconds: float | None
@@ -148,7 +148,7 @@ def measured(batch: int, shown: Performance, engine: Performance) -> Measured:
         states=tuple(turn.state for turn in shown.rounds),
         images_per_second=1e3 * batch / shown.median_ms,
         sustained_images_per_second=batch * runs / seconds if sustained else None,
-        joules=sum(energies) / (runs * batch) if told else None,
+        joules_per_image=sum(energies) / (runs * batch) if told else None,
         memory_bytes=ready.memory_bytes, setup_seconds=ready.setup_seconds, compile_seconds=ready.compile_seconds,
         engine_speedup=shown.median_ms / engine.median_ms, agreement=agreement, wrong=wrong,
     )  # fmt: skip

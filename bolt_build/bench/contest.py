@@ -72,6 +72,17 @@ def compete(contest: Contest, say: Callable[[str], None]) -> Comparison:
     )  # fmt: skip
 
 
+def inputs_of(plan: EnginePlan, batch: int, seed: int) -> list[Array]:
+    """Seeded inputs of a batch, f32, in the order of the ports: numbers that the engine's precision has exactly, so
+    that rounding gives no contestant other ones."""
+    (ports,) = (batch_plan.inputs for batch_plan in plan.plans if batch_plan.batch == batch)
+    coarsest = _COARSEST[plan.precision]
+    return [
+        sample(port.operand.shape, seed, batch, 0, index).astype(coarsest).astype(np.float32)
+        for index, port in enumerate(ports)
+    ]
+
+
 def _given_up(results: Sequence[Measured | Failed]) -> dict[str, Failed]:
     """Contestants whose package is missing: it will be for the next batch too."""
     return {result.name: result for result in results if isinstance(result, Failed) and result.missing}
@@ -95,7 +106,8 @@ class _Heat:
         """Results in the order of the peers, the engine first; and what the engine said when it was ready."""
         names = (ENGINE, *self._contest.peers)
         with _folder() as folder, ExitStack() as processes:
-            inputs = self._write_inputs(Path(folder))
+            inputs = Path(folder) / "inputs.npz"
+            np.savez(inputs, *inputs_of(self._contest.plan, self._batch, self._contest.seed))
             for name in names:
                 self._seat(name, inputs, Path(folder), processes)
             for number in range(self._contest.effort.rounds):
@@ -164,15 +176,3 @@ class _Heat:
             library=str(contest.library), weights=str(contest.weights), inputs=str(inputs),
             input_names=tuple(port.name for port in plan.inputs), effort=contest.effort,
         )  # fmt: skip
-
-    def _write_inputs(self, folder: Path) -> Path:
-        """Numbers that the engine's precision has exactly, so that rounding gives no contestant other inputs."""
-        (plan,) = (plan for plan in self._contest.plan.plans if plan.batch == self._batch)
-        coarsest = _COARSEST[self._contest.plan.precision]
-        arrays: list[Array] = [
-            sample(port.operand.shape, self._contest.seed, self._batch, 0, index).astype(coarsest).astype(np.float32)
-            for index, port in enumerate(plan.inputs)
-        ]
-        path = folder / "inputs.npz"
-        np.savez(path, *arrays)
-        return path

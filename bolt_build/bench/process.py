@@ -98,6 +98,7 @@ def _take_turns(contestant: Contestant, device: Device, setup: Setup, answers: I
         if command == "round":
             _answer(answers, measure_round(contestant, device, setup.effort))
         else:
+            device.wait()
             outputs = contestant.outputs()
             np.savez(argument, *outputs.values())
             _answer(answers, list(outputs))

@@ -75,7 +75,7 @@ def _row(result: Measured) -> tuple[str | Text, ...]:
         Text(result.name, "bold" if engine else ""), f"{result.precision}: {result.form}",
         f"{result.median_ms:.3f}", f"{result.p99_ms:.3f}", f"{result.images_per_second:.1f}",
         _figure(result.sustained_images_per_second, ".1f"), byte_text(max(0, result.memory_bytes)),
-        _figure(None if result.joules is None else 1e3 * result.joules, ".2f"),
+        _figure(None if result.joules_per_image is None else 1e3 * result.joules_per_image, ".2f"),
         "" if engine else _faster(result.engine_speedup),
         "" if engine or worst is None else f"{worst.cosine:.6f}",
         "" if engine or largest is None else f"{largest:.2e}",

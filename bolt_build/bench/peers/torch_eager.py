@@ -19,7 +19,7 @@ class TorchPeer:
         return torch_version(where)
 
     def enter(self, setup: Setup, feeds: Mapping[str, Array], device: Device) -> Contestant:
-        return TorchEager(setup, feeds)
+        return TorchModel(setup, feeds)
 
 
 class TorchGraphPeer:
@@ -32,14 +32,6 @@ class TorchGraphPeer:
 
     def enter(self, setup: Setup, feeds: Mapping[str, Array], device: Device) -> Contestant:
         return TorchGraph(setup, feeds)
-
-
-class TorchEager(TorchModel):
-    def run(self) -> None:
-        import torch
-
-        with torch.inference_mode():
-            super().run()
 
 
 class TorchGraph(TorchModel):
@@ -64,4 +56,4 @@ class TorchGraph(TorchModel):
             graph.replay()
             return tuple(made)
 
-        self.use(replay)
+        self.use(replay, torch.inference_mode)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from bolt_build.bench.contestant import PeerFailed, PeerMissing, Setup
@@ -56,15 +57,22 @@ class TorchModel:
         image = any(given.dim() == 4 for given in self.inputs)
         self.form = f"{_FORMS[setup.precision]} {'channels_last' if image else 'row'}"
         self._names = graph.outputs
-        self._call: Callable[[], tuple[torch.Tensor, ...]] = self._forward
+        self._without_gradients: Callable[[], AbstractContextManager[object]] = torch.inference_mode
+        self._call: Callable[[], tuple[torch.Tensor, ...]] = lambda: self.module(*self.inputs)
         self._made: tuple[torch.Tensor, ...] = ()
 
-    def use(self, call: Callable[[], tuple[torch.Tensor, ...]]) -> None:
+    def use(
+        self,
+        call: Callable[[], tuple[torch.Tensor, ...]],
+        without_gradients: Callable[[], AbstractContextManager[object]],
+    ) -> None:
         """Run the model so from now on; what `call` gives stays as it is until the next call."""
-        self._call = call
+        self._call, self._without_gradients = call, without_gradients
 
     def run(self) -> None:
-        self._made = self._call()
+        self._made = ()  # its memory may be used again
+        with self._without_gradients():
+            self._made = self._call()
 
     def settle(self) -> None:
         import torch
@@ -79,10 +87,6 @@ class TorchModel:
         held = zip(self._names, self._made, strict=True)
         plain = ((name, made.float() if made.is_floating_point() else made) for name, made in held)
         return {name: made.to("cpu", memory_format=torch.contiguous_format).numpy().copy() for name, made in plain}
-
-    def _forward(self) -> tuple[torch.Tensor, ...]:
-        made: tuple[torch.Tensor, ...] = self.module(*self.inputs)
-        return made
 
     def _placed(self, array: Array) -> torch.Tensor:
         import torch

@@ -81,7 +81,8 @@ class Cutlass:
         return None
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
-        """Where slices are possible, one of the first is a candidate that works in slices, whatever is predicted."""
+        """In the order of prediction, but for the first few, among which is one of each kind: in slices of the depth,
+        whole, and whole on instructions of four warps, where there are such."""
         ranked, refusals = _ranked(problem, target)
         return tuple(candidate_of(kernel) for _, kernel in ranked), refusals
 

@@ -15,7 +15,7 @@ from bolt_build.families.problems import op_operands
 from bolt_build.targets import Gpu, Target
 
 _TRIED = 4
-"""Among so many first kernels one works in slices, where slices are possible: their time is the hardest to predict."""
+"""Among so many first kernels there is one of each kind, because kinds compare less surely than kernels of one kind."""
 
 
 def ranked(
@@ -35,10 +35,17 @@ def ranked(
             elif reason is None or not kernel.partial:
                 refusals.append(Refusal("cutlass", str(kernel), why))
     found.sort(key=lambda pair: pair[0])
-    first = next((index for index, (_, kernel) in enumerate(found) if kernel.partial), None)
-    if first is not None and first >= _TRIED:
-        found.insert(_TRIED - 1, found.pop(first))
-    return found, refusals
+    return _each_kind_first(found), refusals
+
+
+def _each_kind_first(found: list[tuple[float, Kernel]]) -> list[tuple[float, Kernel]]:
+    """The fastest of each kind (in slices, whole on either instruction) and the fastest others, then the rest."""
+    leaders: dict[tuple[bool, bool], int] = {}
+    for index, (_, kernel) in enumerate(found):
+        leaders.setdefault((kernel.partial, kernel.of_warpgroups and not kernel.partial), index)
+    others = [index for index in range(len(found)) if index not in leaders.values()]
+    first = sorted((*leaders.values(), *others[: _TRIED - len(leaders)]))
+    return [found[index] for index in (*first, *others[_TRIED - len(leaders) :])]
 
 
 def seconds(

@@ -128,7 +128,7 @@ void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, cons
       {a.batch * a.out_h * a.out_w, a.out_channels, steps / a.slices * k, a.slices},
       {static_cast<const Half*>(a.x), static_cast<const Half*>(a.weights), shape},
       W::Finish::arguments(a, stages), hardware(), order<Kernel>(a)};
-  launch<Kernel>(arguments, stream, "convolution");
+  launch<Kernel>(arguments, a.overlap, stream, "convolution");
 }
 
 }  // namespace bolt::cutlass_kernels

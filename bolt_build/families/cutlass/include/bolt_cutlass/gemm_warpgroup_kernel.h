@@ -34,7 +34,7 @@ void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, cons
       {static_cast<const Half*>(a.x), {row, cute::_1{}, next}, static_cast<const Half*>(a.weights),
        {row, cute::_1{}, next}},
       W::Finish::arguments(a, stages), hardware(), order<Kernel>(a)};
-  launch<Kernel>(arguments, stream, "matrix product");
+  launch<Kernel>(arguments, a.overlap, stream, "matrix product");
 }
 
 }  // namespace bolt::cutlass_kernels

@@ -38,6 +38,7 @@ struct ConvArguments {
   int slices = 1;
   int swizzle = 1;
   int along = 0;
+  bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
 
 /// y[m, n] = sum over k of x[m, k] * weights[n, k], dense row-major half precision; k is a multiple of 8. The bias has
@@ -52,6 +53,7 @@ struct GemmArguments {
   int slices = 1;
   int swizzle = 1;
   int along = 0;
+  bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
 
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched.

@@ -156,6 +156,7 @@ class Product {
     Arguments a = arguments_;
     a.x = source_(r, x);
     a.weights = weights_.get();
+    a.overlap = r.overlap;
     if constexpr (split) {
       a.y = static_cast<std::byte*>(r.scratch()) + before_sums();
       launch(Tile{}, a, Partial{}, r.stream);

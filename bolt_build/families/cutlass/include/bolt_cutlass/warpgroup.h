@@ -2,6 +2,10 @@
 // out, which would bring the headers of every other architecture along.
 #pragma once
 
+// Kernels wait by themselves for the one in front of them, and let the next one begin when they compute their last tile.
+// The same in every file: it changes what the kernels' types mean.
+#define CUTLASS_ENABLE_GDC_FOR_SM90 1
+
 #include <cuda_runtime.h>
 
 #include <stdexcept>
@@ -82,22 +86,25 @@ __global__ void __launch_bounds__(Kernel::MaxThreadsPerBlock, Kernel::MinBlocksP
   Kernel()(params, memory);
 }
 
-/// Queues the kernel. Throws std::runtime_error naming `what`.
+/// Queues the kernel; with `overlap` it may begin before the one in front of it has finished. Throws std::runtime_error
+/// naming `what`.
 template <typename Kernel>
-void launch(const typename Kernel::Arguments& arguments, void* stream, const char* what) {
+void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
   typename Kernel::Params params = Kernel::to_underlying_arguments(arguments, nullptr);
   using Cluster = typename Kernel::ClusterShape;
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {cute::size<0>(Cluster{}), cute::size<1>(Cluster{}), 1};
+  cudaLaunchAttribute how[2] = {};
+  how[0].id = cudaLaunchAttributeClusterDimension;
+  how[0].val.clusterDim = {cute::size<0>(Cluster{}), cute::size<1>(Cluster{}), 1};
+  how[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  how[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = Kernel::get_grid_shape(params);
   config.blockDim = Kernel::get_block_shape();
   config.dynamicSmemBytes = Kernel::SharedStorageSize;
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &cluster;
-  config.numAttrs = 1;
+  config.attrs = how;
+  config.numAttrs = overlap ? 2 : 1;
   void* values[] = {&params};
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize);
