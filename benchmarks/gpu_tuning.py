@@ -3,7 +3,7 @@
     python benchmarks/gpu_tuning.py --work FOLDER
 
 In FOLDER, with a cache of its own: ResNet-50 at batch 32 from nothing, the same again with everything compiled, the
-same chosen from the records alone, and ResNet-18 at batch 32, which shares kernels with it. Writes
+same chosen from the records alone, and Wide ResNet-50-2 at batch 32, which shares kernels with it. Writes
 `results/gpu_tuning.json`.
 """
 
@@ -23,7 +23,7 @@ import record
 
 ROOT = Path(__file__).resolve().parents[1]
 NEAR = 1.01
-MODELS = ("resnet50", "resnet18")
+MODELS = ("resnet50", "wide_resnet50_2")
 
 
 def write_recipe(folder: Path, model: str, target: str) -> Path:
@@ -116,16 +116,16 @@ def main() -> int:
     tune(folder, recipe, "--from-records")
     reproduced = lock.read_bytes() == first
     again = tune(folder, recipe, "--remeasure")
-    other = tune(folder, recipes["resnet18"])
+    other = tune(folder, recipes["wide_resnet50_2"])
     compiled = {model: kernels(folder, model, arguments.target) for model in MODELS}
-    shared = compiled["resnet18"] & compiled["resnet50"]
+    shared = compiled["wide_resnet50_2"] & compiled["resnet50"]
     result = {
         **record.environment("nvidia-cutlass", "scons"),
         "target": arguments.target, "batch": 32, "dtype": "fp16", "accumulator": "fp32",
         "from_nothing": figures(nothing), "again_with_warm_cache": figures(again),
         "records_reproduce_the_lock": reproduced, "two_tunings": compare(nothing, again),
-        "resnet18_afterwards": figures(other)
-        | {"kernels": len(compiled["resnet18"]), "kernels_shared": len(shared)},
+        "wide_resnet50_2_afterwards": figures(other)
+        | {"kernels": len(compiled["wide_resnet50_2"]), "kernels_shared": len(shared)},
         "winners": [{"what": problem["what"], **short(problem)} for problem in nothing["problems"]],
     }  # fmt: skip
     if arguments.out is None:

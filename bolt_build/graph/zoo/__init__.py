@@ -20,6 +20,7 @@ _BUILDERS = {
     "resnet18": ("resnet18", "build"),
     "resnet50": ("resnet50", "build"),
     "vgg16": ("vgg16", "build"),
+    "wide_resnet50_2": ("resnet50", "build_wide"),
 }
 """Of each model: the module here and the function in it that gives its graph."""
 _SEED = 50

@@ -1,4 +1,4 @@
-"""ResNet-50: torchvision's v1.5 (the stride in the 3x3), BatchNormalization nodes left in place."""
+"""ResNet-50 and Wide ResNet-50-2: torchvision's v1.5 (the stride in the 3x3), BatchNormalization nodes left in place."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 EXPANSION = 4
 
 
-def _bottleneck(b: Builder, x: str, scope: str, fan: tuple[int, int], stride: int) -> str:
-    """1x1, 3x3 (strided) and 1x1 with a residual, which the first of a stage projects. `fan`: channels in, width."""
-    channels, width = fan
-    out = width * EXPANSION
+def _bottleneck(b: Builder, x: str, scope: str, fan: tuple[int, int, int], stride: int) -> str:
+    """1x1, 3x3 (strided) and 1x1 with a residual, which the first of a stage projects. `fan`: channels in, between, and
+    out."""
+    channels, width, out = fan
     y = b.conv(x, f"{scope}/conv1", (channels, width), 1)
     y = b.relu(b.batch_norm(y, f"{scope}/bn1", width), f"{scope}/relu")
     y = b.conv(y, f"{scope}/conv2", (width, width), 3, stride)
@@ -30,11 +30,21 @@ def _bottleneck(b: Builder, x: str, scope: str, fan: tuple[int, int], stride: in
 
 def build() -> onnx.ModelProto:
     """The graph with zero weights: input "input" f32 [N,3,224,224], output "logits" f32 [N,1000]."""
+    return _build("resnet50", 1)
+
+
+def build_wide() -> onnx.ModelProto:
+    """The same with twice the channels between a block's 1x1 convolutions."""
+    return _build("wide_resnet50_2", 2)
+
+
+def _build(name: str, wider: int) -> onnx.ModelProto:
     b = Builder()
     x, channels = stem(b)
     for stage, (width, blocks, stride) in enumerate(STAGES, start=1):
         for block in range(blocks):
-            x = _bottleneck(b, x, f"/layer{stage}/{block}", (channels, width), stride if block == 0 else 1)
+            fan = (channels, width * wider, width * EXPANSION)
+            x = _bottleneck(b, x, f"/layer{stage}/{block}", fan, stride if block == 0 else 1)
             channels = width * EXPANSION
     b.linear(b.pooled(x), "/fc", (channels, CLASSES), "logits")
-    return b.model("resnet50")
+    return b.model(name)
