@@ -1,7 +1,7 @@
 """How much the pruning of candidates costs: every legal candidate measured, against the few that tuning would try.
 
     python benchmarks/pruning.py            # on the GPU: compiles every legal candidate of ten 3x3 convolutions
-    python benchmarks/pruning.py --records records.json     # the analysis alone, of records made before
+    python benchmarks/pruning.py --again    # the analysis alone, with the times that results/pruning.json has
 
 The convolutions (batch 32, fp16, fp32 accumulation, bias and ReLU in the epilogue) are those of ResNet-50, VGG-16 and
 RepVGG-A0. For each: the fastest of all legal candidates, the fastest of those that the rules and the prediction leave
@@ -12,6 +12,7 @@ expectation for k candidates drawn at random from the legal ones. Writes `result
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import math
 import subprocess
@@ -30,10 +31,10 @@ from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.planner.plan_engine import search_spaces
-from bolt_build.planner.tuning_set import ProblemTrials, tuning_set
+from bolt_build.planner.tuning_set import ProblemTrials, Trial, tuning_set
 from bolt_build.schema import load_recipe
 from bolt_build.targets import target_named
-from bolt_build.tuning.record import Record, Status
+from bolt_build.tuning.record import Status
 from bolt_build.tuning.records import Records
 
 BATCH = 32
@@ -44,7 +45,7 @@ LAYERS = (
     ("vgg16", 112, 1, 64, 128), ("vgg16", 56, 1, 256, 256), ("vgg16", 28, 1, 512, 512),
     ("repvgg_a0", 56, 1, 48, 48), ("repvgg_a0", 28, 1, 96, 96), ("repvgg_a0", 14, 1, 192, 192),
 )  # fmt: skip
-COUNTS = (1, 2, 4, 8, 12, 16, 24)
+COUNTS = (1, 2, 4, 6, 8, 12, 16, 24)
 
 
 def name_of(layer: tuple[str, int, int, int, int]) -> str:
@@ -114,29 +115,54 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def analyse(every: ProblemTrials, pruned: ProblemTrials, records: dict[str, Record]) -> dict[str, Any]:
+Measured = dict[str, tuple[str, float | None]]
+"""Status and median (microseconds) by the text of a candidate."""
+
+
+def measured_in(
+    folder: Path, exported: Path, every: dict[str, ProblemTrials]
+) -> tuple[dict[str, Measured], dict[str, Any]]:
+    """What a tuning exported, by layer, and on which GPU it was measured."""
+    found: dict[str, Measured] = {name: {} for name in every}
+    layers = {trials.problem.digest: name for name, trials in every.items()}
+    device = ""
+    with Records(folder / "records.sqlite") as store:
+        store.load_export(json.loads(exported.read_text()), str(exported))
+        for fingerprint, kept in store.all(layers):
+            device = fingerprint.device.name
+            time = kept.statistics.median if kept.status is Status.OK and kept.statistics is not None else None
+            found[layers[kept.problem]][str(kept.candidate)] = (kept.status.value, time)
+    return found, {"gpu": device, "measured": datetime.date.today().isoformat()}
+
+
+def earlier() -> tuple[dict[str, Measured], dict[str, Any]]:
+    """The same of the results that were written before."""
+    data = json.loads((record.RESULTS / "pruning.json").read_text())
+    found = {
+        name: {row["candidate"]: (row["status"], row["measured"]) for row in layer["candidates"]}
+        for name, layer in data["layers"].items()
+    }
+    return found, {key: data["summary"].get(key, data["date"]) for key in ("gpu", "measured")}
+
+
+def analyse(every: ProblemTrials, pruned: ProblemTrials, measured: Measured) -> dict[str, Any]:
     """One layer's row: times in microseconds."""
 
-    def time(digest: str) -> float | None:
-        found = records.get(digest)
-        if found is None or found.status is not Status.OK or found.statistics is None:
-            return None
-        return found.statistics.median
+    def time(trial: Trial) -> float | None:
+        return measured.get(str(trial.candidate), ("missing", None))[1]
 
     ranked = [trial for trial in every.trials if trial.of is None]
     rows = [
         {
             "candidate": str(trial.candidate), "predicted": round(trial.predicted * 1e6, 2),
-            "measured": time(trial.candidate.digest),
-            "status": records[trial.candidate.digest].status.value if trial.candidate.digest in records else "missing",
+            "measured": time(trial), "status": measured.get(str(trial.candidate), ("missing", None))[0],
             "setting": trial.of is not None,
         }
         for trial in every.trials
     ]  # fmt: skip
-    measured = [found for trial in every.trials if (found := time(trial.candidate.digest)) is not None]
-    kept = [found for trial in pruned.trials if (found := time(trial.candidate.digest)) is not None]
-    first = [(trial, found) for trial in ranked if (found := time(trial.candidate.digest)) is not None]
-    times = [found for _, found in first]
+    all_times = [found for trial in every.trials if (found := time(trial)) is not None]
+    kept = [found for trial in pruned.trials if (found := time(trial)) is not None]
+    times = [found for trial in ranked if (found := time(trial)) is not None]
     curve = {
         str(count): {
             "predicted": round(min(times[:count]), 3),
@@ -148,7 +174,7 @@ def analyse(every: ProblemTrials, pruned: ProblemTrials, records: dict[str, Reco
     return {
         "legal": len(ranked), "settings": len(every.trials) - len(ranked), "tried_when_pruned": len(pruned.trials),
         "not_ok": sum(row["status"] not in ("ok", "missing") for row in rows),
-        "exhaustive": min(measured), "pruned": min(kept), "pruned_costs": min(kept) / min(measured),
+        "exhaustive": min(all_times), "pruned": min(kept), "pruned_costs": min(kept) / min(all_times),
         "first_by_prediction": curve, "refusals": len(every.refusals), "candidates": rows,
     }  # fmt: skip
 
@@ -156,31 +182,28 @@ def analyse(every: ProblemTrials, pruned: ProblemTrials, records: dict[str, Reco
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="h200")
-    parser.add_argument("--records", type=Path, help="an export of records to analyse instead of measuring")
+    parser.add_argument("--again", action="store_true", help="take the times of results/pruning.json, measure nothing")
     parser.add_argument("--out", type=Path, help="write here instead of results/pruning.json")
     parser.add_argument("-j", "--jobs", type=int, default=None)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         recipe = write_project(folder, arguments.target)
-        exported = arguments.records or folder / "records.json"
-        if arguments.records is None:
+        exported = folder / "records.json"
+        if not arguments.again:
             jobs = [] if arguments.jobs is None else ["-j", str(arguments.jobs)]
             command = [sys.executable, "-m", "bolt_build", "tune", str(recipe), "--all-candidates", *jobs]
             done = subprocess.run([*command, "--records-out", str(exported), "--output", str(folder)], check=False)
             if done.returncode != 0:
                 return done.returncode
         every, pruned = (problems(recipe, arguments.target, limit) for limit in (EVERY_CANDIDATE, None))
-        with Records(folder / "records.sqlite") as store:
-            store.load_export(json.loads(exported.read_text()), str(exported))
-            found = store.all([trials.problem.digest for trials in every.values()])
-    device = found[0][0].device.name if found else "none"
-    rows = {}
-    for name, trials in every.items():
-        mine = {r.candidate.digest: r for _, r in found if r.problem == trials.problem.digest}
-        rows[name] = analyse(trials, pruned[name], mine)
+        if arguments.again:
+            measured, head = earlier()
+        else:
+            measured, head = measured_in(folder, exported, every)
+    rows = {name: analyse(trials, pruned[name], measured[name]) for name, trials in every.items()}
     summary = {
-        "gpu": device, "batch": BATCH, "dtype": "fp16", "accumulator": "fp32", "layers": len(rows),
+        **head, "batch": BATCH, "dtype": "fp16", "accumulator": "fp32", "layers": len(rows),
         "least_legal": min(row["legal"] for row in rows.values()),
         "exhaustive_is_faster_by": geometric_mean([row["pruned_costs"] for row in rows.values()]) - 1,
         "first_by_prediction_over_exhaustive": {

@@ -127,7 +127,7 @@ layers: {}
 engine:
   io: {dtype: model, layout: model}
 verify: {against: onnxruntime, samples: 4, seed: 0}
-tuning: {candidates: 8, budget: 20min, lock: null, foreign: false}
+tuning: {candidates: 6, budget: 20min, lock: null, foreign: false}
 """
     )
 
@@ -147,7 +147,7 @@ def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
         ("verify.against", '"onnxruntime"'),
         ("verify.samples", "4"),
         ("verify.seed", "0"),
-        ("tuning.candidates", "8"),
+        ("tuning.candidates", "6"),
         ("tuning.budget", '"20min"'),
         ("tuning.lock", "null"),
         ("tuning.foreign", "false"),

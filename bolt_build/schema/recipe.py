@@ -79,7 +79,7 @@ class TuningSpec:
     time. `lock` is the absolute path of the file that holds what was chosen; with `foreign` it may be of another GPU.
     """
 
-    candidates: int = 8
+    candidates: int = 6
     budget: int = 1200
     lock: str | None = None
     foreign: bool = False

@@ -28,9 +28,10 @@ __global__ void clipped(const unsigned short* x, unsigned short* y, unsigned cha
   if (i >= count) return;
   const bool skip = fault == Fault::kUnwritten && i == count / 2;
   if (!skip) y[i] = (x[i] & 0x8000u) != 0 ? 0 : x[i];
-  if (i != 0) return;
   // One of half precision is 0x3c00: nothing that is drawn is as large as two, which is 0x4000.
-  if (fault == Fault::kWrong || (fault == Fault::kWrongLater && turn > 4)) y[count / 3] = 0x4000u;
+  const bool wrong = fault == Fault::kWrong || (fault == Fault::kWrongLater && turn > 4);
+  if (wrong && i == count / 3) y[i] = 0x4000u;
+  if (i != 0) return;
   if (fault == Fault::kBehind) y[count] = 0x3c00u;
   if (fault == Fault::kBefore) y[-1] = 0x3c00u;
   if (fault == Fault::kIntoInput) const_cast<unsigned short*>(x)[7] = 0x4000u;
