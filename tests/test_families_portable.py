@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from families_harness import Input, Layer, Library, graph_with, kernels_of, refusals_of
@@ -151,6 +153,17 @@ REFUSED = [
 @pytest.mark.parametrize(("layer", "reason"), REFUSED, ids=[layer.label for layer, _ in REFUSED])
 def test_says_why_it_does_not(layer: Layer, reason: str) -> None:
     assert [refusal.reason for refusal in refusals_of(layer, Portable())] == [reason]
+
+
+def test_a_window_that_changes_the_layout_is_refused() -> None:
+    inputs = (Input((1, 4, 6, 6)), Input((8, 4, 3, 3), True), Input((8,), True))
+    graph, node = graph_with(Layer("conv", Conv((1, 1), (1, 1), (1, 1), (1, 1)), inputs))
+    (row, last), _ = Portable().propose(graph, node, HOST, DType.F32)
+    problem, other = row.steps[0].problem, last.steps[0].problem
+    mixed = replace(problem, outputs=other.outputs)
+    candidates, refusals = Portable().candidates(mixed, HOST)
+    assert candidates == ()
+    assert [refusal.reason for refusal in refusals] == ["reads and writes in one layout, not row to channels_last"]
 
 
 def test_converts_between_any_two_formats_of_floats() -> None:

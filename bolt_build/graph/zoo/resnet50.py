@@ -1,4 +1,4 @@
-"""ResNet-50 and Wide ResNet-50-2: torchvision's v1.5 (the stride in the 3x3), BatchNormalization nodes left in place."""
+"""ResNet-50 and Wide ResNet-50-2: torchvision's v1.5 (stride in the 3x3), BatchNormalization nodes left in place."""
 
 from __future__ import annotations
 

@@ -21,6 +21,9 @@ def _refuse(problem: KernelProblem) -> str | None:
     rank = len(problem.outputs[0].shape)
     if rank > 5:
         return f"windows over {rank - 2} spatial axes; at most 3 are supported"
+    source, output = problem.inputs[op_operands(problem)[0]].format.layout, problem.outputs[0].format.layout
+    if source is not output:
+        return f"reads and writes in one layout, not {source.value} to {output.value}"
     return computed_only(problem) or refuse_stages(problem, axis=1)
 
 

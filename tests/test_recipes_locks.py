@@ -1,0 +1,50 @@
+"""The locks beside the bundled recipes cover every kernel of their engines, with the weights left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from bolt_build.families import load
+from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.zoo import repvgg, resnet18, resnet50, vgg16
+from bolt_build.planner.plan_engine import plan_engine
+from bolt_build.schema import load_recipe
+from bolt_build.targets import target_named
+from bolt_build.tuning.lock import load_lock
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+GRAPHS = {
+    "repvgg_a0": repvgg.build_a0,
+    "resnet18": resnet18.build,
+    "resnet50": resnet50.build,
+    "vgg16": vgg16.build,
+}
+HEAVY = {"vgg16": [pytest.mark.large]}
+
+
+def test_every_recipe_that_is_tuned_is_here() -> None:
+    tuned = {path.stem for path in RECIPES.glob("*.yaml") if "tuning:" in path.read_text()}
+    assert tuned == set(GRAPHS)
+    assert {path.name for path in RECIPES.glob("*.lock.yaml")} == {f"{name}.lock.yaml" for name in GRAPHS}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=HEAVY.get(name, [])) for name in GRAPHS])
+def test_every_kernel_and_every_cover_comes_from_the_lock(name: str, tmp_path: Path) -> None:
+    recipe, target = load_recipe(RECIPES / f"{name}.yaml"), target_named("h200")
+    (spec,) = [spec for spec in recipe.targets if spec.name == target.name]
+    assert recipe.tuning.lock is not None
+    part = load_lock(Path(recipe.tuning.lock)).target(target.name)
+    assert part is not None
+    onnx.save(GRAPHS[name](), str(tmp_path / f"{name}.onnx"))
+    model = load_model(tmp_path / f"{name}.onnx")
+    graphs = [model.bind(batch, recipe.model.dims) for batch in recipe.batches(spec)]
+    planned = plan_engine(graphs, recipe, spec, target, load(target), part.selection("the lock"))
+    locked = {entry.problem: entry.winner for entry in part.entries}
+    steps = [step for plan in planned.plan.plans for step in plan.steps if not step.view]
+    assert {step.problem.digest for step in steps} <= locked.keys()
+    assert all(step.candidate == locked[step.problem.digest] for step in steps)
+    assert {(cover.graph, cover.batch) for cover in part.covers} == {(c.graph, c.batch) for c in planned.covers}
+    assert set(part.covers) == set(planned.covers)
