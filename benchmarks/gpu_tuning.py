@@ -30,7 +30,7 @@ def write_recipe(folder: Path, model: str, target: str) -> Path:
     path = folder / f"{model}_b32.yaml"
     path.write_text(
         f"bolt: 1\nname: {model}_b32\nmodel: {{zoo: {model}, batch: 32}}\ntargets: {{{target}: {{precision: fp16}}}}\n"
-        f"tuning: {{lock: {model}_b32.lock.yaml}}\n"
+        f"tuning: {{lock: {model}_b32.lock}}\n"
     )
     return path
 
@@ -109,7 +109,7 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     recipes = {model: write_recipe(folder, model, arguments.target) for model in MODELS}
-    recipe, lock = recipes["resnet50"], folder / "resnet50_b32.lock.yaml"
+    recipe, lock = recipes["resnet50"], folder / "resnet50_b32.lock"
 
     nothing = tune(folder, recipe)
     first = lock.read_bytes()

@@ -83,7 +83,7 @@ def write_project(folder: Path, target: str) -> Path:
     recipe.write_text(
         f"bolt: 1\nname: pruning\nmodel: {{onnx: pruning.onnx, batch: {BATCH}}}\n"
         f"targets: {{{target}: {{precision: fp16}}}}\n"
-        "engine: {io: {layout: channels_last}}\ntuning: {lock: pruning.lock.yaml}\n"
+        "engine: {io: {layout: channels_last}}\ntuning: {lock: pruning.lock}\n"
     )
     return recipe
 

@@ -51,13 +51,13 @@ def test_a_model_is_tuned_locked_and_built(tmp_path: Path) -> None:
     assert set(first["statuses"]) == {"ok"}
     assert first["measured_now"] == first["statuses"]["ok"]
     assert all(problem["winner"] is not None for problem in first["problems"])
-    lock = (tmp_path / "tiny.lock.yaml").read_bytes()
+    lock = (tmp_path / "tiny.lock").read_bytes()
 
     again = bolt(tmp_path, "tune", "tiny.yaml")
     assert (again["measured_now"], again["lock_changed"]) == (0, False)
-    (tmp_path / "tiny.lock.yaml").unlink()
+    (tmp_path / "tiny.lock").unlink()
     bolt(tmp_path, "tune", "tiny.yaml", "--from-records")
-    assert (tmp_path / "tiny.lock.yaml").read_bytes() == lock
+    assert (tmp_path / "tiny.lock").read_bytes() == lock
 
     built = bolt(tmp_path, "build", "tiny.yaml", "--locked")
     assert built["targets"][0]["verified"] is True

@@ -28,7 +28,7 @@ HEAVY = {"vgg16": [pytest.mark.large]}
 def test_every_recipe_that_is_tuned_is_here() -> None:
     tuned = {path.stem for path in RECIPES.glob("*.yaml") if "tuning:" in path.read_text()}
     assert tuned == set(GRAPHS)
-    assert {path.name for path in RECIPES.glob("*.lock.yaml")} == {f"{name}.lock.yaml" for name in GRAPHS}
+    assert {path.name for path in RECIPES.glob("*.lock")} == {f"{name}.lock" for name in GRAPHS}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=HEAVY.get(name, [])) for name in GRAPHS])

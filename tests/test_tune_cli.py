@@ -25,19 +25,19 @@ def tune(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 
 
 def test_a_recipe_without_a_lock_is_told_the_line_to_add(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    project.write((", lock: tiny.lock.yaml", ""))
+    project.write((", lock: tiny.lock", ""))
     code, _, said = tune(capsys, "--from-records")
     assert code == 3
     assert said == (
         "tiny.yaml:5:1: error[no-lock]: tiny.yaml names no file for what tuning finds\n"
         "  5 | tuning: {candidates: 3}\n"
-        "    | ^^^^^^ add to it: lock: tiny.lock.yaml\n"
+        "    | ^^^^^^ add to it: lock: tiny.lock\n"
     )
-    project.write(("tuning: {candidates: 3, lock: tiny.lock.yaml}\n", ""))
+    project.write(("tuning: {candidates: 3, lock: tiny.lock}\n", ""))
     code, _, said = tune(capsys, "--from-records")
     assert said == (
         "error[no-lock]: tiny.yaml names no file for what tuning finds\n"
-        "  hint: add this line: tuning: {lock: tiny.lock.yaml}\n"
+        "  hint: add this line: tuning: {lock: tiny.lock}\n"
     )
 
 
@@ -99,7 +99,7 @@ def test_the_table_names_the_winner_and_the_runner_up(project: Project, capsys: 
     assert f"{first[-1].candidate}  {fastest:.2f}  {first[-2].candidate}" in row
     assert f"{100 * (second / fastest - 1):+.1f}%  {1e6 * first[-1].predicted:9.2f}" in row
     assert f"{len(conv.trials)}/{len(conv.trials)}" in row
-    assert "tiny.lock.yaml: written" in lines
+    assert "tiny.lock: written" in lines
     assert lines[-1].startswith("tiny: done, planned ")
 
 

@@ -190,7 +190,7 @@ def test_results_of_another_gpu(project: Project) -> None:
         "  hint: measure the bundle there, or set tuning.foreign in the recipe to take these times\n"
     )
     assert not project.lock.exists()
-    project.write(("lock.yaml}", "lock.yaml, foreign: true}"))
+    project.write(("lock}", "lock, foreign: true}"))
     assert project.tune(results=path).exit_code is ExitCode.OK
     assert project.lock.exists()
 
@@ -217,11 +217,11 @@ def test_results_that_are_cut_off_in_their_first_line(project: Project) -> None:
 
 def test_a_lock_in_a_place_that_cannot_be_written_is_told_of_before_anything_else(project: Project) -> None:
     (project.path / "file").write_text("")
-    project.write(("tiny.lock.yaml", "file/tiny.lock.yaml"))
+    project.write(("tiny.lock", "file/tiny.lock"))
     assert complaint(project, from_records=True) == (
         "tiny.yaml:5:31: error[lock-not-writable]: the lock: cannot make a directory file: a file stands in the way\n"
-        "  5 | tuning: {candidates: 3, lock: file/tiny.lock.yaml}\n"
-        "    |                               ^^^^^^^^^^^^^^^^^^^ name another file; records of what was measured stay\n"
+        "  5 | tuning: {candidates: 3, lock: file/tiny.lock}\n"
+        "    |                               ^^^^^^^^^^^^^^ name another file; records of what was measured stay\n"
     )
     assert not (project.path / "generated").exists()
 
@@ -230,7 +230,7 @@ def test_a_lock_in_a_place_that_cannot_be_written_is_told_of_before_anything_els
 def test_a_lock_in_a_read_only_directory(project: Project) -> None:
     folder = project.path / "locks"
     folder.mkdir(mode=0o555)
-    project.write(("tiny.lock.yaml", "locks/tiny.lock.yaml"))
+    project.write(("tiny.lock", "locks/tiny.lock"))
     assert "error[lock-not-writable]: the lock: cannot write locks/" in complaint(project, from_records=True)
 
 
@@ -245,7 +245,7 @@ def test_a_lock_that_cannot_be_written_any_more_keeps_the_records(
         bundle = project.bundle()
         project.remember(bundle)
         path = project.results(bundle, by_prediction)
-        said = "error[lock-not-writable]: the lock: cannot write tiny.lock.yaml: Read-only file system\n"
+        said = "error[lock-not-writable]: the lock: cannot write tiny.lock: Read-only file system\n"
         assert said in complaint(project, results=path)
     assert project.tune(from_records=True).lock_changed
 

@@ -32,7 +32,7 @@ bolt: 1
 name: tiny
 model: {onnx: tiny.onnx, batch: [1]}
 targets: {a100: {precision: fp16}}
-tuning: {candidates: 3, lock: tiny.lock.yaml}
+tuning: {candidates: 3, lock: tiny.lock}
 """
 
 Medians = Callable[[ProblemTrials, Trial], float | Status]
@@ -69,7 +69,7 @@ class Project:
 
     @property
     def lock(self) -> Path:
-        return self.path / "tiny.lock.yaml"
+        return self.path / "tiny.lock"
 
     @property
     def build(self) -> BuildOptions:

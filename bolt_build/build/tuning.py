@@ -108,7 +108,7 @@ def _lock_file(recipe: Recipe) -> Path:
     """The file that the recipe names. Raises BoltError where it names none, and where that cannot be written or is no
     lock: better now than when everything is measured."""
     if recipe.tuning.lock is None:
-        entry = f"lock: {Path(recipe.path).stem}.lock.yaml"
+        entry = f"lock: {Path(recipe.path).stem}.lock"
         mark = recipe.mark("tuning")
         hint = f"add this line: tuning: {{{entry}}}" if mark is None else f"add to it: {entry}"
         raise BoltError([Diagnostic("no-lock", f"{recipe.path} names no file for what tuning finds", mark, hint)])
