@@ -2,14 +2,17 @@
 
     python benchmarks/build_times.py                    # the host engine, then changes to its recipe
     python benchmarks/build_times.py --all-targets      # every target of the recipe, from nothing
+    python benchmarks/build_times.py --locked           # the GPU's engine alone, with the kernels of its lock
+    python benchmarks/build_times.py --bundle           # what `bolt-build tune --export` takes, for batch 32
 
 Clones this checkout's last commit into a temporary directory, with a virtual environment and a cache of its own, and
-follows the README from there. Writes `results/build_times.json`, or `results/build_times_all_targets.json`.
+follows the README from there. Writes `results/build_times.json`, or one with the option's name behind it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import shutil
@@ -37,6 +40,7 @@ class Stranger:
     recipe: str
     extras: str = "host,verify"
     target: str | None = "host"
+    options: tuple[str, ...] = ()
 
     @property
     def clone(self) -> Path:
@@ -55,7 +59,7 @@ class Stranger:
     def build(self, *options: str) -> list[str]:
         """The command that builds the recipe."""
         only = ["--target", self.target] if self.target else []
-        return [self.bolt_build, self.recipe, *only, *options]
+        return [self.bolt_build, self.recipe, *only, *self.options, *options]
 
     def run(self, argv: Sequence[str], where: Path | None = None) -> tuple[dict[str, float], str]:
         """Seconds of the wall and of the CPU (of the command and all that it started), and what it printed.
@@ -110,6 +114,25 @@ def change(stranger: Stranger, edit: Callable[[str], str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def bundle(stranger: Stranger) -> dict[str, Any]:
+    """Clone, install, and pack every candidate of ResNet-50 at batch 32 for another machine."""
+    model = "model: {zoo: resnet50, batch: 32}\ntargets: {h200: {precision: fp16}}\ntuning: {lock: b32.lock}\n"
+    stranger.run(["git", "clone", "--quiet", str(ROOT), str(stranger.clone)], stranger.place)
+    recipe = stranger.clone / "b32.yaml"
+    recipe.write_text(f"bolt: 1\n{model}", encoding="utf-8")
+    stranger.run([sys.executable, "-m", "venv", str(stranger.place / "venv")])
+    python = str(stranger.place / "venv" / "bin" / "python")
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f".[{stranger.extras}]"]
+    stranger.run(install)
+    packed = stranger.place / "bundle.tar"
+    export, said = stranger.run(
+        [stranger.bolt_build, "tune", recipe.name, "--export", str(packed), "--format", "json"]
+    )  # fmt: skip
+    result = json.loads(said.splitlines()[-1])
+    kept = {key: result[key] for key in ("seconds", "compile", "statuses")}
+    return {"export": export, "bundle_bytes": packed.stat().st_size, "problems": len(result["problems"]), **kept}
+
+
 CHANGES: dict[str, Callable[[str], str]] = {
     "comment": lambda text: f"# A comment.\n{text}",
     "verify.samples": lambda text: f"{text}verify: {{samples: 3}}\n",
@@ -130,6 +153,8 @@ def measure(stranger: Stranger) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all-targets", action="store_true", help="only the first build, of every target")
+    parser.add_argument("--locked", action="store_true", help="only the first build of the H200's engine, locked")
+    parser.add_argument("--bundle", action="store_true", help="only the export of candidates for an H200")
     parser.add_argument("--recipe", default="recipes/resnet50.yaml", help="within the clone")
     arguments = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="bolt-build-times-"))
@@ -137,18 +162,27 @@ def main() -> None:
         if arguments.all_targets:
             everything = Stranger(place, arguments.recipe, "host,cuda,verify", None)
             figures: dict[str, Any] = {"first_build": first_build(everything)}
+        elif arguments.locked:
+            gpu = Stranger(place, arguments.recipe, "cuda,verify", "h200", ("--locked",))
+            figures = {"first_build": first_build(gpu)}
+        elif arguments.bundle:
+            figures = bundle(Stranger(place, arguments.recipe, "cuda"))
         else:
             figures = measure(Stranger(place, arguments.recipe))
     finally:
         shutil.rmtree(place, ignore_errors=True)
     head = record.environment("bolt-build", "scons", "onnx", "onnxruntime", "numpy")
     load = {"load_average_at_end": [round(value, 2) for value in os.getloadavg()]}
-    record.write("build_times_all_targets" if arguments.all_targets else "build_times", head | load | figures)
+    chosen = next((name for name in ("all_targets", "locked", "bundle") if getattr(arguments, name)), "")
+    record.write("_".join(filter(None, ("build_times", chosen))), head | load | figures)
+    if arguments.bundle:
+        print(f"bundle: {figures['export']['wall_s']:.1f} s, {figures['bundle_bytes'] / 1e6:.1f} MB")
+        return
     total = figures["first_build"]["total"]
     print(f"fresh clone to verified engine: {total['wall_s']:.1f} s ({total['cpu_s']:.1f} CPU s)")
     for name, step in figures["first_build"]["steps"].items():
         print(f"  {name}: {step['wall_s']:.1f} s")
-    if arguments.all_targets:
+    if chosen:
         return
     print(f"nothing to do: {figures['null_build']['median_wall_s']:.2f} s (median of {NULL_BUILDS})")
     for name in CHANGES:

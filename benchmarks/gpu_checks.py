@@ -1,9 +1,9 @@
 """Runs, verifies and times built CUDA engines on a GPU, and leaves one JSON file.
 
 ENGINES is a folder of target directories as a build leaves them (`generated/<recipe>/<target>`), built anywhere. Of
-each, the library, the runner, `engine.json` and `recipe.json` are enough: a zoo model (or what `source.json` of
-`gpu_models.py` names) is written again beside them, and the weights by the build's own action. Each engine has a
-process of its own, so that one that fails takes no other along.
+each, the library, the runner, `engine.json`, `recipe.json` and `selection.json` are enough: a zoo model (or what
+`source.json` of `gpu_models.py` names) is written again beside them, and the weights by the build's own action. Each
+engine has a process of its own, so that one that fails takes no other along.
 
     bolt-build recipes/resnet50.yaml --target h200
     python benchmarks/gpu_checks.py generated/resnet50 out.json --peers resnet50 --peer-batches 32 --sanitize resnet50

@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 1
-CARRIED = ("engine.json", "recipe.json")
+CARRIED = ("engine.json", "recipe.json", "selection.json")
 
 
 def model_of(source: dict[str, Any]) -> Any:
