@@ -18,9 +18,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    # A shell starts what it puts in the background with SIGINT ignored, and every child inherits that: builds that
-    # tests interrupt would not notice.
+    # A shell starts what it puts in the background with SIGINT ignored, nohup with SIGHUP, and every child inherits
+    # that: builds that tests interrupt would not notice.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture

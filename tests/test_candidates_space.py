@@ -255,3 +255,14 @@ def test_other_gpus_have_no_tiles_of_warpgroups() -> None:
     assert all("warpgroups" not in dict(candidate.parameters) for candidate in candidates)
     reasons = {refusal.reason for refusal in refusals if refusal.what == f"tile {WARPGROUP_TILES[0]}"}
     assert reasons == {"needs instructions of four warps"}
+
+
+def test_windows_further_apart_than_the_copy_engine_steps_are_left_to_other_kernels() -> None:
+    """The patches of a vision transformer: windows of 16 x 16 that do not overlap."""
+    graph, node = graph_with(conv("patches", (2, 3, 224, 224), 768, (16, 16), 16, ((0, 0), (0, 0))))
+    problem = FAMILY.propose(graph, node, H200, DType.F16)[0][0].steps[0].problem
+    candidates, refusals = FAMILY.candidates(problem, H200)
+    assert candidates
+    assert not any("warpgroups" in dict(candidate.parameters) for candidate in candidates)
+    reason = "windows begin 16 positions apart, at most 8 are possible"
+    assert reason in {refusal.reason for refusal in refusals}

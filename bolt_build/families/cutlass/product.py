@@ -90,6 +90,11 @@ class Product:
         """Elements that one access to the output takes: what divides a row of it."""
         return next(size for size in (8, 4, 2, 1) if self.n % size == 0)
 
+    @property
+    def step(self) -> int:
+        """Positions of the input from one window to the next."""
+        return max((value for name, value in self.shape if name.startswith("stride_")), default=1)
+
     def arguments(self, settings: Sequence[tuple[str, int]]) -> str:
         """Its C++ arguments: the shape, and what differs from the defaults of the run-time settings."""
         return struct(f"{_SPACE}::{self.kernel}Arguments", **dict(self.shape), **dict(settings))
@@ -123,6 +128,7 @@ def aligned(extent: int, to: int = ALIGNMENT) -> int:
 
 def too_large(product: Product, problem: KernelProblem) -> str | None:
     """A reason where the kernels' 32-bit offsets do not reach: 2 GiB a tensor, their views of the input included."""
-    views = (product.m * product.depth, product.n * product.taps * product.depth, product.m * product.n)
+    copy = 0 if product.widen is None else product.widen.nbytes // 2
+    views = (product.m * product.depth, product.n * product.taps * product.depth, product.m * product.n, copy)
     largest = max(*views, *(prod(operand.shape) for operand in problem.inputs))
     return f"a tensor of {2 * largest} bytes is beyond the reach of 32-bit offsets" if 2 * largest >= 1 << 31 else None

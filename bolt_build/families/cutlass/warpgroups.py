@@ -84,6 +84,8 @@ WARPGROUP_TILES = tuple(
 
 _REACH = 127
 """Positions that the copy engine's windows reach from their corner."""
+_STEPS = 8
+"""Positions from one of its windows to the next."""
 _NARROW = 32
 _LEAST_STAGES = 3
 
@@ -100,6 +102,8 @@ def _refuse_product(gpu: Gpu, product: Product) -> str | None:
         return f"stores 8 columns at once, {product.n} is no multiple"
     if product.reach > _REACH:
         return f"windows reach over {product.reach} positions, at most {_REACH} are possible"
+    if product.step > _STEPS:
+        return f"windows begin {product.step} positions apart, at most {_STEPS} are possible"
     return None
 
 

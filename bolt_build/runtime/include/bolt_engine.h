@@ -105,8 +105,9 @@ typedef struct bolt_engine_v1 {
   void (*context_destroy)(bolt_context* context);
   size_t (*context_bytes)(const bolt_context* context); /* arena and scratch */
   /* inputs[i] and outputs[i] are the caller's buffers in the descriptors' order, at least `bytes` long, alive until `stream` has
-   * passed. `stream` is a cudaStream_t for CUDA engines, which only queue the run; NULL for CPU engines, whose run returns when
-   * it is done. Runs of one context work in the same memory: queue them on one stream, or wait between two. */
+   * passed; those of CUDA engines begin at multiples of 16 bytes, unless the context is staged. `stream` is a cudaStream_t for
+   * CUDA engines, which only queue the run; NULL for CPU engines, whose run returns when it is done. Runs of one context work
+   * in the same memory: queue them on one stream, or wait between two. */
   bolt_status (*run)(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream);
   /* The same, step by step, with the observer called after each. Slow: for verification. */
   bolt_status (*run_observed)(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream,

@@ -1,6 +1,7 @@
 #include "bolt/context.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "bolt/device.h"
@@ -23,11 +24,13 @@ const void* place_of(const Tap& tap, const Run& run) {
   return nullptr;
 }
 
-void check_buffers(const char* kind, const void* const* buffers, const Table<bolt_tensor>& tensors) {
+void check_buffers(const char* kind, const void* const* buffers, const Table<bolt_tensor>& tensors, std::size_t alignment) {
   if (buffers == nullptr && tensors.count > 0) throw Failure(BOLT_INVALID_ARGUMENT, std::string(kind) + "s is NULL");
   for (int i = 0; i < tensors.count; ++i) {
-    if (buffers[i] == nullptr)
-      throw Failure(BOLT_INVALID_ARGUMENT, std::string(kind) + " " + std::to_string(i) + " ('" + tensors[i].name + "') is NULL");
+    const auto name = [&] { return std::string(kind) + " " + std::to_string(i) + " ('" + tensors[i].name + "')"; };
+    if (buffers[i] == nullptr) throw Failure(BOLT_INVALID_ARGUMENT, name() + " is NULL");
+    if (reinterpret_cast<std::uintptr_t>(buffers[i]) % alignment != 0)
+      throw Failure(BOLT_INVALID_ARGUMENT, name() + " does not begin at a multiple of " + std::to_string(alignment) + " bytes");
   }
 }
 
@@ -78,8 +81,10 @@ Context::Context(const Model& model, std::int64_t batch, bool staged)
 
 void Context::check(const void* const* inputs, void* const* outputs, void* stream) const {
   if (broken_) throw Failure(BOLT_DEVICE_ERROR, "an earlier run of this context failed: destroy it and make another");
-  check_buffers("input", inputs, info_.inputs);
-  check_buffers("output", outputs, info_.outputs);
+  // Buffers of a staged context are only copied.
+  const std::size_t alignment = staged_inputs_.empty() && staged_outputs_.empty() ? device::alignment() : 1;
+  check_buffers("input", inputs, info_.inputs, alignment);
+  check_buffers("output", outputs, info_.outputs, alignment);
   device::check_stream(stream);
 }
 

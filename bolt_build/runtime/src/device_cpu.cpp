@@ -98,6 +98,8 @@ void check_stream(void* stream) {
 
 void check_queued() {}
 
+std::size_t alignment() noexcept { return 1; }
+
 void wait(void*) {}
 
 bool overlaps(const char*) noexcept { return false; }

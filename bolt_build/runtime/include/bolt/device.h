@@ -55,6 +55,9 @@ void for_each(int count, const std::function<void(int)>& body);
 /// Throws Failure where `stream` is none of this device's.
 void check_stream(void* stream);
 
+/// What the addresses of the caller's buffers must be multiples of.
+std::size_t alignment() noexcept;
+
 /// Throws Failure where a kernel that this thread queued could not be queued.
 void check_queued();
 

@@ -19,6 +19,10 @@
 #include "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_cooperative.hpp"
 #include "cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp"
 
+#if defined(__CUDA_ARCH__) && !defined(CUTLASS_GDC_ENABLED)
+#error "these kernels would not wait for the one in front of them: include this header first, and compile for sm_90a"
+#endif
+
 namespace bolt::cutlass_kernels {
 
 template <int m, int n, bool cooperative, typename Stages>
