@@ -41,8 +41,12 @@ class Gpu:
         return dict(self.instructions).get(precision)
 
     def is_device(self, name: str) -> bool:
-        """True where the driver calls a GPU of this row so: "NVIDIA A100 80GB PCIe" is an "NVIDIA A100", not an A10."""
-        return any(name.startswith(known) and not name[len(known) :][:1].isalnum() for known in self.device_names)
+        """True where the driver calls a GPU of this row so: "NVIDIA A100 80GB PCIe" is an "NVIDIA A100", not an A10.
+
+        A row without names takes any.
+        """
+        found = (name.startswith(known) and not name[len(known) :][:1].isalnum() for known in self.device_names)
+        return not self.device_names or any(found)
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,10 @@ class Target:
     def tuned(self) -> bool:
         """True where a family has several kernels for a problem, so that measuring them pays."""
         return self.gpu is not None
+
+    def is_device(self, name: str) -> bool:
+        """True where a GPU that the driver calls `name` is one of the target's."""
+        return self.gpu is not None and self.gpu.is_device(name)
 
     def rate(self, precision: str) -> float:
         """Peak operations/s for a precision name of `precisions`."""

@@ -26,6 +26,7 @@ policy: {fusion: {epilogue: true}}
 verify: {samples: 2}
 """
 SOURCES = ["compile engine.cpp", "compile plan_b1.cpp", "compile plan_b3.cpp"]
+KEYS = ("layers: {conv2: {precision: bf16}}", "engine: {io: {layout: channels_last}}", "engine: {io: {dtype: bf16}}")
 _PATIENCE_SECONDS = 300
 
 
@@ -172,12 +173,7 @@ def test_a_policy_reaches_what_depends_on_it_and_the_dry_run_had_said_so(project
     assert [label for label in expected if label.startswith("compile")] == SOURCES
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "layers: {conv2: {precision: bf16}}", "engine: {io: {layout: channels_last}}", "engine: {io: {dtype: bf16}}",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("key", KEYS)
 def test_every_key_of_an_engine_changes_its_code(project: Project, key: str) -> None:
     (project.path / "tiny.yaml").write_text(f"{RECIPE}{key}\n")
     assert {"compile plan_b1.cpp", "compile plan_b3.cpp"} <= set(project.dry_run())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from bolt_build.targets import CUDA, HOST
+from bolt_build.targets import CUDA, HOST, target_named
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,10 @@ def test_no_row_has_the_name_of_another_gpu(name: str) -> None:
 def test_kernels_are_tuned_where_there_are_several() -> None:
     assert all(row.tuned for row in CUDA)
     assert not HOST.tuned
+
+
+def test_a_row_that_names_no_devices_takes_any_gpu_and_a_cpu_none() -> None:
+    row = target_named("a100")
+    assert row.gpu is not None
+    assert replace(row, gpu=replace(row.gpu, device_names=())).is_device("anything")
+    assert not target_named("host").is_device("anything")

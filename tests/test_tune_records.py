@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, TOOLS
 
-from bolt_build.build.tuning_records import comparable, is_device_of, unmeasured
+from bolt_build.build.tuning_records import comparable, unmeasured
 from bolt_build.families.base import Candidate
 from bolt_build.planner.tuning_set import ProblemTrials
 from bolt_build.targets import target_named
@@ -87,7 +87,7 @@ def test_times_of_another_gpu_count_only_where_the_recipe_says_so() -> None:
 
 def test_a_target_without_names_of_devices_takes_any() -> None:
     assert A100.gpu is not None
-    assert is_device_of(A100, "NVIDIA A100-PCIE-40GB")
-    assert not is_device_of(A100, "NVIDIA A10")
-    assert is_device_of(replace(A100, gpu=replace(A100.gpu, device_names=())), "anything")
-    assert not is_device_of(target_named("host"), "NVIDIA A100-PCIE-40GB")
+    assert A100.is_device("NVIDIA A100-PCIE-40GB")
+    assert not A100.is_device("NVIDIA A10")
+    assert replace(A100, gpu=replace(A100.gpu, device_names=())).is_device("anything")
+    assert not target_named("host").is_device("NVIDIA A100-PCIE-40GB")

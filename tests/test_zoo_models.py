@@ -7,23 +7,20 @@ from collections import Counter
 from math import prod
 from pathlib import Path
 
-import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import numpy_helper
 from planner_fakes import POLICY
+from zoo_checks import assert_depends_on_its_input
 
 from bolt_build.graph import zoo
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.zoo.repvgg import build_a0, build_a1, build_b0
 from bolt_build.graph.zoo.resnet18 import build as build_resnet18
-from bolt_build.graph.zoo.samples import sample
 from bolt_build.graph.zoo.vgg16 import build as build_vgg16
 from bolt_build.planner.pipeline import optimize
 from bolt_build.schema import load_recipe
-from bolt_build.verify.compare import dependence
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 CONTENTS = {
@@ -37,19 +34,6 @@ def parameters(model: onnx.ModelProto) -> int:
     """Numbers in weights, BatchNorm's statistics left out as they are elsewhere."""
     running = ("running_mean", "running_var")
     return sum(prod(item.dims) for item in model.graph.initializer if not item.name.endswith(running))
-
-
-def assert_depends_on_its_input(path: Path) -> None:
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    images = sample((3, 3, 224, 224), 1)
-    noise = np.random.RandomState(2).standard_normal(images.shape).astype(np.float32)
-    for batch in (images, noise):
-        (logits,) = session.run(None, {"input": batch})
-        cosine = dependence(logits)
-        assert cosine is not None
-        assert cosine < 0.9
-        assert len(set(logits.argmax(1))) > 1
-        assert np.abs(logits).max() < 100
 
 
 @pytest.mark.parametrize("name", CONTENTS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.locked import target_lock
 from bolt_build.build.planning import Planner
-from bolt_build.build.tuning_records import Measurement, is_device_of
+from bolt_build.build.tuning_records import Measurement
 from bolt_build.families import load
 from bolt_build.families.base import Family
 from bolt_build.graph.onnx_import import load_model
@@ -60,4 +60,4 @@ def _records(recipe: Recipe, target: Target, problems: TuningSet, options: Build
     with Records(path) as records:
         found = records.all(each.problem.digest for each in problems.problems)
     foreign = recipe.tuning.foreign
-    return tuple(pair for pair in found if foreign or is_device_of(target, pair[0].device.name))
+    return tuple(pair for pair in found if foreign or target.is_device(pair[0].device.name))

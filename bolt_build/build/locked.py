@@ -191,10 +191,10 @@ def target_lock(recipe: Recipe, spec: TargetSpec, target: Target) -> TargetLock:
 
 
 def _check_devices(recipe: Recipe, target: Target, part: LockedTarget, shown: str) -> None:
-    if recipe.tuning.foreign or target.gpu is None:
+    if recipe.tuning.foreign:
         return
     names = dict.fromkeys(fingerprint.device.name for _, fingerprint in part.fingerprints)
-    foreign = [name for name in names if not target.gpu.is_device(name)]
+    foreign = [name for name in names if not target.is_device(name)]
     if foreign:
         message = f"the kernels of '{target.name}' in {shown} were measured on {', '.join(foreign)}"
         hint = "tune on the target's GPU, or take them all the same with 'tuning: {foreign: true}'"

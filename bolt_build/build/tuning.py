@@ -15,7 +15,6 @@ from bolt_build.build.signal_handlers import handled
 from bolt_build.build.tuning_job import TuningJob, writing_lock
 from bolt_build.build.tuning_outcome import TuneResult
 from bolt_build.build.tuning_planning import EVERY_CANDIDATE, plan_tuning
-from bolt_build.build.tuning_records import is_device_of
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import target_named
@@ -128,7 +127,7 @@ def _check_gpu(recipe: Recipe, spec: TargetSpec) -> None:
     target = target_named(spec.name)
     why = why_not_here(target)
     names = [gpu.name for gpu in found_gpus()]
-    if why is None and not recipe.tuning.foreign and not any(is_device_of(target, name) for name in names):
+    if why is None and not recipe.tuning.foreign and not any(target.is_device(name) for name in names):
         why = f"the GPU here is {names[0]}"
     if why is None:
         return

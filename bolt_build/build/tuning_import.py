@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.tuning_records import Measurement, is_device_of
+from bolt_build.build.tuning_records import Measurement
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Candidate
 from bolt_build.planner.tuning_set import TuningSet
@@ -55,7 +55,7 @@ def adopt(
     Raises BoltError ("other-gpu") where no GPU is the target's, and ("damaged-results") where a row names what the
     bundle does not hold.
     """
-    fitting = [foreign or is_device_of(target, device.name) for device in results.devices]
+    fitting = [foreign or target.is_device(device.name) for device in results.devices]
     if not any(fitting):
         raise BoltError([_other_gpu(results, path, target)])
     names = {(p.problem.digest, t.candidate.digest): t.candidate for p in bundle.problems for t in p.trials}

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bolt_build.build.files import told, unlink
 from bolt_build.build.layout import TuningDirectory
-from bolt_build.build.tuning_records import is_device_of
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.targets import Target
 from bolt_build.tuning.bundle import CANDIDATES, RUN
@@ -57,7 +56,7 @@ def devices_of(driver: Path, target: Target, *, foreign: bool) -> tuple[FoundDev
     if not found:
         said = done.stdout.removeprefix("error\t").strip() or f"{driver} ended with status {done.returncode}"
         raise _no_gpu(said)
-    fitting = tuple(each for each in found if foreign or is_device_of(target, each.device.name))
+    fitting = tuple(each for each in found if foreign or target.is_device(each.device.name))
     if not fitting:
         names = ", ".join(sorted({each.device.name for each in found}))
         raise _no_gpu(f"the GPUs here are {names}, not {target.description}")

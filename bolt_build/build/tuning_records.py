@@ -16,11 +16,6 @@ NEAR = 1.10
 Measurement = tuple[Fingerprint, Record]
 
 
-def is_device_of(target: Target, name: str) -> bool:
-    """True where a GPU that the driver calls `name` is one of the target's; a row without names takes any."""
-    return target.gpu is not None and (not target.gpu.device_names or target.gpu.is_device(name))
-
-
 def unmeasured(
     problems: Sequence[ProblemTrials], measurements: Iterable[Measurement], here: Collection[Fingerprint]
 ) -> tuple[ProblemTrials, ...]:
@@ -59,7 +54,7 @@ def comparable(
     """
     by_problem: dict[str, list[Measurement]] = {}
     for fingerprint, record in measurements:
-        if foreign or is_device_of(target, fingerprint.device.name):
+        if foreign or target.is_device(fingerprint.device.name):
             by_problem.setdefault(record.problem, []).append((fingerprint, record))
     return tuple(pair for found in by_problem.values() for pair in _newest(found, tools))
 

@@ -130,7 +130,7 @@ class _Used:
             found.append(Decision("tuning", subject, f"took {candidate}", reason or f"predicted: not in {source}"))
         if self._selection != PREDICTED:
             return found
-        if target.gpu is None:
+        if not target.tuned:
             return []
         return [Decision("tuning", batch, "chose kernels by prediction", "nothing was measured for this engine")]
 
