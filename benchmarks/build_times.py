@@ -114,8 +114,8 @@ def change(stranger: Stranger, edit: Callable[[str], str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def bundle(stranger: Stranger) -> dict[str, Any]:
-    """Clone, install, and pack every candidate of ResNet-50 at batch 32 for another machine."""
+def bundle(stranger: Stranger, keep: Path | None) -> dict[str, Any]:
+    """Clone, install, and pack every candidate of ResNet-50 at batch 32 for another machine; at `keep` it stays."""
     model = "model: {zoo: resnet50, batch: 32}\ntargets: {h200: {precision: fp16}}\ntuning: {lock: b32.lock}\n"
     stranger.run(["git", "clone", "--quiet", str(ROOT), str(stranger.clone)], stranger.place)
     recipe = stranger.clone / "b32.yaml"
@@ -130,6 +130,8 @@ def bundle(stranger: Stranger) -> dict[str, Any]:
     )  # fmt: skip
     result = json.loads(said.splitlines()[-1])
     kept = {key: result[key] for key in ("seconds", "compile", "statuses")}
+    if keep is not None:
+        shutil.copy2(packed, keep)
     return {"export": export, "bundle_bytes": packed.stat().st_size, "problems": len(result["problems"]), **kept}
 
 
@@ -155,6 +157,7 @@ def main() -> None:
     parser.add_argument("--all-targets", action="store_true", help="only the first build, of every target")
     parser.add_argument("--locked", action="store_true", help="only the first build of the H200's engine, locked")
     parser.add_argument("--bundle", action="store_true", help="only the export of candidates for an H200")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="with --bundle: where the bundle stays")
     parser.add_argument("--recipe", default="recipes/resnet50.yaml", help="within the clone")
     arguments = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="bolt-build-times-"))
@@ -166,7 +169,7 @@ def main() -> None:
             gpu = Stranger(place, arguments.recipe, "cuda,verify", "h200", ("--locked",))
             figures = {"first_build": first_build(gpu)}
         elif arguments.bundle:
-            figures = bundle(Stranger(place, arguments.recipe, "cuda"))
+            figures = bundle(Stranger(place, arguments.recipe, "cuda"), arguments.keep)
         else:
             figures = measure(Stranger(place, arguments.recipe))
     finally:

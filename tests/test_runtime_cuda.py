@@ -287,7 +287,7 @@ context = model.context(1)
 x = np.full((1, 3, {CHANNELS}), np.nan, np.float32)
 for attempt in range(3):
     try:
-        context.run({{"x": x}}) if attempt == 0 else context.run_on([1], [1])
+        context.run({{"x": x}}) if attempt == 0 else context.run_on([256], [256])
     except EngineError as error:
         print(error.status, error)
 """

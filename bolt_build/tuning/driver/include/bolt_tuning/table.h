@@ -1,6 +1,8 @@
 // The border's functions over `Functions`: included by the table of candidates.so alone.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include "bolt_tuning/glue.h"
 
 namespace bolt::tuning {
@@ -44,6 +46,9 @@ bolt_tuning_status guarded(char* message, std::size_t room, const Body& body) {
     std::strncpy(message, text, room - 1);
     message[room - 1] = '\0';
   };
+  // candidates.so has a CUDA runtime of its own, whose pending error the driver cannot clear: what one candidate left
+  // there is not to be found by the next that asks.
+  static_cast<void>(cudaGetLastError());
   try {
     body();
     return BOLT_TUNING_DONE;
