@@ -69,13 +69,12 @@ class Kernel:
 def graph_with(layer: Layer) -> tuple[Graph, Node]:
     """A graph of one node; constants have the values that `values_of` gives."""
     names = tuple(f"x{index}" for index in range(len(layer.inputs)))
-    arrays = values_of(layer)
     types = [TensorType(given.dtype, given.shape) for given in layer.inputs]
     operands = {stage.operand for stage in layer.epilogue}
     (output,) = layer.op.infer([t for index, t in enumerate(types) if index not in operands])
     values = [
-        Value(name, t, Constant(array) if given.constant else None)
-        for name, t, given, array in zip(names, types, layer.inputs, arrays, strict=True)
+        Value(name, t, Constant(_value(layer, index)) if given.constant else None)
+        for index, (name, t, given) in enumerate(zip(names, types, layer.inputs, strict=True))
     ]
     node = Node("layer", layer.op, names, ("y",), layer.epilogue)
     inputs = [name for name, given in zip(names, layer.inputs, strict=True) if not given.constant]
@@ -103,12 +102,14 @@ def refusals_of(layer: Layer, family: Family) -> tuple[Refusal, ...]:
 
 def values_of(layer: Layer) -> list[Array]:
     """Seeded random inputs in the graph's element types."""
-    random = np.random.RandomState(20)
-    arrays = []
-    for given in layer.inputs:
-        array = random.uniform(given.low, given.high, given.shape)
-        arrays.append(np.asarray(array).astype(NUMPY[given.dtype]))
-    return arrays
+    return [_value(layer, index) for index in range(len(layer.inputs))]
+
+
+def _value(layer: Layer, index: int) -> Array:
+    """An input by itself: some layers have others that are too large to be made."""
+    given = layer.inputs[index]
+    array = np.random.RandomState(20 + index).uniform(given.low, given.high, given.shape)
+    return np.asarray(array).astype(NUMPY[given.dtype])
 
 
 def in_memory(array: Array, layout: Layout) -> Array:

@@ -1,6 +1,6 @@
 """Kernels for a GPU, built where there is none and run where there is one: right against NumPy, or timed.
 
-python tests/gpu_harness.py write FOLDER [forms]          (forms: clusters, orders of tiles and slices alone)
+python tests/gpu_harness.py write FOLDER [forms|pairs]    (forms: clusters, orders of tiles and slices alone)
 python tests/gpu_harness.py compile FOLDER NVCC CUTLASS   (compilers, no GPU)
 python tests/gpu_harness.py run FOLDER RESULT.json        (a GPU, no compilers)
 """
@@ -24,13 +24,15 @@ from families_harness import NUMPY, Layer, expected, graph_with, in_memory, logi
 
 from bolt_build import runtime
 from bolt_build.families import load
-from bolt_build.families.base import Candidate, ProposedStep, StepExpressions, TensorFormat
+from bolt_build.families.base import Candidate, Operand, ProposedStep, StepExpressions, TensorFormat
 from bolt_build.graph.ir import Array
 from bolt_build.targets import target_named
 
 TARGET = target_named("h200")
 HERE = Path(__file__).parent
 _PARTS, _UNITS = 16, 4
+_POISON = 0xFF
+"""Every byte of an output before a kernel has written it."""
 _L2_BYTES = 200 << 20
 """Buffers are rotated until they fill this much: several times the cache."""
 
@@ -38,7 +40,7 @@ _L2_BYTES = 200 << 20
 @dataclass(frozen=True)
 class Trial:
     """One kernel for one layer, compared with NumPy; a `large` one with `reference`, an earlier trial of the layer, if
-    there is one."""
+    there is one. Rows of the output are stored `pitch` elements apart (0: dense)."""
 
     layer: Layer
     step: ProposedStep
@@ -47,12 +49,14 @@ class Trial:
     large: bool = False
     timed: bool = False
     reference: int | None = None
+    pitch: int = 0
 
     @property
     def label(self) -> str:
         formats = "-".join(str(o.format) for o in (*self.step.problem.inputs[:1], *self.step.problem.outputs))
         sizes = "x".join(str(value) for _, value in (*self.candidate.parameters, *self.candidate.settings))
         where = "" if self.shared is None else f"-shares{self.shared}"
+        where += f"-rows{self.pitch}" if self.pitch else ""
         return f"{self.layer.label}-{self.candidate.family}-{sizes}-{formats}{where}"
 
 
@@ -103,7 +107,8 @@ def _write(path: Path, text: str) -> None:
 
 def compile_all(folder: Path, nvcc: Path, cutlass: Path) -> Path:
     """Compiles what `write` wrote into `folder`/kernels.so. Raises AssertionError with the compiler's words."""
-    headers = [cutlass / "include", cutlass / "tools" / "util" / "include"]
+    pairs = cutlass / "examples" / "13_two_tensor_op_fusion"
+    headers = [cutlass / "include", cutlass / "tools" / "util" / "include", pairs]
     includes = [runtime.include_dir(), *headers, HERE, *(family.include_dir for family in load(TARGET))]
     flags = ["-std=c++17", *TARGET.compile_flags, "-Xcompiler", "-fPIC", *(f"-I{path}" for path in includes)]
 
@@ -130,7 +135,7 @@ def _entry(index: int, trial: Trial) -> tuple[str, tuple[str, ...]]:
     )
     prepare = tuple(f"p.weight({i})" if operand.constant else None for i, operand in enumerate(problem.inputs))
     families = {family.name: family for family in load(TARGET)}
-    at = StepExpressions(inputs, ("r.output(0)",), prepare)
+    at = StepExpressions(inputs, ("r.output(0)",), prepare, (trial.pitch,))
     code = families[trial.candidate.family].emit(problem, trial.candidate, at)
     make = "0" if code.member_type is None else f"{code.member_type}(p, {code.member_arguments})"
     scratch = "0" if code.member_type is None else "kernel.scratch_bytes()"
@@ -195,19 +200,23 @@ class Library:
         problem, layer = trial.step.problem, trial.layer
         stored, memories = self._inputs(layer, tuple(operand.format for operand in problem.inputs))
         output = problem.outputs[0]
-        memory = np.zeros(output.nbytes, np.uint8)
+        memory = np.zeros(output.reach(trial.pitch), np.uint8)
         pointers = (ctypes.c_void_p * len(memories))(*(m.ctypes.data for m in memories))
         sizes = (ctypes.c_size_t * len(memories))(*(m.nbytes for m in memories))
         time_found, message = ctypes.c_float(0), ctypes.create_string_buffer(1024)
         moved = sum(m.nbytes for m in memories) + output.nbytes
         sets = min(24, max(2, _L2_BYTES // moved + 1)) if trial.timed else 0
         given = Given(
-            ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, output.nbytes,
+            ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, memory.nbytes,
             sets, -1 if trial.shared is None else trial.shared, ctypes.addressof(time_found),
         )  # fmt: skip
         entry = getattr(self._library, f"kernel_{index}")
         if entry(ctypes.byref(given), message, ctypes.c_size_t(1024)) != 0:
             return Outcome(trial.label, float("inf"), message.value.decode(), None)
+        if trial.pitch:
+            memory, between = _rows(memory, output, trial.pitch)
+            if (between != _POISON).any():
+                return Outcome(trial.label, float("inf"), "wrote between rows", None)
         result = logical(memory.view(NUMPY[output.format.dtype]), output.shape, output.format.layout)
         if trial.large:
             if trial.reference is None:
@@ -215,6 +224,13 @@ class Library:
             error = 0.0 if trial.reference is None else _distance(result, self._outputs[trial.reference])
             return Outcome(trial.label, error, "", float(time_found.value) if trial.timed else None)
         return Outcome(trial.label, _excess(result, expected(layer, stored), layer.tolerance), "", None)
+
+
+def _rows(memory: Array, output: Operand, pitch: int) -> tuple[Array, Array]:
+    """The bytes of rows that lie apart, one behind the other, and those between them."""
+    size = output.format.dtype.nbytes
+    filled = np.concatenate([memory, np.full((pitch - output.row) * size, _POISON, np.uint8)]).reshape(-1, pitch * size)
+    return np.ascontiguousarray(filled[:, : output.row * size]).reshape(-1), filled[:, output.row * size :]
 
 
 def _distance(result: Array, reference: Array) -> float:
@@ -235,9 +251,10 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
 def main() -> int:
     command, folder = sys.argv[1], Path(sys.argv[2])
     if command == "write":
-        from gpu_layers import forms, trials
+        from gpu_layers import copies, forms, pair_trials, trials
 
-        write(forms() if sys.argv[3:] == ["forms"] else trials(), folder)
+        parts = {"copies": copies, "forms": forms, "pairs": pair_trials}
+        write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0
     if command == "compile":
         compile_all(folder, Path(sys.argv[3]), Path(sys.argv[4]))

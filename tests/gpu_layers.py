@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
 from gpu_forms import FORMS, SLICED, WIDE_FORMS, in_every_order, in_slices, together, turns, with_tiles
 from gpu_harness import Trial, trials_of
+from gpu_pairs import pair, ranked, registers, shared, warpgroups, with_pair_tiles
 
 from bolt_build.dtypes import DType
-from bolt_build.families.cutlass.tiles import Tile
+from bolt_build.families.cutlass.tiles import NARROW_TILES, Tile
 from bolt_build.graph.ir import EpilogueOp, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -191,6 +193,127 @@ def forms() -> list[Trial]:
     return found
 
 
+def copies() -> list[Trial]:
+    """Kernels that spare copies: of unpadded channels, and with rows of the output apart, between those of others."""
+    found = []
+    for layer, loads in (
+        (conv("narrow-3x3", (2, 46, 13, 11), 40, (3, 3)), 2),
+        (conv("narrow-5x7-residual", (2, 46, 14, 19), 31, (5, 7), pads=((0, 0), (0, 0)), epilogue=RESIDUAL), 2),
+        (conv("narrow-3x3s2", (2, 12, 13, 11), 24, (3, 3), 2), 4),
+        (conv("narrow-1x1", (2, 174, 9, 10), 64, (1, 1)), 2),
+        (conv("narrow-1x1-residual", (2, 60, 9, 10), 72, (1, 1), epilogue=RESIDUAL), 4),
+        (matmul("narrow-matmul", (33, 46), 40, True, (RELU,)), 2),
+        (matmul("narrow-matmul-factor", (7, 20), 33, False, ()), 4),
+    ):
+        found += with_tiles(layer, [tile for tile in NARROW_TILES if tile.loads == loads and tile.stages > 2])
+    tiles = (turns(64, 64, 64), turns(128, 32, 64), together(128, 64, 64), Tile(64, 64, 64, 32, 32, 5))
+    apart = []
+    for layer in (
+        conv("rows-3x3", (3, 64, 13, 11), 72, (3, 3)),
+        conv("rows-3x3s2-residual", (3, 48, 27, 23), 40, (3, 3), 2, epilogue=RESIDUAL),
+        conv("rows-1x1", (3, 136, 13, 11), 96, (1, 1)),
+        conv("rows-1x1-residual", (3, 136, 13, 11), 24, (1, 1), epilogue=RESIDUAL),
+    ):
+        apart += with_tiles(layer, tiles)
+    for layer in (
+        conv("rows-slices-3x3-residual", (1, 256, 7, 7), 40, (3, 3), epilogue=RESIDUAL),
+        conv("rows-slices-1x1", (1, 1536, 7, 7), 64, (1, 1)),
+    ):
+        apart += in_slices(layer, (turns(64, 64, 64), Tile(64, 64, 64, 32, 32, 5)))
+    for window, stride, pad in ((3, 1, 1), (2, 2, 0), (5, 2, 2)):
+        op = Pool("max" if window < 5 else "average", (window,) * 2, (stride,) * 2, (pad,) * 2, (pad,) * 2, (1, 1))
+        for channels in (24, 7):
+            images = (Input((2, channels, 13, 11)),)
+            layer = Layer(f"rows-pool-{window}-{channels}", op, images, (), DType.F16, _TOLERANCE)
+            apart += [trial for trial in trials_of(layer, "portable") if trial.step.pitched]
+    apart = [trial for trial in apart if trial.shared is None]
+    return found + [replace(t, pitch=t.step.problem.outputs[0].row + more) for t in apart for more in (8, 104)]
+
+
+def behind(x: Layer, filters: int, epilogue: tuple[EpilogueOp, ...] = (RELU,), *, bias: bool = True) -> Layer:
+    """The pair of a convolution and a 1x1 convolution behind it."""
+    (output,) = x.op.infer([TensorType(DType.F16, given.shape) for given in x.inputs])
+    return pair(x, conv(f"{filters}", output.shape, filters, (1, 1), epilogue=epilogue, bias=bias))
+
+
+def product_behind(a: Layer, columns: int, transposed: bool, epilogue: tuple[EpilogueOp, ...]) -> Layer:
+    """The pair of two matrix products."""
+    (output,) = a.op.infer([TensorType(DType.F16, given.shape) for given in a.inputs])
+    return pair(a, matmul(f"{columns}", output.shape, columns, transposed, epilogue))
+
+
+SILU, GELU = (EpilogueOp(Activation("silu")),), (EpilogueOp(Activation("gelu")),)
+
+# The paper's tables of back-to-back products, with smaller images, and what they do not have.
+PAIRS = [
+    behind(conv("pair-stem-48", (2, 3, 38, 42), 48, (3, 3), 2), 48),
+    behind(conv("pair-stem-64", (1, 3, 64, 64), 64, (7, 7), 2), 64),
+    behind(conv("pair-48s2", (2, 48, 26, 22), 48, (3, 3), 2), 48),
+    behind(conv("pair-48", (2, 48, 13, 11), 48, (3, 3)), 48),
+    behind(conv("pair-64s2", (2, 64, 26, 22), 64, (3, 3), 2), 64),
+    behind(conv("pair-64", (2, 64, 13, 11), 64, (3, 3)), 64),
+    behind(conv("pair-128-residual", (2, 128, 13, 11), 128, (3, 3)), 128, RESIDUAL),
+    behind(conv("pair-odd", (2, 20, 9, 10), 46, (3, 3)), 72),
+    behind(conv("pair-no-bias", (2, 32, 9, 10), 32, (3, 3), bias=False), 32, (), bias=False),
+    behind(conv("pair-silu-gelu", (2, 64, 9, 10), 64, (1, 1), epilogue=SILU), 64, GELU),
+    product_behind(matmul("pair-matmul-64-256", (333, 256), 64, True, (RELU,)), 16, True, (RELU,)),
+    product_behind(matmul("pair-matmul-128-576", (300, 576), 128, False, (RELU,)), 64, False, (RELU,)),
+]
+# Of widths or depths that only instructions of four warps compute.
+WARPGROUP_PAIRS = [
+    behind(conv("pair-expands-residual", (2, 64, 13, 11), 64, (3, 3)), 256, RESIDUAL),
+    behind(conv("pair-narrows", (2, 40, 9, 10), 96, (1, 1)), 24),
+    behind(conv("pair-one", (2, 16, 9, 10), 1, (3, 3)), 8),
+    behind(conv("pair-odd-1x1", (2, 33, 9, 10), 45, (1, 1)), 40),
+    behind(conv("pair-thin", (2, 3, 20, 22), 48, (3, 3)), 48),
+    product_behind(matmul("pair-matmul-32-96", (777, 96), 32, True, (RELU,)), 96, False, SILU),
+    product_behind(matmul("pair-matmul-1-4", (130, 4), 1, False, (RELU,)), 8, True, ()),
+]
+
+
+def random_pairs(count: int, seed: int) -> list[Layer]:
+    """Chains of random shapes, of any number of channels up to the widest that one tile holds."""
+    random = np.random.default_rng(seed)
+    found = []
+    for index in range(count):
+        channels, between = (int(value) for value in random.integers(1, 100, 2))
+        extents = tuple(int(value) for value in random.integers(5, 20, 2))
+        kernel, stride = (int(random.choice(some)) for some in ((1, 3, 5), (1, 2)))
+        epilogue = (RELU,) if random.random() < 0.7 else SILU
+        first = conv(
+            f"pair-random-{index}", (int(random.integers(1, 4)), channels, *extents), between, (kernel, kernel), stride,
+            epilogue=epilogue, bias=bool(random.random() < 0.7),
+        )  # fmt: skip
+        filters, behind_it = 8 * int(random.integers(1, 33)), (RESIDUAL, (), (RELU,))[index % 3]
+        found.append(behind(first, filters, epilogue=behind_it))
+    return found
+
+
+def pair_trials() -> list[Trial]:
+    """Each pair with the first kernel of either kind of instruction, where there is one; and forms of both."""
+    found = []
+    for layer in random_pairs(12, seed=6):
+        found += ranked(layer, warpgroups=True)
+    for layer in (*PAIRS, *WARPGROUP_PAIRS):
+        found += ranked(layer, warpgroups=True)
+    for layer in PAIRS:
+        found += ranked(layer, warpgroups=False)
+    found += with_pair_tiles(
+        behind(conv("pair-form-3x3s2", (3, 64, 27, 23), 64, (3, 3), 2), 72, epilogue=RESIDUAL),
+        (
+            warpgroups(64, 64, 80, 64, together=False), warpgroups(128, 64, 96, 32, together=False),
+            warpgroups(128, 96, 80, 64, together=True), warpgroups(256, 64, 96, 64, together=True),
+            warpgroups(64, 128, 128, 128, together=False), shared(128, 64, 128, 32, (64, 32, 64)),
+            shared(64, 64, 128, 64, (32, 32, 64)),
+        ),
+    )  # fmt: skip
+    found += with_pair_tiles(
+        behind(conv("pair-registers", (3, 64, 27, 23), 40, (3, 3), 2), 56, epilogue=RESIDUAL),
+        (registers(64, 64, 64, 32, 16), registers(128, 64, 64, 64, 32), registers(128, 128, 64, 32, 32)),
+    )
+    return found
+
+
 def trials() -> list[Trial]:
     """Everything, in the order in which it runs."""
     found = [trial for layer in LAYERS for trial in trials_of(layer, "portable")]
@@ -202,7 +325,7 @@ def trials() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
-    found += forms()
+    found += forms() + copies() + pair_trials()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

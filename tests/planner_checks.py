@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 
 import numpy as np
@@ -10,8 +11,10 @@ from planner_fakes import POLICY
 from bolt_build.graph import invariants
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array, Graph
+from bolt_build.graph.ops.shape import Concat
 from bolt_build.graph.reference import evaluate
 from bolt_build.graph.text import format_graph, parse_graph
+from bolt_build.planner.engine_plan import BatchPlan, Step, StepTensor
 from bolt_build.planner.passes.base import Pass, PassResult
 
 
@@ -61,3 +64,66 @@ def same_values(before: Graph, after: Graph, seeds: tuple[int, ...] = (0, 1), to
                 found[name].astype(np.float64), expected[name].astype(np.float64), rtol=tolerance,
                 atol=tolerance * scale, err_msg=f"value '{name}'",
             )  # fmt: skip
+
+
+def no_step_overwrites_what_is_read_later(plan: BatchPlan) -> None:
+    """Straight from the definition: where a step writes, nothing lies that another step made before and a third reads
+    after, whatever order the steps' dependencies allow. A step may write over what it reads itself, and parts of a
+    tensor are written before the step that makes it of them."""
+    before = [set[int]() for _ in plan.steps]
+    for step in plan.steps:
+        for earlier in step.after:
+            before[step.index] |= {earlier, *before[earlier]}
+    made = {t.value: (step.index, t) for step in plan.steps for t in step.outputs}
+    readers: dict[str, list[int]] = {name: [] for name in made}
+    for step in plan.steps:
+        for t in step.inputs:
+            if t.value in readers:
+                readers[t.value].append(step.index)
+    for writer in plan.steps:
+        for name, (maker, tensor) in made.items():
+            if maker == writer.index or not any(overlap(written, tensor) for written in written_by(writer)):
+                continue
+            late = [r for r in readers[name] if r != writer.index and r not in before[writer.index]]
+            assert not late or writer.index in before[maker], (
+                f"step {writer.index} '{writer.name}' writes over '{name}', which step {late[0]} may still read"
+            )
+
+
+def written_by(step: Step) -> tuple[StepTensor, ...]:
+    """What the step writes: nothing where it is a view, and of a concatenation what does not lie in its place."""
+    if step.view:
+        return ()
+    if not isinstance(step.problem.op, Concat):
+        return step.outputs
+    (output,), parts = step.outputs, []
+    pieces, at = output.operand.pieces(step.problem.op.axis), output.location
+    pitch = output.operand.row if pieces > 1 and output.operand.nbytes else 0
+    innermost = pieces > 1 and output.operand.pieces(step.problem.op.axis) * pitch == output.operand.type.elements
+    for t in step.inputs:
+        if t.location != at:
+            parts.append(replace(t, location=at, pitch=pitch) if pieces == 1 or innermost else output)
+        size = t.operand.nbytes // pieces if t.operand.nbytes else 0
+        at = replace(at, at=at.at + size) if at.kind == "arena" else replace(at, offset=at.offset + size)
+    return tuple(parts)
+
+
+def overlap(a: StepTensor, b: StepTensor) -> bool:
+    """True where the two have a byte in common."""
+    if a.location.kind != b.location.kind or (a.location.kind != "arena" and a.location.at != b.location.at):
+        return False
+    ranges = [_runs(t) for t in (a, b)]
+    if max(r[0].start for r in ranges) >= min(r[-1].stop for r in ranges):
+        return False
+    if not (a.pitch or b.pitch):
+        return True
+    return not {byte for run in ranges[0] for byte in run}.isdisjoint(byte for run in ranges[1] for byte in run)
+
+
+def _runs(t: StepTensor) -> list[range]:
+    """The bytes of a tensor, in runs."""
+    begin, size = t.location.at if t.location.kind == "arena" else t.location.offset, t.operand.format.dtype.nbytes
+    if not t.pitch or not t.operand.nbytes:
+        return [range(begin, begin + t.operand.nbytes)]
+    row, count = t.operand.row * size, t.operand.type.elements // t.operand.row
+    return [range(at, at + row) for at in range(begin, begin + count * t.pitch * size, t.pitch * size)]

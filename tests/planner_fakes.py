@@ -110,7 +110,7 @@ class Fake:
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         return 1e-6
 
-    def expense(self, problem: KernelProblem) -> Expense:
+    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         return Expense(problem.nbytes, problem.flops)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:

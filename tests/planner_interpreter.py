@@ -53,19 +53,30 @@ class _Memory:
         if at.kind == "arena":
             found = self._arena[at.at : at.at + nbytes]
         else:
-            found = {"input": self._inputs, "output": self._outputs, "weight": self._weights}[at.kind][at.at]
+            buffer = {"input": self._inputs, "output": self._outputs, "weight": self._weights}[at.kind][at.at]
+            found = buffer[at.offset : at.offset + nbytes]
         assert found.nbytes == nbytes, f"{at} holds {found.nbytes} bytes, not {nbytes}"
         return found
 
-    def read(self, at: Location, operand: Operand) -> Array:
+    def read(self, at: Location, operand: Operand, pitch: int = 0) -> Array:
         shape, last = operand.shape, operand.format.layout is Layout.CHANNELS_LAST
         inner = (shape[0], *shape[2:], shape[1]) if last else shape
-        array = self.bytes_at(at, operand.nbytes).view(numpy_dtype(operand.format.dtype)).reshape(inner)
+        array = self._rows(at, operand, pitch).copy().view(numpy_dtype(operand.format.dtype)).reshape(inner)
         return np.array(np.moveaxis(array, -1, 1) if last else array)
 
-    def write(self, at: Location, operand: Operand, array: Array) -> None:
+    def write(self, at: Location, operand: Operand, array: Array, pitch: int = 0) -> None:
         assert at.kind in ("arena", "output"), f"a step writes into the {at.kind}"
-        self.bytes_at(at, operand.nbytes)[:] = _stored(array, operand)
+        rows = self._rows(at, operand, pitch)
+        rows[...] = _stored(array, operand).reshape(rows.shape)
+
+    def _rows(self, at: Location, operand: Operand, pitch: int) -> Bytes:
+        """The bytes of each row: where rows lie apart, those between them are another tensor's."""
+        if not pitch or not operand.nbytes:
+            return self.bytes_at(at, operand.nbytes)
+        size = operand.format.dtype.nbytes
+        found = self.bytes_at(at, operand.reach(pitch))
+        shape = operand.type.elements // operand.row, operand.row * size
+        return np.lib.stride_tricks.as_strided(found, shape, (pitch * size, 1))
 
 
 def _stored(array: Array, operand: Operand | None) -> Bytes:
@@ -80,11 +91,10 @@ def _stored(array: Array, operand: Operand | None) -> Bytes:
 
 def _run(memory: _Memory, step: Step) -> None:
     if step.view:
-        assert step.inputs[0].location == step.outputs[0].location
-        return
+        return  # that the bytes are there already shows in what reads them
     problem = step.problem
     assert tuple(tensor.operand for tensor in (*step.inputs, *step.outputs)) == (*problem.inputs, *problem.outputs)
-    arrays = [memory.read(tensor.location, tensor.operand) for tensor in step.inputs]
+    arrays = [memory.read(tensor.location, tensor.operand, tensor.pitch) for tensor in step.inputs]
     wide = [a.astype(np.float32) if tensor.operand.format.dtype.is_float else a
             for a, tensor in zip(arrays, step.inputs, strict=True)]  # fmt: skip
     if isinstance(problem.op, Convert):
@@ -93,4 +103,4 @@ def _run(memory: _Memory, step: Step) -> None:
         node = Node(step.name, problem.op, tuple(map(str, range(len(wide)))), ("y",), problem.epilogue)
         results = evaluate_node(node, wide)
     for tensor, result in zip(step.outputs, results, strict=True):
-        memory.write(tensor.location, tensor.operand, result)
+        memory.write(tensor.location, tensor.operand, result, tensor.pitch)

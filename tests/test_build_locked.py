@@ -22,12 +22,13 @@ from bolt_build.cli.main import main
 from bolt_build.emit.manifest import embedded_manifest
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
+from bolt_build.families.base import Candidate
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.tuning_set import TuningSet, tuning_set
 from bolt_build.schema import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Tool, Toolchain
-from bolt_build.tuning.lock import Lock, LockedTarget, load_lock, lock_from, lock_text
+from bolt_build.tuning.lock import Lock, LockedEngine, LockedTarget, load_lock, lock_from, lock_text
 from bolt_build.tuning.record import Device, Fingerprint, TuningTools
 from bolt_build.tuning.select import select
 
@@ -209,7 +210,7 @@ def test_what_changes_nothing_for_the_engine_plans_nothing(net: Net) -> None:
     part = load_lock(Path("net.lock.yaml")).targets[0]
     net.lock(replace(part, entries=(*part.entries, replace(part.entries[0], problem="0" * 64))))
     assert not net.plan().fresh
-    for key in ("candidates: 3", "budget: 90s", "foreign: true"):
+    for key in ("candidates: 3", "budget: 90s", "foreign: true", "engine: false"):
         Path("net.yaml").write_text(RECIPE.replace("{lock", f"{{{key}, lock"))
         assert net.said[-1] == "planning net for h200"
         count = len(net.said)
@@ -226,6 +227,38 @@ def test_another_winner_is_planned(net: Net) -> None:
     assert net.kernels(again) != first
     Path("net.lock.yaml").unlink()
     assert net.plan().fresh
+
+
+def whole_engine(part: LockedTarget, *swaps: tuple[str, Candidate, float]) -> LockedTarget:
+    """The lock's part with swaps in the engine of batch 1."""
+    (cover,) = [cover for cover in part.covers if cover.batch == 1]
+    name = part.fingerprints[0][0]
+    return replace(part, engines=(LockedEngine(1, cover.graph, "e" * 64, 50.0, 45.0, 0.1, 3, swaps, name),))
+
+
+def test_what_the_whole_engine_is_faster_with_is_planned_and_locked(net: Net) -> None:
+    part = net.tuned(fastest=1)
+    net.lock(part)
+    alone = net.plan(locked=True)
+    swapped = next(entry for entry in part.entries if entry.winner.family == "cutlass" and entry.what.find("[1,") > 0)
+    trials = next(each for each in net.problems().problems if each.problem.digest == swapped.problem).trials
+    other = next(trial.candidate for trial in trials if trial.candidate not in (swapped.winner,))
+    net.lock(whole_engine(part, (swapped.problem, other, 9.0)))
+    planned = net.plan(locked=True)
+    assert planned.fresh
+    assert not net.plan(locked=True).fresh
+    plan, _ = planned.emission_inputs()
+    kernels = {step.problem.digest: step.candidate for batch in plan.plans for step in batch.steps if not step.view}
+    assert kernels[swapped.problem] == other
+    assert [kernel for problem, kernel in kernels.items() if problem != swapped.problem] == [
+        entry.winner for problem in kernels if problem != swapped.problem
+        for entry in part.entries if entry.problem == problem
+    ]  # fmt: skip
+    assert net.kernels(planned) != net.kernels(alone)
+    kept = json.loads((planned.directory.path / "selection.json").read_text())
+    assert [len(each["swaps"]) for each in kept["engines"]] == [1]
+    net.lock(whole_engine(part))
+    assert net.kernels(net.plan(locked=True)) == net.kernels(alone)
 
 
 def test_the_weights_are_planned_with_the_same_choice(net: Net) -> None:

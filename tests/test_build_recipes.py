@@ -26,7 +26,12 @@ policy: {fusion: {epilogue: true}}
 verify: {samples: 2}
 """
 SOURCES = ["compile engine.cpp", "compile plan_b1.cpp", "compile plan_b3.cpp"]
-KEYS = ("layers: {conv2: {precision: bf16}}", "engine: {io: {layout: channels_last}}", "engine: {io: {dtype: bf16}}")
+KEYS = (
+    "layers: {conv2: {precision: bf16}}",
+    "engine: {io: {layout: channels_last}}",
+    "engine: {io: {dtype: bf16}}",
+    "engine: {io: {dtype: fp16}}",
+)
 _PATIENCE_SECONDS = 300
 
 

@@ -20,9 +20,10 @@ from bolt_build.planner.tuning_set import tuning_set
 from bolt_build.report.explain import as_json, of_batch, of_layer, render, render_layer
 from bolt_build.report.explainer import explain
 from bolt_build.report.explanation import Explanation
+from bolt_build.report.whole_engine import engine_lines
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import Target, target_named
-from bolt_build.tuning.locked import LockedTarget, LockEntry
+from bolt_build.tuning.locked import LockedEngine, LockedTarget, LockEntry
 from bolt_build.tuning.record import Device, Fingerprint, Record, Statistics, Status, TuningTools
 
 Golden = Callable[[str, str], None]
@@ -52,7 +53,7 @@ class Tiled(Fake):
             return 2e-6
         return (4 + TILES.index(int(dict(candidate.parameters)["tile"]))) * 1e-6
 
-    def expense(self, problem: KernelProblem) -> Expense:
+    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         if not isinstance(problem.op, Conv):
             return Expense(problem.nbytes, problem.flops)
         return Expense(problem.nbytes + 4_300_000, problem.flops * 4 // 3, "3 channels as 4")
@@ -179,7 +180,8 @@ def test_totals_add_up() -> None:
 
 KEYS = {
     "explanation": {"is", "version", "name", "target", "precision", "source", "batches", "fusion", "refusals"},
-    "batch": {"is", "batch", "layers", "totals"},
+    "batch": {"is", "batch", "layers", "totals", "changes", "pairings", "engine"},
+    "change": {"is", "step", "layer", "tensor", "source", "to", "nbytes", "edge", "how", "kernel"},
     "totals": {
         "is", "time", "measured", "predicted", "bound", "conversions", "conversion_time", "padded", "padding_time",
     },
@@ -192,7 +194,7 @@ KEYS = {
     "attempt": {"is", "kernel", "predicted", "measured", "status", "message"},
     "runner_up": {"is", "kernel", "time", "measured", "margin"},
     "roofline": {"is", "nbytes", "flops", "memory", "arithmetic", "bound", "by", "share", "bandwidth", "rate"},
-    "padding": {"is", "nbytes", "flops", "time", "why"},
+    "padding": {"is", "nbytes", "flops", "time", "why", "without"},
 }  # fmt: skip
 
 
@@ -203,12 +205,37 @@ def test_the_json_has_these_keys() -> None:
     (batch,) = data["batches"]
     layer = batch["layers"][1]
     found = {
-        "explanation": data, "batch": batch, "totals": batch["totals"], "layer": layer,
+        "explanation": data, "batch": batch, "change": batch["changes"][0], "totals": batch["totals"], "layer": layer,
         "attempt": layer["attempts"][0], "untried": layer["untried"][0], "runner_up": layer["runner_up"],
         "roofline": layer["roofline"], "padding": layer["padding"],
     }  # fmt: skip
     assert {name: set(value) for name, value in found.items()} == KEYS
     assert data["version"] == 1
+
+
+@dataclass(frozen=True)
+class Choosy(Tiled):
+    """Its tile of 256 reads three channels as they are."""
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
+        return Expense(problem.nbytes, problem.flops) if candidate == tile(256) else super().expense(problem)
+
+
+def padding_line(known: Evidence) -> str:
+    choosy = replace(known, families=(Choosy(layouts=FAMILIES[0].layouts),))
+    (line,) = [line for line in the_convolution(explain(choosy)).splitlines() if line.strip().startswith("padding")]
+    return line
+
+
+def test_what_padding_gains_stands_beside_what_it_costs() -> None:
+    """By prediction; and by measurement where the chosen kernel was measured."""
+    without = "(3 channels as 4); without it fake tile=256 takes"
+    assert padding_line(evidence()).endswith(f"{without} 6.00 us predicted (+50.0 %)")
+    known = locked(evidence())
+    problem = convolution(known)
+    timed = tuple((HERE, record(problem, tile(size), time)) for size, time in ((64, 4.0), (128, 3.2), (256, 4.8)))
+    assert padding_line(replace(known, records=timed)).endswith(f"{without} 4.80 us measured (+50.0 %)")
+    assert "without it" not in padding_line(measured(known))
 
 
 def test_the_list_of_candidates_is_only_in_the_json_of_a_layer() -> None:
@@ -246,3 +273,42 @@ def test_one_batch_alone() -> None:
     explanation = explain(evidence())
     assert of_batch(explanation, 2) == explanation
     assert of_batch(explanation, 3).batches == ()
+
+
+def test_a_kernel_of_the_whole_engines_choice_says_what_it_replaces() -> None:
+    known = locked(evidence())
+    assert known.lock is not None
+    problem = convolution(known).digest
+    (cover,) = known.engine.covers
+    whole = LockedEngine(2, cover.graph, "e" * 64, 50.0, 45.0, 0.1, 7, ((problem, tile(256), 3.4),), "here", 2)
+    lock = replace(known.lock, covers=(cover,), engines=(whole,))
+    explanation = explain(evidence(lock))
+    assert [layer.kernel for layer in explanation.batches[0].layers if layer.digest == problem] == ["fake tile=256"]
+    lines = render(explanation).splitlines()
+    at = lines.index(
+        "whole engine of batch 2: 50.0 us with the kernels that are fastest alone, 45.0 us (-10.00%) with 1 of them "
+        "replaced (7 swaps tried, 2 other plans)"
+    )
+    assert lines[at + 1] == "  /relu: fake tile=256 (3.40 us alone) for fake tile=128 (3.20 us alone)"
+    layer = the_convolution(explanation)
+    assert "  time        3.40 us measured; 6.00 us predicted, 1.76 of it" in layer
+    assert "  runner-up   fake tile=128, 3.20 us measured (-5.9 %)" in layer
+    # Where the plan took other kernels, nothing is said of those.
+    declined = explain(evidence(replace(lock, covers=())))
+    assert declined.batches[0].engine is None
+    none = explain(evidence(replace(lock, engines=(replace(whole, swaps=(), gain=0.0),))))
+    assert none.batches[0].engine is not None
+    assert engine_lines(none.batches[0].engine) == [
+        (
+            "whole engine of batch 2: 50.0 us with the kernels that are fastest alone, none faster (7 swaps tried, 2 "
+            "other plans)"
+        )
+    ]
+    planned = explain(evidence(replace(lock, engines=(replace(whole, swaps=(), in_place_of="f" * 64),))))
+    assert planned.batches[0].engine is not None
+    assert engine_lines(planned.batches[0].engine) == [
+        (
+            "whole engine of batch 2: 50.0 us with the kernels that are fastest alone, 45.0 us (-10.00%) with another "
+            "plan (7 swaps tried, 2 other plans)"
+        )
+    ]

@@ -10,7 +10,7 @@ from families_layers import RELU, stage
 
 from bolt_build.dtypes import DType
 from bolt_build.families import load
-from bolt_build.families.base import Candidate, KernelProblem, ProposedStep, StepExpressions
+from bolt_build.families.base import Candidate, Expense, KernelProblem, ProposedStep, StepExpressions
 from bolt_build.families.cutlass.conv import product_of
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.tiles import TILES, refuse
@@ -92,13 +92,102 @@ def test_a_window_of_one_pixel_is_a_matrix_product() -> None:
     assert call == "{member}.run(r, x0, nullptr, y);"
 
 
+def test_a_first_layer_pads_while_it_changes_the_layout() -> None:
+    """46 channels of an input in planes of fp32: one copy, not two."""
+    layer = conv((2, 46, 8, 9), (32, 46, 3, 3))
+    found = steps(layer)
+    assert [str(step.problem.inputs[0].format) for step in found] == ["f16/channels_last", "f32/row"]
+    planes = found[1].problem
+    candidates = FAMILY.candidates(planes, H200)[0]
+    assert all("loads" not in dict(candidate.parameters) for candidate in candidates)
+    code = FAMILY.emit(planes, candidates[0], StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b")))
+    assert "bolt::cutlass_kernels::Widened<float>{" in code.member_arguments
+    assert (
+        ".image = 3312, .row = 9, .column = 1, .channel = 72, .to_width = 9, .to_channels = 48" in code.member_arguments
+    )
+    assert FAMILY.expense(planes).copied_as == "f16/channels_last of 48 channels"
+    graph, node = graph_with(layer)
+    inner = replace(graph, inputs=())
+    assert len(FAMILY.propose(inner, node, H200, DType.F16)[0]) == 1
+
+
+def emitted_by(layer: Layer, loads: int) -> tuple[str, str]:
+    """Member type and arguments of the first kernel that loads so many elements at once."""
+    problem = steps(layer)[0].problem
+    candidates = FAMILY.candidates(problem, H200)[0]
+    candidate = next(c for c in candidates if dict(c.parameters).get("loads", 8) == loads)
+    at = StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b"))
+    code = FAMILY.emit(problem, candidate, at)
+    texts = (code.member_type or "", code.member_arguments)
+    kernel, arguments = (t.replace("bolt::cutlass_kernels::", "").replace("bolt::", "") for t in texts)
+    return kernel, arguments
+
+
 def test_channels_are_padded_to_whole_loads() -> None:
-    _, arguments, _ = emitted(conv((2, 12, 8, 9), (32, 12, 3, 3)))
+    _, arguments = emitted_by(conv((2, 12, 8, 9), (32, 12, 3, 3)), 8)
     assert ".channels = 16, .out_channels = 32" in arguments
     assert (
         "Widened<portable::f16>{Widen{.batch = 2, .height = 8, .width = 9, .channels = 12, .image = 864, .row = 108, "
         ".column = 12, .channel = 1, .to_width = 9, .to_channels = 16, .left = 0}}"
     ) in arguments
+
+
+@pytest.mark.parametrize(("channels", "loads"), [(12, 4), (46, 2), (174, 2)])
+def test_or_read_as_they_are_with_narrower_loads(channels: int, loads: int) -> None:
+    layer = conv((32, channels, 20, 26), (32, channels, 3, 3))
+    kernel, arguments = emitted_by(layer, loads)
+    assert f", 8, 16, {loads}>, Epilogue<>, AsItIs>" in kernel
+    assert f".channels = {channels}, .out_channels = 32" in arguments
+    assert f".to_taps = 3, .to_channels = {channels}}}" in arguments
+    problem = steps(layer)[0].problem
+    candidates = FAMILY.candidates(problem, H200)[0]
+    assert {dict(c.parameters).get("loads", 8) for c in candidates[:3]} == {8, loads}
+    narrow = next(c for c in candidates if "loads" in dict(c.parameters))
+    assert FAMILY.expense(problem, narrow) == Expense(problem.nbytes, problem.flops)
+    assert FAMILY.expense(problem).copied == 32 * 20 * 26 * (channels + 8 - channels % 8) * 2
+    (unit,) = FAMILY.units([(problem, narrow)])
+    assert f", 8, 16, {loads}>" in unit.text
+
+
+@pytest.mark.parametrize("channels", [16, 45])
+def test_whole_loads_and_odd_channels_have_no_narrow_ones(channels: int) -> None:
+    """Threads copy 4 bytes to shared memory at least."""
+    problem = steps(conv((2, channels, 8, 9), (32, channels, 3, 3)))[0].problem
+    assert all("loads" not in dict(c.parameters) for c in FAMILY.candidates(problem, H200)[0])
+
+
+def test_rows_of_the_output_can_be_stored_apart() -> None:
+    """But not where a row of the product is two pixels, which lie beside each other."""
+    layer = conv((2, 64, 8, 8), (40, 64, 3, 3))
+    (step,) = steps(layer)
+    assert step.pitched == (0,)
+    _, candidate = first(layer)
+    at = StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b"), (128,))
+    assert ", .y_row = 128}" in FAMILY.emit(step.problem, candidate, at).member_arguments
+    first_layer = conv((32, 3, 224, 224), (64, 3, 3, 3))
+    assert {product_of(step.problem).n: step.pitched for step in steps(first_layer)} == {128: ()}
+
+
+def test_a_last_matrix_product_also_leaves_fp32() -> None:
+    """Sums of slices are fp32 anyway: whoever adds them up stores them as they are, and nothing converts them."""
+    layer = Layer("fc", MatMul(False, True), (Input((32, 512)), Input((1000, 512), True)), (), DType.F16)
+    half, full = steps(layer)
+    assert [str(step.problem.outputs[0].format) for step in (half, full)] == ["f16/row", "f32/row"]
+    candidates, refusals = FAMILY.candidates(full.problem, H200)
+    assert candidates
+    assert all("partial" in dict(candidate.parameters) for candidate in candidates)
+    assert "stores half precision, fp32 is what sums of slices become" in {refusal.reason for refusal in refusals}
+    code = FAMILY.emit(full.problem, candidates[0], StepExpressions(("x", "w"), ("y",), (None, "w")))
+    assert (code.member_type or "").endswith(", bolt::cutlass_kernels::AsItIs, float>")
+    assert ".slices = " in code.member_arguments
+
+
+def test_a_matrix_product_in_between_does_not() -> None:
+    graph, node = graph_with(
+        Layer("fc", MatMul(False, True), (Input((32, 512)), Input((64, 512), True)), (), DType.F16)
+    )
+    inner = replace(graph, outputs=())
+    assert len(FAMILY.propose(inner, node, H200, DType.F16)[0]) == 1
 
 
 def test_rows_of_a_first_layers_windows_overlap() -> None:
@@ -120,6 +209,34 @@ def test_a_first_layer_with_a_stride_of_two_is_one_over_cells_of_two_by_two_pixe
     assert ".x_image = 211600, .x_row = 1840, .x_column = 16}" in arguments
     assert ".rows = 115, .columns = 115, .top = 3, .left = 3}}" in arguments
     assert "FoldedFilter{.outputs = 64, .channels = 3, .kernel_h = 7, .kernel_w = 7, .rows = 4, .taps = 4}" in arguments
+
+
+def test_a_first_layer_with_a_stride_of_one_is_computed_two_columns_at_a_time() -> None:
+    pair = product_of(steps(conv((2, 3, 8, 10), (16, 3, 3, 3)))[0].problem)
+    assert (pair.m, pair.n, pair.depth, pair.taps) == (2 * 8 * 10 // 2, 2 * 16, 4 * 4, 3)
+    shape = dict(pair.shape)
+    # A run of four pixels of four channels, which begins at every second one.
+    assert (shape["channels"], shape["x_column"], shape["width"], shape["out_w"]) == (16, 8, 5, 5)
+    assert pair.weights == (
+        "bolt::cutlass_kernels::FilterBeside{.outputs = 16, .channels = 3, .rows = 3, .taps = 3, .to_taps = 4, "
+        ".to_channels = 4}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "rest"),
+    [
+        ((2, 3, 8, 9), (16, 3, 3, 3), ()),  # an odd number of columns
+        ((2, 3, 8, 10), (12, 3, 3, 3), ()),  # rows of the output that are no whole stores
+        ((2, 5, 8, 10), (16, 5, 3, 3), ()),  # pixels of more than four channels
+        ((2, 3, 8, 10), (256, 3, 3, 3), ()),  # wide enough one by one
+        ((2, 3, 8, 10), (16, 3, 3, 3), (Input((2, 16, 8, 10)),)),  # a residual
+    ],
+    ids=["odd", "narrow", "deep", "wide", "residual"],
+)
+def test_or_one_at_a_time(x: tuple[int, ...], w: tuple[int, ...], rest: tuple[Input, ...]) -> None:
+    single = product_of(steps(conv(x, w, SAME, *rest, stages=(stage("add", 3),) if rest else ()))[0].problem)
+    assert (single.m, single.n) == (x[0] * x[2] * x[3], w[0])
 
 
 def test_the_residual_is_read_by_the_kernel_and_may_be_its_output() -> None:

@@ -51,10 +51,17 @@ def test_a_model_is_tuned_locked_and_built(tmp_path: Path) -> None:
     assert set(first["statuses"]) == {"ok"}
     assert first["measured_now"] == first["statuses"]["ok"]
     assert all(problem["winner"] is not None for problem in first["problems"])
+    (engine,) = first["engines"]
+    assert first["played_now"] == 1
+    assert 0 < engine["after"] <= engine["before"] * 1.05
+    assert engine["complete"]
+    assert {swap["status"] for swap in engine["tried"]} <= {"ok"}
+    assert (bool(engine["swaps"]) or engine["other_plan"]) == (engine["gain"] > 0)
     lock = (tmp_path / "tiny.lock").read_bytes()
 
     again = bolt(tmp_path, "tune", "tiny.yaml")
-    assert (again["measured_now"], again["lock_changed"]) == (0, False)
+    assert (again["measured_now"], again["played_now"], again["lock_changed"]) == (0, 0, False)
+    assert again["engines"] == first["engines"]
     (tmp_path / "tiny.lock").unlink()
     bolt(tmp_path, "tune", "tiny.yaml", "--from-records")
     assert (tmp_path / "tiny.lock").read_bytes() == lock
@@ -76,3 +83,6 @@ def test_a_bundle_is_run_without_python_and_imported(tmp_path: Path) -> None:
     result = bolt(tmp_path, "tune", "tiny.yaml", "--import", "there/results.jsonl")
     assert result["measured_now"] == exported["compile"]["candidates"]
     assert result["lock_changed"]
+    # Predictions made the engine that was played; where the measurements make another one, that is said.
+    assert result["played_now"] == 1
+    assert len(result["engines"]) == 1 or "other-engine" in {each["code"] for each in result["diagnostics"]}

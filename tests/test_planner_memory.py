@@ -23,14 +23,15 @@ def orders(draw: st.DrawFn) -> list[tuple[int, ...]]:
 
 @st.composite
 def loads(draw: st.DrawFn) -> tuple[list[Buffer], list[int]]:
-    """Buffers over a partial order: each is read only by steps ordered behind the one that defines it."""
+    """Buffers over a partial order: each is read only by steps ordered behind one that writes it, or a part of it."""
     order = ancestors(draw(orders()))
     buffers = []
     for _ in range(draw(st.integers(0, 10))):
-        defined = draw(st.integers(0, len(order) - 1))
-        behind = [step for step in range(len(order)) if order[step] >> defined & 1]
+        writers = draw(st.sets(st.integers(0, len(order) - 1), min_size=1, max_size=2))
+        behind = [step for step in range(len(order)) if any(order[step] >> writer & 1 for writer in writers)]
         readers = draw(st.sets(st.sampled_from(behind), max_size=3)) if behind else set()
-        buffers.append(Buffer(draw(st.integers(1, 1000)), defined, tuple(sorted({defined, *readers}))))
+        touched = tuple(sorted({*writers, *readers}))
+        buffers.append(Buffer(draw(st.integers(1, 1000)), touched[0], touched))
     return buffers, order
 
 
@@ -39,9 +40,9 @@ def runs_before(a: int, b: int, order: list[int]) -> bool:
 
 
 def may_coexist(a: Buffer, b: Buffer, order: list[int]) -> bool:
-    """Straight from the definition: some step of each is not known to stand on the right side of the other's birth."""
-    a_first = all(runs_before(step, b.defined, order) for step in a.touched)
-    b_first = all(runs_before(step, a.defined, order) for step in b.touched)
+    """Straight from the definition: some step of each is not known to stand on the right side of one of the other's."""
+    a_first = all(runs_before(step, other, order) for step in a.touched for other in b.touched)
+    b_first = all(runs_before(step, other, order) for step in b.touched for other in a.touched)
     return not (a_first or b_first)
 
 

@@ -41,8 +41,8 @@ def nothing(graph: Graph, policy: Policy) -> PassResult:
 
 def test_the_order_is_this() -> None:
     assert [each.name for each in passes()] == [
-        "remove-dead", "fold-constants", "remove-copies", "merge-moves", "remove-copies", "merge-duplicates",
-        "fold-pads", "recognise-activations", "fold-batch-norm", "fold-affine", "merge-branches",
+        "remove-dead", "fold-constants", "remove-copies", "merge-moves", "merge-slices", "remove-copies",
+        "merge-duplicates", "fold-pads", "recognise-activations", "fold-batch-norm", "fold-affine", "merge-branches",
         "fold-affine", "merge-duplicates", "remove-dead", "fuse-epilogues",
     ]  # fmt: skip
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from planner_checks import graph, random_inputs
+from planner_checks import graph, no_step_overwrites_what_is_read_later, random_inputs
 from planner_fakes import AS_MODEL, FAKE, HOST_TARGET, LAST, ROW, SPEC, Fake, recipe
 from planner_interpreter import random_order, run_plan
 from random_graphs import random_model
@@ -57,6 +57,7 @@ def test_a_plan_computes_what_the_graph_means(seed: int, queues: int, families: 
     engine = plan_engine([before], recipe(), SPEC, target, FAMILIES[families])
     (plan,) = engine.plan.plans
     assert plan.arena_bytes >= plan.live_peak
+    no_step_overwrites_what_is_read_later(plan)
     inputs = random_inputs(before, seed)
     expected = evaluate(before, inputs)
     compare(run_plan(engine, plan, inputs), expected, 1e-4)

@@ -23,11 +23,13 @@ GRAPHS = {
     "vgg16": vgg16.build,
 }
 HEAVY = {"vgg16": [pytest.mark.large]}
+UNTUNED = {"repvgg_a1", "repvgg_b0", "vgg19"}
+"""Recipes that name the lock they are to have: until it is there, their kernels are predicted, and builds say so."""
 
 
 def test_every_recipe_that_is_tuned_is_here() -> None:
-    tuned = {path.stem for path in RECIPES.glob("*.yaml") if "tuning:" in path.read_text()}
-    assert tuned == set(GRAPHS)
+    named = {path.stem for path in RECIPES.glob("*.yaml") if f"lock: {path.stem}.lock" in path.read_text()}
+    assert named == set(GRAPHS) | UNTUNED == {path.stem for path in RECIPES.glob("*.yaml")}
     assert {path.name for path in RECIPES.glob("*.lock")} == {f"{name}.lock" for name in GRAPHS}
 
 
@@ -43,8 +45,14 @@ def test_every_kernel_and_every_cover_comes_from_the_lock(name: str, tmp_path: P
     graphs = [model.bind(batch, recipe.model.dims) for batch in recipe.batches(spec)]
     planned = plan_engine(graphs, recipe, spec, target, load(target), part.selection("the lock"))
     locked = {entry.problem: entry.winner for entry in part.entries}
-    steps = [step for plan in planned.plan.plans for step in plan.steps if not step.view]
-    assert {step.problem.digest for step in steps} <= locked.keys()
-    assert all(step.candidate == locked[step.problem.digest] for step in steps)
+    for plan in planned.plan.plans:
+        swapped = {
+            problem: candidate
+            for engine in part.engines
+            if engine.batch == plan.batch
+            for problem, candidate, _ in engine.swaps
+        }
+        for step in [step for step in plan.steps if not step.view]:
+            assert step.candidate == swapped.get(step.problem.digest, locked[step.problem.digest])
     assert {(cover.graph, cover.batch) for cover in part.covers} == {(c.graph, c.batch) for c in planned.covers}
     assert set(part.covers) == set(planned.covers)

@@ -23,11 +23,11 @@ recipe.yaml:4:1: error[unknown-key]: 'verifi' is not a key of a recipe
 """,
     ),
     "unknown key that resembles none": (
-        HEAD + "policy:\n  fusion: {persistent: auto}\n",
+        HEAD + "policy:\n  fusion: {streams: auto}\n",
         """\
-recipe.yaml:5:12: error[unknown-key]: 'persistent' is not a key of 'policy.fusion'
-  5 |   fusion: {persistent: auto}
-    |            ^^^^^^^^^^ its keys: epilogue
+recipe.yaml:5:12: error[unknown-key]: 'streams' is not a key of 'policy.fusion'
+  5 |   fusion: {streams: auto}
+    |            ^^^^^^^ its keys: epilogue, persistent
 """,
     ),
     "duplicate key": (
@@ -43,7 +43,7 @@ recipe.yaml:5:1: error[duplicate-key]: 'verify' is here a second time
         """\
 recipe.yaml:4:1: error[unknown-key]: 'x-base' is not a key of a recipe
   4 | x-base: &base {samples: 2}
-    | ^^^^^^ its keys: bolt, extend, name, model, targets, policy, layers, engine, verify, tuning
+    | ^^^^^^ its keys: bolt, extend, name, model, variants, targets, policy, layers, engine, verify, tuning
 recipe.yaml:6:3: error[merge-key]: merge keys ('<<') are not part of YAML 1.2
   6 |   <<: *base
     |   ^^ repeat the keys, or use 'extend'
@@ -82,7 +82,7 @@ recipe.yaml:2:1: error[missing-key]: a recipe needs the key 'targets'
     "layer that overrides nothing": (
         HEAD + "layers:\n  conv*: {}\n",
         """\
-recipe.yaml:5:3: error[missing-key]: 'layers.conv*' needs the key 'precision'
+recipe.yaml:5:3: error[bad-value]: 'layers.conv*' must not be empty
   5 |   conv*: {}
     |   ^^^^^
 """,

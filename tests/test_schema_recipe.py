@@ -64,8 +64,8 @@ bolt: 1
 name: other
 model: {onnx: m.onnx, batch: 8, dims: {height: 224}}
 targets: {host: {precision: bf16}}
-policy: {fusion: {epilogue: false}}
-layers: {"/fc/*": {precision: fp32}, 12: {precision: bf16}}
+policy: {fusion: {epilogue: false, persistent: never}}
+layers: {"/fc/*": {precision: fp32}, 12: {precision: bf16, persistent: always}, a: {persistent: auto}}
 engine: {io: {dtype: fp32, layout: channels_last}}
 verify: {against: onnxruntime, samples: 1, seed: 3}
 tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
@@ -76,8 +76,8 @@ tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
         name="other",
         model=ModelSpec(onnx=str(tmp_path / "m.onnx"), zoo=None, batch=(8,), dims=(("height", 224),)),
         targets=(TargetSpec("host", "bf16"),),
-        policy=Policy(FusionPolicy(epilogue=False)),
-        layers=(LayerSpec("/fc/*", "fp32"), LayerSpec("12", "bf16")),
+        policy=Policy(FusionPolicy(epilogue=False, persistent="never")),
+        layers=(LayerSpec("/fc/*", "fp32"), LayerSpec("12", "bf16", "always"), LayerSpec("a", None, "auto")),
         engine=EngineSpec(IoSpec("fp32", "channels_last")),
         verify=VerifySpec("onnxruntime", 1, 3),
         marks=(),
@@ -119,15 +119,17 @@ model:
   onnx: m.onnx
   batch: [1]
   dims: {}
+  variant: null
+variants: {}
 targets:
   host: {precision: fp32}
 policy:
-  fusion: {epilogue: true}
+  fusion: {epilogue: true, persistent: auto}
 layers: {}
 engine:
   io: {dtype: model, layout: model}
 verify: {against: onnxruntime, samples: 4, seed: 0}
-tuning: {candidates: 6, budget: 20min, lock: null, foreign: false}
+tuning: {candidates: 6, budget: 20min, lock: null, engine: true, foreign: false}
 """
     )
 
@@ -139,8 +141,10 @@ def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
         ("name", '"net"'),
         ("model.zoo", '"resnet50"'),
         ("model.batch", "[1, 2]"),
+        ("model.variant", "null"),
         ("targets.host.precision", '"fp32"'),
         ("policy.fusion.epilogue", "true"),
+        ("policy.fusion.persistent", '"auto"'),
         ("layers.a.b.precision", '"bf16"'),
         ("engine.io.dtype", '"model"'),
         ("engine.io.layout", '"model"'),
@@ -150,6 +154,7 @@ def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
         ("tuning.candidates", "6"),
         ("tuning.budget", '"20min"'),
         ("tuning.lock", "null"),
+        ("tuning.engine", "true"),
         ("tuning.foreign", "false"),
     )
 
@@ -197,15 +202,17 @@ _WORDS = st.sampled_from(
 )
 _NAMES = _WORDS | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=10)
 _PRECISIONS = st.sampled_from(["fp32", "bf16"])
+_WISHES = st.sampled_from(["auto", "always", "never"])
+_LAYERS = st.tuples(st.none() | _PRECISIONS, st.none() | _WISHES).filter(any)
 
 
 @given(
     batch=st.lists(st.integers(1, 2**31 - 1), min_size=1, max_size=4, unique=True),
     dims=st.dictionaries(_NAMES, st.integers(1, 4096), max_size=3),
-    layers=st.dictionaries(_NAMES, _PRECISIONS, max_size=3),
+    layers=st.dictionaries(_NAMES, _LAYERS, max_size=3),
     zoo=_NAMES,
     precision=_PRECISIONS,
-    epilogue=st.booleans(),
+    fusion=st.tuples(st.booleans(), _WISHES),
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
@@ -213,10 +220,10 @@ def test_an_expanded_recipe_loads_to_an_equal_one(
     tmp_path: Path,
     batch: list[int],
     dims: dict[str, int],
-    layers: dict[str, str],
+    layers: dict[str, tuple[str | None, str | None]],
     zoo: str,
     precision: str,
-    epilogue: bool,
+    fusion: tuple[bool, str],
     seed: int,
 ) -> None:
     recipe = Recipe(
@@ -224,8 +231,8 @@ def test_an_expanded_recipe_loads_to_an_equal_one(
         name="net",
         model=ModelSpec(None, zoo, tuple(batch), tuple(dims.items())),
         targets=(TargetSpec("host", precision),),
-        policy=Policy(FusionPolicy(epilogue)),
-        layers=tuple(LayerSpec(match, value) for match, value in layers.items()),
+        policy=Policy(FusionPolicy(*fusion)),
+        layers=tuple(LayerSpec(match, *values) for match, values in layers.items()),
         engine=EngineSpec(IoSpec("bf16", "row")),
         verify=VerifySpec("onnxruntime", 2, seed),
         marks=(),

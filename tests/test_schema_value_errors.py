@@ -30,6 +30,21 @@ recipe.yaml:1:7: error[bad-value]: 'bolt' must be 1, found the integer 0
     |       ^
 """,
     ),
+    "products in one kernel": (
+        HEAD
+        + "policy: {fusion: {persistent: true}}\nlayers:\n  /a: {persistent: sometimes}\n  /b: {persistant: never}\n",
+        """\
+recipe.yaml:4:31: error[bad-value]: 'policy.fusion.persistent' must be auto, always or never, found true
+  4 | policy: {fusion: {persistent: true}}
+    |                               ^^^^
+recipe.yaml:6:20: error[bad-value]: 'layers./a.persistent' must be auto, always or never, found the string 'sometimes'
+  6 |   /a: {persistent: sometimes}
+    |                    ^^^^^^^^^
+recipe.yaml:7:8: error[unknown-key]: 'persistant' is not a key of 'layers./b'
+  7 |   /b: {persistant: never}
+    |        ^^^^^^^^^^ did you mean 'persistent'?
+""",
+    ),
     "both models": (
         "bolt: 1\nmodel:\n  onnx: recipe.yaml\n  zoo: resnet50\ntargets: {host: }\n",
         """\
@@ -62,6 +77,64 @@ recipe.yaml:8:12: error[wrong-type]: 'tuning.foreign' must be true or false, fou
 recipe.yaml:4:16: error[bad-value]: 'tuning.lock' holds a NUL
   4 | tuning: {lock: "a\\0b"}
     |                ^^^^^^
+""",
+    ),
+    "variants": (
+        """\
+bolt: 1
+model: {zoo: repvgg_a0, variant: dep}
+targets: {host: {precision: fp32}}
+variants:
+  Bad: {activation: relu}
+  deep: {deepen: {behind: 3}, align: {channels: 1}}
+  other: {activation: hardswich}
+  some: {activation: {match: "/head/*"}}
+  none: {}
+  deep: {activation: relu}
+""",
+        """\
+recipe.yaml:2:34: error[unknown-variant]: the recipe has no variant 'dep'
+  2 | model: {zoo: repvgg_a0, variant: dep}
+    |                                  ^^^ did you mean 'deep'?
+recipe.yaml:5:3: error[bad-value]: 'Bad' may not be a key of 'variants': a name is lower-case letters, digits and \
+underscores, a letter first
+  5 |   Bad: {activation: relu}
+    |   ^^^
+recipe.yaml:6:27: error[wrong-type]: 'variants.deep.deepen.behind' must be a string, found the integer 3
+  6 |   deep: {deepen: {behind: 3}, align: {channels: 1}}
+    |                           ^ write it in quotes
+recipe.yaml:6:49: error[bad-value]: 'variants.deep.align.channels' must be at least 2, found 1
+  6 |   deep: {deepen: {behind: 3}, align: {channels: 1}}
+    |                                                 ^
+recipe.yaml:7:23: error[bad-value]: 'variants.other.activation' must be relu, gelu, hardswish, silu or softplus, \
+found the string 'hardswich'
+  7 |   other: {activation: hardswich}
+    |                       ^^^^^^^^^ did you mean 'hardswish'?
+recipe.yaml:8:10: error[missing-key]: 'variants.some.activation' needs the key 'to'
+  8 |   some: {activation: {match: "/head/*"}}
+    |          ^^^^^^^^^^
+recipe.yaml:9:3: error[bad-value]: 'variants.none' must not be empty
+  9 |   none: {}
+    |   ^^^^
+recipe.yaml:10:3: error[duplicate-key]: 'deep' is here a second time
+  10 |   deep: {activation: relu}
+     |   ^^^^ first at line 6
+""",
+    ),
+    "variant of a recipe that has none": (
+        "bolt: 1\nmodel: {zoo: resnet50, variant: deep}\ntargets: {host: }\n",
+        """\
+recipe.yaml:2:33: error[unknown-variant]: the recipe has no variant 'deep'
+  2 | model: {zoo: resnet50, variant: deep}
+    |                                 ^^^^ it has no 'variants'
+""",
+    ),
+    "variant whose engine's name would be too long": (
+        HEAD + f"variants: {{{'v' * 60}: {{activation: gelu}}}}\n",
+        f"""\
+recipe.yaml:4:12: error[bad-name]: the engine of this variant would be called 'recipe_{"v" * 50}...', 67 characters
+  4 | variants: {{{"v" * 60}: {{activation: gelu}}}}
+    |            {"^" * 60} at most 64 are allowed
 """,
     ),
     "no model": (

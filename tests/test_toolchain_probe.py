@@ -239,8 +239,9 @@ def test_cutlass_of_its_wheel(machine: Machine) -> None:
     machine.wheel("nvidia-cutlass", "4.2.0.0", {f"{include}/cutlass/version.h": "#define"})
     tool = machine.tool("cutlass")
     utilities = "cutlass_library/source/tools/util/include"
+    pairs = "cutlass_library/source/examples/13_two_tensor_op_fusion"
     assert (tool.problem, tool.version) == (None, "4.2.0.0")
-    assert tool.include_dirs == (str(machine.site / include), str(machine.site / utilities))
+    assert tool.include_dirs == tuple(str(machine.site / path) for path in (include, utilities, pairs))
 
 
 def test_this_machine_compiles_what_engines_need() -> None:

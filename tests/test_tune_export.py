@@ -26,9 +26,11 @@ from bolt_build.errors import ExitCode
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family, KernelProblem, KernelUnit
 from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.planner.selection import PREDICTED
 from bolt_build.report.progress import QuietProgress
 from bolt_build.targets import Target
 from bolt_build.tuning.bundle import read_bundle
+from bolt_build.tuning.engine_tables import engines_text
 from bolt_build.tuning.record import Status
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,6 +64,23 @@ def test_a_bundle_has_the_driver_the_kernels_and_what_they_are(exported: tuple[P
     listed = subprocess.run([there / "run", "--list"], capture_output=True, text=True, check=True).stdout
     assert listed.startswith(f"bundle {bundle.id} for a100 (sm_80 and later): {len(bundle.problems)} problems")
     assert not project.lock.exists()
+
+
+def test_a_bundle_has_the_engines_that_predictions_make(exported: tuple[Project, Path]) -> None:
+    project, _ = exported
+    there = project.path / "engines"
+    with tarfile.open(project.path / "b.tar") as archive:
+        archive.extractall(there, filter="data")
+    lineups = project.plan().lineups(PREDICTED)
+    text = (there / "engines.tsv").read_text()
+    assert text == engines_text(lineups, read_bundle(there / "bundle.json").problems, {})
+    # The driver reads it before it looks for a GPU.
+    argv = [there / "run", "--results", there / "r.jsonl", "--gpus", "1023"]
+    assert subprocess.run(argv, capture_output=True, check=False).returncode == ExitCode.TOOL_MISSING
+    (there / "engines.tsv").write_text(text.replace(lineups[0].problems[0], "cafe"))
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.INVALID
+    assert "candidates.so has no problem cafe" in done.stderr
 
 
 def test_another_directory_gives_the_same_bytes_from_the_cache(exported: tuple[Project, Path], tmp_path: Path) -> None:

@@ -199,8 +199,8 @@ def test_results_of_another_version(project: Project) -> None:
     bundle = project.bundle()
     project.remember(bundle)
     path = project.results(bundle, by_prediction)
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2', 1))
-    assert "error[results-version]: the results have format version 2" in complaint(project, results=path)
+    path.write_text(path.read_text().replace('"version": 2', '"version": 3', 1))
+    assert "error[results-version]: the results have format version 3" in complaint(project, results=path)
     assert not project.lock.exists()
 
 

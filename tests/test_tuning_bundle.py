@@ -65,6 +65,29 @@ def test_the_readme_says_what_to_do(tmp_path: Path) -> None:
     )
 
 
+def test_engines_to_play_are_beside_the_candidates(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "b.tar", bundle(), linked(tmp_path / "tuning"), "bolt-engines\t1\n")
+    with tarfile.open(tmp_path / "b.tar") as archive:
+        names = archive.getnames()
+        assert names == ["README", "bundle.json", "candidates.so", "engines.tsv", "run"]
+        assert _text(archive, "engines.tsv") == "bolt-engines\t1\n"
+        told = _text(archive, "README").split("its options\n", 1)[1].partition("Then, where")[0]
+        assert told == (
+            "\n"
+            "When every candidate was measured by itself it plays whole engines, with the fastest candidates and with\n"
+            "others in their place. Their steps are those of engines.tsv: where the measurements lead to other steps,\n"
+            "what was found of an engine is left out.\n"
+            "\n"
+            "It needs the NVIDIA driver and nothing else. "
+        )
+
+
+def _text(archive: tarfile.TarFile, name: str) -> str:
+    stream = archive.extractfile(name)
+    assert stream is not None
+    return stream.read().decode()
+
+
 def test_equal_contents_give_equal_bytes_wherever_and_whenever(tmp_path: Path) -> None:
     one, other = linked(tmp_path / "one"), linked(tmp_path / "deeper" / "other")
     os.utime(other / "run", (time.time() - 1e6,) * 2)

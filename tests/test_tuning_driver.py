@@ -345,4 +345,7 @@ def test_wrong_usage(arguments: list[str], message: str) -> None:
 def test_help() -> None:
     done = run("--help")
     assert done.returncode == 0
-    assert done.stdout.startswith("run: measures the candidates of candidates.so on every GPU of this machine.\n")
+    assert done.stdout.startswith(
+        "run: measures the candidates of candidates.so on every GPU of this machine, each by itself, and then the "
+        "engines\nof engines.tsv with the fastest of them and with others in their place.\n"
+    )

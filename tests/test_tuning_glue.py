@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from cuda_engine import nvcc
 from families_harness import Layer, graph_with
-from gpu_layers import BANDWIDTH, MATMULS, RESIDUAL, conv
+from gpu_layers import BANDWIDTH, MATMULS, RESIDUAL, behind, conv
+from gpu_pairs import steps_of
 from tuning_fakes import supervisor
 
 from bolt_build import runtime
+from bolt_build.emit.text import problem_text
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, StepExpressions
 from bolt_build.planner.tuning_set import ProblemTrials, Trial
@@ -35,8 +37,16 @@ def trials_of(layer: Layer, family: str, formats: str, count: int = 2) -> Proble
     """The family's problem for the layer whose first input has these formats, with its best candidates."""
     graph, node = graph_with(layer)
     steps = [a.steps[0] for a in FAMILIES[family].propose(graph, node, TARGET, layer.precision)[0]]
-    (step,) = [step for step in steps if str(step.problem.inputs[0].format) == formats]
+    # There may be another that leaves fp32.
+    (step, *_) = [step for step in steps if str(step.problem.inputs[0].format) == formats]
     found = FAMILIES[family].candidates(step.problem, TARGET)[0][:count]
+    return ProblemTrials(step.problem, (f"batch 2: /{layer.label}",), tuple(Trial(c, 1e-5) for c in found), ())
+
+
+def trials_of_pair(layer: Layer, format: str = "f16/channels_last", count: int = 2) -> ProblemTrials:
+    """The problem of both products in one kernel, with its first candidates."""
+    (step, *_) = [step for step in steps_of(layer) if str(step.problem.inputs[0].format) == format]
+    found = FAMILIES["cutlass"].candidates(step.problem, TARGET)[0][:count]
     return ProblemTrials(step.problem, (f"batch 2: /{layer.label}",), tuple(Trial(c, 1e-5) for c in found), ())
 
 
@@ -119,6 +129,48 @@ def test_a_reference_in_another_layout_converts_its_input_first() -> None:
     assert "r.scratch_base + 0, r.weight(1), r.output(0)" in compute
 
 
+PAIR = behind(conv("pair", (2, 64, 13, 11), 32, (3, 3)), 128, RESIDUAL)
+
+
+def test_two_products_in_one_kernel_are_compared_with_two_plain_kernels() -> None:
+    """What lies between them is stored in half precision."""
+    trials = trials_of_pair(PAIR)
+    text = source(trials)
+    nbytes = -(-2 * 32 * 13 * 11 * 2 // 256) * 256
+    assert f"std::size_t scratch_reference(const void*) {{ return {nbytes}; }}" in text
+    (body,) = re.findall(r"void run_reference.*?\n}", text, re.S)
+    first, second = [line for line in body.splitlines() if "bolt::portable::" in line]
+    types = "bolt::portable::conv<bolt::portable::f16, bolt::portable::f16, bolt::portable::f16>"
+    assert types in first
+    assert types in second
+    assert "r.input(0), r.weight(1), r.scratch_base + 0, " in first
+    assert "r.scratch_base + 0, r.weight(3), r.output(0), " in second
+    assert "same<bolt::portable::f16>(r.input(5))" in second
+    assert "PairConv<" in text
+
+
+def test_a_pair_s_reference_converts_its_input_too() -> None:
+    text = source(trials_of_pair(behind(conv("pair-stem", (1, 3, 32, 32), 64, (7, 7), 2), 64), "f32/row"))
+    assert f"{{ return {6144 + 64 * 16 * 16 * 2}; }}" in text
+    (body,) = re.findall(r"void run_reference.*?\n}", text, re.S)
+    calls = [line for line in body.splitlines() if "bolt::portable::" in line]
+    assert len(calls) == 3
+    assert "r.input(0), r.scratch_base + 32768);" in calls[0]
+    assert "r.scratch_base + 32768, r.weight(1), r.scratch_base + 0, " in calls[1]
+
+
+def test_both_weights_of_a_pair_are_scaled() -> None:
+    text = source(trials_of_pair(PAIR))
+    ranges = [float(high) for high in re.findall(r", ([\d.e-]+)},\n", text)[:6]]
+    depths = 64 * 9, 32
+    assert ranges[0] == ranges[5] == pytest.approx(3**0.5)
+    assert ranges[1] == pytest.approx((3 / depths[0]) ** 0.5, rel=1e-2)
+    assert ranges[3] == pytest.approx((3 / depths[1]) ** 0.5, rel=2e-2)
+    assert ranges[2] == ranges[4] == 1.0
+    # Sums are as deep as the deeper of the two.
+    assert re.search(r"1, outputs, 576\.\d+, &reference", text)
+
+
 def test_the_portable_family_alone_has_no_reference() -> None:
     text = source(trials_of(POOL, "portable", "f16/channels_last"))
     assert "functions_reference" not in text
@@ -184,6 +236,7 @@ def test_a_library_of_candidates_can_be_listed(tmp_path: Path) -> None:
         trials_of(STEM, "cutlass", "f32/row", 1),
         trials_of(PRODUCT, "cutlass", "f16/row", 1),
         trials_of(POOL, "portable", "f16/channels_last"),
+        trials_of_pair(PAIR, count=1),
     )
     sources = [glue.problem_source(trials, FAMILIES, TARGET) for trials in problems]
     library = _linked([*sources, glue.table_source(problems, "the bundle", TARGET)], tmp_path)
@@ -192,9 +245,9 @@ def test_a_library_of_candidates_can_be_listed(tmp_path: Path) -> None:
     ours = {re.sub(r"<.*", "", line.split(maxsplit=1)[1]) for line in symbols if "bolt::" in line}
     assert ours == {"void bolt::cutlass_kernels::launch_conv", "void bolt::cutlass_kernels::launch_gemm"}
     listed = _run([supervisor(), "--candidates", library, "--list"])
-    assert listed.splitlines()[0] == "bundle the bundle for h200 (sm_90 alone): 4 problems, 5 candidates"
+    assert listed.splitlines()[0] == "bundle the bundle for h200 (sm_90 alone): 5 problems, 6 candidates"
     for trials in problems:
-        assert f"{trials.problem.digest[:16]}  {trials.problem.op.kind} " in listed
+        assert f"{trials.problem.digest[:16]}  {problem_text(trials.problem)[0]}" in listed
         for trial in trials.trials:
             assert f"10.00 us predicted  {trial.candidate}\n" in listed
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from engine_evidence import GRAPH, LINEUP, LINEUP_OF_TWO, TABLE, cover_of, played, swapped
+from engine_evidence import OTHER as OTHER_PLAN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, tuning_set
@@ -19,7 +21,8 @@ from bolt_build.planner.selection import ChosenAlternative, ChosenCover, Selecti
 from bolt_build.report.diagnostics import render
 from bolt_build.tuning.lock import Lock, LockedTarget, LockEntry, load_lock, lock_from, lock_text, updated_lock_text
 from bolt_build.tuning.record import Device, Fingerprint
-from bolt_build.tuning.select import select
+from bolt_build.tuning.select import evidence, select
+from bolt_build.tuning.select_engine import engine_evidence
 
 FOUND = tuning_set(FIRST, SECOND)
 RECORDS = timed(FOUND, {SMALL: 4.0, LARGE: 2.53125, SPLIT: 2.5})
@@ -145,9 +148,9 @@ def test_an_entry_of_a_fingerprint_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_newer_lock(tmp_path: Path) -> None:
-    assert complaint(tmp_path, "lock: 2\nsurprise: yes\n") == (
-        "net.lock.yaml:1:7: error[newer-version]: lock format 2 is newer than this bolt-build, which reads format 1\n"
-        "  1 | lock: 2\n"
+    assert complaint(tmp_path, "lock: 3\nsurprise: yes\n") == (
+        "net.lock.yaml:1:7: error[newer-version]: lock format 3 is newer than this bolt-build, which reads format 2\n"
+        "  1 | lock: 3\n"
         "    |       ^ python -m pip install --upgrade bolt-build\n"
     )
 
@@ -233,3 +236,72 @@ def test_winners_are_in_the_order_of_their_problems() -> None:
     found: Selection = replace(PART, entries=PART.entries[::-1]).selection("x")
     assert list(found.winners) == sorted(found.winners, key=lambda each: each.problem)
     assert found.winners[0] == Winner(found.winners[0].problem, LARGE, pytest.approx(2.531e-6))
+
+
+ONE, TWO = FIRST.problem.digest, SECOND.problem.digest
+WHOLE = played({ONE: SPLIT, TWO: LARGE}, {ONE: SMALL}, before=100.0, after=98.76543, tried=[swapped(ONE, SMALL)])
+ENGINES = engine_evidence([LINEUP], evidence(FOUND, RECORDS), RECORDS, [(ON_A100, WHOLE)])
+PLAYED = lock_from(FOUND, RECORDS, [COVER], ENGINES)
+
+
+def test_a_lock_with_a_whole_engine(golden: Golden) -> None:
+    """`tests/data/tuning/lock_engines.yaml` is what a reader of a diff sees."""
+    golden("tuning/lock_engines.yaml", lock_text(Lock((OTHER, PLAYED))))
+
+
+def test_a_whole_engine_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "net.lock.yaml"
+    path.write_text(lock_text(Lock((PLAYED,))))
+    assert load_lock(path) == Lock((PLAYED,))
+    (engine,) = PLAYED.engines
+    assert (engine.before, engine.after, engine.gain, engine.tried) == (100.0, 98.765, 0.01235, 1)
+    (choice,) = PLAYED.selection("net.lock.yaml").engines
+    assert (choice.graph, choice.batch) == (GRAPH, 1)
+    assert [(each.problem, each.candidate) for each in choice.swaps] == [(ONE, SMALL)]
+    assert 1e6 * choice.after == pytest.approx(98.765)
+
+
+def test_an_engine_without_swaps_says_so(tmp_path: Path) -> None:
+    none = played({ONE: SPLIT, TWO: LARGE}, {}, before=100.0, after=100.2)
+    part = lock_from(
+        FOUND, RECORDS, [COVER], engine_evidence([LINEUP], evidence(FOUND, RECORDS), RECORDS, [(ON_A100, none)])
+    )
+    text = lock_text(Lock((part,)))
+    assert "        after: 100.000\n        gain: 0.00000\n        tried: 0\n" in text
+    assert text.endswith("        swaps: {}\n")
+    path = tmp_path / "net.lock.yaml"
+    path.write_text(text)
+    assert load_lock(path) == Lock((part,))
+
+
+def test_a_lock_says_the_least_version_that_holds_it(tmp_path: Path) -> None:
+    assert (Lock((PART,)).version, Lock((PART, PLAYED)).version) == (1, 2)
+    path = tmp_path / "net.lock.yaml"
+    path.write_text("# Mine.\n" + lock_text(Lock((PART, OTHER))))
+    first = updated_lock_text(path, PLAYED)
+    assert first == "# Mine.\n" + lock_text(Lock((PLAYED, OTHER)))
+    assert "lock: 2\n" in first
+    path.write_text(first)
+    assert updated_lock_text(path, PART) == "# Mine.\n" + lock_text(Lock((PART, OTHER)))
+
+
+def test_an_engine_names_a_fingerprint_that_is_there(tmp_path: Path) -> None:
+    text = lock_text(Lock((PLAYED,)))
+    head, _, tail = text.rpartition(PLAYED.engines[0].fingerprint)
+    assert (
+        complaint(tmp_path, head + "cafe" + tail)
+        .splitlines()[0]
+        .endswith("error[unknown-fingerprint]: 'targets.a100.fingerprints' has no 'cafe'")
+    )
+
+
+def test_the_plan_of_a_whole_engine_is_the_cover_of_the_lock(tmp_path: Path) -> None:
+    record = played({ONE: SPLIT, TWO: LARGE}, {}, plan=OTHER_PLAN)
+    found = engine_evidence([LINEUP_OF_TWO], evidence(FOUND, RECORDS), RECORDS, [(ON_A100, record)])
+    part = lock_from(FOUND, RECORDS, [cover_of(TABLE)], found)
+    assert part.covers == (cover_of(OTHER_PLAN),)
+    (engine,) = part.engines
+    assert (engine.table, engine.in_place_of, engine.swaps) == (OTHER_PLAN.digest, TABLE.digest, ())
+    path = tmp_path / "net.lock.yaml"
+    path.write_text(lock_text(Lock((part,))))
+    assert load_lock(path) == Lock((part,))

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from engine_evidence import TABLE, played, swapped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tune_sets import LARGE, SMALL, SPLIT
@@ -228,3 +229,66 @@ def test_records_are_read_as_they_were_written(
             records.merge(fingerprint, [record])
     last = {(record.problem, record.candidate, fingerprint): record for fingerprint, record in found}
     assert {(r.problem, r.candidate, fingerprint): r for fingerprint, r in everything(path)} == last
+
+
+def engines(path: Path) -> list[tuple[str, str]]:
+    with Records(path) as records:
+        return [(fingerprint.device.name, str(record.chosen)) for fingerprint, record in records.engines()]
+
+
+BASE = {ONE: SMALL, TWO: SMALL}
+BEGUN_OTHERWISE = {ONE: SMALL, TWO: LARGE}
+
+
+def test_engines_are_kept_by_table_first_kernels_and_fingerprint(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    first = played(BASE, {ONE: LARGE}, tried=[swapped(ONE, LARGE)])
+    with Records(path) as records:
+        assert records.engines() == ()
+        assert records.merge_engines([(ON_H200, first)]) == 1
+        assert records.merge_engines([(ON_H200, first)]) == 0
+        assert records.merge_engines([(ON_A100, first), (ON_H200, played(BEGUN_OTHERWISE, {}))]) == 2
+        assert records.merge_engines([(ON_H200, played(BASE, {}))]) == 1
+        assert (ON_A100, first) in records.engines([TABLE.digest])
+        assert records.engines(["0" * 64]) == ()
+        assert len(records.engines()) == 3
+    assert len(engines(path)) == 3
+
+
+def test_an_export_has_the_engines_of_its_problems(tmp_path: Path) -> None:
+    found = played(BASE, {ONE: LARGE}, tried=[swapped(ONE, LARGE)])
+    with Records(tmp_path / "a") as records:
+        records.merge(ON_H200, [ok(ONE, SMALL, 3.5), ok(TWO, SMALL, 3.5)])
+        assert "engines" not in records.export()
+        records.merge_engines([(ON_A100, found)])
+        assert "engines" not in records.export([ONE])
+        data = json.loads(json.dumps(records.export([ONE, TWO])))
+    with Records(tmp_path / "b") as records:
+        assert records.load_export(data) == 3
+        assert records.engines() == ((ON_A100, found),)
+        assert json.loads(json.dumps(records.export())) == data
+
+
+def test_a_file_of_before_gets_engines_and_keeps_what_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    filled(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE engines")
+    connection.close()
+    with Records(path) as records:
+        assert records.engines() == ()
+        records.merge_engines([(ON_H200, played(BASE, {}))])
+        assert len(records.engines()) == 1
+        assert len(records.problems()) == 200
+
+
+def test_an_engine_that_says_nothing_known_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    with Records(path) as records:
+        records.merge_engines([(ON_H200, played(BASE, {}))])
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE engines SET data = replace(data, '\"ok\"', '\"fine\"')")
+    connection.close()
+    with pytest.raises(BoltError) as raised:
+        engines(path)
+    assert render(raised.value.diagnostics, color=False) == damaged(path, "'fine' is not a valid Status")

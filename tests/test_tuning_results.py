@@ -11,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
+from bolt_build.tuning.engine_record import Gain
+from bolt_build.tuning.engine_results import EngineRow, PlanRow, SwapRow, Unplayed
 from bolt_build.tuning.record import Device, Statistics, Status
-from bolt_build.tuning.results import RESULTS_VERSION, Results, Row, Unmeasured, read_results, results_text
+from bolt_build.tuning.results import (
+    RESULTS_VERSION,
+    WITHOUT_ENGINES,
+    Results,
+    Row,
+    Unmeasured,
+    read_results,
+    results_text,
+)
 
 H200 = Device("NVIDIA H200", 132, 150_000_000_000, 700, "570.86.15")
 TIMES = Statistics(15.25, 15.0, 16.5, 0.004, 12, 64)
@@ -33,6 +43,46 @@ statistics = st.builds(Statistics, numbers, numbers, numbers, numbers, counts, c
 failures = st.sampled_from([status for status in Status if status is not Status.OK])
 
 
+parts = st.floats(-1e6, 1)
+pairs = st.integers(1, 100)
+gains = st.builds(
+    lambda of, count: Gain(*(sorted(of)[i] for i in (1, 0, 2)), count), st.tuples(parts, parts, parts), pairs
+)
+above = gains.filter(lambda gain: gain.low > 0)
+kernels = st.dictionaries(words, words, max_size=3).map(lambda found: tuple(sorted(found.items())))
+
+
+@st.composite
+def swap_rows(draw: st.DrawFn, places: st.SearchStrategy[int]) -> SwapRow:
+    names = draw(words), draw(words), draw(words), draw(places)
+    if draw(st.booleans()):
+        times = draw(statistics), draw(statistics), draw(gains)
+        return SwapRow(*names, Status.OK, draw(words), *times, draw(st.booleans()))
+    return SwapRow(*names, draw(failures), draw(words), None, None, None, kept=False)
+
+
+@st.composite
+def plan_rows(draw: st.DrawFn, places: st.SearchStrategy[int]) -> PlanRow:
+    row = draw(swap_rows(places))
+    return PlanRow(
+        row.engine, row.problem, row.device, row.status, row.message, row.first, row.second, row.gain, row.kept
+    )
+
+
+@st.composite
+def engine_rows(draw: st.DrawFn, places: st.SearchStrategy[int]) -> EngineRow:
+    engine, base = draw(words), draw(kernels)
+    plan = draw(st.just(engine) | words)
+    what = engine, draw(counts), plan, draw(places)
+    rest = draw(numbers), draw(counts), draw(counts), draw(st.booleans()), base
+    if draw(st.booleans()):
+        chosen = tuple((problem, draw(words)) for problem, _ in base)
+        gain = draw(gains if (chosen, plan) == (base, engine) else above)
+        return EngineRow(*what, Status.OK, draw(words), draw(statistics), draw(statistics), gain, *rest, chosen)
+    what = engine, *what[1:2], engine, *what[3:]
+    return EngineRow(*what, draw(failures), draw(words), None, None, None, *rest, base)
+
+
 @st.composite
 def measurements(draw: st.DrawFn) -> Results:
     found = tuple(draw(st.lists(devices, min_size=1, max_size=3)))
@@ -43,7 +93,14 @@ def measurements(draw: st.DrawFn) -> Results:
     rows = tuple(draw(st.lists(right | wrong, max_size=6)))
     left = tuple(draw(st.lists(st.builds(Unmeasured, words, words, words), max_size=3)))
     seconds = draw(st.none() | numbers)
-    return Results(RESULTS_VERSION, draw(words), draw(words), found, rows, left, seconds is not None, seconds)
+    swaps = tuple(draw(st.lists(swap_rows(places), max_size=3)))
+    engines = tuple(draw(st.lists(engine_rows(places), max_size=2)))
+    plans = tuple(draw(st.lists(plan_rows(places), max_size=2)))
+    unplayed = tuple(draw(st.lists(st.builds(Unplayed, words, counts, words), max_size=2)))
+    return Results(
+        RESULTS_VERSION, draw(words), draw(words), found, rows, left, seconds is not None, seconds, swaps, engines,
+        unplayed, plans,
+    )  # fmt: skip
 
 
 @given(measurements())
@@ -92,10 +149,10 @@ def test_the_device_of_a_row() -> None:
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    assert complaints(path, changed(0, version=2)) == (
+    assert complaints(path, changed(0, version=3)) == (
         Diagnostic(
             "results-version",
-            "the results have format version 2, this bolt-build reads version 1",
+            "the results have format version 3, this bolt-build reads version 2",
             Mark(str(path), 1, 1),
             hint="measure with a bundle of this bolt-build, or use the bolt-build that made theirs",
         ),
@@ -161,3 +218,60 @@ def test_nothing_follows_the_end(tmp_path: Path) -> None:
     text = results_text(RESULTS)
     (found,) = complaints(tmp_path / "results.jsonl", text + text.splitlines()[1] + "\n")
     assert found.message == "nothing follows the line that ends the results"
+
+
+def test_results_that_know_nothing_of_engines_are_read(tmp_path: Path) -> None:
+    """As bundles of before write them; what they cannot hold is damage."""
+    older = dataclasses.replace(RESULTS, version=WITHOUT_ENGINES)
+    text = results_text(older)
+    assert "engines" not in text
+    path = tmp_path / "results.jsonl"
+    path.write_text(text)
+    assert read_results(path) == older
+    line = json.dumps({"kind": "unplayed", "engine": "E", "batch": 1, "message": ""})
+    found = complaints(path, text.replace('{"kind": "end"', line + '\n{"kind": "end"'))
+    assert [each.message for each in found] == ['unknown kind of line "unplayed"']
+
+
+GAIN = Gain(0.05, 0.04, 0.06, 12)
+SWAP = SwapRow("E", "p0", "c1", 0, Status.OK, "", TIMES, TIMES, GAIN, kept=True)
+ENGINE = EngineRow(
+    "E", 32, "E", 0, Status.OK, "", TIMES, TIMES, GAIN, 0.003, 1, 0, True, (("p0", "c0"), ("p1", "c0")),
+    (("p0", "c1"), ("p1", "c0")),
+)  # fmt: skip
+PLAYED = dataclasses.replace(RESULTS, swaps=(SWAP,), engines=(ENGINE,))
+
+
+def damaged(kind: str, **changes: object) -> str:
+    """The lines of PLAYED with some fields of the only line of a kind changed."""
+    lines = [json.loads(line) for line in results_text(PLAYED).splitlines()]
+    return "".join(json.dumps(line | changes if line["kind"] == kind else line) + "\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (damaged("swap", gain=2.0), '"gain" is no part of a time'),
+        (damaged("swap", low=0.055), '"gain" does not lie between "low" and "high"'),
+        (damaged("swap", kept=1), '"kept" is missing or of another type'),
+        (damaged("swap", first=None), "a comparison has times where, and only where, its status is ok"),
+        (damaged("swap", status="crashed", first=None, second=None), "a swap that failed cannot have been kept"),
+        (damaged("swap", device=1), "device 1 is not among the header's 1"),
+        (damaged("swap", status="fine"), 'unknown status "fine"'),
+        (damaged("engine", chosen={"p0": "c1"}), '"base" and "chosen" are not of the same problems'),
+        (damaged("engine", low=-0.01), "another engine was chosen without a gain"),
+        (
+            damaged("engine", status="crashed", first=None, second=None),
+            "another engine was chosen without a gain",
+        ),
+        (damaged("engine", plan="F", chosen=dict(ENGINE.base), low=0.0), "another engine was chosen without a gain"),
+        (damaged("end", plans=1), "lines are missing: 1 plans are stated, not 0"),
+        (damaged("engine", base={"p0": 3}), '"p0" is missing or of another type'),
+        (damaged("engine", batch=-1), '"batch" is negative'),
+        (damaged("end", swaps=2), "lines are missing: 2 swaps are stated, not 1"),
+        (damaged("end", engines=0), "lines are missing: 0 engines are stated, not 1"),
+        (damaged("end", unplayed=None), '"unplayed" is missing or of another type'),
+    ],
+)  # fmt: skip
+def test_a_line_about_an_engine_that_cannot_be_is_damage(tmp_path: Path, text: str, why: str) -> None:
+    assert complaints(tmp_path / "results.jsonl", text)[0].message == why

@@ -19,6 +19,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.zoo.repvgg import build_a0, build_a1, build_b0
 from bolt_build.graph.zoo.resnet18 import build as build_resnet18
 from bolt_build.graph.zoo.vgg16 import build as build_vgg16
+from bolt_build.graph.zoo.vgg16 import build_19 as build_vgg19
 from bolt_build.planner.pipeline import optimize
 from bolt_build.schema import load_recipe
 
@@ -58,6 +59,15 @@ def test_vgg16_is_torchvisions_and_depends_on_its_input(tmp_path: Path) -> None:
     assert_depends_on_its_input(tmp_path / "vgg16.onnx")
 
 
+@pytest.mark.large
+def test_vgg19_has_three_convolutions_more() -> None:
+    model = build_vgg19()
+    assert parameters(model) == 143_667_240
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "Conv": 16, "Relu": 18, "MaxPool": 5, "Flatten": 1, "Gemm": 3,
+    }  # fmt: skip
+
+
 def test_resnet18_is_torchvisions_graph_with_batch_norm_left_in_place() -> None:
     model = build_resnet18()
     onnx.checker.check_model(model, full_check=True)
@@ -94,7 +104,7 @@ def test_repvggs_blocks_become_one_3x3_each(tmp_path: Path) -> None:
     assert sum(prod(graph.type(name).shape) for node in convs for name in node.inputs[1:]) == 8_309_384 - 1_281_000
 
 
-@pytest.mark.parametrize("name", ["repvgg_a0", "resnet18", "resnet50", "vgg16"])
+@pytest.mark.parametrize("name", ["repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18", "resnet50", "vgg16", "vgg19"])
 def test_its_recipe_builds_for_the_gpu_and_a_small_batch_here(name: str) -> None:
     recipe = load_recipe(RECIPES / f"{name}.yaml")
     assert (recipe.name, recipe.model.zoo) == (name, name)

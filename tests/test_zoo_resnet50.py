@@ -98,9 +98,18 @@ def test_an_unknown_model_is_a_diagnostic(tmp_path: Path) -> None:
         with pytest.raises(BoltError) as caught:
             call()
         (diagnostic,) = caught.value.diagnostics
-        hint = "known models: repvgg_a0, repvgg_a1, repvgg_b0, resnet18, resnet50, vgg16, wide_resnet50_2"
+        hint = "known models: repvgg_a0, repvgg_a1, repvgg_b0, resnet18, resnet50, vgg16, vgg19, wide_resnet50_2"
         assert (diagnostic.message, diagnostic.hint) == ("unknown zoo model 'resnet51'", hint)
-    assert zoo.names() == ("repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18", "resnet50", "vgg16", "wide_resnet50_2")
+    assert zoo.names() == (
+        "repvgg_a0",
+        "repvgg_a1",
+        "repvgg_b0",
+        "resnet18",
+        "resnet50",
+        "vgg16",
+        "vgg19",
+        "wide_resnet50_2",
+    )
 
 
 def test_a_failed_write_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: onnx.ModelProto) -> None:

@@ -20,7 +20,16 @@ from bolt_build.tuning import glue
 from bolt_build.tuning.results import Results, Row, read_results
 
 DATA = Path(__file__).parent / "data" / "tuning"
-_NEEDS_CUDA = ("bench.cpp", "data.cpp", "devices.cpp", "memory.cpp", "timing.cpp", "worker.cpp")
+_NEEDS_CUDA = (
+    "bench.cpp",
+    "data.cpp",
+    "devices.cpp",
+    "memory.cpp",
+    "played_plan.cpp",
+    "player.cpp",
+    "timing.cpp",
+    "worker.cpp",
+)
 
 
 @functools.cache
@@ -36,15 +45,25 @@ def supervisor() -> Path:
 
 
 def candidates(
-    folder: Path, trials: Sequence[Sequence[int]], *, version: str = "BOLT_TUNING_VERSION", sm: int = 90, only: int = 1
+    folder: Path,
+    trials: Sequence[Sequence[int]],
+    *,
+    version: str = "BOLT_TUNING_VERSION",
+    sm: int = 90,
+    only: int = 1,
+    digests: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> Path:
-    """`folder`/candidates.so with a problem for each of `trials`: of each trial, the one that it varies or -1."""
+    """`folder`/candidates.so with a problem for each of `trials`: of each trial, the one that it varies or -1.
+
+    `digests` are of each problem and its candidates; "p0" and "c0.0" and so on, unless they are given.
+    """
     parts = ['#include "bolt_tuning/candidates.h"', "static const bolt_tuning_trial reference = {};"]
     for problem, of in enumerate(trials):
-        rows = "".join(f'{{"c{problem}.{i}", "kernel {i}", {v}, 1e-5, nullptr}},' for i, v in enumerate(of))
+        digest, names = digests[problem] if digests else (f"p{problem}", [f"c{problem}.{i}" for i, _ in enumerate(of)])
+        rows = "".join(f'{{"{names[i]}", "kernel {i}", {v}, 1e-5, nullptr}},' for i, v in enumerate(of))
         parts.append(f"static const bolt_tuning_trial trials_{problem}[] = {{{rows} {{}}}};")
         parts.append(
-            f'static const bolt_tuning_problem problem_{problem} = {{"p{problem}", "conv {problem}", "batch 1: /conv",'
+            f'static const bolt_tuning_problem problem_{problem} = {{"{digest}", "conv {problem}", "batch 1: /conv",'
             f" 0, nullptr, 0, nullptr, 1.0, &reference, nullptr, {len(of)}, trials_{problem}}};"
         )
     table = "".join(f"&problem_{problem}, " for problem in range(len(trials)))
@@ -71,23 +90,30 @@ Act = float | str
 
 @dataclass
 class Measurement:
-    """A supervisor with fake workers in `folder`. `acts`: what happens at "prepare" and trial of each problem."""
+    """A supervisor with fake workers in `folder`. `acts`: what happens at "prepare" and trial of each problem,
+    `engines` at "prepare" and each place and trial of each engine."""
 
     folder: Path
     trials: Sequence[Sequence[int]]
     acts: dict[str, dict[str, Act]] = field(default_factory=dict)
+    engines: dict[str, dict[str, Act]] = field(default_factory=dict)
     gpus: int = 1
     capability: int = 90
     device_error: str = ""
+    digests: Sequence[tuple[str, Sequence[str]]] = ()
 
     def __post_init__(self) -> None:
-        candidates(self.folder, self.trials)
+        candidates(self.folder, self.trials, digests=self.digests)
         self.uuids = [f"GPU-{uuid.uuid4()}" for _ in range(self.gpus)]
         worker = self.folder / "worker.py"
         worker.write_text((DATA / "worker.py").read_text().replace("PYTHON", sys.executable, 1))
         worker.chmod(0o755)
+        self.said: list[str] = []
+        self.write_acts()
+
+    def write_acts(self) -> None:
         devices = [[index, name, self.capability] for index, name in enumerate(self.uuids)]
-        acts = {"devices": devices, "device_error": self.device_error, "acts": self.acts}
+        acts = {"devices": devices, "device_error": self.device_error, "acts": self.acts, "engines": self.engines}
         (self.folder / "acts.json").write_text(json.dumps(acts))
 
     def argv(self, *options: str) -> list[str]:

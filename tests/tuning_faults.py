@@ -12,7 +12,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bolt_build.planner.tuning_set import ProblemTrials
 
 LIMIT_SECONDS = 2.0
 
@@ -39,6 +42,18 @@ EXPECTED = (
     ("kNone", "ok", ""),
 )
 """Of each candidate, in order: its fault, the status that it must get, and what its message contains."""
+
+IN_ENGINE = (
+    ("kThrows", "refused", "first: this kernel does not take the problem"),
+    ("kNullPointer", "crashed", "an illegal memory access was encountered"),
+    ("kNeverEnds", "timed-out", f"took longer than {LIMIT_SECONDS:g} s"),
+    ("kHostHangs", "timed-out", f"took longer than {LIMIT_SECONDS:g} s"),
+    ("kHostCrashes", "crashed", "its process was ended by signal 6 (Aborted)"),
+    ("kExits", "crashed", "its process ended with exit status 0"),
+    ("kNoMemory", "out-of-memory", "no memory is left"),
+    ("kPrints", "ok", ""),
+)
+"""The same of candidates that are tried in the place of the first in an engine that runs the problem twice."""
 
 
 def build(folder: Path) -> None:
@@ -82,9 +97,62 @@ def build(folder: Path) -> None:
         glue.table_source(problems, "faults", TARGET),
     ):
         (source / made.name).write_text(made.text)
+    (folder / "faults.tsv").write_text(_engine(problems[0]))
     builder.build_driver(folder)
     builder.build_candidates(folder)
     shutil.copy(__file__, folder / "check.py")
+
+
+def _engine(trials: ProblemTrials) -> str:
+    """An engine of two steps, with times at which the first candidate wins and those of IN_ENGINE are tried."""
+    from bolt_build.planner.engine_plan import Location
+    from bolt_build.planner.engine_table import EngineLineup, EngineTable, TableStep
+    from bolt_build.planner.selection import ChosenCover
+    from bolt_build.tuning.engine_tables import engines_text
+
+    tried = [fault for fault, *_ in IN_ENGINE]
+    problem, between = trials.problem.digest, Location("arena", 256)
+    steps = (
+        TableStep("first", problem, (Location("input", 0),), (between,)),
+        TableStep("second", problem, (between,), (Location("output", 0),)),
+    )
+    medians = {(problem, trials.trials[0].candidate): 10.0}
+    for trial in trials.trials[1:]:
+        fault = str(dict(trial.candidate.parameters)["fault"])
+        if fault in tried:
+            medians[problem, trial.candidate] = 10.2 + 0.01 * tried.index(fault)
+    table = EngineTable("faults", "0" * 64, 8, steps)
+    return engines_text([EngineLineup(((table, ChosenCover("0" * 64, 8, ())),))], [trials], medians)
+
+
+def played(folder: Path, results: Path) -> list[dict[str, Any]]:
+    """What the driver says of the swaps of IN_ENGINE, in their order, and last of the engine."""
+    argv = [
+        folder / "run", "--results", results, "--limit", str(LIMIT_SECONDS), "--gpus", "0", "--stage", "engines",
+        "--engines", folder / "faults.tsv", "--engine-budget", "120",
+    ]  # fmt: skip
+    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False, timeout=300)
+    sys.stderr.write(done.stderr)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    assert workers_of(folder / "run") == []
+    return [line for line in lines if line["kind"] in ("swap", "engine")]
+
+
+def engine_complaints(found: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with what `played` gives."""
+    *swaps, engine = found
+    wrong = []
+    for (fault, status, message), line in zip(IN_ENGINE, swaps, strict=False):
+        if line["status"] != status or message not in line["message"]:
+            wrong.append(f"{fault}: {line['status']} '{line['message']}', not {status} '{message}'")
+        elif (line["first"] is not None) != (status == "ok"):
+            wrong.append(f"{fault}: times {line['first']} with status {status}")
+    if len(swaps) < len(IN_ENGINE):
+        wrong.append(f"{len(swaps)} swaps were tried, not {len(IN_ENGINE)}")
+    if engine["kind"] != "engine" or engine["status"] != "ok" or not engine["complete"]:
+        wrong.append(f"the engine: {engine}")
+    return wrong
 
 
 def measured(folder: Path, results: Path) -> list[dict[str, Any]]:
@@ -132,6 +200,7 @@ def main() -> int:
     results = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("faults.jsonl")
     records = measured(folder, results)
     complaints = [text for place, record in enumerate(records) if (text := complaint(record, place)) is not None]
+    complaints += engine_complaints(played(folder, results))
     print("\n".join([*complaints, f"{len(records)} of {len(EXPECTED)} candidates, {len(complaints)} wrong"]))
     return 1 if complaints or len(records) != len(EXPECTED) else 0
 

@@ -77,6 +77,7 @@ def _remove_own(directory: RecipeDirectory) -> None:
         unlink(directory.zoo_model)
         unlink(directory.zoo_stamp)
     unlink(directory.signature_file)
+    unlink(directory.exploration)
 
 
 def _remove_empty(path: Path) -> None:

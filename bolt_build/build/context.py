@@ -14,7 +14,7 @@ from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import Target
 from bolt_build.toolchain import Tool, Toolchain
 
-PLANNING_KEYS = ("name", "model", "targets", "policy", "layers", "engine", "tuning.lock")
+PLANNING_KEYS = ("name", "model", "variants", "targets", "policy", "layers", "engine", "tuning.lock")
 """Recipe keys that reach an engine's sources."""
 
 

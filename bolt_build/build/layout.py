@@ -61,6 +61,16 @@ class TuningDirectory(TargetDirectory):
         """What the last measurement here found."""
         return self.path / "results.jsonl"
 
+    @property
+    def engines(self) -> Path:
+        """The engines to play with what `candidates.so` holds."""
+        return self.path / "engines.tsv"
+
+    @property
+    def engine_results(self) -> Path:
+        """What the last measurement of engines here found."""
+        return self.path / "engines.jsonl"
+
 
 @dataclass(frozen=True)
 class RecipeDirectory:
@@ -83,6 +93,11 @@ class RecipeDirectory:
     @property
     def zoo_stamp(self) -> Path:
         return self.path / "model.json"
+
+    @property
+    def exploration(self) -> Path:
+        """What the last `bolt-build explore` of the recipe found."""
+        return self.path / "explore.json"
 
     @property
     def signatures(self) -> Path:

@@ -51,7 +51,9 @@ class TargetLock:
             return self.selection
         found, asked = self.selection, set(use.asked)
         winners = tuple(winner for winner in found.winners if winner.problem in asked)
-        return Selection(found.source, winners, tuple(cover for cover in found.covers if cover.graph in use.graphs))
+        covers = tuple(cover for cover in found.covers if cover.graph in use.graphs)
+        engines = tuple(engine for engine in found.engines if engine.graph in use.graphs)
+        return Selection(found.source, winners, covers, engines)
 
     def facts(self, use: TuningUse) -> Facts:
         """What of the lock a plan is made from: a line for each kernel that it takes, and one for all others that it
@@ -68,6 +70,8 @@ class TargetLock:
         found.append(("lock:others", digest(others)[:12]))
         covers = (cover for cover in self.part.covers if cover.graph in use.graphs)
         found += [(f"lock:cover of batch {cover.batch}", digest(cover)[:12]) for cover in covers]
+        engines = (engine.choice for engine in self.part.engines if engine.graph in use.graphs and engine.swaps)
+        found += [(f"lock:engine of batch {engine.batch}", digest(engine)[:12]) for engine in engines]
         return tuple(found)
 
     def source(self, use: TuningUse, tools: Toolchain) -> KernelSource | None:

@@ -1,17 +1,15 @@
-"""The ONNX file of a recipe: where it is, what it held when last looked at, and writing it for a zoo recipe."""
+"""The ONNX file of a recipe: where it is, and what it held when last looked at."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.files import FileStamp, stamp, told, write_text
+from bolt_build.build.files import FileStamp, stamp
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.own_sources import part_digest
-from bolt_build.digest import decode, digest, encode
+from bolt_build.digest import digest
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.recipe import Recipe
 
@@ -36,35 +34,35 @@ class ModelFile:
         return sum(file.size for file in self.files)
 
 
-@dataclass(frozen=True)
-class _ZooStamp:
-    """What `model.onnx` of a recipe's directory was written from."""
-
-    zoo: str
-    sources: str
-    content: str
-    file: FileStamp
-
-
 def model_file(
     recipe: Recipe, directory: RecipeDirectory, known: tuple[FileStamp, ...], say: Callable[[str], None]
 ) -> ModelFile:
-    """The model of `recipe`, written first where it comes from the zoo and is not there yet or not the right one.
+    """The model of `recipe`, written first where it comes from the zoo or is a variant, and is not there yet or not
+    the right one.
 
-    `known` are stamps of an earlier build: files that they match are not read again. Raises BoltError.
+    `known` are stamps of an earlier build: files that they match are not read again. Raises BoltError, also with what
+    of a variant does not fit the model.
     """
-    if recipe.model.zoo is not None:
-        return ModelFile((_zoo_model(recipe.model.zoo, directory, say),))
+    if recipe.model.zoo is not None or recipe.variant is not None:
+        from bolt_build.build.written_model import known_base, written_model
+
+        base = () if recipe.model.zoo is not None else _own_files(recipe, known_base(directory))
+        return ModelFile((written_model(recipe, base, directory, say),))
+    return ModelFile(_own_files(recipe, known))
+
+
+def _own_files(recipe: Recipe, known: tuple[FileStamp, ...]) -> tuple[FileStamp, ...]:
+    """The ONNX file that the recipe names, and its external data."""
     assert recipe.model.onnx is not None
     path = Path(recipe.model.onnx)
-    if known and known[0].path == str(path) and all(_untouched(file) for file in known):
-        return ModelFile(known)
+    if known and known[0].path == str(path) and all(untouched(file) for file in known):
+        return known
     try:
         first = stamp(path)
         same = known and (known[0].path, known[0].digest) == (str(path), first.digest)
         # The same ONNX file names the same external data: it need not be parsed to know them.
         others = tuple(Path(file.path) for file in known[1:]) if same else _external_files(path)
-        return ModelFile((first, *(stamp(file) for file in others)))
+        return (first, *(stamp(file) for file in others))
     except OSError as error:
         mark = recipe.mark("model.onnx")
         reason = os.strerror(error.errno) if error.errno else str(error)
@@ -73,7 +71,8 @@ def model_file(
         ) from error
 
 
-def _untouched(file: FileStamp) -> bool:
+def untouched(file: FileStamp) -> bool:
+    """True where the file is as the stamp says, without reading it."""
     try:
         return file.matches(os.stat(file.path))
     except OSError:
@@ -95,46 +94,3 @@ def _external_files(path: Path) -> tuple[Path, ...]:
         return ()
     names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
     return tuple(path.parent / name for name in sorted(names) if (path.parent / name).is_file())
-
-
-def _zoo_model(name: str, directory: RecipeDirectory, say: Callable[[str], None]) -> FileStamp:
-    path = directory.zoo_model
-    sources = part_digest("zoo")
-    known = _zoo_stamp(directory)
-    if known is not None and known.zoo == name and _untouched(known.file):
-        if known.sources == sources:
-            return known.file
-        from bolt_build.graph import zoo
-
-        if known.content == zoo.digest(name):
-            return _write_zoo_stamp(directory, _ZooStamp(name, sources, known.content, known.file))
-    from bolt_build.graph import zoo
-
-    content = zoo.digest(name)
-    if known is not None and known.zoo == name and known.content == content and path.is_file():
-        found = stamp(path)
-        if found.digest == known.file.digest:
-            return _write_zoo_stamp(directory, _ZooStamp(name, sources, content, found))
-    say(f"writing the zoo's {name} to {path}")
-    with told(path):
-        directory.path.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(".model.tmp.onnx")
-        try:
-            zoo.write(name, temporary)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        return _write_zoo_stamp(directory, _ZooStamp(name, sources, content, stamp(path)))
-
-
-def _zoo_stamp(directory: RecipeDirectory) -> _ZooStamp | None:
-    try:
-        return decode(_ZooStamp, json.loads(directory.zoo_stamp.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return None
-
-
-def _write_zoo_stamp(directory: RecipeDirectory, found: _ZooStamp) -> FileStamp:
-    with told(directory.zoo_stamp):
-        write_text(directory.zoo_stamp, json.dumps(encode(found), indent=1) + "\n")
-    return found.file

@@ -20,7 +20,7 @@ _PARTS = {
     "runtime": ("runtime/include", "runtime/runner/runner.h"),
     "verify": (*_COMMON, "verify", "graph", "runtime/loader.py", "runtime/engine_abi.py", "runtime/engine_tensors.py"),
     "manifest": (*_COMMON, "emit/manifest.py", "emit/elf.py"),
-    "zoo": ("graph/zoo", "dtypes.py"),
+    "zoo": ("graph/zoo", "graph/variants", "dtypes.py"),
     "tasks": ("build", "toolchain", "runtime/__init__.py"),
 }
 PARTS = tuple(_PARTS)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bolt_build.build.tuning_engines import not_played
 from bolt_build.build.tuning_records import Measurement
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Candidate
 from bolt_build.planner.tuning_set import TuningSet
 from bolt_build.targets import Target
 from bolt_build.tuning.bundle import DESCRIPTION, Bundle, read_bundle
-from bolt_build.tuning.record import Fingerprint, Record
+from bolt_build.tuning.engine_record import EngineMeasurement, EngineRecord, Kernels, TriedPlan, TriedSwap
+from bolt_build.tuning.engine_results import EngineRow
+from bolt_build.tuning.record import Fingerprint, Record, Statistics, Status
 from bolt_build.tuning.results import Results, Row
+
+_Names = Mapping[tuple[str, str], Candidate]
+"""Candidates by the digests of problem and candidate."""
 
 
 @dataclass(frozen=True)
 class Adopted:
-    """Records of results, and notes about what of them does not count."""
+    """Records of results, of candidates and of whole engines, and notes about what of them does not count."""
 
     measurements: tuple[Measurement, ...]
     notes: tuple[Diagnostic, ...]
+    engines: tuple[EngineMeasurement, ...] = ()
 
 
 def bundle_of(results: Results, path: Path, recipe: str, target: str, made: Iterable[Path]) -> Bundle:
@@ -49,7 +56,7 @@ def bundle_of(results: Results, path: Path, recipe: str, target: str, made: Iter
 def adopt(
     results: Results, path: Path, bundle: Bundle, tuning_set: TuningSet, target: Target, *, foreign: bool
 ) -> Adopted:
-    """The records of results for problems of the set, kernels that did not compile among them.
+    """The records of results for problems of the set, kernels that did not compile among them, and of whole engines.
 
     Rows of problems that the recipe has no more, and of GPUs that are not the target's, are left out with a note.
     Raises BoltError ("other-gpu") where no GPU is the target's, and ("damaged-results") where a row names what the
@@ -63,16 +70,56 @@ def adopt(
     here = {problem.problem.digest for problem in tuning_set.problems}
     gone, found = set(), []
     for row in results.rows:
-        candidate = names.get((row.problem, row.candidate))
-        if candidate is None:
-            raise BoltError([_stranger(path, row)])
+        candidate = _named(names, path, row.problem, row.candidate)
         if row.problem not in here:
             gone.add(row.problem)
         elif fitting[row.device]:
             found.append((fingerprints[row.device], _record(row, candidate)))
     for fingerprint in dict.fromkeys(pair[0] for pair in found):
         found += [(fingerprint, record) for record in bundle.not_compiled if record.problem in here]
-    return Adopted(tuple(found), tuple(_notes(path, len(gone), len(bundle.problems), results, fitting)))
+    engines = tuple(
+        (fingerprints[row.device], _engine(row, results, names, path)) for row in results.engines if fitting[row.device]
+    )
+    notes = _notes(path, len(gone), len(bundle.problems), results, fitting)
+    return Adopted(tuple(found), tuple(notes), engines)
+
+
+def _named(names: _Names, path: Path, problem: str, candidate: str) -> Candidate:
+    found = names.get((problem, candidate))
+    if found is None:
+        raise BoltError([_stranger(path, candidate)])
+    return found
+
+
+def _engine(row: EngineRow, results: Results, names: _Names, path: Path) -> EngineRecord:
+    """The record of an engine with what was tried in it on the same device."""
+
+    def kernels(found: Iterable[tuple[str, str]]) -> Kernels:
+        return tuple((problem, _named(names, path, problem, candidate)) for problem, candidate in found)
+
+    tried = tuple(
+        TriedSwap(
+            swap.problem, _named(names, path, swap.problem, swap.candidate), swap.status, swap.message,
+            _median(swap.first), _median(swap.second), swap.gain, swap.kept,
+        )
+        for swap in results.swaps
+        if (swap.engine, swap.device) == (row.engine, row.device)
+    )  # fmt: skip
+    plans = tuple(
+        TriedPlan(plan.plan, plan.status, plan.message, _median(plan.first), _median(plan.second), plan.gain, plan.kept)
+        for plan in results.plans
+        if (plan.engine, plan.device) == (row.engine, row.device)
+    )
+    if (len(tried), len(plans)) != (row.tried, row.plans):
+        raise BoltError([_swaps_missing(path, row, len(tried) + len(plans))])
+    return EngineRecord(
+        row.engine, row.batch, kernels(row.base), kernels(row.chosen), row.status, row.message, row.first, row.second,
+        row.gain, row.threshold, tried, row.complete, row.plan, plans,
+    )  # fmt: skip
+
+
+def _median(statistics: Statistics | None) -> float | None:
+    return None if statistics is None else statistics.median
 
 
 def _record(row: Row, candidate: Candidate) -> Record:
@@ -87,6 +134,12 @@ def _notes(path: Path, gone: int, problems: int, results: Results, fitting: list
     if others:
         message = f"{path}: what was measured on {', '.join(others)} is left out"
         yield Diagnostic("other-gpu", message, severity="note")
+    for row, fits in ((row, fitting[row.device]) for row in results.engines):
+        if fits and row.status is not Status.OK:
+            message = f"{path}: the whole engine of batch {row.batch}: {row.status.value}: {row.message}"
+            yield Diagnostic("engine-failed", message, severity="warning")
+    for left in results.unplayed:
+        yield not_played(left.batch, left.message)
     if not results.complete:
         message = f"{path} is of a measurement that was ended: what it has is taken"
         yield Diagnostic("incomplete-results", message, severity="warning")
@@ -99,6 +152,11 @@ def _other_gpu(results: Results, path: Path, target: Target) -> Diagnostic:
     return Diagnostic("other-gpu", message, hint=hint, subject=str(path))
 
 
-def _stranger(path: Path, row: Row) -> Diagnostic:
-    message = f"{path} has a result of the candidate {row.candidate[:12]}, which its bundle does not hold"
+def _stranger(path: Path, candidate: str) -> Diagnostic:
+    message = f"{path} has a result of the candidate {candidate[:12]}, which its bundle does not hold"
+    return Diagnostic("damaged-results", message, hint="measure the bundle again", subject=str(path))
+
+
+def _swaps_missing(path: Path, row: EngineRow, found: int) -> Diagnostic:
+    message = f"{path} states {row.tried + row.plans} swaps in the engine of batch {row.batch}, and holds {found}"
     return Diagnostic("damaged-results", message, hint="measure the bundle again", subject=str(path))

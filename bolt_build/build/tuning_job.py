@@ -12,28 +12,43 @@ from pathlib import Path
 from bolt_build.build.builder import BuildOptions, Listener
 from bolt_build.build.context import BuildContext
 from bolt_build.build.files import told, trouble, write_text
+from bolt_build.build.locked import target_lock
 from bolt_build.build.plan_file import EngineSummary
 from bolt_build.build.session import SessionResult
 from bolt_build.build.tuning_compile import Compiled, compile_candidates, compile_driver
+from bolt_build.build.tuning_engines import (
+    Played,
+    holds,
+    medians_of,
+    not_compiled,
+    open_engines,
+    playable,
+    problems_to_play,
+    without_effect,
+)
 from bolt_build.build.tuning_import import Adopted, adopt, bundle_of
-from bolt_build.build.tuning_measure import FoundDevice, Measured, devices_of, measure_here
+from bolt_build.build.tuning_measure import FoundDevice, Measured, devices_of, measure_here, play_here
 from bolt_build.build.tuning_outcome import CompileOutcome, PhaseSeconds, TuneResult, outcomes
 from bolt_build.build.tuning_planning import TuningPlan
 from bolt_build.build.tuning_records import Measurement, comparable, unmeasured
 from bolt_build.build.tuning_session import TuningSession
+from bolt_build.build.tuning_store import TuningStore
 from bolt_build.build.tuning_tasks import places
 from bolt_build.build.tuning_tools import tuning_tools
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.planner.engine_table import EngineLineup
+from bolt_build.planner.selection import PREDICTED
 from bolt_build.planner.tuning_set import ProblemTrials
 from bolt_build.schema.recipe import Recipe
 from bolt_build.toolchain import Toolchain
-from bolt_build.tuning.bundle import RUN, Bundle, bundle_text, write_bundle
+from bolt_build.tuning.bundle import RUN, Bundle, write_bundle
+from bolt_build.tuning.engine_tables import engines_text
 from bolt_build.tuning.lock import lock_from, updated_lock_text
-from bolt_build.tuning.record import Fingerprint, Record, TuningTools
-from bolt_build.tuning.records import Records
+from bolt_build.tuning.record import Fingerprint, TuningTools
 from bolt_build.tuning.results import Results, read_results
-from bolt_build.tuning.select import select
+from bolt_build.tuning.select import evidence, select
 from bolt_build.tuning.select import unmeasured as without_winner
+from bolt_build.tuning.select_engine import engine_evidence
 
 
 @dataclass(frozen=True)
@@ -63,15 +78,16 @@ class TuningJob:
         if known:
             self.listener.say(f"{known} of {len(self.plan.problems.problems)} problems have records of this GPU")
         if not problems:
-            return self._chosen(PhaseSeconds(self.planning, time.monotonic() - started))
+            phases = PhaseSeconds(self.planning, time.monotonic() - started)
+            return self._played_and_chosen(session, devices, None, phases, again=False)
         compiled = compile_candidates(session, problems, self.plan.by_name, self._tools)
         seconds = time.monotonic() - started
         if compiled.nothing_compiled:
-            self._merge([(fingerprint, record) for fingerprint in here for record in compiled.not_compiled])
+            self._store.merge([(fingerprint, record) for fingerprint in here for record in compiled.not_compiled])
             return replace(self._chosen(PhaseSeconds(self.planning, seconds)), compiled=_outcome(compiled))
         if compiled.bundle is None:
             return self._failed(compiled, seconds)
-        return self._measured(session, devices, compiled, compiled.bundle, seconds)
+        return self._measured(session, devices, compiled, compiled.bundle, seconds, again=again)
 
     def export(self, path: Path) -> TuneResult:
         """Compile everything and pack it for another machine."""
@@ -80,10 +96,12 @@ class TuningJob:
         seconds = time.monotonic() - started
         if compiled.bundle is None:
             return self._failed(compiled, seconds)
-        self._remember(compiled.bundle)
+        self._store.remember(compiled.bundle)
+        leading = playable(self._leading_engines(), compiled.bundle)
+        engines = engines_text(leading, compiled.bundle.problems, {}) if leading else ""
         with told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_bundle(path, compiled.bundle, session.directory.path)
+            write_bundle(path, compiled.bundle, session.directory.path, engines)
         return self._result(
             ExitCode.OK, phases=PhaseSeconds(self.planning, seconds), compiled=_outcome(compiled), bundle=path,
             bundle_id=compiled.bundle.id,
@@ -92,11 +110,15 @@ class TuningJob:
     def take(self, path: Path) -> TuneResult:
         """Merge the results of a bundle, and choose."""
         results = read_results(path)
-        bundle = bundle_of(results, path, self.plan.recipe.name, self.plan.spec.name, self._bundles(results.bundle))
+        bundle = bundle_of(
+            results, path, self.plan.recipe.name, self.plan.spec.name, self._store.bundles(results.bundle)
+        )
         adopted = self._adopt(results, path, bundle)
         result = self._chosen(PhaseSeconds(self.planning))
-        found = (*adopted.notes, *result.diagnostics)
-        return replace(result, diagnostics=found, measured_now=len(adopted.measurements))
+        found = (*adopted.notes, *without_effect(adopted.engines, result.engines), *result.diagnostics)
+        return replace(
+            result, diagnostics=found, measured_now=len(adopted.measurements), played_now=len(adopted.engines)
+        )
 
     def choose(self) -> TuneResult:
         """Choose from the records that there are."""
@@ -104,7 +126,7 @@ class TuningJob:
 
     def write_records(self, path: Path) -> None:
         """Every record of the set's problems, as JSON. Raises BoltError."""
-        with self._records() as records:
+        with self._store.records() as records:
             data = records.export(self._digests)
         with told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,8 +139,10 @@ class TuningJob:
         compiled: Compiled,
         bundle: Bundle,
         seconds: float,
+        *,
+        again: bool,
     ) -> TuneResult:
-        self._remember(bundle)
+        self._store.remember(bundle)
         self.listener.say(f"measuring {bundle.trials} candidates of {len(bundle.problems)} problems")
         started = time.monotonic()
         found = measure_here(session.directory, devices, self.plan.recipe.tuning.budget, self.listener.say)
@@ -131,7 +155,7 @@ class TuningJob:
             trouble = () if found.interrupted else (_not_measured(found),)
             result = self._result(code, phases=phases, diagnostics=trouble)
         else:
-            result = self._chosen(phases)
+            result = self._played_and_chosen(session, devices, bundle, phases, again=again)
         diagnostics = (*adopted.notes, *result.diagnostics)
         return replace(
             result, diagnostics=diagnostics, compiled=_outcome(compiled), bundle_id=bundle.id,
@@ -140,20 +164,105 @@ class TuningJob:
 
     def _adopt(self, results: Results, path: Path, bundle: Bundle) -> Adopted:
         adopted = adopt(results, path, bundle, self.plan.problems, self.plan.target, foreign=self._foreign)
-        self._merge(adopted.measurements)
+        self._store.merge(adopted.measurements, adopted.engines)
         return adopted
+
+    def _played_and_chosen(
+        self,
+        session: TuningSession,
+        devices: Sequence[FoundDevice],
+        linked: Bundle | None,
+        phases: PhaseSeconds,
+        *,
+        again: bool,
+    ) -> TuneResult:
+        """Measure the whole engines that are not known (all, where `again`), and choose. `linked` is what the
+        directory's `candidates.so` holds, None where that is not known."""
+        played = self._play(session, devices, linked, again=again)
+        phases = replace(phases, compile=phases.compile + played.compile, engine=played.seconds)
+        if played.interrupted:
+            return self._result(ExitCode.INTERRUPTED, phases=phases, diagnostics=played.diagnostics)
+        result = self._chosen(phases)
+        return replace(result, diagnostics=(*played.diagnostics, *result.diagnostics), played_now=played.engines)
+
+    def _play(
+        self, session: TuningSession, devices: Sequence[FoundDevice], linked: Bundle | None, *, again: bool
+    ) -> Played:
+        """The second stage. What fails of it is a warning: what was measured of kernels alone stays."""
+        if not self.plan.recipe.tuning.engine:
+            return Played()
+        with self._store.records() as records:
+            measurements = self._comparable(records.all(self._digests))
+            selection = select(self.plan.problems, measurements)
+            lineups = self.plan.lineups(selection) if selection.winners else ()
+            known = records.engines(lineup.table.digest for lineup in lineups)
+        found = evidence(self.plan.problems, measurements)
+        here = tuple(dict.fromkeys(Fingerprint(each.device, self._tools) for each in devices))
+        waiting = open_engines(lineups, found, known, here, again=again)
+        if not waiting.lineups:
+            return Played(diagnostics=waiting.notes)
+        started = time.monotonic()
+        problems = problems_to_play(waiting.lineups, self.plan.problems.problems, measurements, self._tools)
+        bundle = linked
+        if bundle is None or not holds(bundle, problems):
+            compiled = compile_candidates(session, problems, self.plan.by_name, self._tools)
+            bundle = compiled.bundle
+            if bundle is not None:
+                self._store.remember(bundle)
+            elif compiled.interrupted:
+                return Played(diagnostics=waiting.notes, interrupted=True)
+        engines = () if bundle is None else playable(waiting.lineups, bundle)
+        there = {lineup.table for lineup in engines}
+        notes = (*waiting.notes, *not_compiled(each for each in waiting.lineups if each.table not in there))
+        if bundle is None or not engines:
+            return Played(diagnostics=notes)
+        compiled_at = time.monotonic()
+        text = engines_text(engines, bundle.problems, medians_of(found, measurements))
+        with told(session.directory.engines):
+            write_text(session.directory.engines, text)
+        batches = ", ".join(str(lineup.batch) for lineup in engines)
+        self.listener.say(f"measuring the whole engines of batch {batches}")
+        measured = play_here(session.directory, devices, self.plan.recipe.tuning.budget, self.listener.say)
+        adopted = Adopted((), ())
+        if session.directory.engine_results.is_file():
+            path = session.directory.engine_results
+            adopted = self._adopt(read_results(path), path, bundle)
+        failed = () if measured.finished or measured.interrupted else (_not_measured(measured, "warning"),)
+        return Played(
+            len(adopted.engines), (*notes, *adopted.notes, *failed), compiled_at - started,
+            time.monotonic() - compiled_at, measured.interrupted,
+        )  # fmt: skip
+
+    def _leading_engines(self) -> tuple[EngineLineup, ...]:
+        """The engines that a bundle is to play: as records, the recipe's lock and predictions make them. Which of them
+        is the one that its measurements will give is known when they are taken."""
+        if not self.plan.recipe.tuning.engine:
+            return ()
+        selections = [PREDICTED]
+        try:
+            lock = target_lock(self.plan.recipe, self.plan.spec, self.plan.target).selection
+            selections.insert(0, replace(lock, engines=()))
+        except BoltError as error:
+            self.listener.say(f"the engines to play are not taken from the lock: {error.diagnostics[0].message}")
+        with self._store.records() as records:
+            selections.insert(0, select(self.plan.problems, self._comparable(records.all(self._digests))))
+        return tuple(lineup for each in dict.fromkeys(selections) for lineup in self.plan.lineups(each))
 
     def _chosen(self, phases: PhaseSeconds) -> TuneResult:
         """Select from the records, find the covers, and write the lock where it changes."""
         assert self.lock is not None, "only an export has no lock"
         started = time.monotonic()
-        with self._records() as records:
+        with self._store.records() as records:
             measurements = self._comparable(records.all(self._digests))
+            played = records.engines() if self.plan.recipe.tuning.engine else ()
         selection = select(self.plan.problems, measurements)
         if not selection.winners:
             nothing = Diagnostic("nothing-measured", f"no record says how fast any kernel of {self._name} is")
             return self._result(ExitCode.TASK_FAILED, phases=phases, diagnostics=(nothing,), measurements=measurements)
-        part = lock_from(self.plan.problems, measurements, self.plan.engine(selection).covers)
+        engine = self.plan.engine(selection)
+        found = evidence(self.plan.problems, measurements)
+        engines = engine_evidence(self.plan.lineups(selection), found, measurements, played) if played else ()
+        part = lock_from(self.plan.problems, measurements, engine.covers, engines)
         text = updated_lock_text(self.lock, part)
         with writing_lock(self.plan.recipe, self.lock):
             changed = not self.lock.is_file() or self.lock.read_bytes() != text.encode()
@@ -163,7 +272,7 @@ class TuningJob:
         warnings = (self._incomplete(missing),) if missing else ()
         phases = replace(phases, select=time.monotonic() - started)
         result = self._result(ExitCode.OK, phases=phases, diagnostics=warnings, measurements=measurements)
-        return replace(result, lock=self.lock, lock_changed=changed)
+        return replace(result, lock=self.lock, lock_changed=changed, engines=engines)
 
     def _incomplete(self, missing: Sequence[ProblemTrials]) -> Diagnostic:
         places = ", ".join(problem.occurs[0] for problem in missing[:3]) + (", ..." if len(missing) > 3 else "")
@@ -210,38 +319,16 @@ class TuningJob:
         return TuningSession(context, root, self.options, self.held, self.listener, places())
 
     def _unmeasured(self, here: Sequence[Fingerprint]) -> tuple[ProblemTrials, ...]:
-        with self._records() as records:
+        with self._store.records() as records:
             return unmeasured(self.plan.problems.problems, records.all(self._digests), here)
 
     def _comparable(self, found: Sequence[Measurement]) -> tuple[Measurement, ...]:
         tools = None if self.toolchain is None else self._tools
         return comparable(found, self.plan.target, tools, foreign=self._foreign)
 
-    def _merge(self, measurements: Sequence[Measurement]) -> None:
-        by_fingerprint: dict[Fingerprint, list[Record]] = {}
-        for fingerprint, record in measurements:
-            by_fingerprint.setdefault(fingerprint, []).append(record)
-        with self._records() as records:
-            for fingerprint, found in by_fingerprint.items():
-                records.merge(fingerprint, found)
-
-    def _remember(self, bundle: Bundle) -> None:
-        """Keep what a bundle holds: results name it by its id alone."""
-        path = self._tuning_cache / "bundles" / f"{bundle.id}.json"
-        with told(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, bundle_text(bundle))
-
-    def _bundles(self, id: str) -> tuple[Path, ...]:
-        """Where the bundle of that id may be."""
-        return (self._tuning_cache / "bundles" / f"{id}.json",)
-
-    def _records(self) -> Records:
-        return Records(self._tuning_cache / "records.sqlite")
-
     @property
-    def _tuning_cache(self) -> Path:
-        return self.options.local_cache.directory / "tuning"
+    def _store(self) -> TuningStore:
+        return TuningStore(self.options.local_cache.directory / "tuning")
 
     @property
     def _tools(self) -> TuningTools:
@@ -290,5 +377,6 @@ def _of_session(made: SessionResult) -> Compiled:
     )  # fmt: skip
 
 
-def _not_measured(found: Measured) -> Diagnostic:
-    return Diagnostic("measuring-failed", f"the driver ended with status {found.status}: {found.last_words}")
+def _not_measured(found: Measured, severity: str = "error") -> Diagnostic:
+    message = f"the driver ended with status {found.status}: {found.last_words}"
+    return Diagnostic("measuring-failed", message, severity=severity)

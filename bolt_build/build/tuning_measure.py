@@ -68,22 +68,45 @@ def measure_here(
 ) -> Measured:
     """Run the driver over `candidates.so` of the directory on these devices; what it finds is in its results file.
 
+    Raises as `play_here`.
+    """
+    return _run(directory, devices, budget_seconds, say, directory.results, ("--stage", "kernels"))
+
+
+def play_here(
+    directory: TuningDirectory, devices: Sequence[FoundDevice], budget_seconds: float, say: Callable[[str], None]
+) -> Measured:
+    """Run the driver over the directory's engines, with its `candidates.so`, on these devices; what it finds is in the
+    results file of engines.
+
     Ctrl-C ends the driver: results then hold what was measured until then. Raises BoltError where the driver cannot be
     started or an older results file not be removed.
     """
+    options = ("--stage", "engines", "--engines", str(directory.engines))
+    return _run(directory, devices, budget_seconds, say, directory.engine_results, options)
+
+
+def _run(
+    directory: TuningDirectory,
+    devices: Sequence[FoundDevice],
+    budget_seconds: float,
+    say: Callable[[str], None],
+    results: Path,
+    options: Sequence[str],
+) -> Measured:
     lines = [""]
 
     def take(line: str) -> None:
         lines[0] = line
         say(line)
 
-    with told(directory.results):
-        unlink(directory.results)
+    with told(results):
+        unlink(results)
     numbers = ",".join(str(each.index) for each in devices)
     try:
         status = measure(
-            directory.path / RUN, directory.path / CANDIDATES, directory.results, budget_seconds, on_line=take,
-            options=("--gpus", numbers),
+            directory.path / RUN, directory.path / CANDIDATES, results, budget_seconds, on_line=take,
+            options=("--gpus", numbers, *options),
         )  # fmt: skip
     except KeyboardInterrupt:
         return Measured(130, True, lines[0])

@@ -14,6 +14,7 @@ from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.tuning_set import ProblemTrials, TuningSet
 from bolt_build.tuning.record import Fingerprint, Record
 from bolt_build.tuning.select import Evidence, evidence
+from bolt_build.tuning.select_engine import EngineEvidence
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,15 @@ class PhaseSeconds:
     plan: float = 0.0
     compile: float = 0.0
     measure: float = 0.0
+    engine: float = 0.0
     select: float = 0.0
 
 
 @dataclass(frozen=True)
 class TuneResult:
     """A finished tuning, whatever came of it. `target` is None where no target of the recipe is tuned; `untuned` are
-    those for which there is nothing to tune. `left_out` says which problems were not worth measuring."""
+    those for which there is nothing to tune. `left_out` says which problems were not worth measuring. `engines` are
+    what is known of the whole engines that the winners make; `played_now` of those measurements are new."""
 
     recipe: str
     exit_code: ExitCode
@@ -96,6 +99,8 @@ class TuneResult:
     diagnostics: tuple[Diagnostic, ...] = ()
     problems: tuple[ProblemOutcome, ...] = ()
     measured_now: int = 0
+    engines: tuple[EngineEvidence, ...] = ()
+    played_now: int = 0
     compiled: CompileOutcome | None = None
     bundle: Path | None = None
     bundle_id: str | None = None

@@ -13,8 +13,10 @@ from bolt_build.families import load
 from bolt_build.families.base import Family
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.planner.engine_table import EngineLineup, lineup
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.planner.selection import Selection
+from bolt_build.planner.space import SearchSpace
 from bolt_build.planner.tuning_set import TuningSet, tuning_set
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import Target
@@ -25,7 +27,8 @@ EVERY_CANDIDATE = 1 << 30
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """One target of a recipe with the graphs of its batches and the problems that are worth measuring."""
+    """One target of a recipe with the graphs of its batches, their search spaces, and the problems that are worth
+    measuring."""
 
     recipe: Recipe
     spec: TargetSpec
@@ -33,6 +36,7 @@ class TuningPlan:
     families: tuple[Family, ...]
     model: ModelFile
     graphs: tuple[Graph, ...]
+    spaces: tuple[SearchSpace, ...]
     problems: TuningSet
 
     @cached_property
@@ -42,6 +46,10 @@ class TuningPlan:
     def engine(self, selection: Selection) -> PlannedEngine:
         """The engine that a selection gives. Raises BoltError."""
         return plan_engine(self.graphs, self.recipe, self.spec, self.target, self.families, selection)
+
+    def lineups(self, selection: Selection) -> tuple[EngineLineup, ...]:
+        """The leading plans of every batch. Raises BoltError."""
+        return tuple(lineup(space, selection, self.target, self.families) for space in self.spaces)
 
 
 def plan_tuning(
@@ -61,4 +69,4 @@ def plan_tuning(
     families = load(target)
     spaces = search_spaces(graphs, recipe, spec, target, families)
     found = tuning_set(spaces, families, target, recipe.tuning.candidates if limit is None else limit)
-    return TuningPlan(recipe, spec, target, families, model, graphs, found)
+    return TuningPlan(recipe, spec, target, families, model, graphs, tuple(spaces), found)

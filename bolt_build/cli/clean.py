@@ -11,9 +11,10 @@ from pathlib import Path
 from bolt_build.build.cleaning import clean
 from bolt_build.cli.common_arguments import add_place, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.schema.variants import with_variant
 
 NAME = "clean"
-HELP = "remove what was generated for recipes; --prune-cache empties the local cache"
+HELP = "remove what was generated for recipes and their variants; --prune-cache empties the local cache"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,9 @@ def run(args: argparse.Namespace) -> int:
         raise BoltError([Diagnostic("nothing-asked", "nothing to clean was named", hint=hint)], ExitCode.USAGE)
     options = replace(options_of(args), cache=args.cache)
     wrong: list[Diagnostic] = []
-    for recipe in read_recipes(args.recipes):
+    asked = read_recipes(args.recipes)
+    variants = (with_variant(recipe, variant.name) for recipe in asked for variant in recipe.variants)
+    for recipe in (*asked, *variants):
         try:
             for path in clean(recipe, options):
                 sys.stdout.write(f"removed {os.path.relpath(path)}\n")

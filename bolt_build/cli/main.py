@@ -17,7 +17,9 @@ import bolt_build
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
 
-VERBS = ("build", "check", "plan", "graph", "explain", "tune", "verify", "run", "bench", "clean", "doctor")
+VERBS = (
+    "build", "check", "plan", "graph", "explain", "explore", "tune", "verify", "run", "bench", "clean", "doctor",
+)  # fmt: skip
 """Each is a module of this package; only the one that is asked for is imported."""
 
 _BROKEN_PIPE = 141

@@ -152,7 +152,7 @@ def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family]
 def _taps(step: Step, where: str) -> list[str]:
     return [
         f"{{{step.index}, bolt::Place::{out.location.kind}, {out.location.at}, "
-        f"{_tensor(out.onnx, out.operand, where)}}}"
+        f"{_tensor(out.onnx, out.operand, where)}{f', {out.location.offset}' if out.location.offset else ''}}}"
         for out in step.outputs
         if out.onnx is not None
     ]

@@ -57,7 +57,7 @@ def step_source(step: Step, families: dict[str, Family]) -> StepSource:
 
 def _code(step: Step, families: dict[str, Family]) -> StepCode:
     if step.view:
-        if step.inputs[0].location != step.outputs[0].location:
+        if not all(_lies_within(tensor, step.outputs[0]) for tensor in step.inputs):
             raise ValueError(f"step {step.index} '{step.name}' is a view, but its output is not where its input is")
         return StepCode(includes=(), member_type=None, member_arguments="", call="")
     family = families.get(step.candidate.family)
@@ -70,15 +70,34 @@ def _code(step: Step, families: dict[str, Family]) -> StepCode:
         prepare_inputs=tuple(
             f"p.weight({tensor.location.at})" if tensor.location.kind == "weight" else None for tensor in step.inputs
         ),
+        pitches=tuple(tensor.pitch for tensor in step.outputs),
     )
     return family.emit(step.problem, step.candidate, at)
+
+
+def _lies_within(one: StepTensor, other: StepTensor) -> bool:
+    """True where the bytes of the smaller tensor are some of the larger one's."""
+    first, second = _bytes(one), _bytes(other)
+    common = range(max(first.start, second.start), min(first.stop, second.stop))
+    same_memory = _memory(one.location) == _memory(other.location)
+    return same_memory and len(common) == min(len(first), len(second))
+
+
+def _memory(location: Location) -> tuple[str, int]:
+    return location.kind, 0 if location.kind == "arena" else location.at
+
+
+def _bytes(tensor: StepTensor) -> range:
+    begin = tensor.location.at if tensor.location.kind == "arena" else tensor.location.offset
+    return range(begin, begin + tensor.reach)
 
 
 def expression(location: Location) -> str:
     """C++ for the address of a tensor during a run. Raises ValueError for an unknown kind."""
     if location.kind not in ("arena", "input", "output", "weight"):
         raise ValueError(f"unknown kind of location '{location.kind}'")
-    return f"r.{location.kind}({location.at})"
+    offset = f", {location.offset}" if location.offset else ""
+    return f"r.{location.kind}({location.at}{offset})"
 
 
 def _comments(step: Step, kept: Sequence[int]) -> tuple[str, ...]:
@@ -111,7 +130,9 @@ def _tensor(tensor: StepTensor, kept: Sequence[int]) -> str:
 def _place(tensor: StepTensor, kept: Sequence[int]) -> str:
     at, nbytes = tensor.location.at, tensor.operand.nbytes
     if tensor.location.kind == "arena":
-        return f"arena {at} to {at + nbytes}"
+        apart = f", rows {tensor.pitch} elements apart" if tensor.pitch else ""
+        return f"arena {at} to {at + tensor.reach}{apart}"
     if tensor.location.kind == "weight":
         return f"weight {at}" + ("" if at in kept else ", read when the model is created")
-    return f"{tensor.location.kind} {at}, {nbytes} bytes"
+    begin = f" from byte {tensor.location.offset} on" if tensor.location.offset else ""
+    return f"{tensor.location.kind} {at}, {nbytes} bytes{begin}"

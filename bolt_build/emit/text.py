@@ -6,7 +6,8 @@ import dataclasses
 from enum import Enum
 
 from bolt_build.families.base import Candidate, KernelProblem, Operand
-from bolt_build.graph.ir import Op
+from bolt_build.graph.ir import EpilogueOp, Op
+from bolt_build.graph.ops.chain import Chain
 
 _WIDTH = 118
 
@@ -95,13 +96,23 @@ def _value(value: object) -> str:
 
 
 def problem_text(problem: KernelProblem) -> tuple[str, ...]:
-    """One line for the op, one for each stage of the epilogue."""
-    lines = [op_text(problem.op)]
-    for stage in problem.epilogue:
+    """One line for the op, one for each stage of the epilogue; of products in one kernel, those of all behind each
+    other."""
+    op = problem.op
+    if isinstance(op, Chain):
+        lines = [op_text(op.first), *_stages(op.between), f"then {op_text(op.second)}"]
+    else:
+        lines = [op_text(op)]
+    return (*lines, *_stages(problem.epilogue))
+
+
+def _stages(epilogue: tuple[EpilogueOp, ...]) -> list[str]:
+    lines = []
+    for stage in epilogue:
         side = " on the left" if stage.swapped else ""
         operand = "" if stage.operand is None else f" with in{stage.operand}{side}"
         lines.append(f"then {op_text(stage.op)}{operand}")
-    return tuple(lines)
+    return lines
 
 
 def kernel_text(candidate: Candidate) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +38,17 @@ def same_bytes(shape: tuple[int, ...], a: TensorFormat, b: TensorFormat) -> bool
     return a.layout == b.layout or len(shape) < 3 or shape[1] == 1 or spatial_is_one
 
 
+def memory_axes(rank: int, layout: Layout) -> tuple[int, ...]:
+    """Logical axes in the order of memory, outermost first."""
+    if layout is Layout.CHANNELS_LAST and rank >= 3:
+        return (0, *range(2, rank), 1)
+    return tuple(range(rank))
+
+
+PART_ALIGNMENT = 16
+"""Bytes: where a tensor that lies within another one must begin, for kernels load and store as many at once."""
+
+
 @dataclass(frozen=True)
 class Operand:
     """One tensor of a problem: logical shape, format, and whether its values are known when the engine loads."""
@@ -52,6 +64,25 @@ class Operand:
     @property
     def nbytes(self) -> int:
         return self.type.nbytes
+
+    @property
+    def row(self) -> int:
+        """Elements of a run along the innermost axis in memory; 1 of a scalar."""
+        return self.shape[memory_axes(len(self.shape), self.format.layout)[-1]] if self.shape else 1
+
+    def reach(self, pitch: int) -> int:
+        """Bytes from the first element to behind the last where rows lie `pitch` elements apart (0: dense)."""
+        if not pitch or not self.nbytes:
+            return self.nbytes
+        return (
+            self.type.elements // self.row - 1
+        ) * pitch * self.format.dtype.nbytes + self.row * self.format.dtype.nbytes
+
+    def pieces(self, axis: int) -> int:
+        """Into how many pieces of memory a range of indices along the logical `axis` falls: 1 where only extents of 1
+        lie outside of it."""
+        order = memory_axes(len(self.shape), self.format.layout)
+        return prod(self.shape[outer] for outer in order[: order.index(axis)])
 
 
 @dataclass(frozen=True)
@@ -122,11 +153,15 @@ class Expense:
     """What a family's kernels move (bytes) and compute (operations) for a problem, what they pad included.
 
     `why` says in a few words what makes it more than the problem's own `nbytes` and `flops`; empty where it is not.
+    `copied` are the bytes of a copy of input 0 in another form, `copied_as`, that the step makes before it computes; 0
+    where it makes none.
     """
 
     nbytes: int
     flops: int
     why: str = ""
+    copied: int = 0
+    copied_as: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,7 +169,9 @@ class ProposedStep:
     """One kernel call of an alternative: the problem, and the graph's values it reads and writes.
 
     `may_share` lists (input, output) index pairs whose memory may be one buffer when the input dies here. `view` marks
-    a step that does nothing but give the input's bytes another shape: output 0 is input 0.
+    a step that does nothing but give the input's bytes another shape: output 0 is input 0, from byte `offset` of it on.
+    `pitched` are the outputs whose rows (runs along the innermost axis in memory) its kernels can store further apart
+    than they are long, by a multiple of PART_ALIGNMENT.
     """
 
     problem: KernelProblem
@@ -142,6 +179,8 @@ class ProposedStep:
     outputs: tuple[str, ...]
     may_share: tuple[tuple[int, int], ...] = ()
     view: bool = False
+    offset: int = 0
+    pitched: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,13 +188,15 @@ class Alternative:
     """A way to compute a region of the graph: the nodes it replaces, and the kernel calls that do it instead.
 
     Formats it consumes and produces are those of its steps' operands. `seconds` is what it is predicted (later:
-    measured) to take, conversions at its border not counted.
+    measured) to take, conversions at its border not counted. `apart`: where one kernel computes several products that
+    follow each other, the problems of the same family that do so one by one; the recipe says whether that is wanted.
     """
 
     region: tuple[str, ...]
     family: str
     steps: tuple[ProposedStep, ...]
     seconds: float
+    apart: tuple[KernelProblem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,6 +210,11 @@ class StepExpressions:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     prepare_inputs: tuple[str | None, ...]
+    pitches: tuple[int, ...] = ()
+
+    def pitch(self, output: int) -> int:
+        """Elements from a row of the output to the next, 0 where it is dense."""
+        return self.pitches[output] if self.pitches else 0
 
 
 @dataclass(frozen=True)
@@ -244,8 +290,9 @@ class Family(Protocol):
         """Predicted seconds of one of `candidates` or `variants`."""
         ...
 
-    def expense(self, problem: KernelProblem) -> Expense:
-        """What the family moves and computes for a problem that it has candidates for."""
+    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
+        """What the family moves and computes for a problem that it has candidates for: with `candidate`, or with any
+        that pads where some do and some do not."""
         ...
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:

@@ -14,28 +14,43 @@ PLAN_VERSION = 1
 
 @dataclass(frozen=True)
 class Location:
-    """Where a tensor lives: "arena" (offset in bytes), or "input", "output", "weight" (index in the table)."""
+    """Where a tensor lives: "arena" (offset in bytes), or "input", "output", "weight" (index in the table).
+
+    `offset` counts the bytes from the beginning of an input or output to the tensor; in the arena `at` says it all.
+    """
 
     kind: str
     at: int
+    offset: int = 0
 
 
 @dataclass(frozen=True)
 class StepTensor:
     """One tensor of a step: the graph's value, its shape and format, and where it lives.
 
-    `onnx` is the ONNX tensor whose values it holds once the step has run, None for a synthetic one.
+    `onnx` is the ONNX tensor whose values it holds once the step has run, None for a synthetic one. `pitch` counts the
+    elements from one row (run along the innermost axis in memory) to the next where they lie apart, otherwise it is 0.
     """
 
     value: str
     operand: Operand
     location: Location
     onnx: str | None
+    pitch: int = 0
+
+    @property
+    def reach(self) -> int:
+        """Bytes from its first element to behind its last."""
+        return self.operand.reach(self.pitch)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel call, in execution order. `after` are indices of the steps that must have finished before."""
+    """One kernel call, in execution order. `after` are indices of the steps that must have finished before.
+
+    A `view` does nothing: its output's bytes are already there, because it is its input or a part of it, or because
+    the inputs lie one behind the other where the output lies.
+    """
 
     index: int
     name: str

@@ -13,7 +13,7 @@ from dataclasses import replace
 from bolt_build.families.base import Alternative, Family, KernelProblem, Refusal
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.problem_text import describe_problem
-from bolt_build.planner.selection import ChosenAlternative, ChosenCover, Selection, Winner
+from bolt_build.planner.selection import ChosenAlternative, ChosenCover, EngineChoice, Selection, Winner
 from bolt_build.planner.space import Choice, Conversion, SearchSpace, problems_of
 from bolt_build.planner.structure import graph_digest
 from bolt_build.targets import Target
@@ -27,13 +27,17 @@ def measured_space(
     """The space as the selection leaves it, and the winners that hold in it by their problem.
 
     A winner that its family does not name any more is declined, and so is a cover that was found for another graph or
-    with alternatives that are there no longer; decisions say so.
+    with alternatives that are there no longer, and the choice of a whole engine where its cover is; decisions say so.
     """
-    winners, declined = _legal(space, selection, target, families)
+    winners, declined = _legal(space, selection.winners, selection.source, target, families)
+    choice = _choice(space, selection)
+    swaps = {} if choice is None else _legal(space, choice.swaps, selection.source, target, families)[0]
     if winners:
         space = _with_winners(space, winners)
-    space = replace(space, decisions=(*space.decisions, *declined))
-    return _as_covered(space, selection), winners
+    covered, holds = _as_covered(replace(space, decisions=(*space.decisions, *declined)), selection)
+    if choice is None:
+        return covered, winners
+    return _as_engine(covered, choice, winners, swaps, selection.source, cover_holds=holds)
 
 
 def chosen_cover(space: SearchSpace, alternatives: Sequence[Alternative]) -> ChosenCover:
@@ -48,10 +52,10 @@ def _chosen(alternative: Alternative) -> ChosenAlternative:
 
 
 def _legal(
-    space: SearchSpace, selection: Selection, target: Target, families: Sequence[Family]
+    space: SearchSpace, found: Sequence[Winner], source: str, target: Target, families: Sequence[Family]
 ) -> tuple[Winners, tuple[Decision, ...]]:
     """Winners that their family still names, and a decision for each that it does not."""
-    by_digest = {winner.problem: winner for winner in selection.winners}
+    by_digest = {winner.problem: winner for winner in found}
     by_name = {family.name: family for family in families}
     choices = {(choice.family, choice.problem): choice for choice in space.choices}
     winners, declined = {}, []
@@ -67,7 +71,7 @@ def _legal(
         if legal:
             winners[problem] = winner
         else:
-            reason = f"{selection.source} names a kernel that is none of its family's candidates any more"
+            reason = f"{source} names a kernel that is none of its family's candidates any more"
             declined.append(Decision("tuning", describe_problem(problem), f"declined {candidate}", reason))
     return winners, tuple(declined)
 
@@ -151,10 +155,11 @@ def _converted(conversion: Conversion, space: SearchSpace, winners: Winners) -> 
     return replace(conversion, family=winner.candidate.family, seconds=winner.seconds)
 
 
-def _as_covered(space: SearchSpace, selection: Selection) -> SearchSpace:
-    """The space with the alternatives of the selection's cover alone, where it has one for this graph that holds."""
+def _as_covered(space: SearchSpace, selection: Selection) -> tuple[SearchSpace, bool]:
+    """The space with the alternatives of the selection's cover alone, where it has one for this graph that holds, and
+    whether it does."""
     if not selection.covers:
-        return space
+        return space, False
     subject, action = f"batch {space.graph.batch}", f"declined the cover of {selection.source}"
     here = graph_digest(space.graph)
     cover = next((c for c in selection.covers if (c.graph, c.batch) == (here, space.graph.batch)), None)
@@ -162,13 +167,59 @@ def _as_covered(space: SearchSpace, selection: Selection) -> SearchSpace:
         reason = "it has none for this batch"
         if any(other.batch == space.graph.batch for other in selection.covers):
             reason = "it was found for another graph"
-        return replace(space, decisions=(*space.decisions, Decision("tuning", subject, action, reason)))
+        return replace(space, decisions=(*space.decisions, Decision("tuning", subject, action, reason))), False
     kept = tuple(a for a in space.alternatives if _chosen(a) in cover.alternatives)
     covered = {name for alternative in kept for name in alternative.region}
     gone = [each for each in cover.alternatives if each not in {_chosen(a) for a in kept}]
     if gone or any(node.name not in covered for node in space.graph.nodes):
         what = f"{gone[0].family} for {', '.join(gone[0].region)}" if gone else "every node"
         reason = f"no family offers {what} as it was chosen"
-        return replace(space, decisions=(*space.decisions, Decision("tuning", subject, action, reason)))
+        return replace(space, decisions=(*space.decisions, Decision("tuning", subject, action, reason))), False
     taken = Decision("tuning", subject, f"took the cover of {selection.source}", "it was found for this graph")
-    return replace(space, alternatives=kept, decisions=(*space.decisions, taken))
+    return replace(space, alternatives=kept, decisions=(*space.decisions, taken)), True
+
+
+def _choice(space: SearchSpace, selection: Selection) -> EngineChoice | None:
+    """The selection's choice of kernels for the whole engine of this batch, of this graph's if it has it."""
+    batch = space.graph.batch
+    known = [each for each in selection.engines if each.batch == batch and each.swaps]
+    return next((each for each in known if each.graph == graph_digest(space.graph)), known[0] if known else None)
+
+
+def _as_engine(
+    space: SearchSpace, choice: EngineChoice, winners: Winners, swaps: Winners, source: str, *, cover_holds: bool
+) -> tuple[SearchSpace, Winners]:
+    """The space and winners with the kernels that the whole engine was measured to be faster with; `swaps` are those
+    that their families still name.
+
+    They are taken all or none: they were measured together, in the plan that the selection's cover and winners give.
+    Costs stay those of the winners, so that they lead to that plan again.
+    """
+    subject = f"batch {space.graph.batch}"
+    reason = ""
+    if choice.graph != graph_digest(space.graph):
+        reason = "they were measured in another graph"
+    elif not cover_holds:
+        reason = "they were measured with its cover"
+    elif len(swaps) != len(choice.swaps) or not all(_replaces(swap, winners.get(of)) for of, swap in swaps.items()):
+        reason = "not all of its kernels, and of the winners that they replace, are there any more"
+    if reason:
+        decision = Decision("tuning", subject, f"declined the whole engine's kernels of {source}", reason)
+        return replace(space, decisions=(*space.decisions, decision)), winners
+    times = (
+        f"the engine takes {choice.after * 1e6:.1f} us with them, not {choice.before * 1e6:.1f} us "
+        f"({1 - choice.after / choice.before:.1%} less)"
+    )
+    count = f"{len(swaps)} kernel{'s' if len(swaps) > 1 else ''}"
+    taken = [Decision("tuning", subject, f"took {count} of the whole engine's choice in {source}", times)]
+    for problem, swap in swaps.items():
+        reason = f"with it the whole engine was faster; alone it takes {swap.seconds * 1e6:.2f} us"
+        action = f"took {swap.candidate} in place of {winners[problem].candidate}"
+        taken.append(Decision("tuning", describe_problem(problem), action, reason))
+    choices = tuple(_won(each, swaps) for each in space.choices)
+    return replace(space, choices=choices, decisions=(*space.decisions, *taken)), {**winners, **swaps}
+
+
+def _replaces(swap: Winner, winner: Winner | None) -> bool:
+    """True where the plan around the winner, made for its family's formats, is that which the swap was measured in."""
+    return winner is not None and winner.candidate.family == swap.candidate.family

@@ -1,13 +1,16 @@
 """One arena for all intermediate tensors, planned by liveness over the partial order of steps.
 
-Two buffers may overlap only if every step that touches one is ordered before the step that defines the other. Where a
-kernel can work in place, input and output become one buffer.
+Two buffers may overlap only if every step that touches one is ordered before every step that touches the other. Where a
+kernel can work in place, input and output become one buffer; so do parts of a tensor that are written where it lies
+(`in_place.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from bolt_build.planner.schedule import Schedule, ScheduledStep
 
@@ -20,7 +23,8 @@ REFINEMENTS = 64
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory defined by step `defined`; `touched` are all steps that write or read it, `defined` included."""
+    """Memory that step `defined` is the first to write, in execution order; `touched` are all steps that write or read
+    it, `defined` included."""
 
     nbytes: int
     defined: int
@@ -123,7 +127,8 @@ def aligned(nbytes: int) -> int:
 def _conflicts(buffers: Sequence[Buffer], order: Sequence[int]) -> list[list[int]]:
     """For each buffer, the others that may be alive while it is."""
     touched = [sum(1 << step for step in buffer.touched) for buffer in buffers]
-    before = [order[buffer.defined] for buffer in buffers]
+    # Parts of one buffer may be written by steps that nothing orders: what is before one is not before all.
+    before = [reduce(and_, (order[step] for step in buffer.touched)) for buffer in buffers]
     found: list[list[int]] = [[] for _ in buffers]
     for a in range(len(buffers)):
         for b in range(a):
@@ -177,6 +182,8 @@ def _share(schedule: Schedule, order: Sequence[int]) -> list[list[int]]:
                 continue  # the result already has another input's memory, which was written while this one was alive
             if schedule.storages[lender].nbytes < schedule.storages[taker].nbytes:
                 continue
+            if not (schedule.fills(step.inputs[source]) and schedule.fills(step.outputs[result])):
+                continue  # a part of something larger stays where it is
             dies_here = not touched[lender] & ~(order[index] | 1 << index)
             if dies_here and _reads_in_place(step, result, owner, lender):
                 groups[lender] += groups.pop(taker)

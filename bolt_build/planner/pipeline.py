@@ -19,6 +19,7 @@ from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.pads import FOLD_PADS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
+from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.schema.recipe import Policy
 
 PIPELINE: tuple[Pass, ...] = (
@@ -26,7 +27,8 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_CONSTANTS,
     REMOVE_COPIES,
     MERGE_MOVES,
-    REMOVE_COPIES,  # reshapes and transposes that undid each other
+    MERGE_SLICES,
+    REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
     FOLD_PADS,
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Family, Operand, Refusal
+from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.planner.engine_plan import (
     PLAN_VERSION,
@@ -18,9 +19,12 @@ from bolt_build.planner.engine_plan import (
     Step,
     StepTensor,
 )
+from bolt_build.planner.in_place import write_in_place
 from bolt_build.planner.kernel_sources import UsedProblem
 from bolt_build.planner.measured import Winners, chosen_cover, measured_space
 from bolt_build.planner.memory import Arena, plan_memory
+from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
+from bolt_build.planner.persistent import PairOutcome, decisions_of, outcomes
 from bolt_build.planner.pipeline import optimize
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.resolve import resolve
@@ -38,7 +42,8 @@ class PlannedEngine:
     """The plan, the constants of its weights table in order (each in its slot's element type), the optimised graphs.
 
     `covers` are what was chosen of each graph, as a lock keeps it. `asked` are the digests of every problem whose
-    winner could have changed the plan, in order, and `used` those of the plan's steps.
+    winner could have changed the plan, in order, and `used` those of the plan's steps. `pairs` says of all products
+    that one kernel could compute together, in each batch, whether one does and why.
     """
 
     plan: EnginePlan
@@ -47,6 +52,7 @@ class PlannedEngine:
     covers: tuple[ChosenCover, ...]
     asked: tuple[str, ...]
     used: tuple[UsedProblem, ...]
+    pairs: tuple[PairOutcome, ...] = ()
 
 
 def plan_engine(
@@ -57,19 +63,24 @@ def plan_engine(
 
     Raises BoltError with every node of any batch that no family has a kernel for, each once.
     """
-    optimized, decisions = _optimized(graphs, recipe)
+    optimized, decisions = _optimized(graphs, recipe, spec, target)
     refusals: list[Refusal] = []
     weights, plans, covers, used = WeightTable(), [], [], _Used(selection)
     asked: set[str] = set()
+    pairs: list[PairOutcome] = []
     for space in _spaces(optimized, recipe, spec, target, families):
         asked.update(choice.problem.digest for choice in space.choices)
         space, winners = measured_space(space, selection, target, families)
         cover = resolve(space)
         covers.append(chosen_cover(space, cover.alternatives))
-        ordered = schedule(space, cover, target)
+        joined = outcomes(space.graph.batch, space.pairs, cover.alternatives, winners)
+        pairs += joined
+        placed = write_in_place(schedule(space, cover, target), space.graph.batch)
+        ordered = placed.schedule
         arena = plan_memory(ordered)
         plans.append(_batch_plan(space, ordered, arena, weights))
-        decisions += (*space.decisions, *cover.decisions, _arena_decision(space, arena))
+        decisions += (*space.decisions, *cover.decisions, *decisions_of(joined))
+        decisions += (*placed.decisions, _arena_decision(space, arena))
         decisions += used.decisions(space, ordered.steps, winners, target)
         refusals += space.refusals
     plan = EnginePlan(
@@ -77,8 +88,20 @@ def plan_engine(
         tuple(dict.fromkeys(decisions)), tuple(dict.fromkeys(refusals)),
     )  # fmt: skip
     return PlannedEngine(
-        plan, weights.constants(), tuple(optimized), tuple(covers), tuple(sorted(asked)), used.problems()
-    )
+        plan, weights.constants(), tuple(optimized), tuple(covers), tuple(sorted(asked)), used.problems(),
+        tuple(pairs),
+    )  # fmt: skip
+
+
+def planned_batch(
+    space: SearchSpace, selection: Selection, target: Target, families: Sequence[Family]
+) -> tuple[BatchPlan, ChosenCover]:
+    """The plan of one batch as an engine of it alone would have it, and its cover. Raises BoltError."""
+    space, _ = measured_space(space, selection, target, families)
+    cover = resolve(space)
+    ordered = write_in_place(schedule(space, cover, target), space.graph.batch).schedule
+    plan = _batch_plan(space, ordered, plan_memory(ordered), WeightTable())
+    return plan, chosen_cover(space, cover.alternatives)
 
 
 def search_spaces(
@@ -88,16 +111,22 @@ def search_spaces(
 
     Raises BoltError with every node of any batch that no family has a kernel for, each once.
     """
-    return tuple(_spaces(_optimized(graphs, recipe)[0], recipe, spec, target, families))
+    return tuple(_spaces(_optimized(graphs, recipe, spec, target)[0], recipe, spec, target, families))
 
 
-def _optimized(graphs: Sequence[Graph], recipe: Recipe) -> tuple[list[Graph], list[Decision]]:
+def _optimized(
+    graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target: Target
+) -> tuple[list[Graph], list[Decision]]:
     decisions: list[Decision] = []
     optimized = []
     for graph in graphs:
         result = optimize(graph, recipe.policy)
-        optimized.append(result.graph)
         decisions += result.decisions
+        if target.gpu is not None and target.gpu.instruction(spec.precision) is not None:
+            result = PAD_CHANNELS.run(result.graph, recipe.policy)
+            check(result.graph)
+            decisions += result.decisions
+        optimized.append(result.graph)
     return optimized, decisions
 
 
@@ -168,10 +197,10 @@ def _batch_plan(space: SearchSpace, ordered: Schedule, arena: Arena, weights: We
         if storage.weight is not None and storage.dtype is not None:
             location = Location("weight", weights.index(graph, storage.weight, storage.dtype))
         elif offset is not None:
-            location = Location("arena", offset)
+            location = Location("arena", offset + tensor.offset)
         else:
-            location = Location(storage.kind, storage.at)
-        return StepTensor(tensor.value, tensor.operand, location, tensor.onnx)
+            location = Location(storage.kind, storage.at, tensor.offset)
+        return StepTensor(tensor.value, tensor.operand, location, tensor.onnx, tensor.pitch)
 
     steps = []
     for index, step in enumerate(ordered.steps):

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, Operand
-from bolt_build.graph.ir import EpilogueOp, Layout
+from bolt_build.graph.ir import EpilogueOp, Layout, Op
+from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.text import format_op, format_type
 
 
 def describe_problem(problem: KernelProblem) -> str:
-    """For example `conv(f16[8,64,56,56] channels_last, f16[64,64,3,3]) strides=[1,1] | relu -> f16[8,64,56,56] ...`."""
-    word, attributes = format_op(problem.op)
-    inputs = ", ".join(_operand(operand) for operand in problem.inputs)
-    stages = "".join(f" | {_stage(stage)}" for stage in problem.epilogue)
-    outputs = ", ".join(_operand(operand) for operand in problem.outputs)
-    return f"{word}({inputs}){attributes}{stages} -> {outputs}"
+    """For example `conv(f16[8,64,56,56] channels_last, f16[64,64,3,3]) strides=[1,1] | relu -> f16[8,64,56,56] ...`.
+
+    Products in one kernel stand behind each other, `matmul(f16[8,64], f16[64,32]) | relu | matmul(_, f16[32,16])`: `_`
+    is what the first leaves, and operands of stages are counted over the inputs of all.
+    """
+    op = problem.op
+    if isinstance(op, Chain):
+        first = _call(op.first, list(map(_operand, problem.inputs[: op.operands])), op.between)
+        rest = ["_", *map(_operand, problem.inputs[op.operands :])]
+        text = f"{first} | {_call(op.second, rest, problem.epilogue)}"
+    else:
+        text = _call(op, list(map(_operand, problem.inputs)), problem.epilogue)
+    return f"{text} -> {', '.join(map(_operand, problem.outputs))}"
+
+
+def _call(op: Op, operands: list[str], epilogue: tuple[EpilogueOp, ...]) -> str:
+    word, attributes = format_op(op)
+    stages = "".join(f" | {_stage(stage)}" for stage in epilogue)
+    return f"{word}({', '.join(operands)}){attributes}{stages}"
 
 
 def _operand(operand: Operand) -> str:

@@ -42,12 +42,15 @@ class Storage:
 
 @dataclass(frozen=True)
 class ScheduledTensor:
-    """A tensor of a step, in storage number `storage`; `onnx` is the ONNX tensor whose values it holds."""
+    """A tensor of a step, in storage number `storage` from byte `offset` on; `onnx` is the ONNX tensor whose values it
+    holds. Its rows lie `pitch` elements apart (0: dense)."""
 
     value: str
     operand: Operand
     storage: int
     onnx: str | None
+    offset: int = 0
+    pitch: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class ScheduledStep:
     after: tuple[int, ...]
     may_share: tuple[tuple[int, int], ...] = ()
     view: bool = False
+    pitched: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,10 @@ class Schedule:
 
     steps: tuple[ScheduledStep, ...]
     storages: tuple[Storage, ...]
+
+    def fills(self, tensor: ScheduledTensor) -> bool:
+        """True where the tensor is all of its storage, not a part of it."""
+        return tensor.offset == 0 and tensor.operand.nbytes == self.storages[tensor.storage].nbytes
 
 
 def schedule(space: SearchSpace, cover: Cover, target: Target) -> Schedule:
@@ -126,11 +134,14 @@ class _Builder:
         name, covers = _named(nodes, alternative, number)
         outputs = []
         for output, operand in zip(step.outputs, step.problem.outputs, strict=True):
-            storage = inputs[0].storage if step.view else self._storage(Storage("arena", operand.nbytes))
-            outputs.append(ScheduledTensor(output, operand, storage, self._onnx(output)))
+            if step.view:
+                storage, offset = inputs[0].storage, inputs[0].offset + step.offset
+            else:
+                storage, offset = self._storage(Storage("arena", operand.nbytes)), 0
+            outputs.append(ScheduledTensor(output, operand, storage, self._onnx(output), offset))
         candidate = VIEW if step.view else self._candidates[alternative.family, step.problem]
         scheduled = ScheduledStep(
-            name, covers, step.problem, candidate, inputs, tuple(outputs), (), step.may_share, step.view
+            name, covers, step.problem, candidate, inputs, tuple(outputs), (), step.may_share, step.view, step.pitched
         )
         self._append(scheduled)
 
@@ -202,7 +213,8 @@ class _Builder:
             source = TensorFormat(format.dtype, Layout.ROW) if constant else format
             tensor = self._obtain(name, Operand(shape, source, constant))
             storage = self.storages[tensor.storage]
-            if storage.kind == "arena":
+            whole = tensor.offset == 0 and tensor.operand.nbytes == storage.nbytes
+            if storage.kind == "arena" and whole:
                 self.storages[tensor.storage] = replace(storage, kind="output", at=at)
             elif not self._copy(name, tensor, source, format, at):
                 message = f"output '{name}' needs a copy to {format} and no kernel family can make it"

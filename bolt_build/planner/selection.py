@@ -1,4 +1,5 @@
-"""What measurements say about kernels, as the planner takes it: a winner a problem, and the covers found with them."""
+"""What measurements say about kernels, as the planner takes it: a winner a problem, the covers found with them, and
+what whole engines run faster with."""
 
 from __future__ import annotations
 
@@ -35,13 +36,28 @@ class ChosenCover:
 
 
 @dataclass(frozen=True)
+class EngineChoice:
+    """What the whole engine of one graph is faster with: kernels that take the places of their problems' winners, each
+    with the seconds that it takes alone. `before` and `after` are seconds of the engine with the winners and with
+    these."""
+
+    graph: str
+    batch: int
+    swaps: tuple[Winner, ...]
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
 class Selection:
-    """Winners by problem digest, in its order, and covers. `source` is where they come from: "predictions" (there are
-    none then), "records", or the name of a lock file."""
+    """Winners by problem digest, in its order, covers, and choices of whole engines, which hold with these winners and
+    covers alone. `source` is where they come from: "predictions" (there are none then), "records", or the name of a
+    lock file."""
 
     source: str
     winners: tuple[Winner, ...] = ()
     covers: tuple[ChosenCover, ...] = ()
+    engines: tuple[EngineChoice, ...] = ()
 
 
 PREDICTED = Selection("predictions")

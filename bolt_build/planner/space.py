@@ -22,6 +22,7 @@ from bolt_build.families.base import (
 from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.shape import Convert, Identity
 from bolt_build.planner.engine_plan import Decision
+from bolt_build.planner.persistent import Pair, Wishes, enforce, pairs_of, wishes
 from bolt_build.schema.recipe import IoSpec, Recipe, TargetSpec
 from bolt_build.targets import Target
 
@@ -53,7 +54,8 @@ class SearchSpace:
 
     `fixed` are the formats of graph inputs, `wanted` those of graph outputs. `copies` are kernels that write a tensor
     in the format it has to another place, for outputs that no step can write directly. `basis` says where the seconds
-    come from: "predicted", "measured", or "measured and predicted".
+    come from: "predicted", "measured", or "measured and predicted". `pairs` are what one kernel could compute of
+    several nodes, whether or not the recipe leaves a choice.
     """
 
     graph: Graph
@@ -66,14 +68,16 @@ class SearchSpace:
     refusals: tuple[Refusal, ...]
     decisions: tuple[Decision, ...]
     basis: str = "predicted"
+    pairs: tuple[Pair, ...] = ()
 
 
 def search_space(
     graph: Graph, recipe: Recipe, spec: TargetSpec, target: Target, families: Sequence[Family]
 ) -> SearchSpace:
     """Asks every family about every node. Raises BoltError ("no-kernel") naming each node that none can compute."""
-    collector = _Collector(graph, target, families)
     precisions, decisions = _precisions(graph, recipe, spec)
+    asked, reached = wishes(graph, recipe, precisions)
+    collector = _Collector(graph, target, families, asked)
     diagnostics = []
     for node, precision in zip(graph.nodes, precisions, strict=True):
         reasons = collector.ask(node, precision)
@@ -84,13 +88,16 @@ def search_space(
             diagnostics.append(Diagnostic("no-kernel", message, mark=mark, hint="; ".join(reasons), subject=subject))
     if diagnostics:
         raise BoltError(diagnostics)
+    pairs = pairs_of(collector.alternatives, asked)
+    collector.alternatives, enforced = enforce(graph, collector.alternatives, collector.refusals, asked, target.name)
     fixed = tuple((name, io_format(graph, name, recipe.engine.io)) for name in graph.inputs)
     wanted = tuple((name, io_format(graph, name, recipe.engine.io)) for name in graph.outputs)
     conversions = collector.conversions(fixed, wanted)
     copies = tuple(dict.fromkeys(copy for name, to in wanted for copy in collector.copies(name, to)))
     return SearchSpace(
         graph, tuple(collector.alternatives), conversions, copies, fixed, wanted,
-        tuple(collector.choices.values()), tuple(dict.fromkeys(collector.refusals)), decisions,
+        tuple(collector.choices.values()), tuple(dict.fromkeys(collector.refusals)),
+        (*decisions, *reached, *enforced), pairs=pairs,
     )  # fmt: skip
 
 
@@ -119,6 +126,8 @@ def _precisions(graph: Graph, recipe: Recipe, spec: TargetSpec) -> tuple[tuple[D
     chosen = [spec.precision] * len(graph.nodes)
     decisions = []
     for index, layer in enumerate(recipe.layers):
+        if layer.precision is None:
+            continue
         reached = 0
         for at, node in enumerate(graph.nodes):
             if any(fnmatchcase(name, layer.match) for name in (node.name, *node.covers)):
@@ -136,7 +145,8 @@ def _precisions(graph: Graph, recipe: Recipe, spec: TargetSpec) -> tuple[tuple[D
 class _Collector:
     """Gathers alternatives, candidates and conversions of one graph."""
 
-    def __init__(self, graph: Graph, target: Target, families: Sequence[Family]) -> None:
+    def __init__(self, graph: Graph, target: Target, families: Sequence[Family], asked: Wishes) -> None:
+        self._asked = asked
         self._graph = graph
         self._target = target
         self._families = families
@@ -154,12 +164,13 @@ class _Collector:
             self.refusals += refusals
             reasons += [f"{refusal.family}: {refusal.reason}" for refusal in refusals]
             for alternative in alternatives:
-                missing = self._without_candidate(family, alternative)
+                missing = self._asked.refuse(alternative.region) if alternative.apart else None
+                missing = missing or self._without_candidate(family, alternative)
                 if missing is None:
                     self.alternatives.append(alternative)
                     found = True
                 else:
-                    self.refusals.append(Refusal(family.name, node.name, missing))
+                    self.refusals.append(Refusal(family.name, ", ".join(alternative.region), missing))
                     reasons.append(f"{family.name}: {missing}")
             if not alternatives and not refusals:
                 reasons.append(f"{family.name}: proposes nothing and gives no reason")

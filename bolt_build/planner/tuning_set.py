@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from bolt_build.families.base import Alternative, Candidate, Family, KernelProblem, Refusal, TensorFormat
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.planner.shared_kernels import choose
 from bolt_build.planner.space import SearchSpace, problems_of
 from bolt_build.targets import Target
 
@@ -46,8 +48,8 @@ class TuningSet:
 
 
 def tuning_set(spaces: Sequence[SearchSpace], families: Sequence[Family], target: Target, limit: int) -> TuningSet:
-    """The problems of the spaces' alternatives, conversions and copies, each with its first `limit` candidates by
-    prediction over all families that offer it, and the variants of these.
+    """The problems of the spaces' alternatives, conversions and copies, each with `limit` candidates that the
+    prediction puts first over all families that offer it (`shared_kernels`), and the variants of these.
 
     Left out, with a reason: what only hopeless alternatives need. A problem with a single candidate stays: what it
     takes decides between covers.
@@ -56,13 +58,31 @@ def tuning_set(spaces: Sequence[SearchSpace], families: Sequence[Family], target
     for space in spaces:
         needs.add(space)
     by_name = {family.name: family for family in families}
+    wanted = sorted(needs.occurs, key=lambda each: each.digest)
+    offers = [
+        {
+            family.name: needs.wanted[family.name, problem]
+            for family in families
+            if (family.name, problem) in needs.wanted
+        }
+        for problem in wanted
+    ]
+    ranked = [_ranked(problem, offer, by_name, target) for problem, offer in zip(wanted, offers, strict=True)]
+
+    @cache
+    def units(problem: int, place: int) -> tuple[str, ...]:
+        candidate = ranked[problem][place].candidate
+        return tuple(unit.name for unit in by_name[candidate.family].units([(wanted[problem], candidate)]))
+
+    chosen = choose([[trial.predicted for trial in ranking] for ranking in ranked], limit, units)
     problems = []
-    for problem in sorted(needs.occurs, key=lambda each: each.digest):
-        offering = [family for family in families if (family.name, problem) in needs.wanted]
-        offers = {family.name: needs.wanted[family.name, problem] for family in offering}
+    for index, problem in enumerate(wanted):
         hopeless = tuple(needs.hopeless[key] for key in needs.hopeless if key[1] == problem and key not in needs.wanted)
-        trials, refusals = _trials(problem, offers, by_name, target, limit)
-        problems.append(ProblemTrials(problem, tuple(needs.occurs[problem]), trials, (*refusals, *hopeless)))
+        illegal = [each for name in offers[index] for each in by_name[name].candidates(problem, target)[1]]
+        beyond = _beyond(ranked[index], chosen[index], limit)
+        trials = _trials(problem, [ranked[index][place] for place in chosen[index]], by_name, target)
+        refusals = (*illegal, *beyond, *hopeless)
+        problems.append(ProblemTrials(problem, tuple(needs.occurs[problem]), trials, refusals))
     left_out = (
         Refusal(refusal.family, describe_problem(problem), refusal.reason)
         for (_, problem), refusal in needs.hopeless.items()
@@ -145,7 +165,8 @@ def _conversions(space: SearchSpace, kept: Sequence[Alternative]) -> Iterator[tu
     for conversion in space.conversions:
         for name, formats in asked.items():
             # What a constant's reader asks for stands in the table of weights; a value that was converted can be again.
-            if name not in held or space.graph.type(name).shape != conversion.shape:
+            # Nor is a value converted that only stands between the steps of one alternative.
+            if name not in held or not space.graph.has(name) or space.graph.type(name).shape != conversion.shape:
                 continue
             if conversion.to in formats and conversion.source in held[name] | formats:
                 yield conversion.problem, f"{name} to {conversion.to}"
@@ -158,37 +179,37 @@ def _copies(space: SearchSpace) -> Iterator[tuple[KernelProblem, str]]:
                 yield copy.problem, f"output {name}"
 
 
+def _ranked(
+    problem: KernelProblem, offers: dict[str, tuple[Candidate, ...]], families: dict[str, Family], target: Target
+) -> list[Trial]:
+    """All candidates in the order of predicted speed. Equal predictions keep the families' order."""
+    every = (
+        Trial(each, families[name].predict(problem, each, target)) for name, found in offers.items() for each in found
+    )
+    return sorted(every, key=lambda trial: trial.predicted)
+
+
 def _trials(
-    problem: KernelProblem,
-    offers: dict[str, tuple[Candidate, ...]],
-    families: dict[str, Family],
-    target: Target,
-    limit: int,
-) -> tuple[tuple[Trial, ...], tuple[Refusal, ...]]:
-    """The trials of a problem, and the candidates that are none. Equal predictions keep the families' order."""
-    ranked = sorted(
-        (
-            Trial(each, families[name].predict(problem, each, target))
-            for name, found in offers.items()
-            for each in found
-        ),
-        key=lambda trial: trial.predicted,
+    problem: KernelProblem, first: Sequence[Trial], families: dict[str, Family], target: Target
+) -> tuple[Trial, ...]:
+    """The trials of the first stage and their variants."""
+    variants = (
+        Trial(each, families[trial.candidate.family].predict(problem, each, target), index)
+        for index, trial in enumerate(first)
+        for each in families[trial.candidate.family].variants(problem, trial.candidate, target)
     )
-    first = ranked[:limit]
-    variants = sorted(
-        (
-            Trial(each, families[trial.candidate.family].predict(problem, each, target), index)
-            for index, trial in enumerate(first)
-            for each in families[trial.candidate.family].variants(problem, trial.candidate, target)
-        ),
-        key=lambda trial: trial.predicted,
-    )
-    beyond = [
-        Refusal(
-            trial.candidate.family, str(trial.candidate),
-            f"predicted {trial.predicted * 1e6:.1f} us, in place {place} of {len(ranked)}: the first {limit} are tried",
-        )
-        for place, trial in enumerate(ranked[limit:], limit + 1)
-    ]  # fmt: skip
-    illegal = [refusal for name in offers for refusal in families[name].candidates(problem, target)[1]]
-    return (*first, *variants), (*illegal, *beyond)
+    return (*first, *sorted(variants, key=lambda trial: trial.predicted))
+
+
+def _beyond(ranked: Sequence[Trial], chosen: Sequence[int], limit: int) -> list[Refusal]:
+    """Why the candidates that were not chosen are not tried."""
+    refusals = []
+    for at, trial in enumerate(ranked):
+        if at in chosen:
+            continue
+        place = f"predicted {trial.predicted * 1e6:.1f} us, in place {at + 1} of {len(ranked)}"
+        why = f"the first {limit} are tried"
+        if at < limit:
+            why = "others hardly slower are tried, whose kernels are needed anyway"
+        refusals.append(Refusal(trial.candidate.family, str(trial.candidate), f"{place}: {why}"))
+    return refusals

@@ -9,9 +9,12 @@ from typing import Any
 
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.changes import render_changes
 from bolt_build.report.explanation import ELSEWHERE, Batch, Explanation, Layer
+from bolt_build.report.pairings import of_nodes, render_pairings
 from bolt_build.report.reasons import Counted, counted, summed
 from bolt_build.report.tables import Column, byte_text, table
+from bolt_build.report.whole_engine import engine_lines
 
 SHOWN_REASONS = 8
 """Reasons of refusals listed before the rest is counted together."""
@@ -77,9 +80,13 @@ def render(explanation: Explanation, *, width: int | None = None) -> str:
         lines += ["", f"batch {batch.batch}: {len(batch.layers)} steps, {views} of them views"]
         lines += [line.plain for line in table(_STEPS, [_row(layer) for layer in batch.layers], width)]
         lines += _totals(batch)
+        lines += engine_lines(batch.engine) if batch.engine is not None else []
         lines += _others(batch)
     lines += _fusion(explanation)
     lines += _reasons(f"families did not offer {_count(explanation.refusals)} alternatives", explanation.refusals)
+    for batch in explanation.batches:
+        lines += render_pairings(batch.batch, batch.pairings, width)
+        lines += render_changes(batch.batch, batch.changes, width)
     return "\n".join(lines) + "\n"
 
 
@@ -92,6 +99,7 @@ def render_layer(explanation: Explanation, *, width: int | None = None) -> str:
             lines += [f"  {title:<11} {text}" for title, text in _facts(layer) if text]
             lines += [f"  {'others' if not index else '':<11} {line}" for index, line in enumerate(_fell(layer))]
             lines += [f"  {'decided' if not i else '':<11} {line}" for i, line in enumerate(_decisions(layer))]
+            lines += [f"  {'pair':<11} {line}" for line in of_nodes(batch.pairings, (layer.name, *layer.nodes))]
             if layer.attempts:
                 lines.append("")
                 lines += [f"  {line.plain}" for line in table(_ATTEMPTS, _attempts(layer), width and width - 2)]
@@ -184,7 +192,7 @@ def _facts(layer: Layer) -> list[tuple[str, str]]:
         ("covers", ", ".join(layer.nodes)),
         ("computes", layer.words),
         ("problem", layer.problem),
-        ("kernel", "none: the same bytes with another shape" if layer.kernel == "view" else _kernel(layer)),
+        ("kernel", "none: its bytes are there already" if layer.kernel == "view" else _kernel(layer)),
         ("time", _time(layer)),
         ("runner-up", _runner(layer)),
         ("roofline", _roofline(layer)),
@@ -230,7 +238,11 @@ def _padding(layer: Layer) -> str:
     p = layer.padding
     if p is None:
         return "" if layer.kernel == "view" else "none"
-    return f"{byte_text(p.nbytes)} and {_operations(p.flops)} more, {p.time:.2f} us" + (f" ({p.why})" if p.why else "")
+    cost = f"{byte_text(p.nbytes)} and {_operations(p.flops)} more, {p.time:.2f} us" + (f" ({p.why})" if p.why else "")
+    if p.without is None:
+        return cost
+    how = "measured" if p.without.measured else "predicted"
+    return f"{cost}; without it {p.without.kernel} takes {p.without.time:.2f} us {how} ({_margin(p.without.margin)})"
 
 
 def _conversions(layer: Layer) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from bolt_build.build.evidence import Evidence
 from bolt_build.dtypes import PRECISIONS, DType
-from bolt_build.families.base import Candidate, KernelProblem
+from bolt_build.families.base import Candidate, Expense, KernelProblem
 from bolt_build.graph.ops.shape import Convert
-from bolt_build.planner.engine_plan import Step
+from bolt_build.planner.engine_plan import Decision, Step
+from bolt_build.planner.persistent import STAGE
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.report.changes import changes_of
 from bolt_build.report.explanation import (
     ELSEWHERE,
     EXPLANATION_VERSION,
@@ -24,12 +26,14 @@ from bolt_build.report.explanation import (
     Totals,
     Untried,
 )
+from bolt_build.report.pairings import pairings_of
 from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import counted
+from bolt_build.report.whole_engine import of_plan
 from bolt_build.targets import Target
 from bolt_build.tuning.record import Record, Status
 
-FUSION = ("fold-pads", "fold-batch-norm", "fold-affine", "merge-branches", "fuse-epilogues")
+FUSION = ("fold-pads", "fold-batch-norm", "fold-affine", "merge-branches", "fuse-epilogues", "pad-channels")
 """Passes that make one node of several."""
 
 _UNTIMED = (NOT_MEASURED, ELSEWHERE)
@@ -40,15 +44,23 @@ def explain(evidence: Evidence) -> Explanation:
     """Explains every step of every batch of the engine."""
     explainer, engine = _Explainer(evidence), evidence.engine
     batches = []
-    for plan in engine.plan.plans:
+    for plan, graph, cover in zip(engine.plan.plans, engine.graphs, engine.covers, strict=True):
         layers = tuple(explainer.layer(plan.batch, step, plan.steps) for step in plan.steps)
-        batches.append(Batch(plan.batch, layers, _totals(layers)))
-    fusion = tuple(decision for decision in engine.plan.decisions if decision.stage in FUSION)
+        pairings = pairings_of(graph, engine.plan, engine.pairs, evidence.target)
+        changes = changes_of(plan.steps, explainer.expense)
+        whole = of_plan(plan, cover.graph, evidence.lock)
+        batches.append(Batch(plan.batch, layers, _totals(layers), changes, pairings, whole))
+    fusion = tuple(decision for decision in engine.plan.decisions if _is_fusion(decision))
     refusals = counted(f"{refusal.family}: {refusal.reason}" for refusal in engine.plan.refusals)
     name, precision = engine.plan.name, engine.plan.precision
     return Explanation(
         EXPLANATION_VERSION, name, evidence.target.name, precision, evidence.source, tuple(batches), fusion, refusals
     )
+
+
+def _is_fusion(decision: Decision) -> bool:
+    """True for what passes and the recipe decided; what times decided of pairs stands in their table."""
+    return decision.stage in FUSION or (decision.stage == STAGE and not decision.subject.startswith("batch "))
 
 
 class _Explainer:
@@ -58,6 +70,8 @@ class _Explainer:
         self._by_name = {family.name: family for family in evidence.families}
         self._by_problem = {each.problem.digest: each for each in evidence.problems.problems}
         self._entries = {entry.problem: entry for entry in evidence.lock.entries} if evidence.lock is not None else {}
+        engines = evidence.lock.engines if evidence.lock is not None else ()
+        self._swapped = {(problem, kernel): time for engine in engines for problem, kernel, time in engine.swaps}
         self._measured = {used.problem for used in evidence.engine.used if used.measured}
         self._records = _one_device(evidence)
 
@@ -80,13 +94,17 @@ class _Explainer:
             self._entries[digest].measured if digest in self._entries else None,
             untried, counted(f"{each.family}: {each.reason}" for each in untried),
             None if time is None else _roofline(problem, self._target, time),
-            None if step.view else self._padding(problem, step.candidate),
+            None if step.view else self._padding(problem, step.candidate, measured, time),
             tuple(str(tensor.operand.format) for tensor in step.inputs if not tensor.operand.constant),
             tuple(str(tensor.operand.format) for tensor in step.outputs),
             _is_conversion(step), _conversions_before(step, steps),
             tuple(decision for decision in self._plan.decisions if decision.subject in names
                   or decision.subject == f"batch {batch}: {step.name}"),
         )  # fmt: skip
+
+    def expense(self, step: Step) -> Expense:
+        """What the kernel of a step that is no view moves and computes."""
+        return self._by_name[step.candidate.family].expense(step.problem, step.candidate)
 
     def _attempts(self, problem: KernelProblem, chosen: Candidate) -> tuple[Attempt, ...]:
         """The other candidates: those with a time first, fastest first, then by prediction."""
@@ -122,6 +140,8 @@ class _Explainer:
             return entry.median
         if entry is not None and candidate == entry.runner_up:
             return entry.runner_up_median
+        if (digest, candidate) in self._swapped:
+            return self._swapped[digest, candidate]
         record = self._records.get(digest, {}).get(candidate)
         if record is None or record.status is not Status.OK or record.statistics is None:
             return None
@@ -145,15 +165,33 @@ class _Explainer:
             return _runner_up(str(entry.runner_up), entry.runner_up_median, True, time)
         return None
 
-    def _padding(self, problem: KernelProblem, candidate: Candidate) -> Padding | None:
-        expense = self._by_name[candidate.family].expense(problem)
+    def _padding(
+        self, problem: KernelProblem, candidate: Candidate, measured: float | None, time: float | None
+    ) -> Padding | None:
+        expense = self._by_name[candidate.family].expense(problem, candidate)
         nbytes, flops = expense.nbytes - problem.nbytes, expense.flops - problem.flops
         if nbytes <= 0 and flops <= 0:
             return None
         rate = _rate(problem, self._target)
         whole = max(expense.nbytes / self._target.bandwidth, expense.flops / rate)
         own = max(problem.nbytes / self._target.bandwidth, problem.flops / rate)
-        return Padding(nbytes, flops, (whole - own) * 1e6, expense.why)
+        without = None if time is None else self._unpadded(problem, measured, time)
+        return Padding(nbytes, flops, (whole - own) * 1e6, expense.why, without)
+
+    def _unpadded(self, problem: KernelProblem, measured: float | None, time: float) -> RunnerUp | None:
+        """The fastest kernel that pads nothing: by measurement where the chosen one was measured, else predicted."""
+        trials = self._by_problem[problem.digest].trials if problem.digest in self._by_problem else ()
+        times: list[tuple[float, str]] = []
+        for candidate in dict.fromkeys([*(t.candidate for t in trials), *self._records.get(problem.digest, {})]):
+            if candidate.family not in self._by_name:
+                continue
+            expense = self._by_name[candidate.family].expense(problem, candidate)
+            if expense.nbytes > problem.nbytes or expense.flops > problem.flops:
+                continue
+            found = self._predicted(problem, candidate) if measured is None else self._median(problem.digest, candidate)
+            if found is not None:
+                times.append((found, str(candidate)))
+        return _runner_up(min(times)[1], min(times)[0], measured is not None, time) if times else None
 
 
 def _runner_up(kernel: str, time: float, measured: bool, chosen: float) -> RunnerUp:

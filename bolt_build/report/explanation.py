@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.planner.engine_plan import Decision
+from bolt_build.report.changes import Change
+from bolt_build.report.pairings import Pairings
 from bolt_build.report.reasons import Counted
+from bolt_build.report.whole_engine import WholeEngine
 
 EXPLANATION_VERSION = 1
 NOT_MEASURED = "not measured"
@@ -67,12 +70,17 @@ class Roofline:
 
 @dataclass(frozen=True)
 class Padding:
-    """What the kernel moves and computes beyond the problem's own, what that takes at the target's rates, and why."""
+    """What the kernel moves and computes beyond the problem's own, what that takes at the target's rates, and why.
+
+    `without` is the fastest kernel that pads nothing, where there is one: its margin is what padding gains. It was
+    measured where the chosen one was, otherwise both are predicted.
+    """
 
     nbytes: int
     flops: int
     time: float
     why: str
+    without: RunnerUp | None = None
 
 
 @dataclass(frozen=True)
@@ -135,9 +143,15 @@ class Totals:
 
 @dataclass(frozen=True)
 class Batch:
+    """`changes` are the changes of layout and element type that are left in it, `pairings` what became of products that
+    follow each other, `engine` what the whole of it was measured to take (None where it was not)."""
+
     batch: int
     layers: tuple[Layer, ...]
     totals: Totals
+    changes: tuple[Change, ...] = ()
+    pairings: Pairings | None = None
+    engine: WholeEngine | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
+from bolt_build.graph.ops.chain import Chain
 from bolt_build.planner.engine_plan import EnginePlan, Location, Step
 from bolt_build.report.tables import Column, byte_text, table
 
@@ -47,7 +48,11 @@ def _decisions(plan: EnginePlan) -> list[str]:
 
 
 def _op(problem: KernelProblem) -> str:
-    return "+".join([problem.op.kind, *(stage.op.kind for stage in problem.epilogue)])
+    op, stages = problem.op, [stage.op.kind for stage in problem.epilogue]
+    if isinstance(op, Chain):
+        first = "+".join([op.first.kind, *(stage.op.kind for stage in op.between)])
+        return f"{first}, {'+'.join([op.second.kind, *stages])}"
+    return "+".join([op.kind, *stages])
 
 
 def _kernel(step: Step) -> str:
@@ -55,4 +60,5 @@ def _kernel(step: Step) -> str:
 
 
 def _place(location: Location) -> str:
-    return f"@{location.at}" if location.kind == "arena" else f"{location.kind[0]}{location.at}"
+    begin = f"+{location.offset}" if location.offset else ""
+    return f"@{location.at}" if location.kind == "arena" else f"{location.kind[0]}{location.at}{begin}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bolt_build.families.base import KernelProblem
+from bolt_build.families.chains import parts
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
@@ -17,6 +19,8 @@ from bolt_build.graph.ops.shape import Convert
 
 def in_words(problem: KernelProblem) -> str:
     """For example `3x3 convolution / 2, 64 to 128 channels, 56x56 to 28x28, batch 32 + bias + relu`."""
+    if isinstance(problem.op, Chain):
+        return " then ".join(map(in_words, parts(problem)))
     op, shapes = problem.op, [operand.shape for operand in problem.inputs]
     out = problem.outputs[0].shape
     if isinstance(op, Conv):

@@ -14,7 +14,10 @@ from bolt_build.families.base import Candidate, Refusal
 from bolt_build.planner.tuning_set import Trial
 from bolt_build.report.diagnostics import as_json
 from bolt_build.report.tables import Column, table
+from bolt_build.report.whole_engine import WholeEngine, all_lines, of_evidence
+from bolt_build.tuning.engine_record import TriedPlan, TriedSwap
 from bolt_build.tuning.record import Record
+from bolt_build.tuning.select_engine import EngineEvidence
 
 _COLUMNS = (
     Column("problem", name=True), Column("winner", name=True), Column("us", right=True),
@@ -65,6 +68,7 @@ def summary_text(result: TuneResult) -> str:
             "  run it on the GPU: tar xf BUNDLE.tar && ./run",
             f"  then: bolt-build tune RECIPE --target {result.target} --import results.jsonl",
         ]
+    lines += all_lines(whole_engines(result))
     if result.lock is not None:
         lines.append(f"{_short(result.lock)}: {'written' if result.lock_changed else 'unchanged'}")
     lines.append(f"{result.recipe}: {_word(result)}, {_phases(result)}, {result.seconds:.2f} s")
@@ -79,7 +83,7 @@ def tuning_data(result: TuneResult) -> dict[str, Any]:
         "exit_code": int(result.exit_code), "diagnostics": as_json(result.diagnostics),
         "lock": None if result.lock is None else str(result.lock), "lock_changed": result.lock_changed,
         "bundle": None if result.bundle is None else str(result.bundle), "bundle_id": result.bundle_id,
-        "measured_now": result.measured_now,
+        "measured_now": result.measured_now, "played_now": result.played_now,
         "compile": None if compiled is None else {
             "units": compiled.units, "units_reused": compiled.reused, "candidates": compiled.candidates,
             "run": compiled.made, "from_cache": compiled.cached,
@@ -93,11 +97,46 @@ def tuning_data(result: TuneResult) -> dict[str, Any]:
         "statuses": dict(sorted(_statuses(result).items())),
         "seconds": {
             "plan": round(result.phases.plan, 3), "compile": round(result.phases.compile, 3),
-            "measure": round(result.phases.measure, 3), "select": round(result.phases.select, 3),
-            "total": round(result.seconds, 3),
+            "measure": round(result.phases.measure, 3), "engine": round(result.phases.engine, 3),
+            "select": round(result.phases.select, 3), "total": round(result.seconds, 3),
         },
+        "engines": [_engine(each) for each in result.engines],
         "left_out": [_refusal(each) for each in result.left_out],
         "problems": [_problem(outcome) for outcome in result.problems],
+    }  # fmt: skip
+
+
+def whole_engines(result: TuneResult) -> list[WholeEngine]:
+    """What is known of the engines as their problems' winners make them."""
+    winners = {
+        each.evidence.problem: (each.evidence.winner.candidate, each.evidence.median)
+        for each in result.problems
+        if each.evidence is not None
+    }
+    return [of_evidence(each, winners) for each in result.engines]
+
+
+def _engine(found: EngineEvidence) -> dict[str, Any]:
+    """Times are microseconds, gains parts of the time without the swap."""
+    record = found.record
+    return {
+        "batch": record.batch, "table": record.table, "plan": record.plan, "other_plan": found.other_plan,
+        "before": found.before.median, "after": found.after.median,
+        "gain": found.gain, "low": None if record.gain is None or not found.swaps else record.gain.low,
+        "high": None if record.gain is None or not found.swaps else record.gain.high, "threshold": record.threshold,
+        "complete": record.complete, "message": record.message,
+        "swaps": [{"problem": problem, **_candidate(kernel), "alone": alone} for problem, kernel, alone in found.swaps],
+        "tried": [{"problem": each.problem, **_candidate(each.candidate), **_tried(each)} for each in record.tried],
+        "plans": [{"plan": each.plan, **_tried(each)} for each in record.plans],
+    }  # fmt: skip
+
+
+def _tried(found: TriedSwap | TriedPlan) -> dict[str, Any]:
+    gain = found.gain
+    return {
+        "status": found.status.value, "message": found.message, "before": found.first, "after": found.second,
+        "gain": None if gain is None else gain.median, "low": None if gain is None else gain.low,
+        "high": None if gain is None else gain.high, "pairs": 0 if gain is None else gain.pairs, "kept": found.kept,
     }  # fmt: skip
 
 
@@ -132,7 +171,8 @@ def _word(result: TuneResult) -> str:
 
 
 def _phases(result: TuneResult) -> str:
-    phases = (("planned", "plan"), ("compiled", "compile"), ("measured", "measure"), ("chosen", "select"))
+    phases = (("planned", "plan"), ("compiled", "compile"), ("measured", "measure"),
+              ("played", "engine"), ("chosen", "select"))  # fmt: skip
     took = ((word, getattr(result.phases, name)) for word, name in phases)
     return ", ".join(f"{word} {seconds:.1f} s" for word, seconds in took if seconds)
 

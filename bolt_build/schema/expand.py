@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from bolt_build.schema.document import CORE_RESOLVERS
 from bolt_build.schema.durations import duration_of
-from bolt_build.schema.recipe import RECIPE_VERSION, Recipe, TargetSpec
+from bolt_build.schema.recipe import RECIPE_VERSION, LayerSpec, Recipe, TargetSpec, VariantSpec
 
 
 class _CoreDumper(yaml.SafeDumper):
@@ -28,11 +29,13 @@ def expand(recipe: Recipe) -> str:
 
 
 def flatten(recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """Dotted keys and their JSON values, defaults included: what differs between two recipes differs here.
+    """Dotted keys and their JSON values, defaults included: what differs between two engines' recipes differs here.
 
-    Files are relative to the recipe's, so that a recipe that moved with its model has not changed.
+    Files are relative to the recipe's, so that a recipe that moved with its model has not changed. Of the variants only
+    the one that is built is here.
     """
-    return tuple(_flat(_data(recipe), ""))
+    variants = () if recipe.variant is None else (recipe.variant,)
+    return tuple(_flat(_data(replace(recipe, variants=variants)), ""))
 
 
 def _flat(data: dict[str, Any], prefix: str) -> list[tuple[str, str]]:
@@ -50,6 +53,23 @@ def _target(target: TargetSpec) -> dict[str, Any]:
     return {"precision": target.precision, **own}
 
 
+def _layer(layer: LayerSpec) -> dict[str, Any]:
+    found = {"precision": layer.precision, "persistent": layer.persistent}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _variant(variant: VariantSpec) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if variant.activation is not None:
+        match = {} if variant.activation.match is None else {"match": variant.activation.match}
+        found["activation"] = {"to": variant.activation.to, **match}
+    if variant.deepen is not None:
+        found["deepen"] = {"behind": variant.deepen}
+    if variant.align is not None:
+        found["align"] = {"channels": variant.align}
+    return found
+
+
 def _data(recipe: Recipe) -> dict[str, Any]:
     model: dict[str, Any] = {}
     if recipe.model.onnx is not None:
@@ -58,12 +78,19 @@ def _data(recipe: Recipe) -> dict[str, Any]:
         model["zoo"] = recipe.model.zoo
     model["batch"] = list(recipe.model.batch)
     model["dims"] = dict(recipe.model.dims)
+    model["variant"] = recipe.model.variant
     return {
         "name": recipe.name,
         "model": model,
+        "variants": {variant.name: _variant(variant) for variant in recipe.variants},
         "targets": {target.name: _target(target) for target in recipe.targets},
-        "policy": {"fusion": {"epilogue": recipe.policy.fusion.epilogue}},
-        "layers": {layer.match: {"precision": layer.precision} for layer in recipe.layers},
+        "policy": {
+            "fusion": {
+                "epilogue": recipe.policy.fusion.epilogue,
+                "persistent": recipe.policy.fusion.persistent,
+            }
+        },
+        "layers": {layer.match: _layer(layer) for layer in recipe.layers},
         "engine": {"io": {"dtype": recipe.engine.io.dtype, "layout": recipe.engine.io.layout}},
         "verify": {
             "against": recipe.verify.against,
@@ -74,6 +101,7 @@ def _data(recipe: Recipe) -> dict[str, Any]:
             "candidates": recipe.tuning.candidates,
             "budget": duration_of(recipe.tuning.budget),
             "lock": _from(recipe, recipe.tuning.lock) if recipe.tuning.lock is not None else None,
+            "engine": recipe.tuning.engine,
             "foreign": recipe.tuning.foreign,
         },
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.schema.durations import seconds_of
 from bolt_build.schema.extend import read_extended
 from bolt_build.schema.recipe import (
+    ActivationChange,
     EngineSpec,
     FusionPolicy,
     IoSpec,
@@ -20,6 +22,7 @@ from bolt_build.schema.recipe import (
     Recipe,
     TargetSpec,
     TuningSpec,
+    VariantSpec,
     VerifySpec,
 )
 from bolt_build.schema.validate import (
@@ -45,6 +48,7 @@ def load_recipe(path: Path) -> Recipe:
     table, found = read_extended(path)
     diagnostics = [*found, *validate(table)]
     diagnostics += [*_check_name(table, path), *_check_targets(table), *_check_model(table), *_check_lock(table)]
+    diagnostics += _check_variants(table, path)
     if diagnostics:
         raise BoltError(_in_order(diagnostics, path))
     data = fill_defaults(plain(table), recipe_schema())
@@ -80,17 +84,21 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
             zoo=model.get("zoo"),
             batch=_batches(model["batch"]),
             dims=tuple(model["dims"].items()),
+            variant=model["variant"],
         ),
         targets=tuple(
             TargetSpec(name, spec["precision"], _batches(spec.get("batch", [])))
             for name, spec in data["targets"].items()
         ),
-        policy=Policy(FusionPolicy(data["policy"]["fusion"]["epilogue"])),
-        layers=tuple(LayerSpec(match, spec["precision"]) for match, spec in data["layers"].items()),
+        policy=Policy(FusionPolicy(data["policy"]["fusion"]["epilogue"], data["policy"]["fusion"]["persistent"])),
+        layers=tuple(
+            LayerSpec(match, spec.get("precision"), spec.get("persistent")) for match, spec in data["layers"].items()
+        ),
         engine=EngineSpec(IoSpec(data["engine"]["io"]["dtype"], data["engine"]["io"]["layout"])),
         verify=VerifySpec(data["verify"]["against"], data["verify"]["samples"], data["verify"]["seed"]),
         marks=marks,
         tuning=_tuning(data["tuning"], dict(marks)),
+        variants=tuple(_variant(name, spec) for name, spec in data["variants"].items()),
     )
 
 
@@ -100,7 +108,19 @@ def _batches(value: Any) -> tuple[int, ...]:
 
 def _tuning(data: dict[str, Any], marks: dict[str, Mark]) -> TuningSpec:
     lock = _beside(data["lock"], marks["tuning.lock"]) if data["lock"] is not None else None
-    return TuningSpec(data["candidates"], seconds_of(data["budget"]), lock, data["foreign"])
+    return TuningSpec(data["candidates"], seconds_of(data["budget"]), lock, data["foreign"], data["engine"])
+
+
+def _variant(name: str, data: dict[str, Any]) -> VariantSpec:
+    change = data.get("activation")
+    if isinstance(change, str):
+        change = {"to": change}
+    return VariantSpec(
+        name,
+        None if change is None else ActivationChange(change["to"], change.get("match")),
+        data["deepen"]["behind"] if "deepen" in data else None,
+        data["align"]["channels"] if "align" in data else None,
+    )
 
 
 def _beside(name: str, mark: Mark) -> str:
@@ -172,6 +192,34 @@ def _check_lock(table: Table) -> list[Diagnostic]:
     if "\0" in entry.value.value:
         return [Diagnostic("bad-value", "'tuning.lock' holds a NUL", entry.value.mark)]
     return []
+
+
+def _check_variants(table: Table, path: Path) -> list[Diagnostic]:
+    """The variant that is built is there, and every one gives a name that an engine can have."""
+    entry, named = table.get("variants"), table.get("name")
+    known = entry.value.entries if entry is not None and isinstance(entry.value, Table) else ()
+    found = []
+    own = named.value.value if named is not None and isinstance(named.value, Scalar) else path.stem
+    most = recipe_schema()["properties"]["name"]["maxLength"]
+    for variant in known:
+        engine = f"{own}_{variant.key}"
+        if len(engine) > most:
+            message = f"the engine of this variant would be called '{shorten(engine)}', {len(engine)} characters"
+            found.append(Diagnostic("bad-name", message, variant.mark, f"at most {most} are allowed"))
+    model = table.get("model")
+    chosen = model.value.get("variant") if model is not None and isinstance(model.value, Table) else None
+    if chosen is None or not isinstance(chosen.value, Scalar) or not isinstance(chosen.value.value, str):
+        return found
+    names = [variant.key for variant in known]
+    if chosen.value.value and chosen.value.value not in names:
+        found.append(unknown_variant(chosen.value.value, names, chosen.value.mark))
+    return found
+
+
+def unknown_variant(name: str, known: Sequence[str], mark: Mark | None) -> Diagnostic:
+    """What is said of a variant that a recipe does not have."""
+    hint = suggest(name, known) or (f"its variants: {', '.join(known)}" if known else "it has no 'variants'")
+    return Diagnostic("unknown-variant", f"the recipe has no variant '{shorten(name)}'", mark, hint)
 
 
 def _check_model(table: Table) -> list[Diagnostic]:

@@ -11,12 +11,36 @@ RECIPE_VERSION = 1
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Exactly one of `onnx` (absolute path) and `zoo` is set. `dims` binds symbolic dimensions other than the batch."""
+    """Exactly one of `onnx` (absolute path) and `zoo` is set. `dims` binds symbolic dimensions other than the batch.
+
+    `variant` names the one of the recipe's variants that is built in place of the model itself.
+    """
 
     onnx: str | None
     zoo: str | None
     batch: tuple[int, ...]
     dims: tuple[tuple[str, int], ...]
+    variant: str | None = None
+
+
+@dataclass(frozen=True)
+class ActivationChange:
+    """`to` ("relu", "gelu", "hardswish", "silu" or "softplus") in place of the activations whose node's name matches
+    the glob `match`; without one, of every Relu."""
+
+    to: str
+    match: str | None = None
+
+
+@dataclass(frozen=True)
+class VariantSpec:
+    """A change of the model: another `activation`, a 1x1 convolution behind the block of every 3x3 convolution whose
+    node's name matches the glob `deepen`, hidden channels rounded up to a multiple of `align`."""
+
+    name: str
+    activation: ActivationChange | None = None
+    deepen: str | None = None
+    align: int | None = None
 
 
 @dataclass(frozen=True)
@@ -33,9 +57,11 @@ class TargetSpec:
 
 @dataclass(frozen=True)
 class FusionPolicy:
-    """`epilogue`: bias, residual and activation ride in the kernel of the Conv/Gemm before them."""
+    """`epilogue`: bias, residual and activation ride in the kernel of the Conv/Gemm before them. `persistent`: two of
+    those in one kernel where that is faster ("auto"), wherever it is possible ("always") or nowhere ("never")."""
 
     epilogue: bool
+    persistent: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -45,15 +71,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """Overrides for ONNX nodes whose name matches the glob `match`; the last match wins."""
+    """Overrides for ONNX nodes whose name matches the glob `match`, None where it has none; of several that match, the
+    last one that says something of a key wins."""
 
     match: str
-    precision: str
+    precision: str | None = None
+    persistent: str | None = None
 
 
 @dataclass(frozen=True)
 class IoSpec:
-    """Inputs and outputs. `dtype`: "model", "fp32" or "bf16"; `layout`: "model", "row" or "channels_last"."""
+    """Inputs and outputs. `dtype`: "model", "fp32", "fp16" or "bf16"; `layout`: "model", "row" or "channels_last"."""
 
     dtype: str
     layout: str
@@ -76,13 +104,15 @@ class VerifySpec:
 @dataclass(frozen=True)
 class TuningSpec:
     """How kernels are measured and chosen: at most so many `candidates` a problem, in `budget` seconds of the GPU's
-    time. `lock` is the absolute path of the file that holds what was chosen; with `foreign` it may be of another GPU.
+    time, and then in whole engines where `engine` says so. `lock` is the absolute path of the file that holds what was
+    chosen; with `foreign` it may be of another GPU.
     """
 
     candidates: int = 6
     budget: int = 1200
     lock: str | None = None
     foreign: bool = False
+    engine: bool = True
 
 
 @dataclass(frozen=True)
@@ -99,6 +129,12 @@ class Recipe:
     verify: VerifySpec
     marks: tuple[tuple[str, Mark], ...]
     tuning: TuningSpec = TuningSpec()
+    variants: tuple[VariantSpec, ...] = ()
+
+    @property
+    def variant(self) -> VariantSpec | None:
+        """The variant that is built, None for the model itself."""
+        return next((spec for spec in self.variants if spec.name == self.model.variant), None)
 
     def batches(self, spec: TargetSpec) -> tuple[int, ...]:
         """The batch sizes that the engine of a target has plans for."""

@@ -155,7 +155,9 @@ def _cutlass(around: Surroundings, memory: Memory) -> Tool:
         return missing("cutlass", f"{header} is not there", mend)
     include = header.parents[1]
     helpers = include.parent / "tools" / "util" / "include"  # which some of the headers include
-    return Tool("cutlass", str(include), wheel.version, wheel_digest(wheel), (str(include), str(helpers)))
+    pairs = include.parent / "examples" / "13_two_tensor_op_fusion"  # mainloops of two products in one kernel
+    folders = (str(include), str(helpers), str(pairs))
+    return Tool("cutlass", str(include), wheel.version, wheel_digest(wheel), folders)
 
 
 def _onnxruntime(around: Surroundings, memory: Memory) -> Tool:

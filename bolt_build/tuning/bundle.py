@@ -1,8 +1,8 @@
 """A bundle: everything that a machine with the GPU needs to measure a tuning set, in one tar file.
 
 It holds the driver program `run`, the compiled kernels `candidates.so`, `bundle.json` (what is measured, and with what
-it was compiled) and a README. Nothing of Python is needed there: `./run` writes `results.jsonl`, which names the
-bundle by its id. Equal contents give equal bytes.
+it was compiled), `engines.tsv` (the whole engines that are measured after that) and a README. Nothing of Python is
+needed there: `./run` writes `results.jsonl`, which names the bundle by its id. Equal contents give equal bytes.
 """
 
 from __future__ import annotations
@@ -29,19 +29,25 @@ CANDIDATES = "candidates.so"
 DESCRIPTION = "bundle.json"
 README = "README"
 RESULTS = "results.jsonl"
+ENGINES = "engines.tsv"
 
 _README = """\
 Kernels of {recipe} for {target}, to be measured on that GPU: {problems} problems, {trials} candidates.
 
     ./run                    measures on every GPU of this machine and writes {results}
     ./run --help             its options
-
+{stages}
 It needs the NVIDIA driver and nothing else. Then, where the bundle was made:
 
     bolt-build tune RECIPE --target {target} --import {results}
 
 Anywhere else keep {description} beside {results}: it says what was measured.
 Bundle {id}
+"""
+_STAGES = """
+When every candidate was measured by itself it plays whole engines, with the fastest candidates and with
+others in their place. Their steps are those of engines.tsv: where the measurements lead to other steps,
+what was found of an engine is left out.
 """
 
 
@@ -105,12 +111,15 @@ def read_bundle_id(path: Path) -> str:
     return read_bundle(path).id
 
 
-def write_bundle(path: Path, bundle: Bundle, directory: Path) -> None:
-    """Write the tar file: `run` and `candidates.so` of `directory`, the description and the README.
+def write_bundle(path: Path, bundle: Bundle, directory: Path, engines: str = "") -> None:
+    """Write the tar file: `run` and `candidates.so` of `directory`, the description and the README, and where there are
+    whole engines to play (`engines` is the text about them) what says which.
 
     Owners, times and the order of files are the same everywhere. Written whole or not at all. Raises OSError.
     """
-    texts = {DESCRIPTION: bundle_text(bundle), README: _readme(bundle)}
+    texts = {DESCRIPTION: bundle_text(bundle), README: _readme(bundle, engines)}
+    if engines:
+        texts[ENGINES] = engines
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as archive:
@@ -135,8 +144,9 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     return member
 
 
-def _readme(bundle: Bundle) -> str:
+def _readme(bundle: Bundle, engines: str) -> str:
     return _README.format(
+        stages=_STAGES if engines else "",
         recipe=bundle.recipe, target=bundle.target, problems=len(bundle.problems), trials=bundle.trials,
         id=bundle.id, results=RESULTS, description=DESCRIPTION,
     )  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from math import prod
 
 from bolt_build.families.base import Family, KernelProblem, Operand, StepExpressions, TensorFormat
+from bolt_build.families.chains import parts
 from bolt_build.families.problems import op_operands
+from bolt_build.graph.ops.chain import Chain
 from bolt_build.targets import Target
 from bolt_build.tuning.glue_functions import FunctionsCode, expressions, functions_of
 
@@ -28,18 +29,23 @@ def reference_of(
     """The reference for trials of `families`.
 
     The portable kernels want all tensors of the output's rank in one layout; inputs in another are converted first.
+    Products in one kernel are two plain kernels here, what lies between rounded and stored.
     """
     if portable is None:
         return Reference(None, "the target has no portable kernels to compare with")
     if set(families) <= {portable.name}:
         return Reference(None, "only the portable family computes this: there is nothing to compare it with")
-    odd = _in_another_layout(problem)
-    if not odd:
+    if not isinstance(problem.op, Chain) and not _in_another_layout(problem):
         candidates, refusals = portable.candidates(problem, target)
         if not candidates:
             return Reference(None, f"the portable family has no kernel for it: {refusals[0].reason}")
         return Reference(functions_of(problem, candidates[0], portable, "reference"))
-    return _converted(problem, odd, portable, target)
+    sequence = _Sequence(portable, target)
+    try:
+        sequence.add(problem, expressions(problem))
+    except _NoKernelError as error:
+        return Reference(None, str(error))
+    return Reference(sequence.code())
 
 
 def _in_another_layout(problem: KernelProblem) -> tuple[int, ...]:
@@ -55,35 +61,68 @@ def _in_another_layout(problem: KernelProblem) -> tuple[int, ...]:
     )
 
 
-def _converted(problem: KernelProblem, odd: tuple[int, ...], portable: Family, target: Target) -> Reference:
-    inputs, at = list(problem.inputs), expressions(problem)
-    sources, offset = list(at.inputs), 0
-    includes: list[str] = []
-    calls: list[str] = []
-    for index in odd:
-        operand = problem.inputs[index]
-        to = TensorFormat(problem.outputs[0].format.dtype, problem.outputs[0].format.layout)
-        conversion = portable.propose_conversion(operand.shape, operand.format, to, target)
+class _NoKernelError(Exception):
+    """The portable family cannot compute a part of a reference; the text says which."""
+
+
+class _Sequence:
+    """Plain kernels that run one behind the other, with what they leave for each other in scratch memory."""
+
+    def __init__(self, portable: Family, target: Target) -> None:
+        self._portable, self._target = portable, target
+        self._includes: list[str] = []
+        self._calls: list[str] = []
+        self._scratch = 0
+
+    def add(self, problem: KernelProblem, at: StepExpressions) -> None:
+        """All that computes the problem. Raises _NoKernelError."""
+        if isinstance(problem.op, Chain):
+            first, second = parts(problem)
+            count, between = len(first.inputs), self._place(first.outputs[0])
+            self.add(first, StepExpressions(at.inputs[:count], (between,), at.prepare_inputs[:count]))
+            rest = StepExpressions((between, *at.inputs[count:]), at.outputs, (None, *at.prepare_inputs[count:]))
+            self.add(second, rest)
+            return
+        inputs, sources = list(problem.inputs), list(at.inputs)
+        for index in _in_another_layout(problem):
+            to = TensorFormat(problem.outputs[0].format.dtype, problem.outputs[0].format.layout)
+            inputs[index] = Operand(problem.inputs[index].shape, to)
+            sources[index] = self._convert(problem.inputs[index], inputs[index], at.inputs[index])
+        self._add_plain(
+            replace(problem, inputs=tuple(inputs)), StepExpressions(tuple(sources), at.outputs, at.prepare_inputs)
+        )
+
+    def _convert(self, operand: Operand, wanted: Operand, source: str) -> str:
+        """Where the operand stands when it has been rewritten."""
+        conversion = self._portable.propose_conversion(operand.shape, operand.format, wanted.format, self._target)
         if conversion is None:
-            return Reference(None, f"the portable family does not convert {operand.format} to {to}")
-        (candidate, *_), _ = portable.candidates(conversion[0], target)
-        inputs[index] = Operand(operand.shape, to)
-        sources[index] = f"r.scratch_base + {offset}"
-        step = StepExpressions((at.inputs[index],), (sources[index],), (None,))
-        code = portable.emit(conversion[0], candidate, step)
-        includes += code.includes
-        calls.append(code.call)
-        offset += -(-prod(operand.shape) * to.dtype.nbytes // _ALIGNMENT) * _ALIGNMENT
-    plain = replace(problem, inputs=tuple(inputs))
-    candidates, refusals = portable.candidates(plain, target)
-    if not candidates:
-        return Reference(None, f"the portable family has no kernel for it: {refusals[0].reason}")
-    code = portable.emit(plain, candidates[0], StepExpressions(tuple(sources), at.outputs, at.prepare_inputs))
-    text = f"""
-// The reference: the input converted, then the plain kernel.
-std::size_t scratch_reference(const void*) {{ return {offset}; }}
+            raise _NoKernelError(f"the portable family does not convert {operand.format} to {wanted.format}")
+        place = self._place(wanted)
+        self._add_plain(conversion[0], StepExpressions((source,), (place,), (None,)))
+        return place
+
+    def _add_plain(self, problem: KernelProblem, at: StepExpressions) -> None:
+        candidates, refusals = self._portable.candidates(problem, self._target)
+        if not candidates:
+            raise _NoKernelError(f"the portable family has no kernel for it: {refusals[0].reason}")
+        code = self._portable.emit(problem, candidates[0], at)
+        self._includes += code.includes
+        self._calls.append(code.call)
+
+    def _place(self, operand: Operand) -> str:
+        """Scratch memory for a tensor."""
+        place = f"r.scratch_base + {self._scratch}"
+        self._scratch += -(-operand.nbytes // _ALIGNMENT) * _ALIGNMENT
+        return place
+
+    def code(self) -> FunctionsCode:
+        """`functions_reference`."""
+        calls = chr(10).join(self._calls).replace(chr(10), chr(10) + "  ")
+        text = f"""
+// The reference: plain kernels, one behind the other.
+std::size_t scratch_reference(const void*) {{ return {self._scratch}; }}
 void run_reference(const void*, const bolt::Run& r) {{
-  {chr(10).join([*calls, code.call]).replace(chr(10), chr(10) + "  ")}
+  {calls}
 }}
 const bolt::tuning::Functions functions_reference = {{nullptr, scratch_reference, run_reference, nullptr}};"""
-    return Reference(FunctionsCode((*includes, *code.includes), text))
+        return FunctionsCode(tuple(self._includes), text)

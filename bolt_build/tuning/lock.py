@@ -1,4 +1,5 @@
-"""The lock: for each target the fastest kernel of every problem with its evidence, and the cover of every graph.
+"""The lock: for each target the fastest kernel of every problem with its evidence, the cover of every graph, and the
+kernels that whole engines are faster with.
 
 A YAML file beside the recipe, written by tuning and read by every build after it, so that a machine without a GPU
 builds the tuned engine. `lock_from` makes a target's part of records, `lock_text` the text of a whole lock,
@@ -22,14 +23,16 @@ from bolt_build.planner.selection import ChosenAlternative, ChosenCover
 from bolt_build.planner.tuning_set import TuningSet
 from bolt_build.schema.document import DocumentKind, read_document
 from bolt_build.schema.validate import validate
-from bolt_build.schema.values import Scalar, Table, plain
+from bolt_build.schema.values import Items, Scalar, Table, plain
 from bolt_build.tuning.lock_text import lock_text, with_part
-from bolt_build.tuning.locked import LOCK_VERSION, Lock, LockedTarget, LockEntry
+from bolt_build.tuning.locked import LOCK_VERSION, Lock, LockedEngine, LockedTarget, LockEntry
 from bolt_build.tuning.record import Device, Fingerprint, Record, TuningTools
 from bolt_build.tuning.select import Evidence, evidence
+from bolt_build.tuning.select_engine import EngineEvidence
 
 __all__ = [
-    "LOCK_VERSION", "Lock", "LockEntry", "LockedTarget", "load_lock", "lock_from", "lock_text", "updated_lock_text",
+    "LOCK_VERSION", "Lock", "LockEntry", "LockedEngine", "LockedTarget", "load_lock", "lock_from", "lock_text",
+    "updated_lock_text",
 ]  # fmt: skip
 
 LOCK = DocumentKind("lock", f"lock: {LOCK_VERSION}")
@@ -37,10 +40,14 @@ _ID_LETTERS = 12
 
 
 def lock_from(
-    tuning_set: TuningSet, records: Iterable[tuple[Fingerprint, Record]], covers: Sequence[ChosenCover]
+    tuning_set: TuningSet,
+    records: Iterable[tuple[Fingerprint, Record]],
+    covers: Sequence[ChosenCover],
+    engines: Sequence[EngineEvidence] = (),
 ) -> LockedTarget:
     """The part of the set's target: a pure function. `covers` are those that `plan_engine` found with
-    `select(tuning_set, records)`. Times are rounded to the nanosecond, as they are written."""
+    `select(tuning_set, records)`, `engines` what holds for the engines with them, whose covers take their places. Times
+    are rounded to the nanosecond, as they are written."""
     predicted = {
         (each.problem.digest, trial.candidate): trial.predicted
         for each in tuning_set.problems
@@ -50,8 +57,23 @@ def lock_from(
     found = sorted(evidence(tuning_set, records), key=lambda each: each.problem)
     entries = tuple(_entry(each, what[each.problem], predicted[each.problem, each.winner.candidate]) for each in found)
     fingerprints = {_fingerprint_id(each.fingerprint): each.fingerprint for each in found}
-    ordered = tuple(sorted(covers, key=lambda cover: (cover.batch, cover.graph)))
-    return LockedTarget(tuning_set.target, tuple(sorted(fingerprints.items())), entries, ordered)
+    played = {(each.cover.batch, each.cover.graph): each.cover for each in engines}
+    taken = (played.get((cover.batch, cover.graph), cover) for cover in covers)
+    ordered = tuple(sorted(taken, key=lambda cover: (cover.batch, cover.graph)))
+    return LockedTarget(
+        tuning_set.target, tuple(sorted(fingerprints.items())), entries, ordered,
+        tuple(sorted(map(_engine, engines), key=lambda each: (each.batch, each.graph))),
+    )  # fmt: skip
+
+
+def _engine(found: EngineEvidence) -> LockedEngine:
+    swaps = tuple((problem, candidate, round(median, 3)) for problem, candidate, median in found.swaps)
+    return LockedEngine(
+        found.table.batch, found.table.graph, found.table.digest, round(found.before.median, 3),
+        round(found.after.median, 3), round(found.gain, 5), len(found.record.tried), swaps,
+        _fingerprint_id(found.fingerprint), len(found.record.plans),
+        found.lineup.table.digest if found.other_plan else None,
+    )  # fmt: skip
 
 
 def _entry(found: Evidence, what: str, predicted: float) -> LockEntry:
@@ -121,8 +143,8 @@ def _unknown_fingerprints(table: Table) -> list[Diagnostic]:
     found = []
     for name, target in _tables(table, "targets"):
         known = [known for known, _ in _tables(target, "fingerprints")]
-        for _, problem in _tables(target, "problems"):
-            entry = problem.get("fingerprint")
+        for named in (*(problem for _, problem in _tables(target, "problems")), *_items(target, "engines")):
+            entry = named.get("fingerprint")
             if entry is not None and isinstance(entry.value, Scalar) and entry.value.value not in known:
                 message = f"'targets.{name}.fingerprints' has no '{entry.value.value}'"
                 found.append(Diagnostic("unknown-fingerprint", message, entry.value.mark))
@@ -134,6 +156,14 @@ def _tables(table: Table, key: str) -> list[tuple[str, Table]]:
     if entry is None or not isinstance(entry.value, Table):
         return []
     return [(each.key, each.value) for each in entry.value.entries if isinstance(each.value, Table)]
+
+
+def _items(table: Table, key: str) -> list[Table]:
+    """The tables of a list."""
+    entry = table.get(key)
+    if entry is None or not isinstance(entry.value, Items):
+        return []
+    return [item for item in entry.value.items if isinstance(item, Table)]
 
 
 def _target(name: str, data: Mapping[str, Any]) -> LockedTarget:
@@ -155,6 +185,18 @@ def _target(name: str, data: Mapping[str, Any]) -> LockedTarget:
     return LockedTarget(
         name, tuple(sorted(fingerprints.items())), tuple(sorted(entries, key=lambda each: each.problem)),
         tuple(sorted(covers, key=lambda cover: (cover.batch, cover.graph))),
+        tuple(sorted(map(_read_engine, data.get("engines", ())), key=lambda each: (each.batch, each.graph))),
+    )  # fmt: skip
+
+
+def _read_engine(data: Mapping[str, Any]) -> LockedEngine:
+    swaps = (
+        (problem, _candidate(each), float(each["median"])) for problem, each in sorted(data["swaps"].items())
+    )  # fmt: skip
+    return LockedEngine(
+        data["batch"], data["graph"], data["table"], float(data["before"]), float(data["after"]),
+        float(data["gain"]), data["tried"], tuple(swaps), data["fingerprint"], data["plans"],
+        data.get("in_place_of"),
     )  # fmt: skip
 
 

@@ -10,13 +10,13 @@ import yaml
 from bolt_build.families.base import Candidate
 from bolt_build.planner.selection import ChosenAlternative, ChosenCover
 from bolt_build.schema.document import CoreLoader, resolve_plain
-from bolt_build.tuning.locked import LOCK_VERSION, Lock, LockedTarget, LockEntry
+from bolt_build.tuning.locked import Lock, LockedEngine, LockedTarget, LockEntry
 from bolt_build.tuning.record import Fingerprint
 
-_HEAD = f"""\
+_HEAD = """\
 # The fastest kernels, as `bolt-build tune` measured them; `bolt-build build` takes them from here.
 # Times are microseconds of one launch. A target's part is written anew when it is tuned, the rest is left alone.
-lock: {LOCK_VERSION}
+lock: VERSION
 targets:
 """
 _PLAIN = re.compile(r"[A-Za-z0-9_./](?:[A-Za-z0-9_./+= -]*[A-Za-z0-9_./+=-])?")
@@ -29,7 +29,8 @@ _BLANK = re.compile(r"\s*(?:#.*)?$")
 def lock_text(lock: Lock) -> str:
     """The whole file."""
     parts = [_target(each) for each in sorted(lock.targets, key=lambda each: each.target)]
-    return _HEAD.replace("targets:\n", "targets: {}\n") if not parts else _HEAD + "".join(parts)
+    head = _HEAD.replace("VERSION", str(lock.version))
+    return head.replace("targets:\n", "targets: {}\n") if not parts else head + "".join(parts)
 
 
 def with_part(lock: Lock, text: str, part: LockedTarget) -> str:
@@ -37,16 +38,25 @@ def with_part(lock: Lock, text: str, part: LockedTarget) -> str:
 
     Where the targets do not stand below each other in the order of their names, the file is written anew.
     """
+    whole = Lock((*(each for each in lock.targets if each.target != part.target), part))
+    text = _with_version(text, whole.version)
     lines = _LINE.findall(text)
     places = _places(text, lines)
     if places is None:
-        others = (each for each in lock.targets if each.target != part.target)
-        return lock_text(Lock((*others, part)))
+        return lock_text(whole)
     start, end = _where(part.target, *places)
     before, after = "".join(lines[:start]), "".join(lines[end:])
     if before and not before.endswith("\n"):
         before += "\n"
     return before + _target(part) + after
+
+
+def _with_version(text: str, version: int) -> str:
+    """The text of a lock that says this version."""
+    node = CoreLoader(text).get_single_node()
+    assert isinstance(node, yaml.MappingNode), "a lock that was loaded is a mapping"
+    value = next(value for key, value in node.value if key.value == "lock")
+    return text[: value.start_mark.index] + str(version) + text[value.end_mark.index :]
 
 
 _Places = tuple[int, list[tuple[str, int, int]]]
@@ -93,6 +103,10 @@ def _target(part: LockedTarget) -> str:
     lines.append("    covers:")
     for cover in sorted(part.covers, key=lambda each: (each.batch, each.graph)):
         lines += _cover(cover)
+    if part.engines:
+        lines.append("    engines:")
+    for engine in sorted(part.engines, key=lambda each: (each.batch, each.graph)):
+        lines += _engine(engine)
     return "\n".join(_empty(lines)) + "\n"
 
 
@@ -146,6 +160,23 @@ def _cover(cover: ChosenCover) -> list[str]:
         f"        graph: {_word(cover.graph)}",
         "        alternatives:" if cover.alternatives else "        alternatives: []",
         *(f"          - {_alternative(each)}" for each in cover.alternatives),
+    ]
+
+
+def _engine(engine: LockedEngine) -> list[str]:
+    return [
+        f"      - batch: {engine.batch}",
+        f"        graph: {_word(engine.graph)}",
+        f"        table: {_word(engine.table)}",
+        *([] if engine.in_place_of is None else [f"        in_place_of: {_word(engine.in_place_of)}"]),
+        f"        before: {_time(engine.before)}",
+        f"        after: {_time(engine.after)}",
+        f"        gain: {engine.gain:.5f}",
+        f"        tried: {engine.tried}",
+        f"        plans: {engine.plans}",
+        f"        fingerprint: {_word(engine.fingerprint)}",
+        "        swaps:" if engine.swaps else "        swaps: {}",
+        *(f"          {_word(problem)}: {_candidate(kernel, median)}" for problem, kernel, median in engine.swaps),
     ]
 
 

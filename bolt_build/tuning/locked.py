@@ -1,14 +1,17 @@
-"""What a lock holds, as data: for each target the fastest kernel of every problem with its evidence, and covers."""
+"""What a lock holds, as data: for each target the fastest kernel of every problem with its evidence, covers, and what
+whole engines are faster with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from bolt_build.families.base import Candidate
-from bolt_build.planner.selection import ChosenCover, Selection, Winner
+from bolt_build.planner.selection import ChosenCover, EngineChoice, Selection, Winner
 from bolt_build.tuning.record import Fingerprint
 
-LOCK_VERSION = 1
+LOCK_VERSION = 2
+WITHOUT_ENGINES = 1
+"""The version of a lock that holds nothing of whole engines: it says so, for what knows of no more."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +33,51 @@ class LockEntry:
 
 
 @dataclass(frozen=True)
+class LockedEngine:
+    """What the whole engine of one graph and batch was measured to take: `before` microseconds with the winners,
+    `after` with the swaps in place of those of their problems (the same where there are none), of `tried`. `gain` is
+    the part of the time that they save, the median of pairs.
+
+    A swap is a problem's digest, the kernel, and the microseconds that it takes alone. `table` is the digest of the
+    engine's steps, `fingerprint` names one of the target's. Of `plans` others one may have been chosen: `in_place_of`
+    is then the digest of the one whose kernels take least alone, which `before` is of.
+    """
+
+    batch: int
+    graph: str
+    table: str
+    before: float
+    after: float
+    gain: float
+    tried: int
+    swaps: tuple[tuple[str, Candidate, float], ...]
+    fingerprint: str
+    plans: int = 0
+    in_place_of: str | None = None
+
+    @property
+    def choice(self) -> EngineChoice:
+        """As the planner takes it."""
+        swaps = (Winner(problem, candidate, median * 1e-6) for problem, candidate, median in self.swaps)
+        return EngineChoice(self.graph, self.batch, tuple(swaps), self.before * 1e-6, self.after * 1e-6)
+
+
+@dataclass(frozen=True)
 class LockedTarget:
-    """What a lock holds for one target: fingerprints by their names, entries by problem digest, covers by batch."""
+    """What a lock holds for one target: fingerprints by their names, entries by problem digest, covers and engines by
+    batch."""
 
     target: str
     fingerprints: tuple[tuple[str, Fingerprint], ...]
     entries: tuple[LockEntry, ...]
     covers: tuple[ChosenCover, ...]
+    engines: tuple[LockedEngine, ...] = ()
 
     def selection(self, source: str) -> Selection:
         """What the planner takes of it; `source` is how the lock is called."""
         winners = (Winner(entry.problem, entry.winner, entry.median * 1e-6) for entry in self.entries)
-        return Selection(source, tuple(sorted(winners, key=lambda winner: winner.problem)), self.covers)
+        ordered = tuple(sorted(winners, key=lambda winner: winner.problem))
+        return Selection(source, ordered, self.covers, tuple(engine.choice for engine in self.engines))
 
     def fingerprint(self, entry: LockEntry) -> Fingerprint:
         """What an entry was measured with."""
@@ -53,6 +89,11 @@ class Lock:
     """A whole lock, by target name in its order."""
 
     targets: tuple[LockedTarget, ...]
+
+    @property
+    def version(self) -> int:
+        """The least that says all of it."""
+        return LOCK_VERSION if any(target.engines for target in self.targets) else WITHOUT_ENGINES
 
     def target(self, name: str) -> LockedTarget | None:
         """What it holds for a target, None where that is nothing."""

@@ -1,7 +1,8 @@
 """Every measurement that was made, in one SQLite file: nothing is measured twice, and choosing again needs no GPU.
 
-Keyed by problem, candidate and fingerprint; a newer record of the same key replaces the older one. Several processes
-may use the file at once. What cannot be read is never emptied: measurements are worth more than a build that goes on.
+Keyed by problem, candidate and fingerprint; those of whole engines by the engine's table, the kernels that it began
+with, and fingerprint. A newer record of the same key replaces the older one. Several processes may use the file at
+once. What cannot be read is never emptied: measurements are worth more than a build that goes on.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from bolt_build.digest import canonical_json, decode, encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.tuning.engine_record import EngineMeasurement, EngineRecord
 from bolt_build.tuning.record import RECORD_VERSION, Fingerprint, Record
 
 BUSY_SECONDS = 60.0
@@ -30,6 +32,13 @@ CREATE TABLE records (
 ) WITHOUT ROWID;
 PRAGMA user_version = {RECORD_VERSION};
 """
+_ENGINES = """
+CREATE TABLE IF NOT EXISTS engines (
+    engine TEXT NOT NULL, base TEXT NOT NULL, fingerprint TEXT NOT NULL REFERENCES fingerprints (digest),
+    data TEXT NOT NULL, PRIMARY KEY (engine, base, fingerprint)
+) WITHOUT ROWID;
+"""
+"""Beside what older programs know, which leave it alone: files of theirs get it with their first engine."""
 
 Measurement = tuple[Fingerprint, Record]
 
@@ -79,6 +88,26 @@ class Records:
                 found += [(fingerprints[digest], self._record(data)) for digest, data in rows]
             return tuple(found)
 
+    def merge_engines(self, found: Iterable[EngineMeasurement]) -> int:
+        """Keep measurements of whole engines, all or none. Returns how many were not there before, or other."""
+        return self._merge([], list(found))
+
+    def engines(self, tables: Iterable[str] | None = None) -> tuple[EngineMeasurement, ...]:
+        """The measurements of the engines of these tables (their digests; None: all), in the order of the digests of
+        table, first kernels and fingerprint."""
+        with self._told():
+            known = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'engines'"
+            if self._connection.execute(known).fetchone() is None:
+                return ()
+            fingerprints = self._fingerprints()
+            query = "SELECT engine, fingerprint, data FROM engines ORDER BY engine, base, fingerprint"
+            wanted = None if tables is None else set(tables)
+            return tuple(
+                (fingerprints[digest], self._engine(data))
+                for engine, digest, data in self._connection.execute(query)
+                if wanted is None or engine in wanted
+            )
+
     def problems(self) -> tuple[str, ...]:
         """The digests of every problem that there is a record of, in order."""
         with self._told():
@@ -86,29 +115,43 @@ class Records:
             return tuple(problem for (problem,) in rows)
 
     def export(self, problems: Iterable[str] | None = None) -> dict[str, Any]:
-        """These problems' records (None: all) as JSON data with sorted contents: equal records give equal data."""
-        found = self.all(self.problems() if problems is None else problems)
-        fingerprints = {fingerprint.digest: encode(fingerprint) for fingerprint, _ in found}
-        return {
+        """These problems' records (None: all), and those of engines of nothing but them, as JSON data with sorted
+        contents: equal records give equal data."""
+        wanted = None if problems is None else tuple(problems)
+        found = self.all(self.problems() if wanted is None else wanted)
+        engines = [
+            (fingerprint, record) for fingerprint, record in self.engines()
+            if wanted is None or {problem for problem, _ in record.base} <= set(wanted)
+        ]  # fmt: skip
+        fingerprints = {fingerprint.digest: encode(fingerprint) for fingerprint, _ in (*found, *engines)}
+        data = {
             "version": RECORD_VERSION,
             "fingerprints": dict(sorted(fingerprints.items())),
             "records": [{"fingerprint": fingerprint.digest, "record": encode(record)} for fingerprint, record in found],
         }
+        if engines:
+            data["engines"] = [{"fingerprint": f.digest, "record": encode(record)} for f, record in engines]
+        return data
 
     def load_export(self, data: Any, source: str = "the export") -> int:
         """Keep what `export` gave, all or none. Returns how many were not there before, or other.
 
         Raises BoltError ("bad-export", "newer-version") that calls the data `source`.
         """
-        return self._merge(_exported(data, source))
+        return self._merge(*_exported(data, source))
 
-    def _merge(self, found: list[Measurement]) -> int:
+    def _merge(self, found: list[Measurement], engines: Sequence[EngineMeasurement] = ()) -> int:
         rows = [
             (record.problem, record.candidate.digest, fingerprint.digest, record.status.value, canonical_json(record))
             for fingerprint, record in found
         ]
-        known = {fingerprint.digest: canonical_json(fingerprint) for fingerprint, _ in found}
+        whole = [
+            (record.table, record.key, fingerprint.digest, canonical_json(record)) for fingerprint, record in engines
+        ]
+        known = {fingerprint.digest: canonical_json(fingerprint) for fingerprint, _ in (*found, *engines)}
         with self._told(), self._transaction() as connection:
+            if whole:
+                connection.execute(_ENGINES)
             before = connection.total_changes
             connection.executemany("INSERT OR IGNORE INTO fingerprints VALUES (?, ?)", sorted(known.items()))
             added = connection.total_changes - before
@@ -116,6 +159,11 @@ class Records:
                 "INSERT INTO records VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET status = excluded.status, "
                 "data = excluded.data WHERE data <> excluded.data",
                 rows,
+            )
+            connection.executemany(
+                "INSERT INTO engines VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data "
+                "WHERE data <> excluded.data",
+                whole,
             )
             return connection.total_changes - before - added
 
@@ -133,7 +181,7 @@ class Records:
         temporary.unlink(missing_ok=True)
         try:
             with contextlib.closing(sqlite3.connect(temporary)) as connection:
-                connection.executescript(_TABLES)
+                connection.executescript(_TABLES + _ENGINES)
             _place(temporary, self._path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -159,6 +207,12 @@ class Records:
     def _record(self, data: str) -> Record:
         try:
             return decode(Record, json.loads(data))
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
+
+    def _engine(self, data: str) -> EngineRecord:
+        try:
+            return decode(EngineRecord, json.loads(data))
         except ValueError as error:
             raise self._damaged(str(error)) from error
 
@@ -212,7 +266,7 @@ def _newer(version: int, subject: str) -> Diagnostic:
     return Diagnostic("newer-version", message, hint="python -m pip install --upgrade bolt-build", subject=subject)
 
 
-def _exported(data: Any, source: str) -> list[Measurement]:
+def _exported(data: Any, source: str) -> tuple[list[Measurement], list[EngineMeasurement]]:
     def bad(why: str) -> BoltError:
         return BoltError([Diagnostic("bad-export", f"{source} holds no exported records: {why}", subject=source)])
 
@@ -223,6 +277,8 @@ def _exported(data: Any, source: str) -> list[Measurement]:
     try:
         fingerprints = {digest: decode(Fingerprint, each) for digest, each in data["fingerprints"].items()}
         found = [(fingerprints[each["fingerprint"]], decode(Record, each["record"])) for each in data["records"]]
+        whole = data.get("engines", [])
+        engines = [(fingerprints[each["fingerprint"]], decode(EngineRecord, each["record"])) for each in whole]
     except KeyError as error:
         raise bad(f"{error} is missing") from error
     except (ValueError, TypeError, AttributeError) as error:
@@ -230,4 +286,4 @@ def _exported(data: Any, source: str) -> list[Measurement]:
     wrong = [digest for digest, fingerprint in fingerprints.items() if digest != fingerprint.digest]
     if wrong:
         raise bad(f"the fingerprint {wrong[0]} is another one's")
-    return found
+    return found, engines

@@ -1,18 +1,33 @@
-"""results.jsonl as the driver writes it: a header, a line a candidate, and a last line where it is complete."""
+"""results.jsonl as the driver writes it: a header, a line a candidate, of whole engines a line for each swap that was
+tried and one for what came of it, and a last line where it is complete."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
+from bolt_build.tuning import result_fields as fields
+from bolt_build.tuning.engine_results import (
+    EngineRow,
+    PlanRow,
+    SwapRow,
+    Unplayed,
+    comparison_data,
+    engine_row,
+    plan_row,
+    swap_row,
+)
 from bolt_build.tuning.record import Device, Statistics, Status
+from bolt_build.tuning.result_fields import DamagedError
 
-RESULTS_VERSION = 1
+RESULTS_VERSION = 2
+_OF_ENGINES = ("swaps", "plans", "engines", "unplayed")
+WITHOUT_ENGINES = 1
+"""The version of results that know nothing of whole engines, which are read as well."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +68,10 @@ class Results:
     unmeasured: tuple[Unmeasured, ...] = ()
     complete: bool = False
     seconds: float | None = None
+    swaps: tuple[SwapRow, ...] = ()
+    engines: tuple[EngineRow, ...] = ()
+    unplayed: tuple[Unplayed, ...] = ()
+    plans: tuple[PlanRow, ...] = ()
 
     def device(self, row: Row) -> Device:
         return self.devices[row.device]
@@ -90,8 +109,18 @@ def results_text(results: Results) -> str:
         statistics = None if row.statistics is None else vars(row.statistics)
         lines.append({"kind": "record", **vars(row), "status": row.status.value, "statistics": statistics})
     lines += [{"kind": "unmeasured", **vars(left)} for left in results.unmeasured]
+    for swap in results.swaps:
+        lines.append({"kind": "swap", **vars(swap), **comparison_data(swap)})
+    for plan in results.plans:
+        lines.append({"kind": "plan", **vars(plan), **comparison_data(plan)})
+    for engine in results.engines:
+        kernels = {"base": dict(engine.base), "chosen": dict(engine.chosen)}
+        lines.append({"kind": "engine", **vars(engine), **comparison_data(engine), **kernels})
+    lines += [{"kind": "unplayed", **vars(left)} for left in results.unplayed]
     if results.complete:
         counts = {"measured": len(results.rows), "unmeasured": len(results.unmeasured)}
+        if results.version > WITHOUT_ENGINES:
+            counts |= {name: len(getattr(results, name)) for name in _OF_ENGINES}
         lines.append({"kind": "end", **counts, "seconds": results.seconds})
     return "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
 
@@ -104,10 +133,6 @@ def _unreadable(path: Path, why: str) -> Diagnostic:
     )
 
 
-class _DamagedError(Exception):
-    """What is wrong with a line."""
-
-
 @dataclass
 class _Reader:
     """Gathers lines."""
@@ -117,128 +142,110 @@ class _Reader:
     devices: tuple[Device, ...] = ()
     rows: list[Row] = field(default_factory=list)
     unmeasured: list[Unmeasured] = field(default_factory=list)
+    swaps: list[SwapRow] = field(default_factory=list)
+    plans: list[PlanRow] = field(default_factory=list)
+    engines: list[EngineRow] = field(default_factory=list)
+    unplayed: list[Unplayed] = field(default_factory=list)
     end: Mapping[str, Any] | None = None
     damaged: list[Diagnostic] = field(default_factory=list)
 
     def read(self, number: int, line: str) -> None:
         """Raises BoltError where the header is of another version: what follows it means something else then."""
         try:
-            self._take(number, _object(line))
-        except _DamagedError as error:
+            self._take(number, fields.json_object(line))
+        except DamagedError as error:
             mark = Mark(self.file, number, 1, max(1, len(line)))
             self.damaged.append(Diagnostic("results-damaged", str(error), mark, hint="measure again, or copy it again"))
 
     def _take(self, number: int, data: Mapping[str, Any]) -> None:
         kind = data.get("kind")
         if (kind == "header") != (number == 1):
-            raise _DamagedError("the first line, and no other, is the header")
+            raise DamagedError("the first line, and no other, is the header")
         if self.end is not None:
-            raise _DamagedError("nothing follows the line that ends the results")
+            raise DamagedError("nothing follows the line that ends the results")
         if kind == "header":
             self._take_header(data)
         elif kind == "record":
             self.rows.append(_row(data, len(self.devices)))
         elif kind == "unmeasured":
-            self.unmeasured.append(Unmeasured(_text(data, "problem"), _text(data, "candidate"), _text(data, "message")))
+            self.unmeasured.append(
+                Unmeasured(fields.text(data, "problem"), fields.text(data, "candidate"), fields.text(data, "message"))
+            )
+        elif kind in ("swap", "plan", "engine", "unplayed") and self._version > WITHOUT_ENGINES:
+            self._take_engine(kind, data)
         elif kind == "end":
             self._take_end(data)
         else:
-            raise _DamagedError(f"unknown kind of line {json.dumps(kind)}")
+            raise DamagedError(f"unknown kind of line {json.dumps(kind)}")
 
     def _take_header(self, data: Mapping[str, Any]) -> None:
-        version = _whole(data, "version")
-        if version != RESULTS_VERSION:
+        version = fields.whole(data, "version")
+        if version not in (WITHOUT_ENGINES, RESULTS_VERSION):
             message = f"the results have format version {version}, this bolt-build reads version {RESULTS_VERSION}"
             hint = "measure with a bundle of this bolt-build, or use the bolt-build that made theirs"
             raise BoltError([Diagnostic("results-version", message, Mark(self.file, 1, 1), hint=hint)])
-        devices = _get(data, "devices", list)
+        devices = fields.get(data, "devices", list)
         self.devices = tuple(_device(item) for item in devices)
-        self.header = {"version": version, "bundle": _text(data, "bundle"), "target": _text(data, "target")}
+        self.header = {"version": version, "bundle": fields.text(data, "bundle"), "target": fields.text(data, "target")}
+
+    @property
+    def _version(self) -> int:
+        return 0 if self.header is None else int(self.header["version"])
+
+    def _take_engine(self, kind: str, data: Mapping[str, Any]) -> None:
+        if kind == "swap":
+            self.swaps.append(swap_row(data, len(self.devices)))
+        elif kind == "plan":
+            self.plans.append(plan_row(data, len(self.devices)))
+        elif kind == "engine":
+            self.engines.append(engine_row(data, len(self.devices)))
+        else:
+            self.unplayed.append(
+                Unplayed(fields.text(data, "engine"), fields.whole(data, "batch"), fields.text(data, "message"))
+            )
 
     def _take_end(self, data: Mapping[str, Any]) -> None:
-        counts = _whole(data, "measured"), _whole(data, "unmeasured")
+        counts = fields.whole(data, "measured"), fields.whole(data, "unmeasured")
         if counts != (len(self.rows), len(self.unmeasured)):
             found = f"{len(self.rows)} and {len(self.unmeasured)}"
-            raise _DamagedError(
+            raise DamagedError(
                 f"lines are missing: {counts[0]} records and {counts[1]} unmeasured are stated, not {found}"
             )
-        self.end = {"seconds": _number(data, "seconds")}
+        for name in _OF_ENGINES if self._version > WITHOUT_ENGINES else ():
+            stated, there = fields.whole(data, name), len(getattr(self, name))
+            if stated != there:
+                raise DamagedError(f"lines are missing: {stated} {name} are stated, not {there}")
+        self.end = {"seconds": fields.number(data, "seconds")}
 
     def results(self) -> Results:
         assert self.header is not None
         seconds = None if self.end is None else self.end["seconds"]
         return Results(
             **self.header, devices=self.devices, rows=tuple(self.rows), unmeasured=tuple(self.unmeasured),
-            complete=self.end is not None, seconds=seconds,
+            complete=self.end is not None, seconds=seconds, swaps=tuple(self.swaps), engines=tuple(self.engines),
+            unplayed=tuple(self.unplayed), plans=tuple(self.plans),
         )  # fmt: skip
-
-
-def _object(line: str) -> Mapping[str, Any]:
-    def refuse(word: str) -> float:
-        raise _DamagedError(f"{word} is no number of JSON")
-
-    try:
-        data = json.loads(line, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise _DamagedError("the line is not JSON") from error
-    if not isinstance(data, dict):
-        raise _DamagedError("the line is no object of JSON")
-    return data
-
-
-def _get(data: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
-    value = data.get(key)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise _DamagedError(f'"{key}" is missing or of another type')
-    return value
-
-
-def _text(data: Mapping[str, Any], key: str) -> str:
-    return str(_get(data, key, str))
-
-
-def _whole(data: Mapping[str, Any], key: str) -> int:
-    value = int(_get(data, key, int))
-    if value < 0:
-        raise _DamagedError(f'"{key}" is negative')
-    return value
-
-
-def _number(data: Mapping[str, Any], key: str) -> float:
-    value = float(_get(data, key, (int, float)))
-    if not math.isfinite(value) or value < 0:
-        raise _DamagedError(f'"{key}" is no positive number')
-    return value
 
 
 def _device(data: Any) -> Device:
     if not isinstance(data, dict):
-        raise _DamagedError('"devices" holds what is no device')
+        raise DamagedError('"devices" holds what is no device')
     return Device(
-        _text(data, "name"), _whole(data, "sms"), _whole(data, "memory"), _whole(data, "power"), _text(data, "driver")
+        fields.text(data, "name"),
+        fields.whole(data, "sms"),
+        fields.whole(data, "memory"),
+        fields.whole(data, "power"),
+        fields.text(data, "driver"),
     )
 
 
 def _row(data: Mapping[str, Any], devices: int) -> Row:
-    try:
-        status = Status(_text(data, "status"))
-    except ValueError as error:
-        raise _DamagedError(f"unknown status {json.dumps(data['status'])}") from error
-    device = _whole(data, "device")
-    if device >= devices:
-        raise _DamagedError(f"device {device} is not among the header's {devices}")
+    status, device = fields.status_of(data), fields.device_of(data, devices)
     found = data.get("statistics")
     if (found is not None) != (status is Status.OK):
-        raise _DamagedError("a candidate has statistics where, and only where, its status is ok")
+        raise DamagedError("a candidate has statistics where, and only where, its status is ok")
     return Row(
-        _text(data, "problem"), _text(data, "candidate"), device, status, _text(data, "message"),
-        None if found is None else _statistics(_get(data, "statistics", dict)),
-        None if data.get("error") is None else _number(data, "error"),
-    )  # fmt: skip
-
-
-def _statistics(data: Mapping[str, Any]) -> Statistics:
-    return Statistics(
-        _number(data, "median"), _number(data, "least"), _number(data, "greatest"), _number(data, "spread"),
-        _whole(data, "repeats"), _whole(data, "launches"),
+        fields.text(data, "problem"), fields.text(data, "candidate"), device, status, fields.text(data, "message"),
+        None if found is None else fields.statistics(fields.get(data, "statistics", dict)),
+        None if data.get("error") is None else fields.number(data, "error"),
     )  # fmt: skip

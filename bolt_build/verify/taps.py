@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bolt_build.dtypes import DType
+from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.verify.tolerance import coarser
@@ -103,5 +104,11 @@ def _origin(step: Step, origins: dict[str, _Origin]) -> _Origin:
             sources.update(dict.fromkeys(known.sources))
             depth = max(depth, known.depth)
             coarsest = coarser(coarsest, known.coarsest)
-    moves = step.view or isinstance(step.problem.op, Convert)
-    return _Origin(tuple(sources), depth + (not moves), coarsest)
+    return _Origin(tuple(sources), depth + _computes(step), coarsest)
+
+
+def _computes(step: Step) -> int:
+    """How many times the step rounds what it computes: each of the products in one kernel leaves rounded numbers."""
+    if step.view or isinstance(step.problem.op, Convert):
+        return 0
+    return 2 if isinstance(step.problem.op, Chain) else 1

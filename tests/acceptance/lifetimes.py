@@ -1,23 +1,26 @@
 """Whether any two buffers of a plan overlap while both are alive, found from the plan alone.
 
 A step may write bytes only where nothing is kept that another step still reads, in every order that the plan's
-dependencies allow. It may write over its own input, which dies there, from the input's first byte on.
+dependencies allow. It may write over its own input, which dies there, from the input's first byte on. A tensor that is
+put together where its parts were written reads these and writes nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner_checks import overlap, written_by
+
+from bolt_build.families.base import PART_ALIGNMENT
+from bolt_build.graph.ops.shape import Concat
 from bolt_build.planner.engine_plan import BatchPlan, StepTensor
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """Bytes [start, stop) of the arena that step `writer` wrote and step `reader` reads, as `value`."""
+    """A tensor of the arena that step `writer` wrote and step `reader` reads."""
 
-    value: str
-    start: int
-    stop: int
+    tensor: StepTensor
     writer: int
     reader: int
 
@@ -27,19 +30,18 @@ def overlaps(plan: BatchPlan) -> list[str]:
     before = _ancestors(plan)
     kept, problems = _kept(plan)
     for step in plan.steps:
-        if step.view:
-            continue
         for output in (tensor for tensor in step.outputs if tensor.location.kind == "arena"):
             start, stop = _span(output)
-            if start % 64 or start < 0 or stop > plan.arena_bytes:
+            if start % PART_ALIGNMENT or start < 0 or stop > plan.arena_bytes:
                 problems.append(f"'{step.name}' writes '{output.value}' at [{start}, {stop}) of {plan.arena_bytes}")
+        for output in (tensor for tensor in written_by(step) if tensor.location.kind == "arena"):
             for k in kept:
-                if k.stop <= start or stop <= k.start or k.writer == step.index:
+                if k.writer == step.index or not overlap(output, k.tensor):
                     continue
-                in_place = k.reader == step.index and k.start == start
+                in_place = k.reader == step.index and k.tensor.location == output.location
                 earlier, later = step.index in before[k.writer], k.reader in before[step.index]
                 if not (in_place or earlier or later):
-                    problems.append(f"'{step.name}' writes over '{k.value}', which step {k.reader} still reads")
+                    problems.append(f"'{step.name}' writes over '{k.tensor.value}', which step {k.reader} still reads")
     return problems
 
 
@@ -49,7 +51,7 @@ def most_alive(plan: BatchPlan) -> int:
     A tensor is alive from the step that writes it to the last that reads it, both included; what a step writes over its
     own input counts once.
     """
-    spans: list[tuple[int, int, int, int]] = [(k.start, k.stop, k.writer, k.reader) for k in _kept(plan)[0]]
+    spans: list[tuple[int, int, int, int]] = [(*_span(k.tensor), k.writer, k.reader) for k in _kept(plan)[0]]
     for step in plan.steps:
         outputs = [tensor for tensor in step.outputs if tensor.location.kind == "arena" and not step.view]
         spans += [(*_span(tensor), step.index, step.index) for tensor in outputs]
@@ -73,22 +75,24 @@ def _ancestors(plan: BatchPlan) -> list[set[int]]:
 
 
 def _kept(plan: BatchPlan) -> tuple[list[_Kept], list[str]]:
-    """Every (write, read) pair in the arena, and reads of what no earlier step wrote. A view passes its input on."""
+    """Every (write, read) pair in the arena, and reads of what no earlier step wrote. A view passes its input on, but a
+    concatenation reads its parts."""
     before = _ancestors(plan)
     writers: dict[tuple[str, int], int] = {}
     kept, problems = [], []
     for step in plan.steps:
+        passes = step.view and not isinstance(step.problem.op, Concat)
         for tensor in step.inputs:
             if tensor.location.kind != "arena":
                 continue
             writer = writers.get((tensor.value, tensor.location.at))
-            if writer is None or (writer != step.index and writer not in before[step.index] and not step.view):
+            if writer is None or (writer != step.index and writer not in before[step.index] and not passes):
                 problems.append(f"'{step.name}' reads '{tensor.value}', which nothing has surely written there")
-            elif not step.view:
-                kept.append(_Kept(tensor.value, *_span(tensor), writer, step.index))
+            elif not passes:
+                kept.append(_Kept(tensor, writer, step.index))
         for output in step.outputs:
             place = (output.value, output.location.at)
-            source = step.inputs[0] if step.view else None
+            source = step.inputs[0] if passes else None
             if source is None:
                 writers[place] = step.index
             elif source.location.kind == "arena" and (source.value, source.location.at) in writers:
@@ -97,4 +101,4 @@ def _kept(plan: BatchPlan) -> tuple[list[_Kept], list[str]]:
 
 
 def _span(tensor: StepTensor) -> tuple[int, int]:
-    return tensor.location.at, tensor.location.at + tensor.operand.nbytes
+    return tensor.location.at, tensor.location.at + tensor.reach

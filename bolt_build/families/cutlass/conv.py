@@ -6,9 +6,10 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand
+from bolt_build.families.cutlass import beside
 from bolt_build.families.cutlass.epilogue import refuse_epilogue, residual
 from bolt_build.families.cutlass.fold import CELL, folding, folds
-from bolt_build.families.cutlass.product import ALIGNMENT, Product, Widen, aligned, too_large
+from bolt_build.families.cutlass.product import ALIGNMENT, Product, Widen, aligned, narrow_loads, too_large
 from bolt_build.families.cxx import struct
 from bolt_build.families.portable.geometry import strides
 from bolt_build.families.portable.rule import COMPUTED
@@ -32,6 +33,16 @@ def thin(problem: KernelProblem) -> bool:
     return problem.inputs[op_operands(problem)[0]].shape[1] <= ALIGNMENT and weights.shape[-1] > 1 == op.dilations[-1]
 
 
+def gathers(problem: KernelProblem) -> bool:
+    """True where the input is copied before the product anyway, from whatever order and type it has."""
+    return thin(problem) or problem.inputs[op_operands(problem)[0]].shape[1] % ALIGNMENT != 0
+
+
+def _plain_input(x: Operand) -> bool:
+    """True for what kernels can read as it is, or in wider loads."""
+    return x.format.dtype is DType.F16 and x.format.layout is Layout.CHANNELS_LAST
+
+
 def refuse(problem: KernelProblem) -> str | None:
     """A reason why no kernel of this family computes the problem."""
     op = problem.op
@@ -50,9 +61,8 @@ def refuse(problem: KernelProblem) -> str | None:
         return f"takes tensors in f16, not in {y.format.dtype.value}"
     if y.format.layout is not Layout.CHANNELS_LAST:
         return "writes channels-last tensors alone"
-    plain = x.format.dtype is DType.F16 and x.format.layout is Layout.CHANNELS_LAST
-    if not plain and not (thin(problem) and x.format.dtype in (DType.F16, DType.F32)):
-        return f"reads {x.format} only where few channels are copied anyway"
+    if not _plain_input(x) and not (gathers(problem) and x.format.dtype in (DType.F16, DType.F32)):
+        return f"reads {x.format} only where channels are copied anyway, few ones or no multiple of {ALIGNMENT}"
     return refuse_epilogue(problem) or too_large(product_of(problem), problem)
 
 
@@ -61,23 +71,34 @@ def _two(values: tuple[int, ...], fill: int) -> tuple[int, int]:
     return (fill, values[0]) if len(values) == 1 else (values[0], values[1])
 
 
-def product_of(problem: KernelProblem) -> Product:
-    """How the convolution is computed: as a plain product, over windows, or over overlapping rows of windows."""
+def narrow(problem: KernelProblem) -> int | None:
+    """Elements of the loads with which the input needs no padding, None where it needs none anyway or always does."""
+    x = problem.inputs[op_operands(problem)[0]]
+    return narrow_loads(x.shape[1]) if _plain_input(x) and not thin(problem) else None
+
+
+def product_of(problem: KernelProblem, loads: int = ALIGNMENT, *, whole_rows: bool = False) -> Product:
+    """How the convolution is computed: as a plain product, over windows, or over overlapping rows of windows. Channels
+    are padded to a multiple of `loads`. With `whole_rows` a row of the product is one pixel, never two."""
     op = problem.op
     assert isinstance(op, Conv)
     own = op_operands(problem)
     x, weights = problem.inputs[own[0]], problem.inputs[own[1]]
     if thin(problem):
+        if not whole_rows and beside.beside(problem):
+            return _over_pairs(problem, op, x, weights)
         return _over_rows(problem, op, x, weights)
     kernel, stride = _two(weights.shape[2:], 1), _two(op.strides, 1)
     height, width = _two(x.shape[2:], 1)
     out = _two(problem.outputs[0].shape[2:], 1)
-    channels = aligned(x.shape[1])
+    channels = aligned(x.shape[1], loads)
     widen = None if channels == x.shape[1] else _widen(x, width, channels, 0)
     pads = (*op.pads_begin, *op.pads_end)
     m, n = x.shape[0] * out[0] * out[1], weights.shape[0]
     if kernel == (1, 1) and stride == (1, 1) and not any(pads):
         return _plain(problem, n, channels, widen)
+    if kernel == (height, width) and out == (1, 1) and not any(pads) and widen is None:
+        return _whole_image(problem, n, kernel, channels)
     begin, dilation = _two(op.pads_begin, 0), _two(op.dilations, 1)
     shape = _fields(
         batch=x.shape[0], height=height, width=width, channels=channels,
@@ -98,6 +119,14 @@ def _plain(problem: KernelProblem, n: int, depth: int, widen: Widen | None) -> P
     shape = (("m", m), ("n", n), ("k", depth))
     reads = residual(problem) is not None
     return Product("Gemm", m, n, depth, 1, shape, _filter(n, k, 1, 1, 1, depth), widen, residual=reads)
+
+
+def _whole_image(problem: KernelProblem, n: int, kernel: tuple[int, int], channels: int) -> Product:
+    """One window an image, which is a row of the left factor as it lies."""
+    m, depth = problem.outputs[0].shape[0], kernel[0] * kernel[1] * channels
+    shape = (("m", m), ("n", n), ("k", depth))
+    packed = _filter(n, channels, kernel[0], kernel[1], kernel[1], channels)
+    return Product("Gemm", m, n, depth, 1, shape, packed, None, residual=residual(problem) is not None)
 
 
 def _fields(**values: int) -> tuple[tuple[str, int], ...]:
@@ -138,6 +167,25 @@ def _over_rows(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -
     packed = _filter(n, x.shape[1], kernel[0], kernel[1], taps, channels)
     reach = max(begin[0], _two(op.pads_end, 0)[0], (kernel[0] - 1) * _two(op.dilations, 1)[0])
     return Product("Conv", m, n, taps * channels, kernel[0], shape, packed, widen, reach, reads)
+
+
+def _over_pairs(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -> Product:
+    """Two columns of the output at a time, whose windows begin at every second pixel."""
+    kernel, begin = weights.shape[2:], op.pads_begin
+    out = problem.outputs[0].shape[2:]
+    taps, pixel = beside.taps(kernel[1]), beside.PIXEL
+    columns = out[1] - 2 + taps
+    widen = _widen(x, columns, pixel, begin[1])
+    shape = _fields(
+        batch=x.shape[0], height=x.shape[2], width=out[1] // 2, channels=taps * pixel,
+        out_channels=2 * weights.shape[0], kernel_h=kernel[0], kernel_w=1, out_h=out[0], out_w=out[1] // 2,
+        pad_h=begin[0], pad_w=0, stride_h=1, stride_w=1, dilation_h=1, dilation_w=1,
+        x_image=x.shape[2] * columns * pixel, x_row=columns * pixel, x_column=2 * pixel,
+    )  # fmt: skip
+    m, n = x.shape[0] * out[0] * out[1] // 2, 2 * weights.shape[0]
+    packed = beside.weights(weights.shape[0], x.shape[1], kernel[0], kernel[1])
+    reach = max(begin[0], op.pads_end[0], kernel[0] - 1)
+    return Product("Conv", m, n, taps * pixel, kernel[0], shape, packed, widen, reach)
 
 
 def _over_cells(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -> Product:

@@ -22,4 +22,5 @@ def expense(problem: KernelProblem, product: Product) -> Expense:
         moved += x.nbytes + product.widen.nbytes
         why.append(f"input of {x.nbytes} bytes copied to {product.widen.nbytes}")
     zeros = 2 * product.m * (padded - wanted)
-    return Expense(moved, problem.flops + zeros, "; ".join(why))
+    copied, form = (0, "") if product.widen is None else (product.widen.nbytes, product.widen.form)
+    return Expense(moved, problem.flops + zeros, "; ".join(why), copied, form)

@@ -42,6 +42,11 @@ class Fold:
         return self.batch * self.rows * self.columns * CELL * 2
 
     @property
+    def form(self) -> str:
+        """In a few words."""
+        return f"f16 cells of 2x2 pixels of {CHANNELS} channels"
+
+    @property
     def text(self) -> str:
         image, row, column, channel = self.strides
         value = struct(

@@ -7,7 +7,7 @@ from math import ceil
 
 from bolt_build.families.base import Candidate
 from bolt_build.families.cutlass.product import Product
-from bolt_build.families.cutlass.tiles import TILES, Tile, wasted_rows
+from bolt_build.families.cutlass.tiles import TILES, WHOLE, Tile, wasted_rows
 from bolt_build.families.cutlass.tiles import refuse as refuse_tile
 from bolt_build.families.cutlass.warpgroups import WARPGROUP_TILES, WarpgroupTile
 from bolt_build.families.cutlass.warpgroups import refuse as refuse_warpgroups
@@ -36,6 +36,11 @@ class Kernel:
 ALL_TILES: tuple[AnyTile, ...] = (*TILES, *WARPGROUP_TILES)
 
 
+def loads_of(tile: AnyTile) -> int:
+    """Elements of both factors that are loaded at once: the tensor copy engine takes rows of whole 16 bytes alone."""
+    return tile.loads if isinstance(tile, Tile) else WHOLE
+
+
 def candidate_of(kernel: Kernel) -> Candidate:
     """The kernel with its default settings."""
     tile = kernel.tile
@@ -46,6 +51,8 @@ def candidate_of(kernel: Kernel) -> Candidate:
             parameters.append(("cluster", f"{tile.cluster[0]}x{tile.cluster[1]}"))
     else:
         parameters += [("warp_m", tile.warp_m), ("warp_n", tile.warp_n), ("stages", tile.stages)]
+        if tile.loads != WHOLE:
+            parameters.append(("loads", tile.loads))
     return Candidate("cutlass", (*parameters, *((("partial", 1),) if kernel.partial else ())))
 
 
@@ -56,7 +63,7 @@ def kernel_of(candidate: Candidate) -> Kernel:
     partial = "partial" in values
     if "warpgroups" not in values:
         warp_m, warp_n, stages = (int(values[name]) for name in ("warp_m", "warp_n", "stages"))
-        return Kernel(Tile(m, n, k, warp_m, warp_n, stages), partial)
+        return Kernel(Tile(m, n, k, warp_m, warp_n, stages, int(values.get("loads", WHOLE))), partial)
     down, across = str(values.get("cluster", "1x1")).split("x")
     cooperative = values["warpgroups"] == "cooperative"
     return Kernel(WarpgroupTile(m, n, k, cooperative, (int(down), int(across))), partial)
@@ -72,7 +79,9 @@ def cxx_tile(kernel: Kernel, product: Product, gpu: Gpu) -> str:
         )
     instruction = gpu.instruction("fp16")
     assert instruction is not None
-    values = (tile.m, tile.n, tile.k, tile.warp_m, tile.warp_n, tile.stages, product.access, instruction[2])
+    values = [tile.m, tile.n, tile.k, tile.warp_m, tile.warp_n, tile.stages, product.access, instruction[2]]
+    if tile.loads != WHOLE:
+        values.append(tile.loads)
     return f"{SPACE}::Tile<{', '.join(map(str, values))}>"
 
 
@@ -91,6 +100,8 @@ _FILLED = 0.55
 
 def refuse_whole(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
     """Why a legal tile does not suit a product that is not sliced, None where it does."""
+    if product.wide:
+        return "stores half precision, fp32 is what sums of slices become"
     blocks = tile.blocks(product.m, product.n)
     if 4 * blocks <= gpu.sms and tile.m * tile.n > _SMALL:
         return f"{blocks} tiles leave most of {gpu.sms} multiprocessors idle, smaller ones do not"

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 from bolt_build.families.base import KernelProblem, Refusal
 from bolt_build.families.cutlass import slices
-from bolt_build.families.cutlass.kernels import ALL_TILES, Kernel, refuse, refuse_whole
+from bolt_build.families.cutlass.kernels import ALL_TILES, Kernel, loads_of, refuse, refuse_whole
 from bolt_build.families.cutlass.product import Product, work
-from bolt_build.families.cutlass.tiles import Tile, Work
+from bolt_build.families.cutlass.tiles import NARROW_TILES, WHOLE, Tile, Work
 from bolt_build.families.cutlass.tiles import seconds as tile_seconds
 from bolt_build.families.cutlass.warpgroups import seconds as warpgroup_seconds
 from bolt_build.families.problems import op_operands
 from bolt_build.targets import Gpu, Target
 
+_SURE = 3
+"""So many first kernels are measured whatever others need."""
 _TRIED = 4
 """Among so many first kernels there is one of each kind, because kinds compare less surely than kernels of one kind."""
 
@@ -34,17 +36,42 @@ def ranked(
                 found.append((seconds(problem, product, kernel, target), kernel))
             elif reason is None or not kernel.partial:
                 refusals.append(Refusal("cutlass", str(kernel), why))
-    found.sort(key=lambda pair: pair[0])
-    return _each_kind_first(found), refusals
+    return with_each_kind_first(found), refusals
 
 
-def _each_kind_first(found: list[tuple[float, Kernel]]) -> list[tuple[float, Kernel]]:
-    """The fastest of each kind (in slices, whole on either instruction) and the fastest others, then the rest."""
-    leaders: dict[tuple[bool, bool], int] = {}
+def unpadded(
+    problem: KernelProblem, product: Product, loads: int, target: Target
+) -> tuple[list[tuple[float, Kernel]], list[Refusal]]:
+    """Kernels that read the input as it is, `loads` elements at once, with their predicted seconds; and why others are
+    none. `product` is what they compute."""
+    gpu = target.gpu
+    assert gpu is not None
+    found: list[tuple[float, Kernel]] = []
+    refusals: list[Refusal] = []
+    for kernel in (Kernel(tile) for tile in NARROW_TILES if tile.loads == loads):
+        why = refuse(kernel.tile, gpu, product) or refuse_whole(kernel.tile, gpu, product)
+        if why is None:
+            found.append((seconds(problem, product, kernel, target), kernel))
+        else:
+            refusals.append(Refusal("cutlass", str(kernel), why))
+    return found, refusals
+
+
+def with_each_kind_first(found: list[tuple[float, Kernel]]) -> list[tuple[float, Kernel]]:
+    """Fastest first, but that the fastest of each kind (in slices, whole on either instruction, without padding) are
+    among the first few."""
+    found = sorted(found, key=lambda pair: pair[0])
+    leaders: dict[tuple[bool, bool, int], int] = {}
     for index, (_, kernel) in enumerate(found):
-        leaders.setdefault((kernel.partial, kernel.of_warpgroups and not kernel.partial), index)
+        kind = kernel.partial, kernel.of_warpgroups and not kernel.partial, loads_of(kernel.tile)
+        leaders.setdefault(kind, index)
     others = [index for index in range(len(found)) if index not in leaders.values()]
     first = sorted((*leaders.values(), *others[: _TRIED - len(leaders)]))
+    unpadded = [index for kind, index in leaders.items() if kind[2] != WHOLE]
+    if unpadded and unpadded[0] in first[_SURE:]:
+        # Nothing is known of these by measurement: they are not left out for a prediction.
+        first.remove(unpadded[0])
+        first.insert(_SURE - 1, unpadded[0])
     return [found[index] for index in (*first, *others[_TRIED - len(leaders) :])]
 
 

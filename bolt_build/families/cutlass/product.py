@@ -42,6 +42,11 @@ class Widen:
         return self.batch * self.height * self.to_width * self.to_channels * 2
 
     @property
+    def form(self) -> str:
+        """In a few words."""
+        return f"f16/channels_last of {self.to_channels} channels"
+
+    @property
     def text(self) -> str:
         image, row, column, channel = self.strides
         value = struct(
@@ -84,6 +89,8 @@ class Product:
     widen: Widen | Fold | None
     reach: int = 0
     residual: bool = False
+    wide: bool = False
+    """Results in fp32, which sums of slices alone become."""
 
     @property
     def access(self) -> int:
@@ -109,7 +116,8 @@ class Product:
         return f"{_SPACE}::AsItIs{{}}" if self.widen is None else self.widen.text
 
 
-Products = Callable[[KernelProblem], Product]
+Products = Callable[[KernelProblem, int], Product]
+"""The product that kernels compute which load so many elements at once: channels are padded to a multiple."""
 
 
 def work(problem: KernelProblem, product: Product) -> Work:
@@ -119,6 +127,12 @@ def work(problem: KernelProblem, product: Product) -> Work:
     weights = product.n * product.taps * product.depth * 2
     y = problem.outputs[0].nbytes * (1 if residual(problem) is None else 2)
     return Work(product.m, product.n, product.depth, product.taps, product.kernel == "Conv", x + weights + y)
+
+
+def narrow_loads(channels: int) -> int | None:
+    """Elements of the widest load that suits rows of so many channels as they are, where those are no whole loads; None
+    where they are, and for odd numbers: threads copy 4 bytes at least."""
+    return next((size for size in (4, 2) if channels % size == 0), None) if channels % ALIGNMENT else None
 
 
 def aligned(extent: int, to: int = ALIGNMENT) -> int:

@@ -54,8 +54,9 @@ def _orders(product: Product, tile: WarpgroupTile, sms: int) -> list[tuple[tuple
     return found
 
 
-def arguments_of(product: Product, candidate: Candidate, target: Target) -> str:
-    """The C++ arguments of the kernel with the candidate's settings."""
+def arguments_of(product: Product, candidate: Candidate, target: Target, pitch: int = 0) -> str:
+    """The C++ arguments of the kernel with the candidate's settings. `pitch`: elements from a row of the output to the
+    next, 0 for dense ones."""
     kernel, given = kernel_of(candidate), dict(candidate.settings)
     settings: list[tuple[str, int]] = []
     if kernel.partial:
@@ -65,4 +66,6 @@ def arguments_of(product: Product, candidate: Candidate, target: Target) -> str:
         settings.append(("swizzle", int(given["swizzle"])))
     if "along" in given:
         settings.append(("along", _ALONG[str(given["along"])]))
+    if pitch:
+        settings.append(("y_row", pitch))
     return product.arguments(settings)

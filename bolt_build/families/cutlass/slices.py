@@ -12,6 +12,8 @@ from bolt_build.targets import Gpu
 _COUNTS = (2, 3, 4, 6, 8, 12, 16)
 _DEEP = 1024
 """Depth, taps included, from which slices can pay for the second kernel that adds them up."""
+_WIDE = 256
+"""The same where results in fp32 save a conversion behind the product."""
 _LEAST_STEPS = 4
 _LINE = 64
 """Half-precision elements of a cache line: where rows begin on one, slices do."""
@@ -20,8 +22,9 @@ _LINE = 64
 def refuse(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
     """Why the product is not computed in slices with a legal tile, None where it is."""
     depth, blocks = product.taps * product.depth, tile.blocks(product.m, product.n)
-    if depth < _DEEP:
-        return f"a depth of {depth} is too short for slices, {_DEEP} pay"
+    least = _WIDE if product.wide else _DEEP
+    if depth < least:
+        return f"a depth of {depth} is too short for slices, {least} pay"
     if 2 * blocks > gpu.sms:
         return f"{blocks} tiles fill {gpu.sms} multiprocessors without slices"
     if not counts(tile, gpu, product):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from bolt_build.targets import Gpu, Target
 
+WHOLE = 8
+"""Half-precision elements of the widest load, 16 bytes."""
+
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows, columns and depth that a block computes at a time, rows and columns of a warp, and pipeline stages."""
+    """Rows, columns and depth that a block computes at a time, rows and columns of a warp, and pipeline stages.
+
+    `loads` are the elements of both factors that a thread loads at once: what their depth is a multiple of.
+    """
 
     m: int
     n: int
@@ -18,6 +24,7 @@ class Tile:
     warp_m: int
     warp_n: int
     stages: int
+    loads: int = WHOLE
 
     @property
     def warps(self) -> int:
@@ -43,7 +50,8 @@ class Tile:
         return self.accumulators + (self.warp_m + self.warp_n) * self.k // 64 + 70
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k} in {self.stages} stages"
+        narrow = "" if self.loads == WHOLE else f", {self.loads} elements a load"
+        return f"{self.m}x{self.n}x{self.k} in {self.stages} stages{narrow}"
 
 
 # Measured on an H200 over convolutions of ResNet-50, VGG and RepVGG at batches 1 to 128: these come within a hundredth
@@ -86,6 +94,22 @@ TILES = (
     Tile(64, 128, 32, 32, 64, 4),
     Tile(64, 64, 32, 32, 32, 4),
     Tile(64, 64, 64, 32, 32, 3),
+)
+
+# For channels that are no multiple of eight and not padded to one: few, because padding is seldom slower.
+NARROW_TILES = tuple(
+    replace(tile, loads=loads)
+    for loads in (4, 2)
+    for tile in (
+        Tile(128, 128, 32, 64, 64, 4),
+        Tile(128, 64, 32, 64, 32, 4),
+        Tile(128, 32, 64, 32, 32, 4),
+        Tile(64, 64, 64, 32, 32, 4),
+        Tile(64, 64, 32, 32, 32, 6),
+        Tile(128, 128, 32, 64, 64, 2),
+        Tile(128, 64, 32, 64, 32, 2),
+        Tile(64, 64, 32, 32, 32, 2),
+    )
 )
 
 REGISTERS = 128
@@ -150,8 +174,17 @@ _MEASURED_RATE = 0.62 * 989e12 / 132
 """Operations/s that an SM of the H200 reaches with the instructions of these kernels."""
 
 
-def seconds(tile: Tile, work: Work, target: Target) -> float:
-    """Predicted time: the busiest SM's blocks, or the bytes from memory or from L2, whichever takes longest."""
+_NARROW_LOADS = {WHOLE: 1.0, 4: 1.3, 2: 1.8}
+"""How many times as long a step takes with loads of fewer elements. From the ratios of padded to unpadded kernels in
+the paper's Table 3, not fitted to an H200."""
+
+
+def seconds(tile: Tile, work: Work, target: Target, then: tuple[int, int] | None = None) -> float:
+    """Predicted time: the busiest SM's blocks, or the bytes from memory or from L2, whichever takes longest.
+
+    `then`: columns of a block and of a warp in a second product behind every tile, whose left factor is the tile, and
+    which is stored instead.
+    """
     gpu = target.gpu
     assert gpu is not None
     speed = gpu.warp_mma_share * target.rate("fp16") / gpu.sms / _MEASURED_RATE
@@ -163,10 +196,16 @@ def seconds(tile: Tile, work: Work, target: Target) -> float:
     reads = tile.k * (tile.warp_m + tile.warp_n) * tile.warps / _READS
     busy = (products + reads) / speed
     step = max(busy, (busy + _STEP) / resident) * (_WINDOWS if work.windowed else 1.0)
-    compute = rounds * steps * step
+    compute = rounds * steps * step * _NARROW_LOADS[tile.loads]
     memory = work.nbytes / (_MEMORY * target.bandwidth)
     traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)
-    store = ceil(rounds / resident) * _STORE * tile.m * tile.n / (128 * 128)
+    stored = tile.n
+    if then is not None:
+        stored, warp_n = then
+        second = tile.m * tile.n * stored / _MULTIPLIES + tile.n * (tile.warp_m + warp_n) * tile.warps / _READS
+        compute += rounds * second / speed
+        traffic += blocks * stored * tile.n * 2 / (_L2_RATE * gpu.sms)
+    store = ceil(rounds / resident) * _STORE * tile.m * stored / (128 * 128)
     return _LAUNCH + max(compute, memory, traffic) + _OVERLAP * min(compute, memory) + store
 
 

@@ -11,6 +11,11 @@ from bolt_build.families.cutlass.product import Product
 from bolt_build.families.cutlass.tiles import REGISTERS, Work, wasted_rows
 from bolt_build.targets import Gpu, Target
 
+BARRIERS = 2048
+"""Bytes of shared memory that are kept for barriers."""
+_PLENTY = 4
+"""Stages below which the pipeline gets the room of wider, or more, boxes of the output and the residual."""
+
 
 @dataclass(frozen=True)
 class WarpgroupTile:
@@ -30,15 +35,18 @@ class WarpgroupTile:
         """Registers of a thread that hold sums."""
         return self.m * self.n // (256 if self.cooperative else 128)
 
+    @property
+    def stage_bytes(self) -> int:
+        """Shared memory of one stage of the pipeline, its barriers apart."""
+        return (self.m + self.n) * self.k * 2
+
     def store_bytes(self, residual: bool) -> int:
-        """Shared memory through which the output goes, and the residual comes: boxes of 64 rows, a few at a time."""
-        width = 32 if self.n % 32 == 0 else 16
-        return (4 if residual else 2) * (2 if self.cooperative else 1) * 64 * width * 2
+        """Shared memory through which the output goes, and the residual comes."""
+        return store_bytes(self.n, self.cooperative, residual, self.stage_bytes)
 
     def stages(self, gpu: Gpu, residual: bool) -> int:
-        """Stages of the pipeline that shared memory has room for beside the output and the barriers (3 KiB)."""
-        room = gpu.shared_memory - self.store_bytes(residual) - 3072
-        return room // ((self.m + self.n) * self.k * 2 + 16)
+        """Stages of the pipeline that shared memory has room for beside the output and the barriers."""
+        return stages(gpu.shared_memory, self.stage_bytes, self.store_bytes(residual))
 
     def blocks(self, m: int, n: int) -> int:
         """Blocks that a product of so many rows and columns takes, in whole clusters."""
@@ -49,6 +57,27 @@ class WarpgroupTile:
         turns = "cooperative" if self.cooperative else "pingpong"
         cluster = "" if self.cluster == (1, 1) else f" in clusters of {self.cluster[0]}x{self.cluster[1]}"
         return f"{self.m}x{self.n}x{self.k} {turns}{cluster}"
+
+
+def stages(shared_memory: int, stage: int, taken: int) -> int:
+    """Stages of so many bytes that shared memory has room for beside what is taken and the barriers."""
+    return max(0, shared_memory - taken - BARRIERS) // (stage + 16)
+
+
+def store_bytes(n: int, cooperative: bool, residual: bool, stage: int, taken: int = 0) -> int:
+    """Shared memory through which an output goes whose tiles have `n` columns, and its residual comes: `StoreBoxes` of
+    warpgroup_store.h."""
+
+    def boxes(width: int, room: int) -> int:
+        together, box = 2 if cooperative else 1, 64 * width * 2
+        loaded = min(room * 1024 // (together * box), 16) if residual else 0
+        return (4 + together * loaded) * box
+
+    def enough(width: int) -> bool:
+        return stages(227 * 1024, stage, taken + boxes(width, 32)) >= _PLENTY
+
+    width = 64 if n % 64 == 0 and enough(64) else 32 if n % 32 == 0 else 16
+    return boxes(width, 32 if enough(width) else 16)
 
 
 # Measured on an H200 over the convolutions of ResNet-50, VGG and RepVGG: seldom is another faster there.
@@ -87,15 +116,17 @@ _REACH = 127
 _STEPS = 8
 """Positions from one of its windows to the next."""
 _NARROW = 32
-_LEAST_STAGES = 3
+LEAST_STAGES = 3
+"""Of a pipeline that keeps the copy engine ahead of the warpgroups."""
 
 
 def refuse(tile: WarpgroupTile, gpu: Gpu, product: Product) -> str | None:
     """Why the tile is none for the product on this GPU, None where it is one."""
-    return _refuse_product(gpu, product) or _refuse_size(tile, product) or _refuse_room(tile, gpu, product)
+    return refuse_product(gpu, product) or _refuse_size(tile, product) or _refuse_room(tile, gpu, product)
 
 
-def _refuse_product(gpu: Gpu, product: Product) -> str | None:
+def refuse_product(gpu: Gpu, product: Product) -> str | None:
+    """Why no tile is one for the product on this GPU, None where some may be."""
     if not gpu.warpgroup_mma:
         return "needs instructions of four warps"
     if product.access != 8:
@@ -126,8 +157,8 @@ def _refuse_room(tile: WarpgroupTile, gpu: Gpu, product: Product) -> str | None:
     if tile.accumulators > REGISTERS:
         return f"its sums take {tile.accumulators} registers of a thread, over {REGISTERS} do not stay in them"
     stages = tile.stages(gpu, product.residual)
-    if stages < _LEAST_STAGES:
-        return f"shared memory has room for {stages} stages of its pipeline, {_LEAST_STAGES} are needed"
+    if stages < LEAST_STAGES:
+        return f"shared memory has room for {stages} stages of its pipeline, {LEAST_STAGES} are needed"
     return None
 
 
@@ -153,8 +184,11 @@ _TWO_RUNS = 1.9
 _MEASURED_RATE = 989e12 / 132
 
 
-def seconds(tile: WarpgroupTile, work: Work, target: Target) -> float:
-    """Predicted time of a product whose tiles are dealt out to as many blocks as there are SMs."""
+def seconds(tile: WarpgroupTile, work: Work, target: Target, then: int | None = None) -> float:
+    """Predicted time of a product whose tiles are dealt out to as many blocks as there are SMs.
+
+    `then`: columns of a second product behind every tile, whose left factor is the tile, and which is stored instead.
+    """
     gpu = target.gpu
     assert gpu is not None
     speed = target.rate("fp16") / gpu.sms / _MEASURED_RATE
@@ -163,10 +197,12 @@ def seconds(tile: WarpgroupTile, work: Work, target: Target) -> float:
     rounds = ceil(blocks / gpu.sms)
     step = max(tile.m * tile.n * tile.k / (_MULTIPLIES * speed), _STEP)
     products = steps * step * (_SHALLOW if tile.k < 64 else 1.0) * (_WINDOWS if work.windowed else 1.0)
-    size = tile.m * tile.n / (128 * 128)
+    size = tile.m * (tile.n if then is None else then) / (128 * 128)
+    second = 0.0 if then is None else tile.m * tile.n * then / (_MULTIPLIES * speed)
+    products += second
     store = _STORE_BEGINS + _STORE * math.pow(size, _STORE_SIZE)
     together = rounds * (products * _TOGETHER + store)
-    compute = together if tile.cooperative else rounds * max(products, store) + store
+    compute = together if tile.cooperative else rounds * max(products, second + store) + store
     memory = work.nbytes / (_MEMORY * target.bandwidth * math.pow(size, _IN_FLIGHT))
     # Blocks of a cluster share loads, which gains or loses up to a tenth: no rule was found for when it does which.
     traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)

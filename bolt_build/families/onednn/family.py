@@ -78,7 +78,7 @@ class OneDnn:
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         return roofline(problem, target, RULES[type(problem.op)].efficiency)
 
-    def expense(self, problem: KernelProblem) -> Expense:
+    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         """The problem's own: what oneDNN pads inside its blocked weights is not known here."""
         return Expense(problem.nbytes, problem.flops)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bolt_build.dtypes import DType
@@ -38,6 +39,16 @@ def _efficiency(rule: Rule, problem: KernelProblem, target: Target) -> float:
     return rule.efficiency(problem)
 
 
+def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> KernelProblem | None:
+    """The problem of a node that makes a graph output in fp32 with its result stored as such, so that nothing has to
+    convert it; None where it is anyway, or the node makes no such output."""
+    (name, *more), (output, *_) = node.outputs, problem.outputs
+    wide = TensorFormat(DType.F32, output.format.layout)
+    if more or name not in graph.outputs or graph.type(name).dtype is not DType.F32 or output.format == wide:
+        return None
+    return replace(problem, outputs=(Operand(output.shape, wide),))
+
+
 class Portable:
     """`Family` over `RULES`."""
 
@@ -59,21 +70,28 @@ class Portable:
         if rule is None:
             return (), (Refusal(self.name, node.name, f"there is no portable body for {node.op.kind}"),)
         found: list[Alternative] = []
+        lasting: list[Alternative] = []
         reasons: list[str] = []
         inputs = tuple(graph.type(name) for name in node.inputs)
         for layouts, to in rule.layouts(node, inputs, graph.type(node.outputs[0])):
             problem = problem_of(graph, node, target, precision, layouts, to)
             reason = rule.refuse(problem)
-            if reason is None:
-                found.append(self._alternative(rule, node, problem, target))
-            else:
+            if reason is not None:
                 reasons.append(reason)
-        return tuple(found), tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
+                continue
+            found.append(self._alternative(rule, node, problem, target))
+            last = _as_the_model_has_it(graph, node, problem)
+            if last is not None and not rule.is_view(problem) and rule.refuse(last) is None:
+                lasting.append(self._alternative(rule, node, last, target))
+        refused = tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
+        return (*found, *lasting), refused
 
     def _alternative(self, rule: Rule, node: Node, problem: KernelProblem, target: Target) -> Alternative:
         view = rule.is_view(problem)
         share = () if view else may_share(problem, node.inputs, rule.in_place)
-        step = ProposedStep(problem, node.inputs, node.outputs, share, view)
+        offset = rule.view_offset(problem) if view else 0
+        pitched = (0,) if rule.pitched(problem) else ()
+        step = ProposedStep(problem, node.inputs, node.outputs, share, view, offset, pitched)
         return Alternative((node.name,), self.name, (step,), self.predict(problem, _CANDIDATE, target))
 
     def propose_conversion(
@@ -101,7 +119,7 @@ class Portable:
         rule = RULES[type(problem.op)]
         return 0.0 if rule.is_view(problem) else roofline(problem, target, _efficiency(rule, problem, target))
 
-    def expense(self, problem: KernelProblem) -> Expense:
+    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         """The problem's own: nothing is padded or copied."""
         return Expense(problem.nbytes, problem.flops)
 

@@ -6,18 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from bolt_build.families.base import Operand
-from bolt_build.graph.ir import Layout
+from bolt_build.families.base import Operand, memory_axes
 
 MOST_AXES = 8
 """Axes that the strided kernels' parameter structs have room for."""
-
-
-def memory_axes(rank: int, layout: Layout) -> tuple[int, ...]:
-    """Logical axes in the order of memory, outermost first."""
-    if layout is Layout.CHANNELS_LAST and rank >= 3:
-        return (0, *range(2, rank), 1)
-    return tuple(range(rank))
 
 
 def strides(operand: Operand) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from bolt_build.graph.ir import Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.normalization import BatchNorm, Lrn
@@ -16,3 +17,6 @@ OPS: tuple[type[Op], ...] = (
     Slice, Softmax, Transpose,
 )  # fmt: skip
 """Every operator class of the IR."""
+
+OF_PROBLEMS: tuple[type[Op], ...] = (Chain,)
+"""Operators that kernel problems have and graphs do not."""

@@ -9,9 +9,14 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bolt_build.errors import BoltError, Diagnostic
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 _BUILDERS = {
     "repvgg_a0": ("repvgg", "build_a0"),
@@ -20,6 +25,7 @@ _BUILDERS = {
     "resnet18": ("resnet18", "build"),
     "resnet50": ("resnet50", "build"),
     "vgg16": ("vgg16", "build"),
+    "vgg19": ("vgg16", "build_19"),
     "wide_resnet50_2": ("resnet50", "build_wide"),
 }
 """Of each model: the module here and the function in it that gives its graph."""
@@ -38,23 +44,33 @@ def digest(name: str) -> str:
     Raises BoltError ("unknown-zoo-model").
     """
     _known(name)
-    found = hashlib.sha256(f"{name}\n{_SEED}\n".encode())
+    return _digest(f"{name}\n{_SEED}\n")
+
+
+def code_digest() -> str:
+    """SHA-256 in hex of everything that a variant of a given model follows from."""
+    return _digest("")
+
+
+def _digest(head: str) -> str:
+    found = hashlib.sha256(head.encode())
     for path in sorted(_GENERATOR.rglob("*.py")):
         data = path.read_bytes()
         found.update(f"{path.relative_to(_GENERATOR).as_posix()} {len(data)}\n".encode() + data)
     return found.hexdigest()
 
 
-def write(name: str, path: Path) -> None:
-    """Writes model `name` as an ONNX file, all at once or not at all.
+def write(name: str, path: Path, change: Callable[[ModelProto], ModelProto] | None = None) -> None:
+    """Writes model `name` as an ONNX file, all at once or not at all. `change` is made before it is calibrated.
 
-    Raises BoltError ("unknown-zoo-model"), and OSError where the file cannot be written.
+    Raises BoltError ("unknown-zoo-model"), what `change` raises, and OSError where the file cannot be written.
     """
     _known(name)
     from bolt_build.graph.zoo.calibrate import calibrate
 
     module, build = _BUILDERS[name]
-    model = calibrate(getattr(importlib.import_module(f"{__name__}.{module}"), build)(), _SEED)
+    graph = getattr(importlib.import_module(f"{__name__}.{module}"), build)()
+    model = calibrate(graph if change is None else change(graph), _SEED)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -44,8 +44,10 @@ LAST_GAIN = 4.0
 """The last layers' outputs are this much larger, so that a Softmax behind them does not level them."""
 
 
-def calibrate(model: onnx.ModelProto, seed: int, dims: tuple[tuple[str, int], ...] = ()) -> onnx.ModelProto:
-    """A copy of `model` with seeded, calibrated values in every weight that it has.
+def calibrate(
+    model: onnx.ModelProto, seed: int, dims: tuple[tuple[str, int], ...] = (), only: frozenset[str] | None = None
+) -> onnx.ModelProto:
+    """A copy of `model` with seeded, calibrated values in every weight that it has, or in those named in `only`.
 
     Structure and names stay; weights that nodes make (ConstantOfShape) become initializers. `dims` binds symbolic
     dimensions other than the batch. Raises BoltError where the graph cannot be imported.
@@ -56,7 +58,7 @@ def calibrate(model: onnx.ModelProto, seed: int, dims: tuple[tuple[str, int], ..
         imported = load_model(path)
     first = imported.inputs[0].dims
     batch = first[0] if first and isinstance(first[0], int) else 1
-    run = _Calibration(imported.bind(batch, dims), seed)
+    run = _Calibration(imported.bind(batch, dims), seed, only)
     for node in run.graph.nodes:
         run.visit(node)
     return replace_constants(model, run.chosen)
@@ -68,6 +70,7 @@ class _Calibration:
 
     graph: Graph
     seed: int
+    only: frozenset[str] | None = None
     chosen: dict[str, Array] = field(default_factory=dict)
     _values: dict[str, list[Array]] = field(default_factory=dict)
     _readers: dict[str, int] = field(default_factory=dict)
@@ -106,7 +109,9 @@ class _Calibration:
                 self._values.pop(name, None)
 
     def _is_weight(self, name: str) -> bool:
-        """True for a constant of the model that has no value yet."""
+        """True for a constant of the model that is to have a value and has none yet."""
+        if self.only is not None and name not in self.only:
+            return False
         value = self.graph.value(name)
         is_float = value.type.dtype.is_float
         return value.constant is not None and not value.synthetic and is_float and name not in self.chosen

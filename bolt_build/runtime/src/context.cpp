@@ -17,8 +17,8 @@ std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlig
 const void* place_of(const Tap& tap, const Run& run) {
   switch (tap.place) {
     case Place::arena: return run.arena(tap.at);
-    case Place::input: return run.input(static_cast<int>(tap.at));
-    case Place::output: return run.output(static_cast<int>(tap.at));
+    case Place::input: return run.input(static_cast<int>(tap.at), tap.offset);
+    case Place::output: return run.output(static_cast<int>(tap.at), tap.offset);
     case Place::weight: return run.weight(static_cast<int>(tap.at));
   }
   return nullptr;

@@ -1,9 +1,12 @@
 #!PYTHON -IS
 """Stands for the driver's worker: what a trial does is said by the file beside it, `acts.json`.
 
-    {"devices": [[index, uuid, capability]...], "acts": {"PROBLEM": {"prepare": act, "TRIAL": act}}}
+    {"devices": [[index, uuid, capability]...], "acts": {"PROBLEM": {"prepare": act, "TRIAL": act}},
+     "engines": {"ENGINE": {"prepare": act, "PLACE.TRIAL": act, "plan.PLAN": act}}}
 
-An act is microseconds, or one of the words below. Every start and every answer leaves a line in `log.txt`.
+An act is microseconds, or one of the words below. A whole engine takes the sum of what the trials at its places take
+(100 where nothing is said) and what its plan takes more; a word is done where its trial or plan is what two choices
+differ in. Every start and every answer leaves a line in `log.txt`.
 """
 
 import json
@@ -71,6 +74,57 @@ def act(what, trial):
         result(trial, time=10.0)
 
 
+def play(options):
+    engine = options["--engine"]
+    acts = ACTS["engines"].get(engine, {})
+    gpu = os.environ["CUDA_VISIBLE_DEVICES"]
+    assert gpu == options["--gpu"]
+    log(f"play {engine} on {gpu}")
+    if "prepare" in acts:
+        act(acts["prepare"], None)
+    say("ready", "")
+    for line in sys.stdin:
+        word, first, second = line.split()
+        assert word == "compare"
+        log(f"compare {engine} {first} {second}")
+        time.sleep(acts.get("pause", 0.0))
+        plans, choices = zip(*(choice.split(":") for choice in (first, second)), strict=True)
+        choices = [list(map(int, choice.split(","))) for choice in choices]
+        places = [place for place, (a, b) in enumerate(zip(*choices, strict=True)) if a != b]
+        differs = [f"{place}.{choices[1][place]}" for place in places]
+        for key in [*differs, *([f"plan.{plans[1]}"] if plans[0] != plans[1] else [])]:
+            what = acts.get(key)
+            if isinstance(what, str):
+                compared(what)
+                break
+        else:
+            noise = acts.get("noise", 0.001)
+            a, b = (
+                sum(time_of(acts, place, trial) for place, trial in enumerate(choice)) + acts.get(f"plan.{plan}", 0.0)
+                for plan, choice in zip(plans, choices, strict=True)
+            )
+            if len(places) > 1 and "together" in acts:
+                b = acts["together"]
+            gain = (a - b) / a + acts.get("offset", 0.0)
+            times = [a, a, a, 0.001, 12, 1, b, b, b, 0.001, 12, 1]
+            say("compared", "ok", "go", *times, gain, gain - noise, gain + noise, 12, "")
+
+
+def time_of(acts, place, trial):
+    what = acts.get(f"{place}.{trial}", 100.0 if trial >= 0 else 0.0)
+    return 100.0 if isinstance(what, str) else what
+
+
+def compared(what):
+    if what in ("refused", "lost"):
+        status, flow = ("refused", "go") if what == "refused" else ("crashed", "end")
+        say("compared", status, flow, *[0] * 12, 0, 0, 0, 0, f"conv: {what}")
+        if what == "lost":
+            os._exit(0)
+    else:
+        act(what, None)
+
+
 def devices():
     for index, uuid, capability in ACTS["devices"]:
         say("device", index, uuid, "NVIDIA Test", 132, 1 << 37, 700, "570.1", capability)
@@ -83,6 +137,9 @@ def main():
     if sys.argv[1] == "--devices":
         devices()
     options = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=False))
+    if sys.argv[1] == "--play":
+        play(options)
+        return
     problem = options["--problem"]
     acts = ACTS["acts"].get(problem, {})
     reference = "" if "--no-reference" in options else " with reference"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.cxx import braces, literal, struct
 from bolt_build.families.portable.epilogue import (
     TRANSCENDENTAL,
@@ -12,7 +12,7 @@ from bolt_build.families.portable.epilogue import (
     channel_axis,
     refuse_stages,
 )
-from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, memory_axes, merged, strides
+from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.portable.rule import COMPUTED, Rule, computed_only
 from bolt_build.families.problems import op_operands
 from bolt_build.families.stages import aligned

@@ -5,9 +5,18 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, TensorFormat, same_bytes
+from bolt_build.families.base import (
+    PART_ALIGNMENT,
+    KernelProblem,
+    Operand,
+    StepCode,
+    StepExpressions,
+    TensorFormat,
+    memory_axes,
+    same_bytes,
+)
 from bolt_build.families.cxx import braces, literal, struct
-from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, memory_axes, merged, strides
+from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.portable.rule import (
     COMPUTED,
     MOVED,
@@ -15,7 +24,6 @@ from bolt_build.families.portable.rule import (
     Rule,
     is_same_bytes,
     no_epilogue,
-    same_layouts,
 )
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
@@ -84,13 +92,26 @@ def _transpose_layouts(node: Node, inputs: tuple[TensorType, ...], output: Tenso
     return tuple(((a,), b) for a in Layout for b in Layout)
 
 
-def _transpose_is_view(problem: KernelProblem) -> bool:
+def _is_contiguous(problem: KernelProblem) -> bool:
+    """True where a copy would move one run of elements as they are."""
     loops, _ = _copy_loops(problem)
     return (
         problem.inputs[0].format.dtype is problem.outputs[0].format.dtype
         and len(loops) == 1
         and (loops[0].extent == 1 or loops[0].steps == (1, 1))
     )
+
+
+def _slice_offset(problem: KernelProblem) -> int:
+    """Bytes from the beginning of the input to that of the output, for a slice that is a view."""
+    return _copy_loops(problem)[1] * problem.inputs[0].format.dtype.nbytes
+
+
+def _slice_is_view(problem: KernelProblem) -> bool:
+    """True where the output's elements stand one behind the other in the input, and begin where kernels can load."""
+    if problem.inputs[0].constant or not problem.outputs[0].type.elements:
+        return False
+    return _is_contiguous(problem) and _slice_offset(problem) % PART_ALIGNMENT == 0
 
 
 def _reshape_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
@@ -171,10 +192,8 @@ RULES = (
     Rule(Identity, _refuse_copy, _emit_copy, _as_fast_as_memory, in_place=(0,), is_view=is_same_bytes),
     Rule(Cast, _refuse_copy, _emit_copy, _as_fast_as_memory, is_view=is_same_bytes),
     Rule(Convert, _refuse_copy, _emit_copy, _as_fast_as_memory, is_view=is_same_bytes),
-    Rule(
-        Transpose, _refuse_copy, _emit_copy, _as_fast_as_memory, layouts=_transpose_layouts, is_view=_transpose_is_view
-    ),
-    Rule(Slice, _refuse_copy, _emit_copy, _as_fast_as_memory, layouts=same_layouts),
+    Rule(Transpose, _refuse_copy, _emit_copy, _as_fast_as_memory, layouts=_transpose_layouts, is_view=_is_contiguous),
+    Rule(Slice, _refuse_copy, _emit_copy, _as_fast_as_memory, is_view=_slice_is_view, view_offset=_slice_offset),
     Rule(
         Reshape, no_epilogue, _emit_reshape, _as_fast_as_memory, layouts=_reshape_layouts, is_view=lambda problem: True
     ),

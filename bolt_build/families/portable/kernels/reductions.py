@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.cxx import braces, literal, struct
 from bolt_build.families.portable.epilogue import chain, channel_axis, refuse_stages
-from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, memory_axes, merged, strides
+from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.portable.rule import COMPUTED, Layouts, Rule, computed_only, no_epilogue
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.normalization import Lrn

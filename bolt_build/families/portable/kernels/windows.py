@@ -27,6 +27,11 @@ def _refuse(problem: KernelProblem) -> str | None:
     return computed_only(problem) or refuse_stages(problem, axis=1)
 
 
+def _last(problem: KernelProblem) -> bool:
+    """True where a row of the output is the channels of a cell."""
+    return problem.outputs[0].format.layout is Layout.CHANNELS_LAST
+
+
 def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
     assert isinstance(op, Pool)
@@ -42,6 +47,7 @@ def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
         pad_begin=_spatial(op.pads_begin, 0),
         pad_end=_spatial(op.pads_end, 0),
         channels_last=boolean(source.format.layout is Layout.CHANNELS_LAST),
+        out_cell=at.pitch(0) or output.shape[1],
     )
     average = "PoolAveragePadded" if op.count_include_pad else "PoolAverage"
     mode = "PoolMax" if op.mode == "max" else average
@@ -88,6 +94,6 @@ def _conv_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType
 
 
 RULES = (
-    Rule(Pool, _refuse, _emit_pool, lambda problem: 0.02),
+    Rule(Pool, _refuse, _emit_pool, lambda problem: 0.02, pitched=_last),
     Rule(Conv, _refuse, _emit_conv, lambda problem: 0.01, gpu_efficiency=0.0003, layouts=_conv_layouts),
 )

@@ -31,12 +31,13 @@ struct WeightInfo {
 enum class Place { arena, input, output, weight };
 
 /// One output of a step whose values are those of an ONNX tensor: `tensor` describes it, `at` is its offset in the arena or its
-/// index in the caller's buffers.
+/// index in the caller's buffers, of which it begins at byte `offset`.
 struct Tap {
   int step;
   Place place;
   std::size_t at;
   bolt_tensor tensor;
+  std::size_t offset = 0;
 };
 
 template <typename T>

@@ -39,8 +39,10 @@ class Run {
   bool overlap = false;
 
   void* arena(std::size_t offset) const { return arena_base + offset; }
-  const void* input(int index) const { return inputs[index]; }
-  void* output(int index) const { return outputs[index]; }
+  const void* input(int index, std::size_t offset = 0) const {
+    return static_cast<const std::byte*>(inputs[index]) + offset;
+  }
+  void* output(int index, std::size_t offset = 0) const { return static_cast<std::byte*>(outputs[index]) + offset; }
   /// Row-major tensor of the weights table; only those that the plan asked to keep (see PlanInfo::kept_weights).
   const void* weight(int index) const { return weights[index]; }
   /// Memory for the running step alone, 64-byte aligned, as large as the step's scratch_bytes().

@@ -10,13 +10,19 @@
 namespace bolt_tuner {
 
 const char* const kHelp =
-    "run: measures the candidates of candidates.so on every GPU of this machine.\n"
+    "run: measures the candidates of candidates.so on every GPU of this machine, each by itself, and then the engines\n"
+    "of engines.tsv with the fastest of them and with others in their place.\n"
     "\n"
     "  run [--results FILE] [--budget SECONDS] [--gpus 0,1] [--candidates FILE]\n"
     "  run --list\n"
     "\n"
     "  --results FILE      what was found, a line a candidate (results.jsonl)\n"
     "  --budget SECONDS    stop measuring then; results say what is missing\n"
+    "  --stage kernels|engines\n"
+    "                      only the candidates, or only the engines, with times that engines.tsv holds\n"
+    "  --engines FILE      the engines to play (engines.tsv beside this program, where it is there)\n"
+    "  --engine-budget SECONDS\n"
+    "                      try other candidates in one engine for no longer (30)\n"
     "  --limit SECONDS     a candidate that takes longer is stopped and given up (20)\n"
     "  --preparing-limit SECONDS\n"
     "                      the same for a problem's data and reference (120)\n"
@@ -27,8 +33,9 @@ const char* const kHelp =
     "  --list              print problems and candidates; needs no GPU\n"
     "\n"
     "It waits while another program measures on a GPU. It needs the NVIDIA driver and nothing else. Exit codes: 0 done\n"
-    "(candidates that fail are results too), 2 wrong usage, 3 candidates.so is damaged or of another version, 4 results\n"
-    "cannot be written, 7 no driver or no GPU that fits, 130 interrupted: results hold what was measured until then.\n";
+    "(candidates that fail are results too), 2 wrong usage, 3 candidates.so or engines.tsv is damaged or of another\n"
+    "version, 4 results cannot be written, 7 no driver or no GPU that fits, 130 interrupted: results hold what was\n"
+    "measured until then.\n";
 
 namespace {
 
@@ -57,6 +64,13 @@ class Words {
     if (*end != '\0' || !std::isfinite(found) || found <= 0 || found > 1e7)
       throw Problem(kWrongUsage, option + " takes a positive number of seconds, not '" + text + "'");
     return found;
+  }
+
+  Stage stage() {
+    const std::string option = word(), text = value();
+    if (text != "kernels" && text != "engines")
+      throw Problem(kWrongUsage, option + " takes kernels or engines, not '" + text + "'");
+    return text == "kernels" ? Stage::kKernels : Stage::kEngines;
   }
 
   std::vector<int> integers() {
@@ -93,6 +107,10 @@ bool child_option(const std::string& word, Words& words, Arguments& parsed) {
     parsed.mode = Mode::kDevices;
   } else if (word == "--worker") {
     parsed.mode = Mode::kWorker;
+  } else if (word == "--play") {
+    parsed.mode = Mode::kPlay;
+  } else if (word == "--engine") {
+    parsed.engine = static_cast<int>(words.integer(0, 1 << 20));
   } else if (word == "--gpu") {
     parsed.gpu = words.value();
   } else if (word == "--problem") {
@@ -124,6 +142,12 @@ Arguments parse_arguments(int count, char** argv) {
       parsed.candidates = words.value();
     } else if (word == "--budget") {
       parsed.budget = words.seconds();
+    } else if (word == "--stage") {
+      parsed.stage = words.stage();
+    } else if (word == "--engines") {
+      parsed.tables = words.value();
+    } else if (word == "--engine-budget") {
+      parsed.engine_budget = words.seconds();
     } else if (word == "--limit") {
       parsed.limit = words.seconds();
     } else if (word == "--preparing-limit") {

@@ -8,14 +8,20 @@
 
 namespace bolt_tuner {
 
-enum class Mode { kMeasure, kList, kHelp, kDevices, kWorker };
+enum class Mode { kMeasure, kList, kHelp, kDevices, kWorker, kPlay };
+
+/// What is measured: every candidate by itself, then whole engines with the fastest.
+enum class Stage { kBoth, kKernels, kEngines };
 
 struct Arguments {
   Mode mode = Mode::kMeasure;
   std::string candidates;  // beside the program, unless it is said
+  std::string tables;      // engines.tsv beside the program, where it is there, unless it is said
   std::string results = "results.jsonl";
+  Stage stage = Stage::kBoth;
   std::optional<double> budget;   // seconds of measuring, without the wait for a GPU
   double limit = 20;              // seconds of one candidate
+  double engine_budget = 30;      // seconds of trying swaps in one engine
   double preparing_limit = 120;   // seconds until a worker has its data and reference
   std::vector<int> gpus;          // CUDA's numbers; empty: all
   std::uint64_t seed = 1;
@@ -24,6 +30,7 @@ struct Arguments {
   // Of workers:
   std::string gpu;  // UUID
   int problem = 0;  // its place in the table
+  int engine = 0;   // its place in the file of engines
   std::string no_reference;  // why nothing is compared, empty where it is
 };
 

@@ -178,6 +178,7 @@ void Lane::lost(const std::string& status, const std::string& why) {
 void Lane::record(const Outcome& outcome) {
   agenda_->done(outcome);
   ++session_.measured;
+  if (outcome.statistics) session_.timings.push_back({place_, problem_, outcome.trial, outcome.statistics->median});
   session_.results.record(agenda_->problem(), outcome, place_);
   if (!outcome.statistics) {
     const bolt_tuning_trial& trial = agenda_->problem().trials[outcome.trial];

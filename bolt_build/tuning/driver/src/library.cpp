@@ -19,6 +19,8 @@ std::string beside_program(const char* file) {
   return (slash == std::string::npos ? "" : program.substr(0, slash + 1)) + file;
 }
 
+bool is_beside_program(const char* file) { return access(beside_program(file).c_str(), F_OK) == 0; }
+
 const bolt_tuning_set& load_candidates(const std::string& path) {
   if (access(path.c_str(), R_OK) != 0) throw Problem(kInvalid, "there is no library of candidates at '" + path + "'");
   // dlopen searches the system for names without a slash.

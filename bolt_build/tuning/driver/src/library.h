@@ -9,6 +9,7 @@ namespace bolt_tuner {
 
 /// Path of a file beside this program.
 std::string beside_program(const char* file);
+bool is_beside_program(const char* file);
 
 /// Loads the library for the life of the process; initialises no CUDA. Throws Problem (kInvalid) where it is none, or
 /// was made for another version of this program.

@@ -1,5 +1,6 @@
 #include "lines.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -17,7 +18,7 @@ std::string plain(const std::string& text) {
   return shown;
 }
 
-std::string joined(std::initializer_list<std::string> fields) {
+std::string joined(const std::vector<std::string>& fields) {
   std::string line;
   for (const std::string& field : fields) line += (line.empty() ? "" : "\t") + plain(field);
   return line + "\n";
@@ -129,6 +130,61 @@ std::optional<Ready> ready_of(const std::string& line) {
   if (fields.size() == 2 && fields[0] == "ready") return Ready{"", fields[1]};
   if (fields.size() == 3 && fields[0] == "failed" && is_status(fields[1]) && fields[1] != "ok") return Ready{fields[1], fields[2]};
   return {};
+}
+
+std::string line_of(const Comparison& comparison) {
+  std::vector<std::string> fields = {"compared", comparison.status, comparison.ends ? "end" : "go"};
+  for (const Statistics& s : {comparison.first, comparison.second}) {
+    for (const double time : {s.median, s.least, s.greatest, s.spread}) fields.push_back(text_of(time));
+    fields.push_back(std::to_string(s.repeats));
+    fields.push_back(std::to_string(s.launches));
+  }
+  for (const double part : {comparison.gain, comparison.low, comparison.high}) fields.push_back(text_of(part));
+  fields.push_back(std::to_string(comparison.pairs));
+  fields.push_back(comparison.message);
+  return joined(fields);
+}
+
+std::optional<Comparison> comparison_of(const std::string& line) {
+  const std::vector<std::string> fields = fields_of(line);
+  if (fields.size() != 20 || fields[0] != "compared" || !is_status(fields[1])) return {};
+  if (fields[2] != "go" && fields[2] != "end") return {};
+  Comparison c;
+  std::size_t at = 3;
+  for (Statistics* s : {&c.first, &c.second}) {
+    for (double* time : {&s->median, &s->least, &s->greatest, &s->spread}) {
+      if (!read(fields[at++], *time)) return {};
+    }
+    if (!read(fields[at++], s->repeats) || !read(fields[at++], s->launches)) return {};
+  }
+  for (double* part : {&c.gain, &c.low, &c.high}) {
+    if (!read(fields[at++], *part)) return {};
+  }
+  if (!read(fields[at++], c.pairs)) return {};
+  c.status = fields[1];
+  c.ends = fields[2] == "end";
+  c.message = fields[at];
+  if (c.ok() && (c.first.median <= 0 || c.second.median <= 0 || c.pairs <= 0)) return {};
+  return c;
+}
+
+std::string numbers_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+std::optional<std::vector<int>> numbers_of(const std::string& text, std::size_t count) {
+  std::vector<int> found;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    int number = 0;
+    if (!read(text.substr(begin, end - begin), number) || number < -1) return {};
+    found.push_back(number);
+    begin = end + 1;
+  }
+  if (found.size() != count) return {};
+  return found;
 }
 
 }  // namespace bolt_tuner

@@ -25,6 +25,20 @@ struct Outcome {
   std::string message;
 };
 
+/// Two choices of candidates for one engine, measured in turns. `first` and `second` are microseconds of one replay of
+/// the whole; `gain` is the part of the first's time that the second saves, the median of pairs, between their quartiles
+/// `low` and `high`. `status` and `ends` as of an Outcome.
+struct Comparison {
+  std::string status;
+  bool ends = false;
+  Statistics first, second;
+  double gain = 0, low = 0, high = 0;
+  int pairs = 0;
+  std::string message;
+
+  bool ok() const { return status == "ok"; }
+};
+
 /// A GPU, as a child that may initialise CUDA sees it. `power` is the limit in watts, 0 where it is not known;
 /// `capability` ten times the compute capability.
 struct Device {
@@ -51,10 +65,16 @@ std::vector<std::string> fields_of(const std::string& line);
 std::string line_of(const Outcome& outcome);
 std::string line_of(const Device& device);
 std::string line_of(const Ready& ready);
+std::string line_of(const Comparison& comparison);
 
 /// None where the line is no such line.
 std::optional<Outcome> outcome_of(const std::string& line);
 std::optional<Device> device_of(const std::string& line);
 std::optional<Ready> ready_of(const std::string& line);
+std::optional<Comparison> comparison_of(const std::string& line);
+
+/// Whole numbers between commas. None where they are not `count` numbers from -1 on.
+std::string numbers_text(const std::vector<int>& numbers);
+std::optional<std::vector<int>> numbers_of(const std::string& text, std::size_t count);
 
 }  // namespace bolt_tuner

@@ -1,4 +1,4 @@
-// The driver: `run` supervises; `run --devices` and `run --worker` are its children.
+// The driver: `run` supervises; `run --devices`, `run --worker` and `run --play` are its children.
 #include <cstdio>
 #include <exception>
 
@@ -19,7 +19,10 @@ int run(int count, char** words) {
   if (arguments.candidates.empty()) arguments.candidates = beside_program("candidates.so");
   const bolt_tuning_set& set = load_candidates(arguments.candidates);
   if (arguments.mode == Mode::kList) return std::fputs(listed(set).c_str(), stdout) < 0 ? kFailed : kDone;
-  return arguments.mode == Mode::kWorker ? work(arguments, set) : measure(arguments, set);
+  if (arguments.mode == Mode::kWorker) return work(arguments, set);
+  if (arguments.mode == Mode::kPlay) return play(arguments, set);
+  if (arguments.tables.empty() && is_beside_program("engines.tsv")) arguments.tables = beside_program("engines.tsv");
+  return measure(arguments, set);
 }
 
 }  // namespace

@@ -64,6 +64,13 @@ std::string statistics_text(const std::optional<Statistics>& s) {
          ", \"launches\": " + std::to_string(s->launches) + "}";
 }
 
+std::string comparison_text(const Comparison& c) {
+  const auto times = [&](const Statistics& s) { return statistics_text(c.ok() ? std::optional<Statistics>(s) : std::nullopt); };
+  return "\"status\": " + quoted(c.status) + ", \"message\": " + quoted(c.message) + ", \"first\": " + times(c.first) +
+         ", \"second\": " + times(c.second) + ", \"gain\": " + number(c.gain) + ", \"low\": " + number(c.low) +
+         ", \"high\": " + number(c.high) + ", \"pairs\": " + std::to_string(c.pairs);
+}
+
 std::string device_text(const Device& device) {
   return "{\"uuid\": " + quoted(device.uuid) + ", \"name\": " + quoted(device.name) + ", \"sms\": " + std::to_string(device.sms) +
          ", \"memory\": " + std::to_string(device.memory) + ", \"power\": " + std::to_string(device.power) +
@@ -110,8 +117,47 @@ void ResultsFile::unmeasured(const bolt_tuning_problem& problem, int trial, cons
              ", \"candidate\": " + quoted(problem.trials[trial].candidate) + ", \"message\": " + quoted(why) + "}");
 }
 
-void ResultsFile::end(int measured, int unmeasured, double seconds) {
-  write_line("{\"kind\": \"end\", \"measured\": " + std::to_string(measured) + ", \"unmeasured\": " + std::to_string(unmeasured) +
+void ResultsFile::swap(const bolt_tuning_set& set, const EngineTable& engine, const Tried& tried, int device) {
+  const std::string& plan = engine.plans[static_cast<std::size_t>(tried.plan)].digest;
+  std::string what = "\"kind\": \"plan\", \"engine\": " + quoted(engine.digest()) + ", \"plan\": " + quoted(plan);
+  if (tried.place >= 0) {
+    const bolt_tuning_problem& problem = *set.problems[engine.problems[static_cast<std::size_t>(tried.place)]];
+    what = "\"kind\": \"swap\", \"engine\": " + quoted(engine.digest()) + ", \"problem\": " + quoted(problem.digest) +
+           ", \"candidate\": " + quoted(problem.trials[tried.trial].candidate);
+  }
+  write_line("{" + what + ", \"device\": " + std::to_string(device) + ", " + comparison_text(tried.comparison) + ", \"kept\": " + (tried.kept ? "true" : "false") + "}");
+}
+
+void ResultsFile::engine(const bolt_tuning_set& set, const EngineTable& engine, const Verdict& verdict, int device) {
+  const auto choice_text = [&](const Choice& choice) {
+    std::string text;
+    for (std::size_t place = 0; place < choice.trials.size(); ++place) {
+      if (choice.trials[place] < 0) continue;
+      const bolt_tuning_problem& problem = *set.problems[engine.problems[place]];
+      const bolt_tuning_trial& trial = problem.trials[choice.trials[place]];
+      text += (text.empty() ? "" : ", ") + quoted(problem.digest) + ": " + quoted(trial.candidate);
+    }
+    return "{" + text + "}";
+  };
+  write_line("{\"kind\": \"engine\", \"engine\": " + quoted(engine.digest()) + ", \"batch\": " + std::to_string(engine.batch) +
+             ", \"plan\": " + quoted(engine.plans[static_cast<std::size_t>(verdict.chosen.plan)].digest) +
+             ", \"device\": " + std::to_string(device) + ", " + comparison_text(verdict.comparison) +
+             ", \"threshold\": " + number(verdict.threshold) + ", \"tried\": " + std::to_string(verdict.tried) +
+             ", \"plans\": " + std::to_string(verdict.plans) +
+             ", \"complete\": " + (verdict.complete ? "true" : "false") + ", \"base\": " + choice_text(verdict.base) +
+             ", \"chosen\": " + choice_text(verdict.chosen) + "}");
+}
+
+void ResultsFile::unplayed(const EngineTable& engine, const std::string& why) {
+  write_line("{\"kind\": \"unplayed\", \"engine\": " + quoted(engine.digest()) + ", \"batch\": " + std::to_string(engine.batch) +
+             ", \"message\": " + quoted(why) + "}");
+}
+
+void ResultsFile::end(const Counts& counts, double seconds) {
+  write_line("{\"kind\": \"end\", \"measured\": " + std::to_string(counts.measured) +
+             ", \"unmeasured\": " + std::to_string(counts.unmeasured) + ", \"swaps\": " + std::to_string(counts.swaps) +
+             ", \"plans\": " + std::to_string(counts.plans) + ", \"engines\": " + std::to_string(counts.engines) +
+             ", \"unplayed\": " + std::to_string(counts.unplayed) +
              ", \"seconds\": " + number(seconds) + "}");
 }
 

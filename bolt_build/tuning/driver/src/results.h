@@ -6,11 +6,18 @@
 
 #include "bolt_tuning/candidates.h"
 #include "lines.h"
+#include "search.h"
+#include "tables.h"
 
 namespace bolt_tuner {
 
 /// Of the file: readers refuse a newer one.
-constexpr int kResultsVersion = 1;
+constexpr int kResultsVersion = 2;
+
+/// Lines of each kind, for readers to see whether some are missing.
+struct Counts {
+  int measured = 0, unmeasured = 0, swaps = 0, plans = 0, engines = 0, unplayed = 0;
+};
 
 class ResultsFile {
  public:
@@ -24,7 +31,11 @@ class ResultsFile {
   /// `device` counts in the header's devices.
   void record(const bolt_tuning_problem& problem, const Outcome& outcome, int device);
   void unmeasured(const bolt_tuning_problem& problem, int trial, const std::string& why);
-  void end(int measured, int unmeasured, double seconds);
+  /// A swap of candidates, or of plans.
+  void swap(const bolt_tuning_set& set, const EngineTable& engine, const Tried& tried, int device);
+  void engine(const bolt_tuning_set& set, const EngineTable& engine, const Verdict& verdict, int device);
+  void unplayed(const EngineTable& engine, const std::string& why);
+  void end(const Counts& counts, double seconds);
 
  private:
   void write_line(const std::string& line);

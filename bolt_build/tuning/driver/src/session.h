@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <optional>
+#include <vector>
 
 #include "arguments.h"
 #include "bolt_tuning/candidates.h"
 #include "results.h"
+#include "tables.h"
 
 namespace bolt_tuner {
 
@@ -17,6 +19,12 @@ inline Clock::duration seconds(double count) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
 }
 
+/// What one candidate took, on the GPU at `place` of the header's devices.
+struct Timing {
+  int place, problem, trial;
+  double median;
+};
+
 struct Session {
   const Arguments& arguments;
   const bolt_tuning_set& set;
@@ -24,6 +32,10 @@ struct Session {
   std::optional<Time> begun = {};  // when the first GPU was ours
   int next_problem = 0;
   int finished = 0, measured = 0, unmeasured = 0;
+  std::vector<Timing> timings = {};
+  Tables tables = {};
+  int next_engine = 0;
+  int swaps = 0, plans = 0, engines = 0, unplayed = 0;  // lines about them in the results
 
   bool over_budget() const {
     return arguments.budget && begun && Clock::now() >= *begun + seconds(*arguments.budget);

@@ -11,7 +11,9 @@
 #include <list>
 
 #include "lane.h"
+#include "play_lane.h"
 #include "problem.h"
+#include "tables.h"
 
 namespace bolt_tuner {
 namespace {
@@ -133,12 +135,13 @@ std::vector<Device> choose(const std::vector<Device>& all, const Arguments& argu
 }
 
 // False where this is the end before its time.
-bool wait_and_read(std::list<Lane>& lanes, const Interruption& interruption) {
+template <typename AnyLane>
+bool wait_and_read(std::list<AnyLane>& lanes, const Interruption& interruption) {
   std::vector<pollfd> files;
   interruption.add_to(files);
-  std::vector<Lane*> readers;
+  std::vector<AnyLane*> readers;
   std::optional<Time> wake;
-  for (Lane& lane : lanes) {
+  for (AnyLane& lane : lanes) {
     if (lane.wake() && (!wake || *lane.wake() < *wake)) wake = lane.wake();
     if (lane.output() < 0) continue;
     files.push_back({lane.output(), POLLIN, 0});
@@ -153,29 +156,76 @@ bool wait_and_read(std::list<Lane>& lanes, const Interruption& interruption) {
   return true;
 }
 
+template <typename AnyLane>
+void finish(std::list<AnyLane>& lanes, const Interruption& interruption) {
+  while (true) {
+    for (AnyLane& lane : lanes) lane.step();
+    if (std::all_of(lanes.begin(), lanes.end(), [](const AnyLane& lane) { return lane.finished(); })) return;
+    if (!wait_and_read(lanes, interruption)) throw Problem(kInterrupted, "interrupted: results hold what was measured");
+  }
+}
+
+void measure_kernels(Session& session, const std::vector<Device>& devices, const Interruption& interruption) {
+  std::list<Lane> lanes;
+  for (std::size_t i = 0; i < devices.size(); ++i) lanes.emplace_back(session, devices[i], static_cast<int>(i));
+  finish(lanes, interruption);
+}
+
+// Places of the devices that are of one kind with this one: times on others do not compare.
+std::vector<int> places_alike(const std::vector<Device>& devices, const Device& one) {
+  std::vector<int> places;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const Device& other = devices[i];
+    if (other.name == one.name && other.sms == one.sms && other.memory == one.memory && other.power == one.power)
+      places.push_back(static_cast<int>(i));
+  }
+  return places;
+}
+
+void play_engines(Session& session, const std::vector<Device>& devices, const Interruption& interruption) {
+  std::fprintf(stderr, "playing %s with the fastest candidates, and with others in their place\n",
+               counted(session.tables.engines.size(), "engine").c_str());
+  std::list<PlayLane> lanes;
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    lanes.emplace_back(session, devices[i], static_cast<int>(i), places_alike(devices, devices[i]));
+  finish(lanes, interruption);
+}
+
+std::string told(const Session& session, const std::string& problems) {
+  std::string text;
+  if (session.arguments.stage != Stage::kEngines)
+    text = counted(static_cast<std::size_t>(session.measured), "candidate") + " of " + problems;
+  const int swaps = session.swaps;
+  if (session.engines > 0) {
+    text += (text.empty() ? "" : ", ") + counted(static_cast<std::size_t>(session.engines), "engine") + " with " +
+            counted(static_cast<std::size_t>(swaps), "swap");
+  }
+  return text.empty() ? "nothing" : text;
+}
+
 }  // namespace
 
 int measure(const Arguments& arguments, const bolt_tuning_set& set) {
   const Interruption interruption(arguments.with_input);
+  if (arguments.stage == Stage::kEngines && arguments.tables.empty())
+    throw Problem(kWrongUsage, "--stage engines needs --engines FILE: there is no engines.tsv beside this program");
+  const bool plays = arguments.stage != Stage::kKernels && !arguments.tables.empty();
+  Tables tables = plays ? read_tables(arguments.tables, set) : Tables{};
   const std::vector<Device> devices = choose(ask_for_devices(arguments, interruption), arguments, set);
   ResultsFile results(arguments.results);
   results.header(set, devices);
   const std::string problems = counted(static_cast<std::size_t>(set.problem_count), "problem");
-  std::fprintf(stderr, "measuring %s on %s (%s), results in %s\n", problems.c_str(), counted(devices.size(), "GPU").c_str(),
+  const std::string what = arguments.stage == Stage::kEngines ? counted(tables.engines.size(), "engine") : problems;
+  std::fprintf(stderr, "measuring %s on %s (%s), results in %s\n", what.c_str(), counted(devices.size(), "GPU").c_str(),
                devices[0].name.c_str(), arguments.results.c_str());
   Session session{arguments, set, results};
+  session.tables = std::move(tables);
   const Time begun = Clock::now();
-  std::list<Lane> lanes;
-  for (std::size_t i = 0; i < devices.size(); ++i) lanes.emplace_back(session, devices[i], static_cast<int>(i));
-  while (true) {
-    for (Lane& lane : lanes) lane.step();
-    if (std::all_of(lanes.begin(), lanes.end(), [](const Lane& lane) { return lane.finished(); })) break;
-    if (!wait_and_read(lanes, interruption)) throw Problem(kInterrupted, "interrupted: results hold what was measured");
-  }
+  if (arguments.stage != Stage::kEngines) measure_kernels(session, devices, interruption);
+  if (!session.tables.engines.empty()) play_engines(session, devices, interruption);
   const double took = std::chrono::duration<double>(Clock::now() - session.begun.value_or(begun)).count();
-  results.end(session.measured, session.unmeasured, took);
-  std::fprintf(stderr, "%s of %s in %.1f s", counted(static_cast<std::size_t>(session.measured), "candidate").c_str(),
-               problems.c_str(), took);
+  results.end({session.measured, session.unmeasured, session.swaps, session.plans, session.engines, session.unplayed}, took);
+  std::fprintf(stderr, "%s in %.1f s", told(session, problems).c_str(), took);
   if (session.unmeasured > 0) std::fprintf(stderr, "; %d are not measured, because the budget was used up", session.unmeasured);
   std::fprintf(stderr, "\n");
   return kDone;

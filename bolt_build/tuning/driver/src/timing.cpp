@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
-#include "cuda_error.h"
+#include "duel.h"
+#include "replay.h"
 
 namespace bolt_tuner {
 namespace {
@@ -15,52 +17,6 @@ constexpr int kBatch = 4;                // replays that are queued at once, so 
 constexpr double kLongBatch = 20e-3;     // unless they take long
 constexpr int kLeast = 8, kMost = 64;    // replays
 constexpr double kSettled = 0.005;       // half the distance between the quartiles, as a part of the median
-
-class Event {
- public:
-  Event() { check(cudaEventCreate(&event_), "making an event failed"); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  void record(cudaStream_t stream) const { check(cudaEventRecord(event_, stream), "recording an event failed"); }
-  /// Seconds since `begin`, once this one has passed.
-  double since(const Event& begin) const {
-    float milliseconds = 0;
-    check(cudaEventSynchronize(event_), "the GPU reports");
-    check(cudaEventElapsedTime(&milliseconds, begin.event_, event_), "the GPU reports");
-    return 1e-3 * static_cast<double>(milliseconds);
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
-class Graph {
- public:
-  Graph(cudaStream_t stream, int launches, int sets, const std::function<void(int)>& launch) : stream_(stream) {
-    cudaGraph_t graph = nullptr;
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording a graph failed");
-    try {
-      for (int i = 0; i < launches; ++i) launch(i % sets);
-    } catch (...) {
-      if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) cudaGraphDestroy(graph);
-      static_cast<void>(cudaGetLastError());
-      throw;
-    }
-    check(cudaStreamEndCapture(stream, &graph), "recording a graph failed");
-    const cudaError_t error = cudaGraphInstantiate(&ready_, graph, 0);
-    cudaGraphDestroy(graph);
-    check(error, "preparing a graph failed");
-  }
-  ~Graph() { cudaGraphExecDestroy(ready_); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void play() const { check(cudaGraphLaunch(ready_, stream_), "launching a graph failed"); }
-
- private:
-  cudaStream_t stream_;
-  cudaGraphExec_t ready_ = nullptr;
-};
 
 // Seconds of one launch by itself, the host's part included.
 double estimate(const TimingPlan& plan, cudaStream_t stream, const std::function<void(int)>& launch) {
@@ -80,25 +36,9 @@ int launches_of(const TimingPlan& plan, double seconds) {
   return static_cast<int>(std::min(longest, static_cast<double>(plan.sets) * std::clamp(rounds, 1, 4096)));
 }
 
-// Linear between neighbours, of sorted values.
-double quantile(const std::vector<double>& sorted, double part) {
-  const double at = part * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
-}
-
 Statistics summary(std::vector<double> replays, int launches) {
-  std::sort(replays.begin(), replays.end());
-  Statistics s;
-  const double unit = 1e6 / launches;
-  s.median = unit * quantile(replays, 0.5);
-  s.least = unit * replays.front();
-  s.greatest = unit * replays.back();
-  s.spread = (quantile(replays, 0.75) - quantile(replays, 0.25)) / 2 / quantile(replays, 0.5);
-  s.repeats = static_cast<int>(replays.size());
-  s.launches = launches;
-  return s;
+  for (double& seconds : replays) seconds /= launches;
+  return statistics_of(std::move(replays), launches);
 }
 
 }  // namespace
@@ -107,7 +47,9 @@ Statistics time_launches(const TimingPlan& plan, cudaStream_t stream, const std:
   const double single = estimate(plan, stream, launch);
   const int launches = launches_of(plan, single);
   const int batch = kBatch * single * launches > kLongBatch ? 1 : kBatch;
-  const Graph graph(stream, launches, plan.sets, launch);
+  const Graph graph(stream, [&] {
+    for (int i = 0; i < launches; ++i) launch(i % plan.sets);
+  });
   const Event events[2 * kBatch];
   double warm = 0, spent = 0;
   std::vector<double> replays;

@@ -6,13 +6,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <iostream>
 #include <memory>
 #include <string>
 
 #include "bench.h"
 #include "cuda_error.h"
 #include "gpu_id.h"
+#include "player.h"
 #include "problem.h"
+#include "tables.h"
 
 namespace bolt_tuner {
 namespace {
@@ -38,14 +42,17 @@ void require_gpu(const std::string& wanted) {
   if (gpu_id(found) != wanted) throw Problem(kNoDevice, "CUDA's first GPU is " + gpu_id(found) + ", not " + wanted);
 }
 
-std::unique_ptr<Bench> prepare(const Arguments& arguments, const bolt_tuning_set& set, const Answers& answers) {
+// What `make` makes on the GPU, null where that failed; `why_not_compared` is told with it.
+template <typename Made>
+std::unique_ptr<Made> prepare(const Arguments& arguments, const Answers& answers,
+                              const std::function<std::unique_ptr<Made>()>& make,
+                              const std::function<std::string(const Made&)>& why_not_compared) {
   try {
     check(cudaSetDevice(0), "using the GPU failed");
     require_gpu(arguments.gpu);
-    const bolt_tuning_problem& problem = *set.problems[arguments.problem];
-    auto bench = std::make_unique<Bench>(set, problem, arguments.seed, arguments.no_reference);
-    answers.say(line_of(Ready{"", bench->no_reference()}));
-    return bench;
+    std::unique_ptr<Made> made = make();
+    answers.say(line_of(Ready{"", why_not_compared(*made)}));
+    return made;
   } catch (const CudaError& error) {
     answers.say(line_of(Ready{error.no_memory() ? "out-of-memory" : "crashed", error.what()}));
   } catch (const std::exception& error) {
@@ -54,21 +61,64 @@ std::unique_ptr<Bench> prepare(const Arguments& arguments, const bolt_tuning_set
   return nullptr;
 }
 
+bool in_range(const Choice& choice, const EngineTable& table, const bolt_tuning_set& set) {
+  if (choice.plan >= static_cast<int>(table.plans.size())) return false;
+  for (std::size_t place = 0; place < choice.trials.size(); ++place) {
+    const int trial = choice.trials[place];
+    if (trial >= set.problems[table.problems[place]]->trial_count) return false;
+    if (trial < 0 && table.steps_of(choice.plan, static_cast<int>(place)) > 0) return false;
+  }
+  return true;
+}
+
+[[noreturn]] void not_understood(const std::string& line) {
+  throw Problem(kWrongUsage, "a worker does not understand '" + line + "'");
+}
+
 }  // namespace
 
 int work(const Arguments& arguments, const bolt_tuning_set& set) {
   if (arguments.problem >= set.problem_count) throw Problem(kWrongUsage, "there is no such problem");
   const Answers answers;
-  const std::unique_ptr<Bench> bench = prepare(arguments, set, answers);
+  const std::unique_ptr<Bench> bench = prepare<Bench>(
+      arguments, answers,
+      [&] {
+        return std::make_unique<Bench>(set, *set.problems[arguments.problem], arguments.seed, arguments.no_reference);
+      },
+      [](const Bench& made) { return made.no_reference(); });
   char line[64];
   while (bench != nullptr && std::fgets(line, sizeof line, stdin) != nullptr) {
     int trial = -1;
     if (std::sscanf(line, "measure %d", &trial) != 1 || trial < 0 || trial >= set.problems[arguments.problem]->trial_count)
-      throw Problem(kWrongUsage, std::string("a worker does not understand '") + line + "'");
+      not_understood(line);
     const Outcome outcome = bench->measure(trial);
     answers.say(line_of(outcome));
     // Nothing of CUDA is orderly after this, and the driver takes back what a process had.
     if (outcome.ends) _exit(kDone);
+  }
+  _exit(kDone);
+}
+
+int play(const Arguments& arguments, const bolt_tuning_set& set) {
+  const Tables tables = read_tables(arguments.tables, set);
+  if (arguments.engine >= static_cast<int>(tables.engines.size())) throw Problem(kWrongUsage, "there is no such engine");
+  const EngineTable& table = tables.engines[static_cast<std::size_t>(arguments.engine)];
+  const Answers answers;
+  const std::unique_ptr<Player> player = prepare<Player>(
+      arguments, answers, [&] { return std::make_unique<Player>(set, table, arguments.seed); },
+      [](const Player&) { return std::string(); });
+  std::string line;
+  while (player != nullptr && std::getline(std::cin, line)) {
+    const std::string word = "compare ";
+    const std::size_t space = line.find(' ', word.size());
+    if (line.rfind(word, 0) != 0 || space == std::string::npos) not_understood(line);
+    const std::size_t count = table.problems.size();
+    const std::optional<Choice> first = choice_of(line.substr(word.size(), space - word.size()), count);
+    const std::optional<Choice> second = choice_of(line.substr(space + 1), count);
+    if (!first || !second || !in_range(*first, table, set) || !in_range(*second, table, set)) not_understood(line);
+    const Comparison found = player->compare(*first, *second);
+    answers.say(line_of(found));
+    if (found.ends) _exit(kDone);
   }
   _exit(kDone);
 }

@@ -27,6 +27,10 @@ inline Channels weights_layout(const ConvArguments& a) {
 inline Channels y_layout(const ConvArguments& a) {
   return Channels::packed({a.batch, a.out_h, a.out_w, a.out_channels});
 }
+/// As `y_layout`, with rows of channels as far apart as they are stored.
+inline Channels stored_layout(const ConvArguments& a) {
+  return Channels::packed({a.batch, a.out_h, a.out_w, a.y_row == 0 ? a.out_channels : a.y_row});
+}
 inline Half* half(const void* at) { return static_cast<Half*>(const_cast<void*>(at)); }
 
 template <typename S, typename Stages>
@@ -36,12 +40,12 @@ void launch_whole_conv(const ConvArguments& a, const Stages& stages, void* strea
       Half, Channels, Half, Channels, Half, Channels, float, ::cutlass::arch::OpClassTensorOp, typename S::Arch,
       typename S::Threadblock, typename S::Warp, typename S::Instruction, typename S::template Op<Stages>, ConvSwizzle,
       S::kStages, ::cutlass::arch::OpMultiplyAdd, conv::IteratorAlgorithm::kOptimized, conv::StrideSupport::kStrided,
-      8, 8>::Kernel;
+      S::kLoads, S::kLoads>::Kernel;
   using Device = conv::device::ImplicitGemmConvolution<Kernel>;
 
   const typename Device::Arguments arguments(
       problem_size(a), {half(a.x), x_layout(a)}, {half(a.weights), weights_layout(a)}, {half(a.residual), y_layout(a)},
-      {half(a.y), y_layout(a)}, {stages}, conv::SplitKMode::kSerial, const_cast<float*>(a.bias), nullptr, 0, 0);
+      {half(a.y), stored_layout(a)}, {stages}, conv::SplitKMode::kSerial, const_cast<float*>(a.bias), nullptr, 0, 0);
   require(Device::can_implement(arguments), "convolution");
   Device device;
   require(device.initialize(arguments, nullptr, static_cast<cudaStream_t>(stream)), "convolution");
@@ -57,7 +61,7 @@ void launch_conv_slices(const ConvArguments& a, void* stream) {
       Half, Channels, Half, Channels, float, Channels, float, ::cutlass::arch::OpClassTensorOp, typename S::Arch,
       typename S::Threadblock, typename S::Warp, typename S::Instruction, typename S::PartialOp, ConvSwizzle,
       S::kStages, ::cutlass::arch::OpMultiplyAdd, conv::IteratorAlgorithm::kOptimized, conv::StrideSupport::kStrided,
-      8, 8>::Kernel;
+      S::kLoads, S::kLoads>::Kernel;
   using Device = conv::device::ImplicitGemmConvolution<Kernel>;
 
   float* const sums = static_cast<float*>(a.y);
@@ -68,10 +72,11 @@ void launch_conv_slices(const ConvArguments& a, void* stream) {
   launch_kernel<Kernel, ConvSwizzle>(typename Kernel::Params(arguments, nullptr), stream, "convolution");
 }
 
-template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, typename Stages>
-void launch_conv(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>, const ConvArguments& a,
+template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, int loads,
+          typename Stages>
+void launch_conv(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads>, const ConvArguments& a,
                  const Stages& stages, void* stream) {
-  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>>;
+  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads>>;
   if constexpr (std::is_same_v<Stages, Partial>)
     launch_conv_slices<S>(a, stream);
   else

@@ -15,13 +15,14 @@ void launch_whole_gemm(const GemmArguments& a, const Stages& stages, void* strea
   using Device = gemm::device::GemmUniversalWithBroadcast<
       Half, RowMajor, Half, ::cutlass::layout::ColumnMajor, Half, RowMajor, float, ::cutlass::arch::OpClassTensorOp,
       typename S::Arch, typename S::Threadblock, typename S::Warp, typename S::Instruction, Op,
-      gemm::threadblock::GemmIdentityThreadblockSwizzle<8>, S::kStages, 8, 8, ::cutlass::arch::OpMultiplyAdd>;
+      gemm::threadblock::GemmIdentityThreadblockSwizzle<8>, S::kStages, S::kLoads, S::kLoads,
+      ::cutlass::arch::OpMultiplyAdd>;
 
   const auto mk = static_cast<std::int64_t>(a.m) * a.k, nk = static_cast<std::int64_t>(a.n) * a.k;
   const auto mn = static_cast<std::int64_t>(a.m) * a.n;
   const typename Device::Arguments arguments(gemm::GemmUniversalMode::kGemm, {a.m, a.n, a.k}, 1, {stages}, a.x,
                                              a.weights, a.residual, a.y, const_cast<float*>(a.bias), nullptr, mk, nk,
-                                             mn, mn, 0, 0, a.k, a.k, a.n, a.n, 0, 0);
+                                             mn, mn, 0, 0, a.k, a.k, a.n, a.y_row == 0 ? a.n : a.y_row, 0, 0);
   require(Device::can_implement(arguments), "matrix product");
   Device device;
   require(device.initialize(arguments, nullptr, static_cast<cudaStream_t>(stream)), "matrix product");
@@ -36,8 +37,8 @@ void launch_gemm_slices(const GemmArguments& a, void* stream) {
   using RowMajor = ::cutlass::layout::RowMajor;
   using Swizzle = gemm::threadblock::GemmIdentityThreadblockSwizzle<8>;
   using Kernel = typename gemm::kernel::DefaultGemmUniversal<
-      Half, RowMajor, ::cutlass::ComplexTransform::kNone, 8, Half, ::cutlass::layout::ColumnMajor,
-      ::cutlass::ComplexTransform::kNone, 8, float, RowMajor, float, ::cutlass::arch::OpClassTensorOp,
+      Half, RowMajor, ::cutlass::ComplexTransform::kNone, S::kLoads, Half, ::cutlass::layout::ColumnMajor,
+      ::cutlass::ComplexTransform::kNone, S::kLoads, float, RowMajor, float, ::cutlass::arch::OpClassTensorOp,
       typename S::Arch, typename S::Threadblock, typename S::Warp, typename S::Instruction, typename S::PartialOp,
       Swizzle, S::kStages, ::cutlass::arch::OpMultiplyAdd>::GemmKernel;
 
@@ -52,10 +53,11 @@ void launch_gemm_slices(const GemmArguments& a, void* stream) {
   launch_kernel<Kernel, Swizzle>(params, stream, "matrix product");
 }
 
-template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, typename Stages>
-void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>, const GemmArguments& a,
+template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, int loads,
+          typename Stages>
+void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads>, const GemmArguments& a,
                  const Stages& stages, void* stream) {
-  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k>>;
+  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads>>;
   if constexpr (std::is_same_v<Stages, Partial>)
     launch_gemm_slices<S>(a, stream);
   else

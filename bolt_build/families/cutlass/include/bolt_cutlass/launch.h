@@ -6,9 +6,9 @@
 
 namespace bolt::cutlass_kernels {
 
-/// An instantiation: tile of a block and of a warp, pipeline stages, elements of one access to the output, and the k of
-/// the tensor-core instruction (m is 16, n is 8).
-template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k>
+/// An instantiation: tile of a block and of a warp, pipeline stages, elements of one access to the output, the k of
+/// the tensor-core instruction (m is 16, n is 8), and elements of one load of x and weights (8, 4 or 2).
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads = 8>
 struct Tile {};
 
 /// An instantiation of four-warp instructions fed by the tensor copy engine: tile of a block, which one warpgroup
@@ -17,14 +17,29 @@ struct Tile {};
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n>
 struct WarpgroupTile {};
 
+/// A pair of products in one kernel on four-warp instructions: whole rows of the first's `n0` columns at most stay in
+/// registers, where they are the left factor of the second, of `n1` columns at most. Rows, depth and turns are as in
+/// WarpgroupTile.
+template <int m, int n0, int n1, int k, bool cooperative>
+struct WarpgroupPair {};
+
+/// The same on tensor-core instructions of one warp, whose tiles of the two products are warp_m x warp_n0 and warp_m x
+/// warp_n1. `shared`: the first's rows go through shared memory; in registers, a warp owns whole rows of both.
+template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
+          int instruction_k>
+struct Pair {};
+
 /// In the place of an epilogue: every slice of the depth leaves its own sums, in fp32, one [m, n] behind the other.
 struct Partial {};
 
 /// Two-dimensional convolution of half-precision tensors, channels last, as the kernel sees it. Strides of x are in
-/// elements and may overlap; x and weights (KRSC) are 16-byte aligned, and `channels` is a multiple of 8.
+/// elements and may overlap; x and weights (KRSC) are 16-byte aligned, and `channels` is a multiple of a kernel's loads.
 ///
 /// `slices` of the depth (taps, and channels in runs of a tile's k) are for kernels of Partial alone. Persistent kernels
 /// take their tiles in bands of `swizzle` (1, 2, 4 or 8), `along` m (1), n (2), or whichever has fewer tiles (0).
+///
+/// Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense. Sums of slices
+/// are dense anyway.
 struct ConvArguments {
   int batch, height, width, channels;
   int out_channels, kernel_h, kernel_w, out_h, out_w;
@@ -38,11 +53,12 @@ struct ConvArguments {
   int slices = 1;
   int swizzle = 1;
   int along = 0;
+  int y_row = 0;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
 
-/// y[m, n] = sum over k of x[m, k] * weights[n, k], dense row-major half precision; k is a multiple of 8. The bias has
-/// n values, the residual lies like y. What follows y is as in ConvArguments.
+/// y[m, n] = sum over k of x[m, k] * weights[n, k], dense row-major half precision; k is a multiple of a kernel's
+/// loads. The bias has n values, the residual lies like y. What follows y is as in ConvArguments.
 struct GemmArguments {
   int m, n, k;
   const void* x;
@@ -53,15 +69,28 @@ struct GemmArguments {
   int slices = 1;
   int swizzle = 1;
   int along = 0;
+  int y_row = 0;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
 
+/// The second product of a pair: y[m, n] over the columns of the first, which are its depth. The first's `residual`, `y`
+/// and `y_row` are those of the whole; its `bias` stays its own, and has zeros behind it up to a multiple of 8. Weights
+/// are [n, columns of the first, then zeros up to a multiple of 8] in half precision, 16-byte aligned; n is a multiple of
+/// 8.
+struct SecondArguments {
+  int n;
+  const void* weights;
+  const float* bias;
+};
+
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched.
-template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, typename Epilogue>
-void launch_conv(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k>, const ConvArguments& arguments,
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
+          typename Epilogue>
+void launch_conv(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads>, const ConvArguments& arguments,
                  const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, typename Epilogue>
-void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k>, const GemmArguments& arguments,
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
+          typename Epilogue>
+void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads>, const GemmArguments& arguments,
                  const Epilogue& epilogue, void* stream);
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Epilogue>
 void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const ConvArguments& arguments,
@@ -69,5 +98,23 @@ void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, cons
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Epilogue>
 void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const GemmArguments& arguments,
                  const Epilogue& epilogue, void* stream);
+
+/// Pairs: `between` follows the first product and its bias, `after` the second.
+template <int m, int n0, int n1, int k, bool cooperative, typename Between, typename After>
+void launch_conv(WarpgroupPair<m, n0, n1, k, cooperative>, const ConvArguments& first, const SecondArguments& second,
+                 const Between& between, const After& after, void* stream);
+template <int m, int n0, int n1, int k, bool cooperative, typename Between, typename After>
+void launch_gemm(WarpgroupPair<m, n0, n1, k, cooperative>, const GemmArguments& first, const SecondArguments& second,
+                 const Between& between, const After& after, void* stream);
+template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
+          int instruction_k, typename Between, typename After>
+void launch_conv(Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, access, instruction_k>,
+                 const ConvArguments& first, const SecondArguments& second, const Between& between, const After& after,
+                 void* stream);
+template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
+          int instruction_k, typename Between, typename After>
+void launch_gemm(Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, access, instruction_k>,
+                 const GemmArguments& first, const SecondArguments& second, const Between& between, const After& after,
+                 void* stream);
 
 }  // namespace bolt::cutlass_kernels

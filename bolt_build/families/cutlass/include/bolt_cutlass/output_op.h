@@ -102,14 +102,15 @@ class OutputOp {
 /// A `Tile` in CUTLASS's terms.
 template <typename T>
 struct Shapes;
-template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k>
-struct Shapes<Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k>> {
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads>
+struct Shapes<Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads>> {
   using Threadblock = ::cutlass::gemm::GemmShape<m, n, k>;
   using Warp = ::cutlass::gemm::GemmShape<warp_m, warp_n, k>;
   using Instruction = ::cutlass::gemm::GemmShape<16, 8, instruction_k>;
   // Instructions of k 16 came with asynchronous copies to shared memory: more than two stages.
   using Arch = ::cutlass::platform::conditional_t<instruction_k == 8, ::cutlass::arch::Sm75, ::cutlass::arch::Sm80>;
   static constexpr int kStages = stages;
+  static constexpr int kLoads = loads;
   template <typename Stages>
   using Op = OutputOp<Stages, access>;
   // Sums as they are, 16 bytes at once where a row allows it.

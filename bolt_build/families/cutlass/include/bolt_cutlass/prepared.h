@@ -41,6 +41,34 @@ inline std::shared_ptr<const void> pack(const Prepare& p, const Constant& weight
   });
 }
 
+/// The same for two neighbouring results at once: [2, outputs, rows, to_taps, to_channels], where the windows of the second
+/// begin one tap later.
+struct FilterBeside {
+  int outputs, channels, rows, taps, to_taps, to_channels;
+};
+
+inline std::shared_ptr<const void> pack(const Prepare& p, const Constant& weights, const FilterBeside& f) {
+  const auto number = [](int value) { return "/" + std::to_string(value); };
+  const std::string key = std::string("cutlass/") + weights.name + "/beside" + number(f.outputs) + number(f.channels) +
+                          number(f.rows) + number(f.taps) + number(f.to_taps) + number(f.to_channels);
+  const std::size_t filter = static_cast<std::size_t>(f.rows) * f.to_taps * f.to_channels;
+  const std::size_t count = 2 * f.outputs * filter;
+  return p.shared(key, count * sizeof(std::uint16_t), [&](void* memory) {
+    const auto* from = static_cast<const std::uint16_t*>(weights.data);
+    auto* to = static_cast<std::uint16_t*>(memory);
+    std::memset(to, 0, count * sizeof(std::uint16_t));
+    for (int result = 0; result < 2; ++result)
+      for (int k = 0; k < f.outputs; ++k)
+        for (int c = 0; c < f.channels; ++c)
+          for (int row = 0; row < f.rows; ++row)
+            for (int tap = 0; tap < f.taps; ++tap) {
+              const std::size_t line = (static_cast<std::size_t>(result) * f.outputs + k) * f.rows + row;
+              to[(line * f.to_taps + result + tap) * f.to_channels + c] =
+                  from[((static_cast<std::size_t>(k) * f.channels + c) * f.rows + row) * f.taps + tap];
+            }
+  });
+}
+
 /// Half-precision weights [outputs, channels, kernel_h, kernel_w] to [outputs, rows, taps, 2, 2, 4]: cells of two by two
 /// positions, four channels each; what the kernel has not is zero.
 struct FoldedFilter {
@@ -85,13 +113,19 @@ inline std::shared_ptr<const void> pack(const Prepare& p, const Constant& weight
   });
 }
 
-/// `count` floats, null where `bias` has no data.
-inline std::shared_ptr<const void> copy(const Prepare& p, const Constant& bias, int count) {
+/// `count` floats, null where `bias` has no data; `times` one behind the other.
+inline std::shared_ptr<const void> copy(const Prepare& p, const Constant& bias, int count, int times = 1) {
   if (!bias.data) return nullptr;
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
-  return p.shared(std::string("cutlass/") + bias.name + "/f32", bytes,
-                  [&](void* memory) { std::memcpy(memory, bias.data, bytes); });
+  const std::string key = std::string("cutlass/") + bias.name + "/f32" + (times == 1 ? "" : "/" + std::to_string(times));
+  return p.shared(key, bytes * times, [&](void* memory) {
+    for (int i = 0; i < times; ++i) std::memcpy(static_cast<std::byte*>(memory) + i * bytes, bias.data, bytes);
+  });
 }
+
+/// How many results with the same biases a row of a product holds.
+template <typename Layout>
+constexpr int results_beside = std::is_same_v<Layout, FilterBeside> ? 2 : 1;
 
 /// Nothing has to be done to the input.
 struct AsItIs {
@@ -136,8 +170,9 @@ void launch(Tile tile, const GemmArguments& a, const Epilogue& epilogue, void* s
 }
 
 /// A convolution or matrix product with its weights. `split`: the kernel leaves sums of slices, one behind the other in
-/// scratch memory, and a second one adds them up.
-template <typename Arguments, typename Tile, typename Epilogue, typename Source, bool split>
+/// scratch memory, and a second one adds them up and stores them as `Out`.
+template <typename Arguments, typename Tile, typename Epilogue, typename Source, bool split,
+          typename Out = portable::f16>
 class Product {
  public:
   /// Pointers in `shape` are not looked at. `Layout` is Filter or Factor.
@@ -145,7 +180,7 @@ class Product {
   Product(const Prepare& p, const Arguments& shape, const Source& source, const Constant& weights,
           const Layout& layout, const Constant& bias, const Epilogue& epilogue)
       : arguments_(shape), source_(source), epilogue_(epilogue), weights_(pack(p, weights, layout)),
-        bias_(copy(p, bias, columns(shape))) {}
+        bias_(copy(p, bias, columns(shape) / results_beside<Layout>, results_beside<Layout>)) {}
 
   std::size_t scratch_bytes() const {
     if constexpr (!split) return source_.bytes();
@@ -160,7 +195,7 @@ class Product {
     if constexpr (split) {
       a.y = static_cast<std::byte*>(r.scratch()) + before_sums();
       launch(Tile{}, a, Partial{}, r.stream);
-      add_up(r, sums(a), static_cast<const float*>(a.y), static_cast<const float*>(bias_.get()), residual, y,
+      add_up<Out>(r, sums(a), static_cast<const float*>(a.y), static_cast<const float*>(bias_.get()), residual, y,
              epilogue_);
     } else {
       a.bias = static_cast<const float*>(bias_.get());
@@ -171,7 +206,9 @@ class Product {
   }
 
  private:
-  static Sums sums(const Arguments& a) { return {a.slices, rows(a), columns(a)}; }
+  static Sums sums(const Arguments& a) {
+    return {a.slices, rows(a), columns(a), a.y_row == 0 ? columns(a) : a.y_row};
+  }
   /// Bytes of the copied input, which lies first.
   std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
 
@@ -188,7 +225,7 @@ template <typename Tile, typename Epilogue, typename Source>
 using Gemm = Product<GemmArguments, Tile, Epilogue, Source, false>;
 template <typename Tile, typename Epilogue, typename Source>
 using SplitConv = Product<ConvArguments, Tile, Epilogue, Source, true>;
-template <typename Tile, typename Epilogue, typename Source>
-using SplitGemm = Product<GemmArguments, Tile, Epilogue, Source, true>;
+template <typename Tile, typename Epilogue, typename Source, typename Out = portable::f16>
+using SplitGemm = Product<GemmArguments, Tile, Epilogue, Source, true, Out>;
 
 }  // namespace bolt::cutlass_kernels

@@ -6,17 +6,17 @@
 
 namespace bolt::cutlass_kernels {
 
-/// Sums in fp32, [slices, rows, columns].
+/// Sums in fp32, [slices, rows, columns]; rows of the result lie `y_row` elements apart.
 struct Sums {
-  int slices, rows, columns;
+  int slices, rows, columns, y_row;
 
   std::size_t bytes() const { return sizeof(float) * slices * rows * columns; }
 };
 
 /// y = epilogue(sums of all slices + bias, residual) of `lanes` neighbouring columns; slices are added in their order.
-template <int lanes, typename Stages>
+template <int lanes, typename Out, typename Stages>
 __device__ inline void add_up_cell(const Sums& p, const float* sums, const float* bias, const portable::f16* residual,
-                                   portable::f16* y, const Stages& stages, portable::Index item) {
+                                   Out* y, const Stages& stages, portable::Index item) {
   const portable::Index at = item * lanes, slice = static_cast<portable::Index>(p.rows) * p.columns;
   float total[lanes], more[lanes];
   portable::load_lanes<lanes>(sums + at, total);
@@ -35,14 +35,14 @@ __device__ inline void add_up_cell(const Sums& p, const float* sums, const float
 #pragma unroll
   for (int lane = 0; lane < lanes; ++lane)
     total[lane] = stages(total[lane], Stages::reads_residual ? more[lane] : 0.0f);
-  portable::store_lanes<lanes>(y + at, total);
+  portable::store_lanes<lanes>(y + at / p.columns * p.y_row + at % p.columns, total);
 }
 
-template <typename Stages>
+template <typename Out, typename Stages>
 void add_up(const Run& r, const Sums& p, const float* sums, const float* bias, const void* residual, void* y,
             const Stages& stages) {
   const auto* other = static_cast<const portable::f16*>(residual);
-  auto* out = static_cast<portable::f16*>(y);
+  auto* out = static_cast<Out*>(y);
   const portable::Index cells = static_cast<portable::Index>(p.rows) * p.columns;
   const bool aligned = portable::aligned_to_16(sums, bias, residual, y);
   if (p.columns % portable::wide == 0 && aligned) {

@@ -25,16 +25,16 @@
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, bool cooperative, typename Stages>
+template <int m, int n, int k, bool cooperative, typename Stages>
 struct StoreOf {
-  using Type = TileStore<m, n, cooperative, Stages>;
+  using Type = TileStore<m, n, cooperative, Stages, (m + n) * k * 2>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const Stages& stages) {
-    return {a.bias, a.residual, a.y, stages};
+    return {a.bias, a.residual, a.y, stages, a.y_row};
   }
 };
-template <int m, int n, bool cooperative>
-struct StoreOf<m, n, cooperative, Partial> {
+template <int m, int n, int k, bool cooperative>
+struct StoreOf<m, n, k, cooperative, Partial> {
   using Type = PartialStore<m, n, cooperative>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const Partial&) {
@@ -48,7 +48,7 @@ struct Warpgroups {
   using Cluster = cute::Shape<cute::Int<cluster_m>, cute::Int<cluster_n>, cute::_1>;
   using Schedule = std::conditional_t<cooperative, ::cutlass::gemm::KernelTmaWarpSpecializedCooperative,
                                       ::cutlass::gemm::KernelTmaWarpSpecializedPingpong>;
-  using Finish = StoreOf<m, n, cooperative, Stages>;
+  using Finish = StoreOf<m, n, k, cooperative, Stages>;
   using Store = typename Finish::Type;
   using BlockTile = cute::Shape<cute::Int<m>, cute::Int<n>, cute::Int<k>>;
   using Mma = decltype(cute::make_tiled_mma(
@@ -63,8 +63,8 @@ struct Warpgroups {
                                                                                     cute::Int<n>, cute::Int<k>>());
   // Stages of the pipeline: what 227 KiB leave beside the output's tile and the barriers.
   static constexpr int depth =
-      (227 * 1024 - static_cast<int>(sizeof(typename Store::TensorStorage)) - 3072) / ((m + n) * k * 2 + 16);
-  static_assert(depth >= 2);
+      (227 * 1024 - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048) / ((m + n) * k * 2 + 16);
+  static_assert(depth >= 3, "LEAST_STAGES of warpgroups.py");
 };
 
 /// The current device and its multiprocessors, over which the tiles are spread.
@@ -97,6 +97,7 @@ void launch(const typename Kernel::Arguments& arguments, bool overlap, void* str
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
   typename Kernel::Params params = Kernel::to_underlying_arguments(arguments, nullptr);
   using Cluster = typename Kernel::ClusterShape;
+  static_assert(Kernel::SharedStorageSize <= 227 * 1024);
   cudaLaunchAttribute how[2] = {};
   how[0].id = cudaLaunchAttributeClusterDimension;
   how[0].val.clusterDim = {cute::size<0>(Cluster{}), cute::size<1>(Cluster{}), 1};

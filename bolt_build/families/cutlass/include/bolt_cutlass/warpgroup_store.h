@@ -121,27 +121,53 @@ struct PartialStore : StoreBase<0> {
 };
 
 /// The copy engine's view of [rows, columns] in half precision, in boxes of 64 rows by `width` columns whose 16-byte
-/// chunks are swizzled as `swizzled` says. Throws std::runtime_error.
+/// chunks are swizzled as `swizzled` says. Rows lie `row` elements apart (0: dense). Throws std::runtime_error.
 template <int width>
-cute::TmaDescriptor boxes(const void* tensor, int rows, int columns) {
+cute::TmaDescriptor boxes(const void* tensor, int rows, int columns, int row = 0) {
   cute::TmaDescriptor descriptor{};
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(columns) * sizeof(Half)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row == 0 ? columns : row) * sizeof(Half)};
   const cuuint32_t box[] = {width, 64}, steps[] = {1, 1};
   const CUresult result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeTiled)(
       &descriptor, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<void*>(tensor), extents, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, width == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_32B,
+      CU_TENSOR_MAP_INTERLEAVE_NONE,
+      width == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : width == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_32B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe an output to the tensor copy engine");
   return descriptor;
 }
 
-/// y = epilogue(sums + bias, residual) in half precision. Sub-tiles of 64 rows by `width` columns a warpgroup go through
-/// shared memory to the copy engine, and the residual comes the same way; each has its place in the other's buffer.
-template <int m, int n, bool cooperative, typename Stages>
-struct TileStore : StoreBase<Stages::reads_residual ? 4 : 0> {
+/// Shared memory between registers and the copy engine, in boxes of 64 rows by `width` columns: two of each warpgroup for
+/// the output, and `loaded` for the residual, each as high as the warpgroups that share a tile.
+///
+/// The residual is asked for as far ahead as its boxes reach: memory gives its full rate only to some 40 KiB under way to
+/// each multiprocessor. Boxes of 64 columns are whole lines of memory. Both give way where the pipeline of the product,
+/// whose stages take `stage` bytes, would keep less than four beside the `taken` ones.
+template <int n, bool cooperative, bool residual, int stage, int taken>
+struct StoreBoxes {
+  static constexpr int together = cooperative ? 2 : 1;
+  static constexpr int narrow = n % 32 == 0 ? 32 : 16;
+  static constexpr int boxes(int width, int room) {
+    const int fit = room / (together * 64 * width * 2);
+    return !residual ? 0 : fit < 16 ? fit : 16;
+  }
+  static constexpr bool enough(int width) {
+    const int bytes = (2 * 2 + together * boxes(width, 32 << 10)) * 64 * width * 2;
+    // Of 227 KiB, barriers take 2.
+    return (227 * 1024 - 2048 - taken - bytes) / (stage + 16) >= 4;
+  }
+
+  static constexpr int width = n % 64 == 0 && enough(64) ? 64 : narrow;
+  static constexpr int loaded = boxes(width, (enough(width) ? 32 : 16) << 10);
+};
+
+/// y = epilogue(sums + bias, residual) in half precision. Sub-tiles go through shared memory to the copy engine, and the
+/// residual comes the same way.
+template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0>
+struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, stage, taken>::loaded> {
   static constexpr bool reads_residual = Stages::reads_residual;
-  using Base = StoreBase<reads_residual ? 4 : 0>;
+  using Boxes = StoreBoxes<n, cooperative, reads_residual, stage, taken>;
+  using Base = StoreBase<Boxes::loaded>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
   using typename Base::StorePipeline;
@@ -150,10 +176,8 @@ struct TileStore : StoreBase<Stages::reads_residual ? 4 : 0> {
   using ElementD = Half;
   static constexpr bool RequiresTransactionBytes = reads_residual;
 
-  static constexpr int width = n % 32 == 0 ? 32 : 16;
-  static constexpr int warpgroups = cooperative ? 2 : 1;
-  static constexpr int down = m / (64 * warpgroups), across = n / width;
-  static constexpr int buffer = 64 * width, buffers = reads_residual ? 4 : 2;
+  static constexpr int width = Boxes::width, warpgroups = Boxes::together;
+  static constexpr int down = m / (64 * warpgroups), across = n / width, box = 64 * width;
   static_assert(m % (64 * warpgroups) == 0 && n % width == 0);
 
   struct Arguments {
@@ -161,6 +185,7 @@ struct TileStore : StoreBase<Stages::reads_residual ? 4 : 0> {
     const void* residual;
     void* y;
     Stages stages;
+    int y_row = 0;
   };
   struct Params {
     cute::TmaDescriptor y;
@@ -170,15 +195,17 @@ struct TileStore : StoreBase<Stages::reads_residual ? 4 : 0> {
     std::uint32_t tma_transaction_bytes;
   };
   struct TensorStorage {
-    alignas(1024) Half at[buffers][warpgroups][buffer];
+    alignas(1024) Half boxes[2 * 2 + Boxes::loaded * warpgroups][box];
+    CUTLASS_DEVICE Half* staged(int warpgroup, int which) { return boxes[warpgroup * 2 + which]; }
+    CUTLASS_DEVICE Half* loaded(int which, int warpgroup) { return boxes[2 * 2 + which * warpgroups + warpgroup]; }
   };
 
   template <typename Problem>
   static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
-    const cute::TmaDescriptor y = boxes<width>(a.y, rows, columns);
+    const cute::TmaDescriptor y = boxes<width>(a.y, rows, columns, a.y_row);
     return {y, reads_residual ? boxes<width>(a.residual, rows, columns) : y, a.bias, a.stages,
-            static_cast<std::uint32_t>(warpgroups * buffer * sizeof(Half))};
+            static_cast<std::uint32_t>(warpgroups * box * sizeof(Half))};
   }
   template <typename Tile>
   CUTLASS_HOST_DEVICE static constexpr int get_load_pipe_increment(Tile) {
@@ -194,6 +221,10 @@ struct TileStore : StoreBase<Stages::reads_residual ? 4 : 0> {
   }
 
   CUTLASS_DEVICE TileStore(const Params& params, TensorStorage&) : params_(params) {}
+  TileStore(const TileStore&) = delete;
+  TileStore& operator=(const TileStore&) = delete;
+  /// No store may still read the block's shared memory when the block ends.
+  CUTLASS_DEVICE ~TileStore() { cute::tma_store_wait<0>(); }
   CUTLASS_DEVICE bool is_producer_load_needed() const { return reads_residual; }
 
   /// One warp: asks for the residual of a tile, a sub-tile at a time.
@@ -213,7 +244,7 @@ struct TileStore : StoreBase<Stages::reads_residual ? 4 : 0> {
             for (int warpgroup = 0; warpgroup < warpgroups; ++warpgroup)
               cute::SM90_TMA_LOAD_2D::copy(
                   &params_.residual, barrier, static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
-                  storage.at[state.index()][warpgroup], cute::get<1>(at) * n + j * width,
+                  storage.loaded(state.index(), warpgroup), cute::get<1>(at) * n + j * width,
                   cute::get<0>(at) * m + (i * warpgroups + warpgroup) * 64);
             pipeline.producer_expect_transaction(state);
           }
@@ -237,11 +268,11 @@ struct TileStore : StoreBase<Stages::reads_residual ? 4 : 0> {
       LoadPipeline pipeline, LoadPipelineState wait, StorePipeline, StorePipelineState free, const Problem& problem,
       Tile, const At& at, const Sums& sums, const Mma&, int thread, TensorStorage& storage, int = -1) {
     const Fragment fragment(thread);
+    // Of the block: warpgroups that take turns have both a `fragment.warpgroup` of 0. The first one only loads.
+    const int own = static_cast<int>(threadIdx.x) / 128 - 1;
     const int columns = cute::get<1>(problem);
     const int row = cute::get<0>(at) * m + fragment.warpgroup * 64, column = cute::get<1>(at) * n;
     const bool leads = thread % 128 == 0;
-    LoadPipelineState done = wait;
-    int stored = 0;
 #pragma unroll
     for (int j = 0; j < across; ++j) {
       float2 bias[width / 8];
@@ -253,90 +284,78 @@ struct TileStore : StoreBase<Stages::reads_residual ? 4 : 0> {
       }
 #pragma unroll
       for (int i = 0; i < down; ++i) {
-        Half* place;
+        // All stores but the latest: the one before it was of this box.
+        if (leads) cute::tma_store_wait<1>();
+        sync(own);
+        Half* const place = storage.staged(own, next_);
+        next_ ^= 1;
+        const Half* residual = nullptr;
         if constexpr (reads_residual) {
           pipeline.consumer_wait(wait);
-          place = storage.at[wait.index()][fragment.warpgroup];
-          ++wait;
-        } else {
-          // All but the latest store have been read: the one before it used this buffer.
-          place = storage.at[free.index()][fragment.warpgroup];
-          ++free;
-          if (leads) cute::tma_store_wait<1>();
-          sync(fragment);
+          residual = storage.loaded(wait.index(), fragment.warpgroup);
         }
 #pragma unroll
         for (int pair = 0; pair < width / 16; ++pair)
-          finish(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4, bias + pair * 2, place, pair);
+          finish(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4, bias + pair * 2, residual,
+                 place, pair);
+        // Before the copy engine reads one box and writes the other.
         cute::tma_store_fence();
-        sync(fragment);
         if constexpr (reads_residual) {
-          // The leading thread has waited, before this barrier, for every store but the latest.
-          if (stored >= 2) {
-            pipeline.consumer_release(done);
-            ++done;
-          }
+          pipeline.consumer_release(wait);
+          ++wait;
         }
+        sync(own);
         if (leads) {
           cute::SM90_TMA_STORE_2D::copy(&params_.y, place, column + j * width, row + i * warpgroups * 64);
           cute::tma_store_arrive();
-          if constexpr (reads_residual) cute::tma_store_wait<1>();
         }
-        ++stored;
       }
     }
-    if constexpr (reads_residual) {
-      if (leads) cute::tma_store_wait<0>();
-      sync(fragment);
-#pragma unroll
-      for (int left = 0; left < (down * across < 2 ? down * across : 2); ++left) {
-        pipeline.consumer_release(done);
-        ++done;
-      }
-    }
-    return {done, free};
+    return {wait, free};
   }
-  /// Leaves no store that still reads shared memory.
+  /// What is staged belongs to one warpgroup, so that the next one need not wait until it is stored.
   CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store_tail(LoadPipeline, LoadPipelineState load,
                                                                              StorePipeline, StorePipelineState store) {
-    cute::tma_store_wait<0>();
     return {load, store};
   }
 
  private:
-  /// The 128 threads of a warpgroup. Warpgroups that take turns are never here together.
-  CUTLASS_DEVICE static void sync(const Fragment& fragment) {
-    ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(fragment.warpgroup));
+  /// The 128 threads of a warpgroup.
+  CUTLASS_DEVICE static void sync(int warpgroup) {
+    ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(warpgroup));
   }
 
   /// Where a lane's row of 16-byte chunk `chunk` lies: chunks of 8 rows in turn are permuted, so that no two rows of a
   /// matrix share a bank.
   CUTLASS_DEVICE static int swizzled(int row, int chunk) {
     const int byte = row * width * static_cast<int>(sizeof(Half)) + chunk * 16;
-    return (byte ^ (byte >> 3 & (width == 32 ? 0x30 : 0x10))) / static_cast<int>(sizeof(Half));
+    return (byte ^ (byte >> 3 & (width == 64 ? 0x70 : width == 32 ? 0x30 : 0x10))) / static_cast<int>(sizeof(Half));
   }
 
   /// 16 rows by 16 columns a warp: `sums` of a thread in the order of four 8 x 8 matrices, upper and lower, left first.
-  CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, Half* place,
-                             int pair) const {
+  CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, const Half* loaded,
+                             Half* place, int pair) const {
     const int matrix = fragment.lane / 8;
-    Half* const at = place + swizzled(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
-    cute::uint128_t& cell = *reinterpret_cast<cute::uint128_t*>(at);
+    const int at = swizzled(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
     std::uint32_t words[4] = {0, 0, 0, 0};
-    if constexpr (reads_residual) cute::SM75_U32x4_LDSM_N::copy(cell, words[0], words[1], words[2], words[3]);
+    if constexpr (reads_residual)
+      cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<const cute::uint128_t*>(loaded + at), words[0], words[1], words[2],
+                                    words[3]);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const __half2 residual = *reinterpret_cast<const __half2*>(&words[k]);
+    for (int q = 0; q < 4; ++q) {
+      const __half2 residual = *reinterpret_cast<const __half2*>(&words[q]);
       const float2 wide = reads_residual ? __half22float2(residual) : make_float2(0.0f, 0.0f);
-      const float2 added = bias[k / 2];
-      const __half2 y = __floats2half2_rn(params_.stages(sums[k * 2] + added.x, wide.x),
-                                          params_.stages(sums[k * 2 + 1] + added.y, wide.y));
-      words[k] = *reinterpret_cast<const std::uint32_t*>(&y);
+      const float2 added = bias[q / 2];
+      const __half2 y = __floats2half2_rn(params_.stages(sums[q * 2] + added.x, wide.x),
+                                          params_.stages(sums[q * 2 + 1] + added.y, wide.y));
+      words[q] = *reinterpret_cast<const std::uint32_t*>(&y);
     }
-    cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3], cell);
+    cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
+                                  *reinterpret_cast<cute::uint128_t*>(place + at));
   }
 
   const Params& params_;
+  int next_ = 0;
 };
 
 }  // namespace bolt::cutlass_kernels

@@ -11,11 +11,13 @@ namespace bolt::portable {
 /// Positions along one axis: 32 bits, because a GPU divides 64-bit numbers in a hundred instructions.
 using Extent = std::int32_t;
 
-/// Spatial arrays are depth, height, width; dimensions that a tensor lacks are 1 (pads 0).
+/// Spatial arrays are depth, height, width; dimensions that a tensor lacks are 1 (pads 0). With channels last, cells of the
+/// output begin `out_cell` elements apart.
 struct Pool {
   Index batch, channels;
   Extent in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
   bool channels_last;
+  Index out_cell;
 };
 
 /// Cells of one window along one axis: kernel positions [first, last) lie in the input; `padded` counts those in input
@@ -89,10 +91,11 @@ BOLT_HD inline void pool_cell(const Pool& p, Index n, Index c, Extent z, Extent 
   const Index to = n * p.channels * out_plane + (p.channels_last ? position * p.channels + c : c * out_plane + position);
   for (int lane = 0; lane < lanes; ++lane)
     sum[lane] = epilogue(Mode::finish(sum[lane], inside, Index{d.padded} * h.padded * w.padded), Place{to + lane, c + lane});
+  Out* const at = out + (p.channels_last ? (n * out_plane + position) * p.out_cell + c : to);
 #if defined(__CUDA_ARCH__)
-  store_lanes<lanes>(out + to, sum);
+  store_lanes<lanes>(at, sum);
 #else
-  for (int lane = 0; lane < lanes; ++lane) store(out + to + lane, sum[lane]);
+  for (int lane = 0; lane < lanes; ++lane) store(at + lane, sum[lane]);
 #endif
 }
 

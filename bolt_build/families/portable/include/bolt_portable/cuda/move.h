@@ -109,6 +109,10 @@ void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, 
   for (const ConcatPart& part : parts) {
     unsigned char* to = static_cast<unsigned char*>(output) + begin;
     const Index chunk = part.chunk * static_cast<Index>(sizeof(T));
+    if (part.data == to) {  // what computed it has written it there
+      begin += chunk;
+      continue;
+    }
     if (width % 16 == 0 && chunk % 16 == 0 && aligned_to_16(part.data, to)) {
       copy_rows<16>(r, outer, part.data, chunk, to, width);
     } else {

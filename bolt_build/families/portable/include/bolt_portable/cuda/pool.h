@@ -76,7 +76,7 @@ void pool_window(const Run& r, const Pool& p, const In* in, Out* out, const Epil
 #pragma unroll
         for (int lane = 0; lane < wide; ++lane)
           sum[lane] = epilogue(Mode::finish(sum[lane], inside, padded), Place{to + lane, c + lane});
-        store_lanes<wide>(out + to, sum);
+        store_lanes<wide>(out + Index{cell} * p.out_cell + c, sum);
       },
       "pooling");
 }

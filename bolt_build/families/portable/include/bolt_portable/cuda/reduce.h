@@ -1,4 +1,4 @@
-// CUDA drivers of reduce.h: 32 neighbouring results a block, with the sum of each shared by its warps; or a block a
+// CUDA drivers of reduce.h: a row of neighbouring results a block, with the sum of each shared by its warps; or a block a
 // result where the reduced elements are the neighbours.
 #pragma once
 
@@ -31,6 +31,48 @@ __device__ inline Index reduce_offset(const Reduce& p, std::uint32_t item) {
   return at;
 }
 
+/// 32 times `lanes` neighbouring results a block: each thread of a warp has `lanes`, and every warp a part of the sum.
+template <int lanes, typename Mode, typename In, typename Out, typename Epilogue>
+void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
+                  const Epilogue& epilogue) {
+  constexpr int warps = block_threads / 32;
+  const std::uint32_t many = counted(results, "reduction");
+  launch_blocks(
+      r, (results + 32 * lanes - 1) / (32 * lanes),
+      [=] __device__(std::uint32_t block) {
+        __shared__ float partial[warps][32][lanes];
+        const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = (block * 32 + lane) * lanes;
+        float sum[lanes];
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) sum[i] = Mode::start();
+        Index channel = 0;
+        if (item < many) {
+          const In* from = in + reduce_start(p, item, &channel);
+          // Loads of several steps are under way at once.
+#pragma unroll 8
+          for (std::uint32_t step = warp; step < count; step += warps) {
+            float values[lanes];
+            load_lanes<lanes>(from + reduce_offset(p, step), values);
+#pragma unroll
+            for (int i = 0; i < lanes; ++i) sum[i] = Mode::step(sum[i], values[i]);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) partial[warp][lane][i] = sum[i];
+        __syncthreads();
+        if (warp != 0 || item >= many) return;
+        for (int other = 1; other < warps; ++other)
+#pragma unroll
+          for (int i = 0; i < lanes; ++i) sum[i] = Mode::step(sum[i], partial[other][lane][i]);
+        const bool along = p.channel_axis == p.kept_rank - 1;
+#pragma unroll
+        for (int i = 0; i < lanes; ++i)
+          sum[i] = epilogue(Mode::finish(sum[i], count), Place{Index{item} + i, along ? channel + i : channel});
+        store_lanes<lanes>(out + item, sum);
+      },
+      "reduction");
+}
+
 template <typename Mode, typename In, typename Out, typename Epilogue>
 void reduce(const Run& r, const Reduce& p, const void* input, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
@@ -38,9 +80,8 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
   Index results = 1, elements = 1;
   for (int axis = 0; axis < p.kept_rank; ++axis) results *= p.kept[axis];
   for (int axis = 0; axis < p.reduced_rank; ++axis) elements *= p.reduced[axis];
-  const std::uint32_t count = counted(elements, "reduction"), many = counted(results, "reduction");
-  const bool neighbours = p.reduced_rank > 0 && p.reduced_stride[p.reduced_rank - 1] == 1;
-  if (neighbours) {
+  const std::uint32_t count = counted(elements, "reduction");
+  if (p.reduced_rank > 0 && p.reduced_stride[p.reduced_rank - 1] == 1) {
     launch_blocks(
         r, results,
         [=] __device__(std::uint32_t item) {
@@ -55,26 +96,17 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
         "reduction");
     return;
   }
-  launch_blocks(
-      r, (results + 31) / 32,
-      [=] __device__(std::uint32_t block) {
-        constexpr int warps = block_threads / 32;
-        __shared__ float partial[warps][32];
-        const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = block * 32 + lane;
-        float sum = Mode::start();
-        Index channel = 0;
-        if (item < many) {
-          const In* from = in + reduce_start(p, item, &channel);
-#pragma unroll 4
-          for (std::uint32_t i = warp; i < count; i += warps) sum = Mode::step(sum, load(from + reduce_offset(p, i)));
-        }
-        partial[warp][lane] = sum;
-        __syncthreads();
-        if (warp != 0 || item >= many) return;
-        for (int other = 1; other < warps; ++other) sum = Mode::step(sum, partial[other][lane]);
-        store(out + item, epilogue(Mode::finish(sum, count), Place{item, channel}));
-      },
-      "reduction");
+  // Four neighbours at a time, where every run of them begins on such a multiple.
+  constexpr int several = 4;
+  const int last = p.kept_rank - 1;
+  bool runs = last >= 0 && p.kept_stride[last] == 1 && p.kept[last] % several == 0 && aligned_to_16(in, out);
+  for (int axis = 0; axis < last; ++axis) runs = runs && p.kept_stride[axis] % several == 0;
+  for (int axis = 0; axis < p.reduced_rank; ++axis) runs = runs && p.reduced_stride[axis] % several == 0;
+  if (runs) {
+    reduce_lanes<several, Mode>(r, p, in, out, count, results, epilogue);
+  } else {
+    reduce_lanes<1, Mode>(r, p, in, out, count, results, epilogue);
+  }
 }
 
 }  // namespace bolt::portable

@@ -1,0 +1,162 @@
+"""ONNX files that are written here: the zoo's models, and variants of any model.
+
+A stamp beside the file says what it was written from, so that it is written again only when that has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bolt_build.build.files import FileStamp, stamp, told, write_text
+from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.model_file import untouched
+from bolt_build.build.own_sources import part_digest
+from bolt_build.digest import canonical_json, decode, digest, encode
+from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.schema.recipe import Recipe
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+_MOST_BYTES = (1 << 31) - 1
+"""Of one protobuf message."""
+
+
+@dataclass(frozen=True)
+class _Stamp:
+    """What `model.onnx` of a recipe's directory was written from.
+
+    `source` names the model and the variant, `sources` is the digest of the code as far as it is quickly taken,
+    `content` of all that the bytes follow from. `base` are the files of a variant's own model.
+    """
+
+    source: str
+    sources: str
+    content: str
+    file: FileStamp
+    base: tuple[FileStamp, ...] = ()
+
+
+def known_base(directory: RecipeDirectory) -> tuple[FileStamp, ...]:
+    """Stamps of the files that the variant in `directory` was made from, none where that is not known."""
+    known = _load(directory)
+    return () if known is None else known.base
+
+
+def written_model(
+    recipe: Recipe, base: tuple[FileStamp, ...], directory: RecipeDirectory, say: Callable[[str], None]
+) -> FileStamp:
+    """The file of a zoo recipe or of a variant, written where it is not there yet or not the right one.
+
+    `base` are the files of a variant's own model, none where it comes from the zoo. Raises BoltError, with what of the
+    variant does not fit the model, too.
+    """
+    path, source = directory.zoo_model, _source(recipe, base)
+    sources, known = part_digest("zoo"), _load(directory)
+    if known is not None and known.source == source:
+        if untouched(known.file) and known.sources == sources:
+            return known.file
+        if known.content == _content(recipe):
+            found = known.file if untouched(known.file) else stamp(path) if path.is_file() else None
+            if found is not None and found.digest == known.file.digest:
+                return _save(directory, replace(known, sources=sources, file=found, base=base))
+    say(f"writing {_named(recipe)} to {path}")
+    with told(path):
+        directory.path.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(".model.tmp.onnx")
+        try:
+            for change in _write(recipe, temporary):
+                say(f"{recipe.name}: {change}")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return _save(directory, _Stamp(source, sources, _content(recipe), stamp(path), base))
+
+
+def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:
+    if recipe.variant is None:
+        return str(recipe.model.zoo)
+    # What a variant is called does not matter to its file.
+    spec = canonical_json(replace(recipe.variant, name=""))
+    if recipe.model.zoo is not None:
+        return f"{recipe.model.zoo} {spec}"
+    return f"{digest([file.digest for file in base])} {canonical_json(list(map(list, recipe.model.dims)))} {spec}"
+
+
+def _content(recipe: Recipe) -> str:
+    from bolt_build.graph import zoo
+
+    return zoo.digest(recipe.model.zoo) if recipe.model.zoo is not None else zoo.code_digest()
+
+
+def _named(recipe: Recipe) -> str:
+    model = f"the zoo's {recipe.model.zoo}" if recipe.model.zoo is not None else str(recipe.model.onnx)
+    return model if recipe.variant is None else f"the variant '{recipe.variant.name}' of {model}"
+
+
+def _write(recipe: Recipe, path: Path) -> tuple[str, ...]:
+    """Writes the file; what was changed of the model, in sentences. Raises BoltError, OSError."""
+    from bolt_build.graph import zoo
+
+    variant = recipe.variant
+    if variant is None:
+        assert recipe.model.zoo is not None
+        zoo.write(recipe.model.zoo, path)
+        return ()
+    from bolt_build.graph.variants import vary
+    from bolt_build.graph.variants.mistake import VariantError
+
+    told_of: list[str] = []
+
+    def change(model: ModelProto, *, draw: bool) -> ModelProto:
+        found = vary(model, variant, recipe.model.dims, draw=draw)
+        told_of.extend(found.changes)
+        return found.model
+
+    try:
+        if recipe.model.zoo is not None:
+            zoo.write(recipe.model.zoo, path, lambda model: change(model, draw=False))
+        else:
+            _save_model(change(_load_model(recipe), draw=True), recipe, path)
+    except VariantError as error:
+        raise BoltError(
+            Diagnostic(each.code, each.message, recipe.mark(f"variants.{variant.name}.{each.key}"), each.hint)
+            for each in error.mistakes
+        ) from error
+    return tuple(told_of)
+
+
+def _load_model(recipe: Recipe) -> ModelProto:
+    """The recipe's own ONNX file, with its external data. Raises BoltError where the importer would not take it."""
+    import onnx
+
+    from bolt_build.graph.onnx_import import load_model
+
+    assert recipe.model.onnx is not None
+    load_model(Path(recipe.model.onnx))  # says what is wrong with the file better than onnx does
+    return onnx.load(recipe.model.onnx)
+
+
+def _save_model(model: ModelProto, recipe: Recipe, path: Path) -> None:
+    size = model.ByteSize()
+    if size > _MOST_BYTES:
+        message = f"the variant '{recipe.model.variant}' has {size} bytes, more than one ONNX file can hold"
+        raise BoltError([Diagnostic("model-too-large", message, recipe.mark("model.onnx"))])
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def _load(directory: RecipeDirectory) -> _Stamp | None:
+    try:
+        return decode(_Stamp, json.loads(directory.zoo_stamp.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
+def _save(directory: RecipeDirectory, found: _Stamp) -> FileStamp:
+    with told(directory.zoo_stamp):
+        write_text(directory.zoo_stamp, json.dumps(encode(found), indent=1) + "\n")
+    return found.file

@@ -1,0 +1,82 @@
+"""`bolt-build explore`: a recipe's model beside its variants: what each costs in time, and how large it is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bolt_build.cli.common_arguments import add_place, add_recipes, jobs, options_of, read_recipes
+from bolt_build.report.diagnostics import as_json, render
+from bolt_build.report.progress import failure_text, progress
+
+if TYPE_CHECKING:
+    from bolt_build.build.exploring import ExploreResult
+
+NAME = "explore"
+HELP = "build a recipe's model and each of its variants, time them in turns, and compare speed and parameters"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipes(parser)
+    add_place(parser)
+    parser.add_argument(
+        "--batch", type=int, action="append", default=[], metavar="N",
+        help="only this batch, for which alone engines are then built (repeatable)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threads", type=jobs, action="append", default=[], metavar="N",
+        help="so many CPU threads, for engines that run on them (repeatable; default: all)",
+    )  # fmt: skip
+    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="for about so long each (default: 3)")
+    parser.add_argument("--rounds", type=jobs, default=3, metavar="N", help="turns that each engine has (default: 3)")
+    parser.add_argument("--predict", action="store_true", help="build and measure nothing: compare predicted times")
+    parser.add_argument(
+        "--no-lock", action="store_true",
+        help="choose every kernel by prediction, so that a tuned model has no advantage over untuned variants",
+    )  # fmt: skip
+    parser.add_argument("-j", "--jobs", type=jobs, metavar="N", help="tasks at once (default: as many as CPUs)")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but the tables and what went wrong")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explores recipes. The exit code is that of the worst build. Raises BoltError where nothing could be attempted."""
+    from bolt_build.build.exploring import ExploreOptions, explore
+
+    recipes = read_recipes(args.recipes)
+    if args.no_lock:
+        recipes = [replace(recipe, tuning=replace(recipe.tuning, lock=None)) for recipe in recipes]
+    build = replace(options_of(args), cache=args.cache)
+    if args.jobs:
+        build = replace(build, jobs=args.jobs)
+    options = ExploreOptions(
+        build, tuple(args.batch), tuple(args.threads), args.seconds, args.rounds, predict=args.predict
+    )
+    result = explore(recipes, options, progress(args.format, quiet=args.quiet))
+    _show(result, args.format)
+    return int(result.exit_code)
+
+
+def _show(result: ExploreResult, form: str) -> None:
+    from bolt_build.bench import exploration
+    from bolt_build.report import explore
+    from bolt_build.report.tables import terminal_width
+
+    if form == "json":
+        data = {
+            "event": "result", "exit_code": int(result.exit_code), "diagnostics": as_json(result.diagnostics),
+            "explorations": [exploration.as_json(each) for each in result.explorations],
+        }  # fmt: skip
+        sys.stdout.write(json.dumps(data) + "\n")
+        return
+    color, width = sys.stdout.isatty(), terminal_width(sys.stdout)
+    tables = [explore.render(each, color=color, width=width) for each in result.explorations]
+    sys.stdout.write("\n" + "\n".join(tables))
+    sys.stdout.flush()
+    sys.stderr.write("".join(failure_text(each) for each in result.broken))
+    sys.stderr.write(render(result.diagnostics, color=sys.stderr.isatty()))

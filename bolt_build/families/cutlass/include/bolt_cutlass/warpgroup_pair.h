@@ -1,0 +1,20 @@
+// What pairs of products on warpgroup instructions share: how the kernels of single products come to a second one.
+#pragma once
+
+#include "bolt_cutlass/warpgroup.h"
+#include "bolt_cutlass/warpgroup_pair_store.h"
+#include "bolt_cutlass/whole_rows.h"
+
+namespace bolt::cutlass_kernels {
+
+template <int m, int n, int k, bool cooperative, int second_n, typename Between, typename After>
+struct StoreOf<m, n, k, cooperative, ThenMultiply<second_n, Between, After>> {
+  using Type = SecondProduct<m, n, k, cooperative, second_n, Between, After>;
+  template <typename Arguments>
+  static typename Type::Arguments arguments(const Arguments& a, const ThenMultiply<second_n, Between, After>& then) {
+    return {{then.second.bias, a.residual, a.y, then.after, a.y_row},
+            then.second.weights, a.bias, then.second.n, then.between};
+  }
+};
+
+}  // namespace bolt::cutlass_kernels

@@ -1,0 +1,68 @@
+"""Products that follow each other in a graph, and what of the graph keeps one kernel from computing both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.matmul import MatMul
+
+
+@dataclass(frozen=True)
+class Link:
+    """A product, and the product whose input 0 is what it leaves.
+
+    `obstacle` says why rows of the first, kept where they were computed, cannot be the second's left factor; None where
+    nothing in the graph is against it.
+    """
+
+    first: Node
+    second: Node
+    obstacle: str | None
+
+    @property
+    def region(self) -> tuple[str, str]:
+        return (self.first.name, self.second.name)
+
+
+def link(graph: Graph, first: Node) -> Link | None:
+    """The product behind `first`; None where `first` is none, or none reads its output as its left factor."""
+    if not isinstance(first.op, Conv | MatMul):
+        return None
+    between = first.outputs[0]
+    readers = [node for node in graph.consumers(between) if isinstance(node.op, Conv | MatMul)]
+    second = next((node for node in readers if node.inputs[0] == between), None)
+    return None if second is None else Link(first, second, _obstacle(graph, first, second))
+
+
+def links(graph: Graph) -> tuple[Link, ...]:
+    """Every link of the graph, in the order of its first products."""
+    return tuple(found for found in (link(graph, node) for node in graph.nodes) if found is not None)
+
+
+def _obstacle(graph: Graph, first: Node, second: Node) -> str | None:
+    between = first.outputs[0]
+    readers = graph.consumers(between)
+    if between in graph.outputs:
+        return "what lies between is an output of the graph"
+    if len(readers) > 1:
+        return f"{len(readers)} nodes read what lies between"
+    if second.inputs.count(between) > 1:
+        return "the second product reads what lies between twice"
+    if any(stage.operand is not None for stage in first.epilogue):
+        return "another tensor joins in between"
+    if type(first.op) is not type(second.op):
+        return f"{second.op.kind} behind {first.op.kind} does not multiply its rows"
+    if isinstance(second.op, Conv) and not _by_points(graph, second, second.op):
+        return "the second convolution is not 1x1 with a stride of one, without padding and without groups"
+    if graph.constant(second.inputs[1]) is None:
+        return "the second product's right factor is no constant"
+    return None
+
+
+def _by_points(graph: Graph, node: Node, op: Conv) -> bool:
+    """True where every output pixel is made of the input pixel in its place alone."""
+    kernel = graph.type(node.inputs[1]).shape[2:]
+    plain = all(extent == 1 for extent in (*kernel, *op.strides)) and not any((*op.pads_begin, *op.pads_end))
+    return plain and op.groups == 1

@@ -1,0 +1,231 @@
+"""Whether products that follow each other are computed by one kernel: what the recipe says of it, and what came of it.
+
+Families offer such kernels as alternatives over several nodes, which say by `Alternative.apart` what they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Alternative, KernelProblem, Refusal
+from bolt_build.graph.chains import links
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.engine_plan import Decision
+from bolt_build.planner.selection import Winner
+from bolt_build.schema.recipe import Recipe
+
+STAGE = "persistent"
+_KEY = "policy.fusion.persistent"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Products that one kernel of `family` can compute: the nodes, the problem of that kernel, those of the nodes one
+    by one, and the seconds that either is predicted to take (None where no alternative of a node has the problem).
+    `wish` is what the recipe says of them."""
+
+    region: tuple[str, ...]
+    family: str
+    problem: KernelProblem
+    apart: tuple[KernelProblem, ...]
+    seconds: float
+    apart_seconds: tuple[float | None, ...]
+    wish: str
+
+
+@dataclass(frozen=True)
+class PairOutcome:
+    """What became of a pair in a plan. Seconds are measured where `measured` (one for the kernel of the pair, one for
+    each of those apart) says so, otherwise predicted. `reason` is one line for people."""
+
+    batch: int
+    pair: Pair
+    fused: bool
+    seconds: float
+    apart_seconds: tuple[float | None, ...]
+    measured: tuple[bool, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a recipe wants of each node, and the key that says so."""
+
+    default: str
+    of_node: Mapping[str, tuple[str, str]]
+    precisions: Mapping[str, DType]
+
+    def of(self, region: Sequence[str]) -> tuple[str, str]:
+        """What is wanted ("auto", "always", "never") of products in one kernel, and the key that says so.
+
+        What is said of a layer holds before what is said of all, and `never` of one layer before `always` of another.
+        """
+        said = [self.of_node[name] for name in region if name in self.of_node]
+        for wanted in ("never", "always", "auto"):
+            for wish, key in said:
+                if wish == wanted:
+                    return wish, key
+        return self.default, _KEY
+
+    def refuse(self, region: Sequence[str]) -> str | None:
+        """Why the recipe does not let one kernel compute these nodes, None where it does."""
+        wish, key = self.of(region)
+        if wish == "never":
+            return f"{key} is never"
+        found = [(name, self.precisions[name]) for name in region]
+        name, precision = found[0]
+        for other, its in found[1:]:
+            if its is not precision:
+                return f"'{name}' computes in {precision.value} and '{other}' in {its.value}"
+        return None
+
+
+def wishes(graph: Graph, recipe: Recipe, precisions: Sequence[DType]) -> tuple[Wishes, tuple[Decision, ...]]:
+    """What the recipe wants of the graph's nodes, and a line for each layer glob that says something: what it reached.
+
+    `precisions` are those of the nodes in their order.
+    """
+    of_node: dict[str, tuple[str, str]] = {}
+    decisions = []
+    for index, layer in enumerate(recipe.layers):
+        if layer.persistent is None:
+            continue
+        key = f"layers['{layer.match}'].persistent"
+        reached = [
+            node.name
+            for node in graph.nodes
+            if any(fnmatchcase(name, layer.match) for name in (node.name, *node.covers))
+        ]
+        of_node.update(dict.fromkeys(reached, (layer.persistent, key)))
+        subject = f"layers[{index}]"
+        if reached:
+            action, reason = f"set persistent {layer.persistent}", f"'{layer.match}' matches {len(reached)} nodes"
+        else:
+            action, reason = "declined", f"'{layer.match}' matches no node of the optimised graph"
+        decisions.append(Decision(STAGE, subject, action, reason))
+    of_precision = {node.name: precision for node, precision in zip(graph.nodes, precisions, strict=True)}
+    return Wishes(recipe.policy.fusion.persistent, of_node, of_precision), tuple(decisions)
+
+
+def pairs_of(alternatives: Sequence[Alternative], asked: Wishes) -> tuple[Pair, ...]:
+    """The pairs that alternatives offer: of a region as many as it has forms, which read different formats."""
+    seconds = {(a.region, a.steps[0].problem): a.seconds for a in reversed(alternatives) if len(a.steps) == 1}
+    return tuple(
+        Pair(
+            each.region, each.family, each.steps[0].problem, each.apart, each.seconds,
+            tuple(seconds.get(((name,), problem)) for name, problem in zip(each.region, each.apart, strict=True)),
+            asked.of(each.region)[0],
+        )
+        for each in alternatives
+        if each.apart
+    )  # fmt: skip
+
+
+def enforce(
+    graph: Graph, alternatives: Sequence[Alternative], refusals: Sequence[Refusal], asked: Wishes, target: str
+) -> tuple[list[Alternative], tuple[Decision, ...]]:
+    """The alternatives without those that pairs take the place of, where the recipe wants pairs wherever there are any;
+    and a line for every pair that it wants.
+
+    Of pairs that overlap the first in the graph's order is taken, which leaves no shorter way to take as many.
+    """
+    offered = dict.fromkeys(each.region for each in alternatives if each.apart)
+    taken: dict[str, tuple[str, ...]] = {}
+    decisions = []
+    for found in links(graph):
+        region = found.region
+        wish, key = asked.of(region)
+        if wish != "always":
+            continue
+        first, second = region
+        if region not in offered:
+            reason = found.obstacle or _refused(region, refusals, asked, target)
+            decisions.append(Decision(STAGE, second, "declined", f"behind '{first}', {key} is always: {reason}"))
+        elif first in taken:
+            other = "' and '".join(taken[first])
+            reason = f"behind '{first}', {key} is always: one kernel computes '{other}' already"
+            decisions.append(Decision(STAGE, second, "declined", reason))
+        else:
+            taken.update(dict.fromkeys(region, region))
+            decisions.append(Decision(STAGE, second, "fused", f"behind '{first}': {key} is always"))
+    kept = [
+        each
+        for each in alternatives
+        if all(name not in taken for name in each.region) or (each.apart and taken.get(each.region[0]) == each.region)
+    ]
+    return kept, tuple(decisions)
+
+
+def _refused(region: tuple[str, ...], refusals: Sequence[Refusal], asked: Wishes, target: str) -> str:
+    what = ", ".join(region)
+    found = [refusal.reason for refusal in refusals if refusal.what == what]
+    if found:
+        return "; ".join(dict.fromkeys(found))
+    return asked.refuse(region) or f"no kernel family of '{target}' computes both in one kernel"
+
+
+def outcomes(
+    batch: int, pairs: Sequence[Pair], chosen: Sequence[Alternative], winners: Mapping[KernelProblem, Winner]
+) -> tuple[PairOutcome, ...]:
+    """What became of the pair of each region in a cover: of its forms that which was chosen; or the fastest, where one
+    that was measured comes before one that was not."""
+    picked = {each.region: each.steps[0].problem for each in chosen if each.apart}
+    joined = {name: region for region in picked for name in region}
+
+    def place(pair: Pair) -> tuple[bool, bool, float]:
+        winner = winners.get(pair.problem)
+        time = pair.seconds if winner is None else winner.seconds
+        return picked.get(pair.region) != pair.problem, winner is None, time
+
+    forms: dict[tuple[str, ...], list[Pair]] = {}
+    for pair in pairs:
+        forms.setdefault(pair.region, []).append(pair)
+    return tuple(_outcome(batch, min(each, key=place), joined, winners) for each in forms.values())
+
+
+def _outcome(
+    batch: int, pair: Pair, joined: Mapping[str, tuple[str, ...]], winners: Mapping[KernelProblem, Winner]
+) -> PairOutcome:
+    found = [winners.get(problem) for problem in (pair.problem, *pair.apart)]
+    predicted = (pair.seconds, *pair.apart_seconds)
+    seconds = [known if won is None else won.seconds for won, known in zip(found, predicted, strict=True)]
+    measured = tuple(winner is not None for winner in found)
+    times = [_time(each, how) for each, how in zip(seconds, measured, strict=True)]
+    reason = f"{times[0]} in one kernel, {' and '.join(times[1:])} apart"
+    fused = joined.get(pair.region[0]) == pair.region
+    other = next((joined[name] for name in pair.region if name in joined), None)
+    if not fused and other is not None:
+        names = "' and '".join(other)
+        reason += f"; one kernel computes '{names}' already"
+    elif not fused and not measured[0] and all(measured[1:]):
+        reason += "; it was not measured, unlike the kernels apart"
+    elif not fused and _faster(seconds):
+        reason += "; the cover of the whole graph is cheaper with them apart"
+    return PairOutcome(batch, pair, fused, seconds[0] or 0.0, tuple(seconds[1:]), measured, reason)
+
+
+def _faster(seconds: Sequence[float | None]) -> bool:
+    """True where one kernel (the first) takes less than those apart."""
+    known = [each for each in seconds if each is not None]
+    return len(known) == len(seconds) and known[0] < sum(known[1:])
+
+
+def _time(seconds: float | None, measured: bool) -> str:
+    if seconds is None:
+        return "no kernel"
+    return f"{'measured' if measured else 'predicted'} {seconds * 1e6:.2f} us"
+
+
+def decisions_of(found: Sequence[PairOutcome]) -> tuple[Decision, ...]:
+    """A line for each pair that times decided about; what the recipe decided has its line already."""
+    return tuple(
+        Decision(
+            STAGE, f"batch {each.batch}: {each.pair.region[-1]}", "fused" if each.fused else "declined",
+            f"behind '{each.pair.region[0]}': {each.reason}",
+        )
+        for each in found
+        if each.pair.wish == "auto"
+    )  # fmt: skip

@@ -1,0 +1,149 @@
+"""Products that one kernel can compute together: what that saves, what it costs, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from bolt_build.families.chains import parts
+from bolt_build.graph.chains import links
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.engine_plan import EnginePlan
+from bolt_build.planner.persistent import PairOutcome
+from bolt_build.report.problem_words import in_words
+from bolt_build.report.reasons import Counted, counted
+from bolt_build.report.tables import Column, byte_text, table
+from bolt_build.targets import Target
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where the gain of one kernel comes from, in microseconds: gain = traffic + launch - lost.
+
+    `traffic` is what writing and reading the `nbytes` that lie between takes at the target's bandwidth, `launch` a
+    launch, and `lost` the rest: whole rows keep a block from other shapes, and the second product waits for the first.
+    Below 0 where one kernel fills the machine better than two.
+    """
+
+    gain: float
+    nbytes: int
+    traffic: float
+    launch: float
+    lost: float
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Two products: the nodes, and microseconds in one kernel and apart (None where a node has no such kernel). Those
+    in `measured` were measured, in that order, the others predicted. `wish` is what the recipe says of them. There is
+    no split where some of the times were measured and others were not."""
+
+    nodes: tuple[str, ...]
+    words: str
+    fused: bool
+    wish: str
+    together: float
+    apart: tuple[float | None, ...]
+    measured: tuple[bool, ...]
+    split: Split | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Pairings:
+    """Of one batch: those that one kernel can compute; and, counted by reason, those that none can. `bandwidth` is the
+    target's, in bytes/s."""
+
+    legal: tuple[Pairing, ...]
+    illegal: tuple[Counted, ...]
+    bandwidth: float
+
+
+def pairings_of(graph: Graph, plan: EnginePlan, found: Sequence[PairOutcome], target: Target) -> Pairings:
+    """What became of the products that follow each other in an optimised graph."""
+    here = tuple(_pairing(each, target) for each in found if each.batch == graph.batch)
+    regions = {", ".join(each.region): each for each in links(graph)} if target.gpu is not None else {}
+    legal = {", ".join(each.nodes) for each in here}
+    reasons = [f"{each.family}: {each.reason}" for each in plan.refusals if each.what in regions.keys() - legal]
+    return Pairings(here, counted(reasons), target.bandwidth)
+
+
+def _pairing(found: PairOutcome, target: Target) -> Pairing:
+    pair = found.pair
+    together = found.seconds * 1e6
+    apart = tuple(None if seconds is None else seconds * 1e6 for seconds in found.apart_seconds)
+    return Pairing(
+        pair.region, in_words(pair.problem), found.fused, pair.wish, together, apart, found.measured,
+        _split(found, together, apart, target), found.reason,
+    )  # fmt: skip
+
+
+def _split(found: PairOutcome, together: float, apart: Sequence[float | None], target: Target) -> Split | None:
+    # A prediction and a measurement do not compare.
+    if any(time is None for time in apart) or len(set(found.measured)) > 1:
+        return None
+    gain = sum(time for time in apart if time is not None) - together
+    nbytes = 2 * parts(found.pair.problem)[0].outputs[0].nbytes
+    traffic, launch = nbytes / target.bandwidth * 1e6, target.launch_seconds * 1e6
+    return Split(gain, nbytes, traffic, launch, traffic + launch - gain)
+
+
+_COLUMNS = (
+    Column("first", name=True), Column("then", name=True), Column("computes", name=True, spare=2),
+    Column("one kernel", right=True), Column("apart", right=True), Column("gain", right=True),
+    Column("traffic", right=True), Column("launch", right=True), Column("lost", right=True), Column("became"),
+)  # fmt: skip
+_LEGEND = "gain = traffic between them at {rate} + a launch - what is lost to whole rows; us, ~ predicted"
+
+
+def render_pairings(batch: int, found: Pairings | None, width: int | None) -> list[str]:
+    """A table of the pairs of a batch with the reasons of those that stayed apart; nothing where there are none."""
+    if found is None or not (found.legal or found.illegal):
+        return []
+    fused = sum(each.fused for each in found.legal)
+    lines = ["", f"batch {batch}: fused {fused} of {len(found.legal)} pairs of products that one kernel can compute"]
+    if found.legal:
+        lines.append(_LEGEND.format(rate=_rate(found.bandwidth)))
+        lines += [line.plain for line in table(_COLUMNS, [_row(each) for each in found.legal], width)]
+        lines += [f"  {' then '.join(each.nodes)}: {each.reason}" for each in found.legal if not each.fused]
+    if found.illegal:
+        lines.append("pairs that no kernel computes:")
+        lines += [f"  {each.count} {each.reason}" for each in found.illegal]
+    return lines
+
+
+def of_nodes(found: Pairings | None, nodes: Collection[str]) -> list[str]:
+    """A line for each pair that some of the nodes are of."""
+    if found is None:
+        return []
+    return [_line(each, found.bandwidth) for each in found.legal if any(node in nodes for node in each.nodes)]
+
+
+def _line(found: Pairing, bandwidth: float) -> str:
+    text = f"{' and '.join(found.nodes)} {'in one kernel' if found.fused else 'apart'}: {found.reason}"
+    if found.split is None:
+        return text
+    s = found.split
+    traffic = f"traffic {s.traffic:.2f} ({byte_text(s.nbytes)} at {_rate(bandwidth)})"
+    return f"{text}; gain {s.gain:+.2f} us: {traffic}, launch {s.launch:.2f}, lost {s.lost:.2f}"
+
+
+def _rate(bandwidth: float) -> str:
+    return f"{bandwidth / 1e12:.2f} TB/s"
+
+
+def _row(each: Pairing) -> tuple[str, ...]:
+    times = [_time(time, how) for time, how in zip((each.together, *each.apart), each.measured, strict=True)]
+    became = "fused" if each.fused else "apart"
+    if each.wish != "auto":
+        became += f" ({each.wish})"
+    split, s = [""] * 4, each.split
+    if s is not None:
+        split = [f"{s.gain:+.2f}", f"{s.traffic:.2f}", f"{s.launch:.2f}", f"{s.lost:.2f}"]
+    return (each.nodes[0], each.nodes[-1], each.words, times[0], " + ".join(times[1:]), *split, became)
+
+
+def _time(time: float | None, measured: bool) -> str:
+    if time is None:
+        return "none"
+    return f"{time:.2f}" if measured else f"~{time:.2f}"

@@ -1,0 +1,104 @@
+"""Pairs of products in one kernel: the layers of both, one behind the other, and trials of what computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from families_harness import Layer, values_of
+from gpu_harness import TARGET, Trial
+
+from bolt_build.families.base import ProposedStep
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.pair_tiles import PairTile, WarpgroupPairTile, WarpPairTile
+from bolt_build.families.cutlass.pairs import candidate_of
+from bolt_build.families.cutlass.tiles import Tile
+from bolt_build.families.cutlass.warpgroups import WarpgroupTile
+from bolt_build.graph.ir import Constant, Graph, Node, TensorType, Value, graph_of
+from bolt_build.graph.ops.chain import Chain
+
+FAMILY = Cutlass()
+
+
+def pair(first: Layer, second: Layer) -> Layer:
+    """Both layers as one; input 0 of the second is what the first leaves. Raises ValueError where it is not."""
+    count = len(first.inputs)
+    types = [TensorType(given.dtype, given.shape) for given in first.inputs]
+    (between,) = first.op.infer(types)
+    if between.shape != second.inputs[0].shape:
+        raise ValueError(f"{first.label} leaves {list(between.shape)}, {second.label} reads {second.inputs[0].shape}")
+    epilogue = tuple(
+        stage if stage.operand is None else replace(stage, operand=stage.operand + count - 1)
+        for stage in second.epilogue
+    )
+    op = Chain(first.op, count, first.epilogue, second.op)
+    label, inputs = f"{first.label}+{second.label}", (*first.inputs, *second.inputs[1:])
+    return Layer(label, op, inputs, epilogue, first.precision, first.tolerance)
+
+
+def steps_of(layer: Layer) -> list[ProposedStep]:
+    """The steps that the family proposes for both products in one kernel, one for each format that it reads."""
+    graph, first = _graph(layer)
+    found = FAMILY.propose(graph, first, TARGET, layer.precision)[0]
+    return [replace(each.steps[0], outputs=("y",)) for each in found if each.apart]
+
+
+def ranked(layer: Layer, *, warpgroups: bool, count: int = 1) -> list[Trial]:
+    """In each format the first of those candidates that use instructions of four warps, or of one; with every sharing
+    of memory. Raises ValueError where there is none."""
+    found = []
+    for step in steps_of(layer):
+        candidates = FAMILY.candidates(step.problem, TARGET)[0]
+        kind = [c for c in candidates if ("warpgroups" in dict(c.parameters)) is warpgroups]
+        found += [trial for each in kind[:count] for trial in _shared(Trial(layer, step, each))]
+    if not found:
+        raise ValueError(f"{layer.label} has no such pair")
+    return found
+
+
+def with_pair_tiles(layer: Layer, tiles: Sequence[PairTile]) -> list[Trial]:
+    """The layer with each tile, whether it suits the layer or not."""
+    step = steps_of(layer)[0]
+    return [trial for tile in tiles for trial in _shared(Trial(layer, step, candidate_of(tile)))]
+
+
+def warpgroups(m: int, n0: int, n1: int, k: int, *, together: bool) -> WarpgroupPairTile:
+    return WarpgroupPairTile(WarpgroupTile(m, n0, k, together), n1)
+
+
+def registers(m: int, n0: int, n1: int, k: int, warp_m: int) -> WarpPairTile:
+    """Warps as wide as the tiles."""
+    return WarpPairTile(Tile(m, n0, k, warp_m, n0, 3), n1, n1, shared=False)
+
+
+def shared(m: int, n0: int, n1: int, k: int, warps: tuple[int, int, int]) -> WarpPairTile:
+    """`warps`: rows, and columns in either product."""
+    return WarpPairTile(Tile(m, n0, k, warps[0], warps[1], 3), n1, warps[2], shared=True)
+
+
+def _shared(trial: Trial) -> list[Trial]:
+    return [trial, *(replace(trial, shared=index) for index, _ in trial.step.may_share)]
+
+
+def _graph(layer: Layer) -> tuple[Graph, Node]:
+    """The two nodes that the layer stands for."""
+    op = layer.op
+    assert isinstance(op, Chain)
+    names = tuple(f"x{index}" for index in range(len(layer.inputs)))
+    types = [TensorType(given.dtype, given.shape) for given in layer.inputs]
+    operands = {stage.operand for stage in layer.epilogue}
+    own = [t for index, t in enumerate(types) if index not in operands]
+    (output,) = op.infer(own)
+    values = [
+        Value(name, t, Constant(array) if given.constant else None)
+        for name, t, given, array in zip(names, types, layer.inputs, values_of(layer), strict=True)
+    ]
+    first = Node("first", op.first, names[: op.operands], ("between",), op.between)
+    epilogue = tuple(
+        stage if stage.operand is None else replace(stage, operand=stage.operand - op.operands + 1)
+        for stage in layer.epilogue
+    )
+    second = Node("second", op.second, ("between", *names[op.operands :]), ("y",), epilogue)
+    values += [Value("between", op.inner(own)), Value("y", output)]
+    inputs = [name for name, given in zip(names, layer.inputs, strict=True) if not given.constant]
+    return graph_of("two", layer.inputs[0].shape[0], inputs, ["y"], values, [first, second]), first

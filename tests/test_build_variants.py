@@ -1,0 +1,146 @@
+"""The ONNX file of a variant: written once, and again only when what it follows from has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from graph_models import model, node, ones
+from onnx.external_data_helper import convert_model_to_external_data
+from zoo_checks import assert_depends_on_its_input
+
+from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.model_file import ModelFile, model_file
+from bolt_build.cli.recipe_file import checked_recipe
+from bolt_build.errors import BoltError, ExitCode
+from bolt_build.report.diagnostics import render
+
+RECIPE = """\
+bolt: 1
+model: {onnx: net.onnx}
+targets: {host: {precision: fp32}}
+variants:
+  gelu: {activation: gelu}
+  deep: {deepen: {behind: conv}}
+  wrong: {activation: {to: gelu, match: "conv"}, deepen: {behind: "c?"}}
+"""
+
+
+def network(scale: float = 1.0) -> onnx.ModelProto:
+    nodes = [node("Conv", "x w", "c", "conv", pads=[1, 1, 1, 1]), node("Relu", "c", "y", "act")]
+    return model(nodes, constants={"w": scale * ones(4, 3, 3, 3)})
+
+
+class Place:
+    """A recipe's directory, and what was said when its model was looked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.said: list[str] = []
+        (path / "net.yaml").write_text(RECIPE)
+        onnx.save(network(), str(path / "net.onnx"))
+
+    def prepare(self, variant: str) -> ModelFile:
+        self.said.clear()
+        recipe = checked_recipe(Path(f"net.yaml@{variant}"))
+        return model_file(recipe, RecipeDirectory(self.path / "out" / recipe.name), (), self.said.append)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.chdir(tmp_path)
+    return Place(tmp_path)
+
+
+def test_a_variant_is_written_once(place: Place) -> None:
+    first = place.prepare("gelu")
+    assert first.path == place.path / "out" / "net_gelu" / "model.onnx"
+    assert [text.replace(str(place.path), "") for text in place.said] == [
+        "writing the variant 'gelu' of /net.onnx to /out/net_gelu/model.onnx",
+        "net_gelu: gelu in the place of 1 activation",
+    ]
+    assert "Erf" in {each.op_type for each in onnx.load(first.path).graph.node}
+    assert place.prepare("gelu") == first
+    assert place.said == []
+
+
+def test_another_name_or_another_variant_in_the_recipe_writes_nothing(place: Place) -> None:
+    place.prepare("gelu")
+    text = RECIPE.replace("deep: {deepen: {behind: conv}}", "other: {activation: silu}") + "# a comment\n"
+    (place.path / "net.yaml").write_text(text)
+    place.prepare("gelu")
+    assert place.said == []
+
+
+@pytest.mark.parametrize("change", ["variant", "model", "file"])
+def test_it_is_written_again_where_what_it_follows_from_has_changed(place: Place, change: str) -> None:
+    first = place.prepare("gelu")
+    if change == "variant":
+        (place.path / "net.yaml").write_text(RECIPE.replace("{activation: gelu}", "{activation: silu}"))
+    elif change == "model":
+        onnx.save(network(2.0), str(place.path / "net.onnx"))
+    else:
+        first.path.write_bytes(b"mine")
+    second = place.prepare("gelu")
+    assert place.said[0].startswith("writing the variant 'gelu'")
+    assert (second.digest == first.digest) == (change == "file")
+
+
+def test_the_same_bytes_are_written_every_time(place: Place) -> None:
+    first = place.prepare("deep")
+    first.path.unlink()
+    assert place.prepare("deep").digest == first.digest
+
+
+def test_weights_beside_the_model_come_into_the_variants_file(place: Place) -> None:
+    proto = network()
+    convert_model_to_external_data(proto, location="net.data", size_threshold=0)
+    onnx.save(proto, str(place.path / "net.onnx"))
+    first = place.prepare("gelu")
+    kept = onnx.load(first.path, load_external_data=False).graph.initializer
+    assert {item.data_location for item in kept} == {onnx.TensorProto.DEFAULT}
+    assert next(item for item in kept if item.name == "w").dims == [4, 3, 3, 3]
+    data = (place.path / "net.data").read_bytes()
+    (place.path / "net.data").write_bytes(data[::-1])
+    assert place.prepare("gelu").digest != first.digest
+
+
+def test_what_does_not_fit_is_told_with_its_place_and_leaves_nothing(place: Place) -> None:
+    with pytest.raises(BoltError) as raised:
+        place.prepare("wrong")
+    assert raised.value.exit_code is ExitCode.INVALID
+    hint = "activations are Relu, LeakyRelu, PRelu, Elu, Selu, Celu, HardSwish, Gelu, Swish, Softplus, Mish nodes"
+    line = '  7 |   wrong: {activation: {to: gelu, match: "conv"}, deepen: {behind: "c?"}}\n'
+    assert render(raised.value.diagnostics, color=False) == (
+        f"net.yaml:7:67: error[no-match]: 'c?' matches no node of the model\n{line}"
+        f"    |{' ' * 67}^^^^\n"
+        f"net.yaml:7:41: error[nothing-to-swap]: 'conv' matches no activation: only Conv\n{line}"
+        f"    |{' ' * 41}^^^^^^ {hint}\n"
+    )
+    assert list((place.path / "out" / "net_wrong").iterdir()) == []
+
+
+def test_a_model_that_cannot_be_read_is_told_of(place: Place) -> None:
+    (place.path / "net.onnx").write_bytes(b"no model")
+    with pytest.raises(BoltError) as raised:
+        place.prepare("gelu")
+    assert raised.value.exit_code is ExitCode.INVALID
+    assert [each.code for each in raised.value.diagnostics] == ["not-onnx"]
+
+
+def test_a_variant_of_a_zoo_model_is_calibrated_as_a_whole(place: Place) -> None:
+    text = RECIPE.replace("onnx: net.onnx", "zoo: repvgg_a0").replace(
+        "behind: conv}", 'behind: "/stage[0-3]*/rbr_dense/*"}'
+    )
+    (place.path / "net.yaml").write_text(text)
+    path = place.prepare("deep").path
+    assert place.said[0] == f"writing the variant 'deep' of the zoo's repvgg_a0 to {path}"
+    assert place.said[1:] == ["net_deep: deepened by 21 1x1 convolutions"]
+    weights = {item.name: onnx.numpy_helper.to_array(item) for item in onnx.load(path).graph.initializer}
+    new = [array for name, array in weights.items() if name.endswith("deepen.weight")]
+    assert len(new) == 21
+    assert all(array.std() > 0 for array in new)
+    assert_depends_on_its_input(path)
+    place.prepare("deep")
+    assert place.said == []
