@@ -24,6 +24,7 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
+from bolt_build.planner.selection import ChosenCover
 from bolt_build.planner.tuning_set import TuningSet, tuning_set
 from bolt_build.schema import load_recipe
 from bolt_build.targets import target_named
@@ -261,6 +262,76 @@ def test_what_the_whole_engine_is_faster_with_is_planned_and_locked(net: Net) ->
     assert net.kernels(net.plan(locked=True)) == net.kernels(alone)
 
 
+def without_a_node(cover: ChosenCover) -> ChosenCover:
+    return replace(cover, alternatives=cover.alternatives[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "batches", "reason"),
+    [
+        (lambda cover: None, (1, 4), "it has none for this batch"),
+        (lambda cover: cover if cover.batch == 1 else None, (4,), "it has none for this batch"),
+        (lambda cover: replace(cover, graph="0" * 64), (1, 4), "it was found for another graph"),
+        (
+            lambda cover: without_a_node(cover) if cover.batch == 4 else cover, (4,),
+            "no family offers every node as it was chosen",
+        ),
+    ],
+    ids=["none", "not of all batches", "another graph", "not of all nodes"],
+)  # fmt: skip
+def test_a_cover_that_is_not_the_lock_s_is_a_warning_and_refused_where_it_must_be(
+    net: Net, change: Callable[[ChosenCover], ChosenCover | None], batches: Sequence[int], reason: str
+) -> None:
+    part = net.tuned()
+    found = [change(cover) for cover in part.covers]
+    net.lock(replace(part, covers=tuple(cover for cover in found if cover is not None)))
+    messages = [
+        f"the cover of batch {batch} of 'h200' is not taken from net.lock.yaml: {reason}" for batch in batches
+    ]  # fmt: skip
+    for fresh in (True, False):
+        planned = net.plan()
+        assert planned.fresh is fresh
+        assert [(each.code, each.severity, each.message) for each in planned.warnings] == [
+            ("cover-not-locked", "warning", message) for message in messages
+        ]
+    refused = net.refused()
+    assert [(each.code, each.severity, each.message) for each in refused] == [
+        ("cover-not-locked", "error", message) for message in messages
+    ]
+    for each in (*planned.warnings, *refused):
+        assert each.hint == f"tune with: {TUNE}"
+        assert each.mark is not None
+        assert (each.mark.file, each.mark.line) == ("net.yaml", 4)
+    net.lock(part)
+    assert net.plan(locked=True).warnings == ()
+
+
+def test_the_whole_engine_s_kernels_that_are_not_taken_are_a_warning_and_refused(net: Net) -> None:
+    part = net.tuned()
+    swapped = next(entry for entry in part.entries if entry.winner.family == "cutlass" and entry.what.find("[1,") > 0)
+    assert swapped.runner_up is not None
+    locked = whole_engine(part, (swapped.problem, swapped.runner_up, 9.0))
+    net.lock(replace(locked, engines=tuple(replace(engine, graph="0" * 64) for engine in locked.engines)))
+    message = (
+        "the whole engine's kernels of batch 1 of 'h200' are not taken from net.lock.yaml: "
+        "they were measured in another graph"
+    )
+    for fresh in (True, False):
+        planned = net.plan()
+        assert planned.fresh is fresh
+        (warning,) = planned.warnings
+        assert (warning.code, warning.severity, warning.message) == ("engine-not-locked", "warning", message)
+    (error,) = net.refused()
+    assert (error.code, error.severity, error.message) == ("engine-not-locked", "error", message)
+    assert (error.hint, error.mark) == (f"tune with: {TUNE}", warning.mark)
+    # Without what does not fit, and with what does, there is nothing to say.
+    for good in (part, locked):
+        net.lock(good)
+        planned = net.plan(locked=True)
+        assert planned.fresh
+        assert planned.warnings == ()
+
+
 def test_the_weights_are_planned_with_the_same_choice(net: Net) -> None:
     """`selection.json` holds of the lock what this engine can take."""
     part = net.tuned()
@@ -392,6 +463,31 @@ conv(f16[4,16,14,14] channels_last, f16[32,16,3,3]) strides=[1,1] pads_begin=[1,
 """
         )
     assert not Path("generated/net/h200").exists()
+
+
+def test_the_command_line_ends_with_6_where_the_lock_s_plan_is_not_taken(
+    command: Net, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = command.tuned()
+    swapped = next(entry for entry in part.entries if entry.winner.family == "cutlass" and entry.what.find("[1,") > 0)
+    assert swapped.runner_up is not None
+    locked = whole_engine(part, (swapped.problem, swapped.runner_up, 9.0))
+    command.lock(replace(locked, covers=tuple(cover for cover in locked.covers if cover.batch == 4)))
+    assert main(["net.yaml", "--locked"]) == ExitCode.LOCK
+    said = """\
+net.yaml:4:16: {severity}[cover-not-locked]: the cover of batch 1 of 'h200' is not taken from net.lock.yaml: \
+it has none for this batch
+  4 | tuning: {{lock: net.lock.yaml}}
+    |                ^^^^^^^^^^^^^ tune with: bolt-build tune net.yaml --target h200
+net.yaml:4:16: {severity}[engine-not-locked]: the whole engine's kernels of batch 1 of 'h200' are not taken from \
+net.lock.yaml: they were measured with its cover
+  4 | tuning: {{lock: net.lock.yaml}}
+    |                ^^^^^^^^^^^^^ tune with: bolt-build tune net.yaml --target h200
+"""
+    assert capsys.readouterr().err == said.format(severity="error")
+    assert not Path("generated/net/h200").exists()
+    assert main(["net.yaml", "--dry-run"]) == 0
+    assert capsys.readouterr().err == said.format(severity="warning")
 
 
 def test_every_target_that_is_not_locked_is_named(command: Net, capsys: pytest.CaptureFixture[str]) -> None:

@@ -296,6 +296,10 @@ def test_a_kernel_of_the_whole_engines_choice_says_what_it_replaces() -> None:
     # Where the plan took other kernels, nothing is said of those.
     declined = explain(evidence(replace(lock, covers=())))
     assert declined.batches[0].engine is None
+    only_plan = replace(whole, swaps=(), in_place_of="f" * 64)
+    for covers in ((), (replace(cover, graph="0" * 64),)):
+        elsewhere = explain(evidence(replace(lock, covers=covers, engines=(only_plan,))))
+        assert elsewhere.batches[0].engine is None
     none = explain(evidence(replace(lock, engines=(replace(whole, swaps=(), gain=0.0),))))
     assert none.batches[0].engine is not None
     assert engine_lines(none.batches[0].engine) == [
@@ -304,7 +308,7 @@ def test_a_kernel_of_the_whole_engines_choice_says_what_it_replaces() -> None:
             "other plans)"
         )
     ]
-    planned = explain(evidence(replace(lock, engines=(replace(whole, swaps=(), in_place_of="f" * 64),))))
+    planned = explain(evidence(replace(lock, engines=(only_plan,))))
     assert planned.batches[0].engine is not None
     assert engine_lines(planned.batches[0].engine) == [
         (

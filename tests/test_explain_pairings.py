@@ -74,7 +74,7 @@ def test_the_gain_is_split() -> None:
         "gain = traffic between them at 4.30 TB/s + a launch - what is lost to whole rows; us, ~ predicted",
         "first then computes one kernel apart gain traffic launch lost became",
         "/a /b 2048x64 by 64x1024 + relu then 2048x1024 by 1024x64 6.00 5.00 + 4.00 +3.00 1.95 2.00 0.95 fused",
-        "pairs that no kernel computes:",
+        "pairs left apart:",
         " 1 joining: 2 nodes read what lies between",
     ]
 
@@ -114,7 +114,7 @@ def test_what_the_recipe_decided_is_said() -> None:
     never = section(explained(Joining(conversion=1e-6), of=with_policy("never")))
     assert never == [
         "batch 1: fused 0 of 0 pairs of products that one kernel can compute",
-        "pairs that no kernel computes:",
+        "pairs left apart:",
         "  1 joining: policy.fusion.persistent is never",
         "  1 joining: 2 nodes read what lies between",
     ]

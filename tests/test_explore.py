@@ -151,6 +151,14 @@ def test_a_batch_or_target_that_the_recipe_does_not_have(place: Path, capsys: py
 
 
 def test_two_models_of_one_name(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "other.yaml").write_text(RECIPE + "name: tiny_deep\n")
+    assert main(["explore", "tiny.yaml", "other.yaml", "--target", "host", "--predict"]) == 3
+    assert capsys.readouterr().err == (
+        "other.yaml:8:7: error[same-name]: tiny.yaml@deep and other.yaml are both called 'tiny_deep'\n"
+        "  8 | name: tiny_deep\n"
+        "    |       ^^^^^^^^^ explore them one after the other\n"
+    )
+    # A name that a file gives has no line.
     (place / "tiny_deep.yaml").write_text(RECIPE)
     assert main(["explore", "tiny.yaml", "tiny_deep.yaml", "--target", "host", "--predict"]) == 3
     assert capsys.readouterr().err == (
@@ -198,8 +206,9 @@ def test_what_is_not_built_is_told_of_and_an_interrupted_build_ends_it_all(
 
     def broken(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildResult:
         events = () if recipe.name == "tiny" else (failed,)
-        said = (missing,) if recipe.name == "tiny" else ()
-        return BuildResult(recipe.name, next(codes), said, (host,), (), events, (), 0.1)
+        if recipe.name == "tiny":
+            return BuildResult("tiny", next(codes), (missing,), (), (), (), (), 0.1, (("host", (missing,)),))
+        return BuildResult(recipe.name, next(codes), (), (host,), (), events, (), 0.1)
 
     monkeypatch.setattr(exploring, "build", broken)
     result = explored(capsys, "--target", "host", code=4)
@@ -221,6 +230,28 @@ def test_what_is_not_built_is_told_of_and_an_interrupted_build_ends_it_all(
     codes = iter([ExitCode.INTERRUPTED])
     assert main(["explore", "tiny.yaml", "--target", "host", "-q"]) == 130
     assert capsys.readouterr().err == "\nbolt-build: interrupted\n"
+
+
+def test_the_reason_for_one_target_is_none_of_anothers(place: Path) -> None:
+    nvcc = Diagnostic("missing-tool", "there is no nvcc", hint="install one", subject="nvcc")
+    gxx = Diagnostic("missing-tool", "there is no g++", hint="install one", subject="g++")
+    verifier = Diagnostic("missing-tool", "not verified: there is no onnxruntime", subject="onnxruntime")
+    stale = Diagnostic("stale-lock", "the lock is stale", severity="warning")
+    session = Diagnostic("scons-failed", "SCons ended", subject="tiny")
+    event = TaskEvent(EventKind.FAILED, "v100", "compile-x", "compile x.cpp", text="exit status 1", command="c++ x.cpp")
+    obstacles = (("h200", (nvcc,)), ("t4", (gxx,)))
+    result = BuildResult(
+        "tiny", ExitCode.TASK_FAILED, (nvcc, gxx, verifier, session, stale), (), (), (event,), (), 0.1, obstacles
+    )
+    reasons = {name: exploring._why_not_built(result, name) for name in ("h200", "t4", "v100", "host")}
+    assert reasons == {
+        "h200": "there is no nvcc",
+        "t4": "there is no g++",
+        "v100": "compile x.cpp: exit status 1",
+        "host": "SCons ended",
+    }
+    silent = replace(result, diagnostics=(nvcc, gxx, verifier, stale))
+    assert exploring._why_not_built(silent, "host") == "it was not built"
 
 
 LOCKED = KernelSource("lock", "net.lock", "NVIDIA H200")

@@ -286,6 +286,91 @@ def test_channels_that_cannot_be_followed_are_left_with_the_reason(nodes: list[o
     assert list(variation.model.graph.initializer) == list(proto.graph.initializer)
 
 
+def gated(*gate: onnx.NodeProto) -> onnx.ModelProto:
+    """16 channels of a convolution, all of which one tensor 's' is multiplied with, and a convolution behind that."""
+    random = np.random.RandomState(1)
+    shapes = {"w": (16, 3, 3, 3), "v": (1, 16, 1, 1), "u": (6, 16, 1, 1), "t": (5, 6, 1, 1)}
+    weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [node("Conv", "x w", "c", "conv"), *gate, node("Mul", "c s", "m", "gate")]
+    nodes += [node("Conv", "m u", "d", "next"), node("Conv", "d t", "y", "last")]
+    return model(nodes, constants=weights)
+
+
+def agree(before: onnx.ModelProto, after: onnx.ModelProto, **more: Array) -> None:
+    """Fails where onnxruntime computes something else with the one than with the other."""
+    feeds = {"x": np.random.RandomState(5).standard_normal((1, 3, 8, 8)).astype(np.float32), **more}
+    expected, found = (
+        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+        for each in (before, after)
+    )
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-4 * np.abs(expected[0]).max())
+
+
+def test_one_channel_that_is_broadcast_stays_one() -> None:
+    proto = gated(node("Conv", "c v", "a", "attend"), node("Sigmoid", "a", "s", "squash"))
+    variation = vary(proto, ALIGNED)
+    check(variation.model)
+    assert variation.changes == (
+        "6 channels of 'd' widened to 8",
+        "3 channels of 'x' left: 'x' is an input of the model",
+        "1 channel of 'a' left: 'gate' (Mul) broadcasts it",
+        "5 channels of 'y' left: 'y' is an output of the model",
+    )
+    agree(proto, variation.model)
+
+
+def test_a_tensor_of_lower_rank_that_is_broadcast_stays_as_it_is() -> None:
+    proto = gated(
+        node("GlobalAveragePool", "c", "p"), node("Flatten", "p", "f"), node("MatMul", "f columns", "s", "by_column")
+    )
+    proto.graph.initializer.append(numpy_helper.from_array(ones(16, 6), "columns"))
+    variation = vary(proto, ALIGNED)
+    check(variation.model)
+    assert "6 channels of 's' left: 'gate' (Mul) broadcasts it" in variation.changes
+    agree(proto, variation.model)
+
+
+def test_what_only_a_subgraph_reads_stays_as_it_is() -> None:
+    branches = {
+        f"{word}_branch": onnx.helper.make_graph(
+            [node(op, "d", f"{word}_d", f"{word}/{op}")], word, [], [tensor(f"{word}_d", [1, 6, 6, 6])]
+        )
+        for word, op in (("then", "Relu"), ("else", "Neg"))
+    }
+    random = np.random.RandomState(1)
+    shapes = {"w": (6, 3, 3, 3), "v": (5, 6, 1, 1), "u": (6, 6, 1, 1)}
+    weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [node("Conv", "x w", "d", "conv"), node("If", "b", "i", "choose", **branches)]
+    nodes += [node("Conv", "d v", "e", "aside"), node("GlobalMaxPool", "e", "z", "pool")]
+    nodes += [node("Conv", "i u", "y", "last")]
+    inputs = [tensor("x", [1, 3, 8, 8]), tensor("b", [], onnx.TensorProto.BOOL)]
+    proto = model(nodes, inputs, ["y", "z"], weights)
+    variation = vary(proto, ALIGNED)
+    check(variation.model)
+    reason = "'choose' (If) does not keep channels apart, as far as is known"
+    assert f"6 channels of 'd' left: {reason}" in variation.changes
+    for way in (False, True):
+        agree(proto, variation.model, b=np.asarray(way))
+
+
+@pytest.mark.parametrize("spec", [ALIGNED, VariantSpec("deep", deepen="/a/*"), swapped("hardswish"), swapped("gelu")])
+def test_files_that_list_initializers_among_their_inputs(spec: VariantSpec) -> None:
+    """As all did before version 4 of the format."""
+    plain = calibrate(block(opset=9), seed=1)
+    proto = onnx.ModelProto()
+    proto.CopyFrom(plain)
+    proto.ir_version = 3
+    proto.graph.input.extend(tensor(item.name, item.dims) for item in proto.graph.initializer)
+    found = vary(proto, spec)
+    assert found.changes == vary(plain, spec).changes
+    assert [item.name for item in found.model.graph.input] == ["x"]
+    check(found.model)
+    agree(vary(plain, spec).model, found.model)
+    if spec is ALIGNED:
+        assert "4 channels of 'c' widened to 8" in found.changes
+        agree(proto, found.model)
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> onnx.ModelProto:
     """Convolutions of odd widths, residuals, depthwise ones, pooling and a fully connected end."""

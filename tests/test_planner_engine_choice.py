@@ -13,6 +13,7 @@ from tuned_family import Tiled
 from bolt_build.digest import decode, encode
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.planner.engine_table import engine_tables
+from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.planner.selection import EngineChoice, Selection, Winner
 from bolt_build.planner.structure import graph_digest
@@ -56,6 +57,7 @@ def test_a_plan_takes_what_the_whole_engine_was_faster_with() -> None:
         "batch 1: b: took tiled tile=1 (measured 1.00 us, net.lock.yaml)",
     ]
     assert all(each.measured for each in engine.used)
+    assert engine.declined == ()
 
 
 def test_the_plan_around_the_kernels_is_that_of_the_winners() -> None:
@@ -110,6 +112,36 @@ def test_a_choice_that_does_not_fit_is_declined_as_a_whole(
     engine = planned(TILED, by=by)
     assert kernels(engine) == ["a: tiled tile=1", "b: tiled tile=1", "y: tiled tile=1"]
     assert f"batch 1: declined the whole engine's kernels of net.lock.yaml ({reason})" in said(engine)
+    assert Declined("engine", 1, reason) in engine.declined
+
+
+def test_a_choice_is_declined_where_a_winner_beside_it_is_gone() -> None:
+    by = locked(("a", TILED.tile(4)))
+    other = problem_of(planned(TILED, by=by), "b")
+    winners = tuple(replace(w, candidate=TILED.tile(64)) if w.problem == other else w for w in by.winners)
+    engine = planned(TILED, by=replace(by, winners=winners))
+    assert kernels(engine) == ["a: tiled tile=1", "b: tiled tile=1", "y: tiled tile=1"]
+    assert said(engine)[:3] == [
+        (
+            "softmax(f32[1,2,2,2]) axis=2 -> f32[1,2,2,2]: declined tiled tile=64 "
+            "(net.lock.yaml names a kernel that is none of its family's candidates any more)"
+        ),
+        "batch 1: took the cover of net.lock.yaml (it was found for this graph)",
+        (
+            "batch 1: declined the whole engine's kernels of net.lock.yaml "
+            "(not all winners for its cover and its conversions are there any more)"
+        ),
+    ]
+    assert engine.declined == (
+        Declined("engine", 1, "not all winners for its cover and its conversions are there any more"),
+    )
+
+
+def test_a_gone_winner_of_a_problem_that_the_plan_cannot_have_is_no_reason() -> None:
+    by = locked(("a", TILED.tile(4)))
+    engine = planned(TILED, by=replace(by, winners=(*by.winners, Winner("0" * 64, TILED.tile(64), 1e-6))))
+    assert kernels(engine) == ["a: tiled tile=4", "b: tiled tile=1", "y: tiled tile=4"]
+    assert engine.declined == ()
 
 
 def test_another_batch_keeps_its_own_kernels() -> None:

@@ -15,6 +15,7 @@ from tuned_family import Tiled
 from bolt_build.digest import decode, encode
 from bolt_build.families.base import Alternative, Candidate, KernelProblem
 from bolt_build.graph.ir import Graph
+from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.measured import chosen_cover, measured_space
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.planner.problem_text import describe_problem
@@ -204,6 +205,7 @@ def test_the_cover_of_a_lock_is_taken_for_its_graph() -> None:
     assert layouts == [LAST, LAST, LAST, LAST, ROW]
     assert said(engine)[0] == "batch 1: took the cover of net.lock.yaml (it was found for this graph)"
     assert engine.covers == covered(tiled, LAST).covers
+    assert engine.declined == ()
 
 
 @pytest.mark.parametrize(
@@ -230,6 +232,17 @@ def test_a_cover_that_does_not_fit_is_declined_and_the_cheapest_is_found(
     engine = planned(tiled, by=replace(by, covers=tuple(change(cover) for cover in by.covers)))
     assert [step.name for step in engine.plan.plans[0].steps] == ["a", "b", "y"]
     assert said(engine)[0] == f"batch 1: declined the cover of net.lock.yaml ({reason})"
+    assert engine.declined == (Declined("cover", 1, reason),)
+
+
+def test_winners_without_any_cover_lack_that_of_each_batch_and_predictions_lack_none() -> None:
+    tiled = Tiled(layouts=row)
+    graphs = [net(1), net(8)]
+    by = selection(trials_of(tiled, graphs=graphs), lambda problem, _: 1e-6)
+    assert planned(tiled, by=by, graphs=graphs).declined == (
+        Declined("cover", 1, "it has none for this batch"), Declined("cover", 8, "it has none for this batch"),
+    )  # fmt: skip
+    assert planned(tiled, graphs=graphs).declined == ()
 
 
 def test_what_was_chosen_from_records_is_chosen_again_from_its_cover() -> None:

@@ -23,6 +23,7 @@ def net(nodes: str, outputs: str = "%y", channels: int = 46) -> Graph:
           const %b: f32[{channels}] #
           const %k: f32[24,{channels},1,1] #
           const %d: f32[{channels},1,3,3] #
+          const %square: f32[{channels},{channels},1,1] #
           const %q: f32[24,{channels},3,3] #
           const %two: f32[] {{2}}
           const %row: f32[1,{channels},1,1] #
@@ -52,6 +53,23 @@ def test_the_producer_stores_the_padding_and_the_reader_has_zero_weights_for_it(
     assert said(result) == [
         ("a", "padded 46 channels to 48", "288 bytes more are stored, and no copies of 6912 bytes are made for 'y'"),
     ]
+
+
+def test_a_product_whose_left_factor_is_its_own_residual_is_padded_on_both_sides() -> None:
+    before = net("""
+      %a = conv(%x, %w, %b) pads_begin=[1,1] pads_end=[1,1] | relu // "a"
+      %c = conv(%a, %square, %a) | add(%a@2) // "c"
+      %y = conv(%c, %k) // "y"
+    """)
+    result = run(PAD_CHANNELS, before)
+    assert body(result.graph) == (
+        "%'a.padded = conv(%x, %'w.padded, %'b.padded) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] "
+        '| relu  // "a"\n'
+        "%'c.padded = conv(%'a.padded, %'square.padded, %'a.padded) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] "
+        'dilations=[1,1] | add(%\'a.padded)  // "c"\n'
+        "%y = conv(%'c.padded, %'k.padded) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]  // \"y\""
+    )
+    assert result.graph.type("square.padded").shape == (48, 48, 1, 1)
 
 
 def test_pooling_activations_and_sums_between_are_padded_too() -> None:

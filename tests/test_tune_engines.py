@@ -82,6 +82,51 @@ def test_an_engine_is_played_once(project: Project, workshop: Workshop) -> None:
     assert calls(project) == ["kernels", "engines"] * 2
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("complete=True", "complete=False"),
+        ('base=base, chosen=dict(base, **dict([(problem, second)])), **compared)',
+         'base=base, chosen=base, **dict(compared, status="crashed", message="no", first=None, second=None))'),
+    ],
+    ids=["cut short", "failed"],
+)  # fmt: skip
+def test_an_engine_that_was_not_played_to_its_end_is_played_again(
+    project: Project, workshop: Workshop, change: tuple[str, str]
+) -> None:
+    whole = workshop.engines
+    workshop.engines = whole.replace(*change)
+    assert workshop.engines != whole
+    first = project.tune()
+    cut_short = change[0] == "complete=True"
+    assert (first.played_now, len(first.engines)) == (1, int(cut_short))
+    assert codes(first) == ([] if cut_short else ["engine-failed"])
+    if cut_short:
+        assert summary_text(first).splitlines()[0] == (
+            "whole engine of batch 1: 100.0 us with the kernels that are fastest alone, 90.0 us (-10.00%) with 1 of "
+            "them replaced (1 swap tried; not all were tried: the time was over)"
+        )
+    workshop.engines = whole
+    again = project.tune()
+    assert (again.played_now, len(again.engines), codes(again)) == (1, 1, [])
+    assert "the time was over" not in summary_text(again)
+    assert project.tune().played_now == 0
+
+
+def test_a_plan_alone_has_quartiles_of_its_gain_too(project: Project, workshop: Workshop) -> None:
+    result = project.tune()
+    (engine,) = result.engines
+    assert engine.record.gain is not None
+    other = replace(engine.lineup.table, steps=engine.lineup.table.steps[:1])
+    for found, low, high in (
+        (engine, 0.09, 0.11),
+        (replace(engine, table=other, swaps=()), 0.09, 0.11),
+        (replace(engine, swaps=()), None, None),
+    ):
+        (data,) = tuning_data(replace(result, engines=(found,)))["engines"]
+        assert (data["low"], data["high"]) == (low, high)
+
+
 def test_kernels_that_are_known_are_compiled_again_for_the_engine_alone(project: Project, workshop: Workshop) -> None:
     project.tune()
     with records(project) as connection:

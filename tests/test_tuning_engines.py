@@ -14,10 +14,12 @@ from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, tuning_set
 from tuning_evidence import ON_A100, ON_H200, TOOLS, ok, timed
 from tuning_fakes import Measurement
 
+from bolt_build.build.tuning_engines import open_engines
 from bolt_build.planner.engine_table import EngineLineup
 from bolt_build.planner.selection import EngineChoice, Winner
 from bolt_build.planner.tuning_set import ProblemTrials, Trial
-from bolt_build.tuning.engine_record import EngineMeasurement, Gain, TriedPlan
+from bolt_build.report.whole_engine import engine_lines, of_evidence
+from bolt_build.tuning.engine_record import EngineMeasurement, EngineRecord, Gain, TriedPlan
 from bolt_build.tuning.engine_tables import engines_text
 from bolt_build.tuning.record import Fingerprint, Record, Status
 from bolt_build.tuning.select import evidence
@@ -124,6 +126,48 @@ def test_of_several_records_the_one_that_tried_most_plans_counts() -> None:
     for order in ((few, many), (many, few)):
         (found,) = chosen(*((ON_A100, each) for each in order), lineup=LINEUP_OF_TWO)
         assert found.record == many
+
+
+def test_of_several_records_one_that_failed_counts_last_and_one_that_was_cut_short_after_its_like() -> None:
+    tried = TriedPlan(OTHER.digest, Status.OK, "", 100.0, 101.0, Gain(-0.01, -0.02, 0.0, 12), kept=False)
+    good, failed = played(BASE, {ONE: SMALL}), played(BASE, {}, plans=[tried], status=Status.CRASHED)
+    for order in ((good, failed), (failed, good)):
+        (found,) = chosen(*((ON_A100, each) for each in order), lineup=LINEUP_OF_TWO)
+        assert found.record == good
+    short = replace(played(BASE, {TWO: SMALL}), complete=False)
+    for order in ((good, short), (short, good)):
+        (found,) = chosen(*((ON_A100, each) for each in order))
+        assert found.record == good
+
+
+@pytest.mark.parametrize(
+    ("record", "is_open"),
+    [
+        (played(BASE, {ONE: SMALL}), False),
+        (played(BASE, {}), False),
+        (replace(played(BASE, {ONE: SMALL}), complete=False), True),
+        (played(BASE, {}, status=Status.CRASHED), True),
+        (None, True),
+    ],
+    ids=["swapped", "nothing faster", "cut short", "failed", "unknown"],
+)
+def test_an_engine_is_open_until_one_play_of_it_came_to_its_end(record: EngineRecord | None, is_open: bool) -> None:
+    known = [] if record is None else [(ON_A100, record)]
+    waiting = open_engines([LINEUP], evidence(FOUND, RECORDS), known, [ON_A100], again=False)
+    assert waiting.lineups == ((LINEUP,) if is_open else ())
+    assert waiting.notes == ()
+    assert open_engines([LINEUP], evidence(FOUND, RECORDS), known, [ON_A100], again=True).lineups == (LINEUP,)
+
+
+def test_the_lines_say_where_not_all_were_tried() -> None:
+    winners = {ONE: (SPLIT, 2.5), TWO: (LARGE, 2.6)}
+    record = played(BASE, {}, after=100.1)
+    texts = [
+        engine_lines(of_evidence(chosen((ON_A100, replace(record, complete=complete)))[0], winners))
+        for complete in (True, False)
+    ]
+    head = "whole engine of batch 1: 100.0 us with the kernels that are fastest alone, none faster (0 swaps tried"
+    assert texts == [[f"{head})"], [f"{head}; not all were tried: the time was over)"]]
 
 
 def test_a_plan_of_which_something_was_not_measured_is_not_in_the_way() -> None:

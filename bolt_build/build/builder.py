@@ -80,7 +80,8 @@ class TargetResult:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """A finished build, whatever came of it. `not_attempted` are labels of tasks that stood behind a failure."""
+    """A finished build, whatever came of it. `not_attempted` are labels of tasks that stood behind a failure,
+    `obstacles` what kept a target, by its name, from being planned."""
 
     recipe: str
     exit_code: ExitCode
@@ -90,6 +91,7 @@ class BuildResult:
     failed: tuple[TaskEvent, ...]
     not_attempted: tuple[str, ...]
     seconds: float
+    obstacles: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
 
 
 def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildResult:
@@ -102,20 +104,20 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
     # SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers.
     ended = handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
     with ended, build_lock(directory.path, wait=options.wait, say=listener.say) as lock:
-        planned, problems, code = _plan(recipe, options, listener)
+        planned, obstacles, code = _plan(recipe, options, listener)
         forecasts = [_forecast(target, recipe, options) for target in planned]
         for target in planned:
             target.write()
         listener.start(recipe.name, sum(len(f.stale) for f in forecasts))
         session = _run(directory, planned, options, lock, listener)
-    return _result(recipe, planned, problems, code, session, time.monotonic() - started)
+    return _result(recipe, planned, obstacles, code, session, time.monotonic() - started)
 
 
 def dry_run(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[Forecast, ...]:
     """What `build` would run. Nothing is written but a zoo recipe's model, which planning reads. Raises BoltError."""
-    planned, problems, code = _plan(recipe, options, listener)
-    if problems:
-        raise BoltError(problems, code)
+    planned, obstacles, code = _plan(recipe, options, listener)
+    if obstacles:
+        raise BoltError(_distinct(obstacles), code)
     return tuple(_forecast(target, recipe, options) for target in planned)
 
 
@@ -134,14 +136,14 @@ def chosen(recipe: Recipe, names: Sequence[str]) -> tuple[TargetSpec, ...]:
 
 def _plan(
     recipe: Recipe, options: BuildOptions, listener: Listener
-) -> tuple[tuple[PlannedTarget, ...], tuple[Diagnostic, ...], ExitCode]:
-    """The targets that can be built, and what is in the way of the others.
+) -> tuple[tuple[PlannedTarget, ...], dict[str, tuple[Diagnostic, ...]], ExitCode]:
+    """The targets that can be built, and what is in the way of the others, by their names.
 
     Raises BoltError where none can, and with what is not locked of any of them where that is asked for.
     """
     planner = Planner(recipe, options.directory(recipe), listener.say, locked=options.locked)
     planned, code = [], ExitCode.OK
-    problems: list[Diagnostic] = []
+    obstacles: dict[str, tuple[Diagnostic, ...]] = {}
     unlocked: list[Diagnostic] = []
     for spec in chosen(recipe, options.targets):
         try:
@@ -152,15 +154,19 @@ def _plan(
                 continue
             if error.exit_code is not ExitCode.TOOL_MISSING:
                 raise
-            problems += [d for d in error.diagnostics if d not in problems]
+            obstacles[spec.name] = error.diagnostics
             code = error.exit_code
     if unlocked:
-        raise BoltError([*problems, *unlocked], ExitCode.LOCK)
+        raise BoltError([*_distinct(obstacles), *unlocked], ExitCode.LOCK)
     for note in (note for target in planned for note in target.notes):
         listener.say(note)
     if not planned:
-        raise BoltError(problems, code)
-    return tuple(planned), tuple(problems), code
+        raise BoltError(_distinct(obstacles), code)
+    return tuple(planned), obstacles, code
+
+
+def _distinct(obstacles: dict[str, tuple[Diagnostic, ...]]) -> list[Diagnostic]:
+    return list(dict.fromkeys(each for found in obstacles.values() for each in found))
 
 
 def _forecast(target: PlannedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
@@ -197,10 +203,10 @@ def _run(
 
 
 def _result(
-    recipe: Recipe, planned: tuple[PlannedTarget, ...], problems: tuple[Diagnostic, ...], code: ExitCode,
+    recipe: Recipe, planned: tuple[PlannedTarget, ...], obstacles: dict[str, tuple[Diagnostic, ...]], code: ExitCode,
     session: SessionResult, seconds: float,
 ) -> BuildResult:  # fmt: skip
-    found = list(problems)
+    found = _distinct(obstacles)
     found += [missing_verifier(target.unverified) for target in planned if target.unverified is not None]
     targets = tuple(_target_result(target, session) for target in planned)
     if session.trouble:
@@ -216,7 +222,8 @@ def _result(
     found += [warning for target in planned for warning in target.warnings]
     not_attempted = tuple(label for target in planned for label in _behind(target, session))
     return BuildResult(
-        recipe.name, code, tuple(found), targets, session.finished, session.failed, not_attempted, seconds
+        recipe.name, code, tuple(found), targets, session.finished, session.failed, not_attempted, seconds,
+        tuple(obstacles.items()),
     )  # fmt: skip
 
 

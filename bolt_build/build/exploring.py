@@ -155,7 +155,8 @@ def _check_names(models: Sequence[_Model]) -> None:
         other = first.setdefault(model.recipe.name, model)
         if other is not model:
             message = f"{other.recipe.path} and {model.recipe.path} are both called '{model.recipe.name}'"
-            raise BoltError([Diagnostic("same-name", message, hint="explore them one after the other")])
+            mark = model.recipe.mark("name")
+            raise BoltError([Diagnostic("same-name", message, mark, "explore them one after the other")])
 
 
 def _plan_model(model: _Model, options: ExploreOptions, listener: Listener, matrix: _Matrix) -> None:
@@ -202,7 +203,10 @@ def _build_model(model: _Model, options: ExploreOptions, listener: Listener, mat
 
 def _why_not_built(result: BuildResult, target: str) -> str:
     failed = [f"{event.label}: {event.text}" for event in result.failed if event.target == target]
-    return "; ".join(failed or [each.message for each in result.diagnostics] or ["it was not built"])
+    own = dict(result.obstacles).get(target, ())
+    about = (None, result.recipe, target)
+    errors = [each for each in result.diagnostics if each.severity == "error" and each.subject in about]
+    return "; ".join(failed or [each.message for each in own or errors] or ["it was not built"])
 
 
 def _onnx(directory: TargetDirectory) -> Path:

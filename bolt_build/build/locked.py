@@ -72,6 +72,12 @@ class TargetLock:
         found += [(f"lock:cover of batch {cover.batch}", digest(cover)[:12]) for cover in covers]
         engines = (engine.choice for engine in self.part.engines if engine.graph in use.graphs and engine.swaps)
         found += [(f"lock:engine of batch {engine.batch}", digest(engine)[:12]) for engine in engines]
+        # What is of other graphs is not taken, but it is the reason that is given for that.
+        others_of = [each for each in self.part.covers if each.graph not in use.graphs]
+        engines_of = [each for each in self.part.engines if each.graph not in use.graphs and each.swaps]
+        if others_of or engines_of:
+            pairs = [[[each.graph, each.batch] for each in others_of], [[e.graph, e.batch] for e in engines_of]]
+            found.append(("lock:other graphs", digest(pairs)[:12]))
         return tuple(found)
 
     def source(self, use: TuningUse, tools: Toolchain) -> KernelSource | None:
@@ -98,14 +104,15 @@ class TargetLock:
         return (f"{said}; tune with: {self._tune}",)
 
     def warnings(self, use: TuningUse, tools: Toolchain) -> tuple[Diagnostic, ...]:
-        """What the lock lacks for this engine, and what of it is stale."""
+        """What the lock lacks for this engine, what of it is stale, and what of it planning did not take."""
         if not self.target.tuned or self.part is None:
             return ()
         found = (self._incomplete(use, "warning"), self._outdated(use, tools, "warning"))
-        return tuple(each for each in found if each is not None)
+        return (*(each for each in found if each is not None), *self._declined(use, "warning"))
 
     def check_locked(self, use: TuningUse, tools: Toolchain) -> None:
-        """Raises BoltError (exit code 6) where not every kernel of the engine is locked, naming each that is not."""
+        """Raises BoltError (exit code 6) where not every kernel of the engine is locked, or not the whole plan of every
+        batch, naming each that is not."""
         if not self.target.tuned:
             return
         wrong = [self._incomplete(use, "error") if self.part is not None else self._no_lock()]
@@ -117,7 +124,7 @@ class TargetLock:
             for each in use.used
             if not each.measured
         ]
-        wrong.append(self._outdated(use, tools, "error"))
+        wrong += [self._outdated(use, tools, "error"), *self._declined(use, "error")]
         found = [each for each in wrong if each is not None]
         if found:
             raise BoltError(found, ExitCode.LOCK)
@@ -133,6 +140,18 @@ class TargetLock:
         chosen = "" if severity == "error" else ", and chosen by prediction"
         message = f"{missing} of {len(use.used)} kernels of '{self.spec.name}' are not in {self.name}{chosen}"
         return Diagnostic("incomplete-lock", message, self._mark, self._hint, severity=severity)
+
+    def _declined(self, use: TuningUse, severity: str) -> tuple[Diagnostic, ...]:
+        """One for each cover, and for each whole engine's kernels, that is not as the lock has it."""
+        if self.part is None:
+            return ()
+        found = []
+        for each in use.declined:
+            of = f"of batch {each.batch} of '{self.spec.name}'"
+            what = f"the cover {of} is" if each.what == "cover" else f"the whole engine's kernels {of} are"
+            message = f"{what} not taken from {self.name}: {each.reason}"
+            found.append(Diagnostic(f"{each.what}-not-locked", message, self._mark, self._hint, severity=severity))
+        return tuple(found)
 
     def _outdated(self, use: TuningUse, tools: Toolchain, severity: str) -> Diagnostic | None:
         stale = self._stale(use, tools)

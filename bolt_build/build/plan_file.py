@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bolt_build.build.files import FileStamp, write_text
 from bolt_build.digest import decode, encode
-from bolt_build.planner.kernel_sources import UsedProblem
+from bolt_build.planner.kernel_sources import Declined, UsedProblem
 from bolt_build.planner.tasks import Task, TaskGraph
 
-PLAN_FILE_VERSION = 3
+PLAN_FILE_VERSION = 4
 
 Facts = tuple[tuple[str, str], ...]
 """What a plan or a result was made from, as (name, text): "recipe:policy.fusion.epilogue", "model", "tool:cxx",
@@ -56,11 +56,13 @@ class EngineSummary:
 @dataclass(frozen=True)
 class TuningUse:
     """What planning would have taken from a lock: `asked` are digests of problems, `graphs` those of the optimised
-    graphs. `used` are the problems of the engine's steps."""
+    graphs. `used` are the problems of the engine's steps, `declined` what the lock says of whole batches, or lacks, and
+    that planning did not take."""
 
     asked: tuple[str, ...] = ()
     graphs: tuple[str, ...] = ()
     used: tuple[UsedProblem, ...] = ()
+    declined: tuple[Declined, ...] = ()
 
 
 NOTHING_USED = TuningUse()

@@ -105,8 +105,8 @@ class PlannedTarget:
 
 @dataclass
 class Planner:
-    """Plans the targets of one recipe; the ONNX file is parsed once for all of them. `locked` refuses a plan with a
-    kernel that was not measured, or measured with another toolchain."""
+    """Plans the targets of one recipe; the ONNX file is parsed once for all of them. `locked` refuses a plan that is
+    not the lock's, or with a kernel that was not measured, or measured with another toolchain."""
 
     recipe: Recipe
     directory: RecipeDirectory
@@ -130,7 +130,8 @@ class Planner:
             target = PlannedTarget(found.directory, plan, found.unverified, found.elsewhere, touched=touched)
         elif found.replans or found.known is None:
             planned = self._plan_engine(found.model, spec, found.target, found.lock.selection)
-            found = found.using(TuningUse(planned.asked, tuple(c.graph for c in planned.covers), planned.used))
+            graphs = tuple(cover.graph for cover in planned.covers)
+            found = found.using(TuningUse(planned.asked, graphs, planned.used, planned.declined))
             target = self._tasks(found, planned.plan, _summary(planned.plan, found.target))
         else:
             target = self._tasks(found, None, found.known.engine)

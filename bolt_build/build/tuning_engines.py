@@ -12,7 +12,7 @@ from bolt_build.families.base import Candidate
 from bolt_build.planner.engine_table import EngineLineup
 from bolt_build.planner.tuning_set import ProblemTrials
 from bolt_build.tuning.bundle import Bundle
-from bolt_build.tuning.engine_record import EngineMeasurement
+from bolt_build.tuning.engine_record import EngineMeasurement, EngineRecord
 from bolt_build.tuning.record import Fingerprint, Status, TuningTools
 from bolt_build.tuning.select import Evidence
 from bolt_build.tuning.select_engine import EngineEvidence, base_of, record_of
@@ -46,8 +46,9 @@ def open_engines(
     *,
     again: bool,
 ) -> Open:
-    """The engines that their problems' winners make and that nobody played (`again`: all of them) on what is `here`,
-    each with those of its plans that can be."""
+    """The engines that their problems' winners make and that nobody played to the end (`again`: all of them) on what is
+    `here`, each with those of its plans that can be. One that failed, or for which the time was over, is played again.
+    """
     by_problem = {each.problem: each for each in found}
     waiting, notes = [], []
     for lineup in lineups:
@@ -58,9 +59,13 @@ def open_engines(
         kept, fingerprint = base
         if fingerprint not in here:
             notes.append(not_played(lineup.batch, "its problems were measured on another GPU, driver or toolchain"))
-        elif again or record_of(kept, fingerprint, by_problem, measured) is None:
+        elif again or not _is_known(record_of(kept, fingerprint, by_problem, measured)):
             waiting.append(kept)
     return Open(tuple(waiting), tuple(notes))
+
+
+def _is_known(record: EngineRecord | None) -> bool:
+    return record is not None and record.status is Status.OK and record.complete
 
 
 def not_played(batch: int, why: str) -> Diagnostic:

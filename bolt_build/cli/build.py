@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
     )
     parser.add_argument(
-        "--locked", action="store_true", help="end with exit code 6 unless every kernel comes from the recipe's lock"
+        "--locked", action="store_true", help="end with exit code 6 unless the whole plan comes from the recipe's lock"
     )
     parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")

@@ -24,6 +24,16 @@ class UsedProblem:
 
 
 @dataclass(frozen=True)
+class Declined:
+    """What a selection says of the whole plan of a batch, or lacks, and that planning did not follow: `what` is "cover"
+    or "engine" (its choice of kernels), `reason` says why not."""
+
+    what: str
+    batch: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class KernelSource:
     """`source` is "lock" or "predictions". Of a lock: its file's name, the GPUs that it was measured on, whether the
     toolchain has changed since, and how many problems it lacks, so that their kernels are predicted all the same."""

@@ -7,11 +7,12 @@ measurement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bolt_build.families.base import Alternative, Family, KernelProblem, Refusal
 from bolt_build.planner.engine_plan import Decision
+from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import ChosenAlternative, ChosenCover, EngineChoice, Selection, Winner
 from bolt_build.planner.space import Choice, Conversion, SearchSpace, problems_of
@@ -27,9 +28,11 @@ def measured_space(
     """The space as the selection leaves it, and the winners that hold in it by their problem.
 
     A winner that its family does not name any more is declined, and so is a cover that was found for another graph or
-    with alternatives that are there no longer, and the choice of a whole engine where its cover is; decisions say so.
+    with alternatives that are there no longer, and the choice of a whole engine where its cover or a winner of its plan
+    is; decisions say so, and `declined` of the space has what is said of the whole.
     """
     winners, declined = _legal(space, selection.winners, selection.source, target, families)
+    gone = {winner.problem for winner in selection.winners} - {problem.digest for problem in winners}
     choice = _choice(space, selection)
     swaps = {} if choice is None else _legal(space, choice.swaps, selection.source, target, families)[0]
     if winners:
@@ -37,7 +40,7 @@ def measured_space(
     covered, holds = _as_covered(replace(space, decisions=(*space.decisions, *declined)), selection)
     if choice is None:
         return covered, winners
-    return _as_engine(covered, choice, winners, swaps, selection.source, cover_holds=holds)
+    return _as_engine(covered, choice, winners, swaps, gone, selection.source, cover_holds=holds)
 
 
 def chosen_cover(space: SearchSpace, alternatives: Sequence[Alternative]) -> ChosenCover:
@@ -158,23 +161,26 @@ def _converted(conversion: Conversion, space: SearchSpace, winners: Winners) -> 
 def _as_covered(space: SearchSpace, selection: Selection) -> tuple[SearchSpace, bool]:
     """The space with the alternatives of the selection's cover alone, where it has one for this graph that holds, and
     whether it does."""
-    if not selection.covers:
-        return space, False
+    none = "it has none for this batch"
+    if not selection.covers:  # of records, or of predictions: there is nothing to decide about
+        return (_declining(space, "cover", none) if selection.winners else space), False
     subject, action = f"batch {space.graph.batch}", f"declined the cover of {selection.source}"
     here = graph_digest(space.graph)
     cover = next((c for c in selection.covers if (c.graph, c.batch) == (here, space.graph.batch)), None)
     if cover is None:
-        reason = "it has none for this batch"
+        reason = none
         if any(other.batch == space.graph.batch for other in selection.covers):
             reason = "it was found for another graph"
-        return replace(space, decisions=(*space.decisions, Decision("tuning", subject, action, reason))), False
+        decision = Decision("tuning", subject, action, reason)
+        return _declining(replace(space, decisions=(*space.decisions, decision)), "cover", reason), False
     kept = tuple(a for a in space.alternatives if _chosen(a) in cover.alternatives)
     covered = {name for alternative in kept for name in alternative.region}
     gone = [each for each in cover.alternatives if each not in {_chosen(a) for a in kept}]
     if gone or any(node.name not in covered for node in space.graph.nodes):
         what = f"{gone[0].family} for {', '.join(gone[0].region)}" if gone else "every node"
         reason = f"no family offers {what} as it was chosen"
-        return replace(space, decisions=(*space.decisions, Decision("tuning", subject, action, reason))), False
+        decision = Decision("tuning", subject, action, reason)
+        return _declining(replace(space, decisions=(*space.decisions, decision)), "cover", reason), False
     taken = Decision("tuning", subject, f"took the cover of {selection.source}", "it was found for this graph")
     return replace(space, alternatives=kept, decisions=(*space.decisions, taken)), True
 
@@ -187,10 +193,17 @@ def _choice(space: SearchSpace, selection: Selection) -> EngineChoice | None:
 
 
 def _as_engine(
-    space: SearchSpace, choice: EngineChoice, winners: Winners, swaps: Winners, source: str, *, cover_holds: bool
+    space: SearchSpace,
+    choice: EngineChoice,
+    winners: Winners,
+    swaps: Winners,
+    gone: Collection[str],
+    source: str,
+    *,
+    cover_holds: bool,
 ) -> tuple[SearchSpace, Winners]:
     """The space and winners with the kernels that the whole engine was measured to be faster with; `swaps` are those
-    that their families still name.
+    that their families still name, `gone` the problems whose winners do not hold here.
 
     They are taken all or none: they were measured together, in the plan that the selection's cover and winners give.
     Costs stay those of the winners, so that they lead to that plan again.
@@ -203,9 +216,11 @@ def _as_engine(
         reason = "they were measured with its cover"
     elif len(swaps) != len(choice.swaps) or not all(_replaces(swap, winners.get(of)) for of, swap in swaps.items()):
         reason = "not all of its kernels, and of the winners that they replace, are there any more"
+    elif any(problem.digest in gone for problem in _problems(space)):
+        reason = "not all winners for its cover and its conversions are there any more"
     if reason:
         decision = Decision("tuning", subject, f"declined the whole engine's kernels of {source}", reason)
-        return replace(space, decisions=(*space.decisions, decision)), winners
+        return _declining(replace(space, decisions=(*space.decisions, decision)), "engine", reason), winners
     times = (
         f"the engine takes {choice.after * 1e6:.1f} us with them, not {choice.before * 1e6:.1f} us "
         f"({1 - choice.after / choice.before:.1%} less)"
@@ -218,6 +233,16 @@ def _as_engine(
         taken.append(Decision("tuning", describe_problem(problem), action, reason))
     choices = tuple(_won(each, swaps) for each in space.choices)
     return replace(space, choices=choices, decisions=(*space.decisions, *taken)), {**winners, **swaps}
+
+
+def _declining(space: SearchSpace, what: str, reason: str) -> SearchSpace:
+    return replace(space, declined=(*space.declined, Declined(what, space.graph.batch, reason)))
+
+
+def _problems(space: SearchSpace) -> set[KernelProblem]:
+    """What a plan of the space can launch."""
+    found = {problem for alternative in space.alternatives for problem in problems_of(alternative)}
+    return found | {each.problem for each in (*space.conversions, *space.copies)}
 
 
 def _replaces(swap: Winner, winner: Winner | None) -> bool:

@@ -20,7 +20,7 @@ from bolt_build.planner.engine_plan import (
     StepTensor,
 )
 from bolt_build.planner.in_place import write_in_place
-from bolt_build.planner.kernel_sources import UsedProblem
+from bolt_build.planner.kernel_sources import Declined, UsedProblem
 from bolt_build.planner.measured import Winners, chosen_cover, measured_space
 from bolt_build.planner.memory import Arena, plan_memory
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
@@ -43,7 +43,8 @@ class PlannedEngine:
 
     `covers` are what was chosen of each graph, as a lock keeps it. `asked` are the digests of every problem whose
     winner could have changed the plan, in order, and `used` those of the plan's steps. `pairs` says of all products
-    that one kernel could compute together, in each batch, whether one does and why.
+    that one kernel could compute together, in each batch, whether one does and why. `declined` is what the selection
+    says of whole batches, or lacks, and that was not taken; nothing where all kernels are predicted.
     """
 
     plan: EnginePlan
@@ -53,6 +54,7 @@ class PlannedEngine:
     asked: tuple[str, ...]
     used: tuple[UsedProblem, ...]
     pairs: tuple[PairOutcome, ...] = ()
+    declined: tuple[Declined, ...] = ()
 
 
 def plan_engine(
@@ -68,6 +70,7 @@ def plan_engine(
     weights, plans, covers, used = WeightTable(), [], [], _Used(selection)
     asked: set[str] = set()
     pairs: list[PairOutcome] = []
+    declined: list[Declined] = []
     for space in _spaces(optimized, recipe, spec, target, families):
         asked.update(choice.problem.digest for choice in space.choices)
         space, winners = measured_space(space, selection, target, families)
@@ -83,13 +86,14 @@ def plan_engine(
         decisions += (*placed.decisions, _arena_decision(space, arena))
         decisions += used.decisions(space, ordered.steps, winners, target)
         refusals += space.refusals
+        declined += space.declined
     plan = EnginePlan(
         PLAN_VERSION, recipe.name, spec.name, spec.precision, structure(optimized), weights.slots(), tuple(plans),
         tuple(dict.fromkeys(decisions)), tuple(dict.fromkeys(refusals)),
     )  # fmt: skip
     return PlannedEngine(
         plan, weights.constants(), tuple(optimized), tuple(covers), tuple(sorted(asked)), used.problems(),
-        tuple(pairs),
+        tuple(pairs), tuple(declined),
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from bolt_build.families.base import (
 from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.shape import Convert, Identity
 from bolt_build.planner.engine_plan import Decision
+from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.persistent import Pair, Wishes, enforce, pairs_of, wishes
 from bolt_build.schema.recipe import IoSpec, Recipe, TargetSpec
 from bolt_build.targets import Target
@@ -55,7 +56,8 @@ class SearchSpace:
     `fixed` are the formats of graph inputs, `wanted` those of graph outputs. `copies` are kernels that write a tensor
     in the format it has to another place, for outputs that no step can write directly. `basis` says where the seconds
     come from: "predicted", "measured", or "measured and predicted". `pairs` are what one kernel could compute of
-    several nodes, whether or not the recipe leaves a choice.
+    several nodes, whether or not the recipe leaves a choice. `declined` is what a selection says of the whole and does
+    not hold here.
     """
 
     graph: Graph
@@ -69,6 +71,7 @@ class SearchSpace:
     decisions: tuple[Decision, ...]
     basis: str = "predicted"
     pairs: tuple[Pair, ...] = ()
+    declined: tuple[Declined, ...] = ()
 
 
 def search_space(

@@ -48,7 +48,7 @@ def explain(evidence: Evidence) -> Explanation:
         layers = tuple(explainer.layer(plan.batch, step, plan.steps) for step in plan.steps)
         pairings = pairings_of(graph, engine.plan, engine.pairs, evidence.target)
         changes = changes_of(plan.steps, explainer.expense)
-        whole = of_plan(plan, cover.graph, evidence.lock)
+        whole = of_plan(plan, cover.graph, evidence.lock, engine.declined)
         batches.append(Batch(plan.batch, layers, _totals(layers), changes, pairings, whole))
     fusion = tuple(decision for decision in engine.plan.decisions if _is_fusion(decision))
     refusals = counted(f"{refusal.family}: {refusal.reason}" for refusal in engine.plan.refusals)

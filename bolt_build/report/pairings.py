@@ -51,8 +51,8 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Pairings:
-    """Of one batch: those that one kernel can compute; and, counted by reason, those that none can. `bandwidth` is the
-    target's, in bytes/s."""
+    """Of one batch: those that one kernel may compute; and, counted by reason, those that none can or may. `bandwidth`
+    is the target's, in bytes/s."""
 
     legal: tuple[Pairing, ...]
     illegal: tuple[Counted, ...]
@@ -107,7 +107,7 @@ def render_pairings(batch: int, found: Pairings | None, width: int | None) -> li
         lines += [line.plain for line in table(_COLUMNS, [_row(each) for each in found.legal], width)]
         lines += [f"  {' then '.join(each.nodes)}: {each.reason}" for each in found.legal if not each.fused]
     if found.illegal:
-        lines.append("pairs that no kernel computes:")
+        lines.append("pairs left apart:")
         lines += [f"  {each.count} {each.reason}" for each in found.illegal]
     return lines
 

@@ -122,8 +122,8 @@ def _engine(found: EngineEvidence) -> dict[str, Any]:
     return {
         "batch": record.batch, "table": record.table, "plan": record.plan, "other_plan": found.other_plan,
         "before": found.before.median, "after": found.after.median,
-        "gain": found.gain, "low": None if record.gain is None or not found.swaps else record.gain.low,
-        "high": None if record.gain is None or not found.swaps else record.gain.high, "threshold": record.threshold,
+        "gain": found.gain, "low": None if record.gain is None or not found.changed else record.gain.low,
+        "high": None if record.gain is None or not found.changed else record.gain.high, "threshold": record.threshold,
         "complete": record.complete, "message": record.message,
         "swaps": [{"problem": problem, **_candidate(kernel), "alone": alone} for problem, kernel, alone in found.swaps],
         "tried": [{"problem": each.problem, **_candidate(each.candidate), **_tried(each)} for each in record.tried],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bolt_build.families.base import Candidate
 from bolt_build.planner.engine_plan import BatchPlan
+from bolt_build.planner.kernel_sources import Declined
 from bolt_build.tuning.locked import LockedEngine, LockedTarget
 from bolt_build.tuning.select_engine import EngineEvidence
 
@@ -28,7 +29,8 @@ class Swapped:
 class WholeEngine:
     """Microseconds of one batch's engine, `before` with the kernels that are fastest alone and `after` with those that
     took their places, which save `gain` of the time (the median of pairs of replays in turns); of `tried` swaps and
-    `plans` other plans. `other_plan`: other steps than those whose kernels take least alone."""
+    `plans` other plans. `other_plan`: other steps than those whose kernels take least alone. `cut_short`: the time was
+    over before all was tried; a lock does not keep that."""
 
     batch: int
     before: float
@@ -38,6 +40,7 @@ class WholeEngine:
     plans: int
     other_plan: bool
     swapped: tuple[Swapped, ...]
+    cut_short: bool = False
 
 
 def of_evidence(found: EngineEvidence, winners: Mapping[str, tuple[Candidate, float]]) -> WholeEngine:
@@ -51,12 +54,15 @@ def of_evidence(found: EngineEvidence, winners: Mapping[str, tuple[Candidate, fl
     )
     return WholeEngine(
         found.table.batch, found.before.median, found.after.median, found.gain, len(found.record.tried),
-        len(found.record.plans), found.other_plan, swapped,
+        len(found.record.plans), found.other_plan, swapped, not found.record.complete,
     )  # fmt: skip
 
 
-def of_plan(plan: BatchPlan, graph: str, lock: LockedTarget | None) -> WholeEngine | None:
-    """What the lock says of a planned batch; None where it says nothing, or where the plan took other kernels."""
+def of_plan(plan: BatchPlan, graph: str, lock: LockedTarget | None, declined: Iterable[Declined]) -> WholeEngine | None:
+    """What the lock says of a planned batch; None where it says nothing, or where planning `declined` its cover or its
+    choice of kernels."""
+    if any(each.batch == plan.batch for each in declined):
+        return None
     engines: Sequence[LockedEngine] = () if lock is None else lock.engines
     engine = next((each for each in engines if (each.batch, each.graph) == (plan.batch, graph)), None)
     if engine is None or lock is None:
@@ -84,6 +90,8 @@ def engine_lines(engine: WholeEngine) -> list[str]:
     tried = f"{engine.tried} swap{'' if engine.tried == 1 else 's'} tried"
     if engine.plans:
         tried += f", {engine.plans} other plan{'' if engine.plans == 1 else 's'}"
+    if engine.cut_short:
+        tried += "; not all were tried: the time was over"
     head = f"whole engine of batch {engine.batch}: {engine.before:.1f} us with the kernels that are fastest alone"
     if not engine.swapped and not engine.other_plan:
         return [f"{head}, none faster ({tried})"]

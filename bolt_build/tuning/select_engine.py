@@ -81,8 +81,8 @@ def record_of(
 ) -> EngineRecord | None:
     """The record of an engine that began with these plans' winners, measured with the same as they were.
 
-    Its plan is one of the lineup's, and every kernel that it began with is its problem's winner now. Of several, the
-    one for which most plans were tried.
+    Its plan is one of the lineup's, and every kernel that it began with is its problem's winner now. Of several, one
+    that did not fail, for which most plans were tried, and that had the time for all.
     """
 
     def holds(record: EngineRecord) -> bool:
@@ -99,7 +99,11 @@ def record_of(
         )
 
     fitting = [record for known, record in measured if known == fingerprint and holds(record)]
-    return min(fitting, key=lambda record: (-len(record.plans), record.key), default=None)
+    return min(
+        fitting,
+        key=lambda record: (record.status is not Status.OK, -len(record.plans), not record.complete, record.key),
+        default=None,
+    )
 
 
 def engine_evidence(

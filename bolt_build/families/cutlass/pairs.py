@@ -128,7 +128,8 @@ def expense(problem: KernelProblem) -> Expense:
     (first, second), pair = parts(problem), pair_of(problem)
     found = [product_expense(first, pair.first), product_expense(second, pair.second)]
     nbytes = sum(each.nbytes for each in found) - 2 * first.outputs[0].nbytes
-    return Expense(nbytes, sum(each.flops for each in found), "; ".join(each.why for each in found if each.why))
+    why = "; ".join(each.why for each in found if each.why)
+    return Expense(nbytes, sum(each.flops for each in found), why, found[0].copied, found[0].copied_as)
 
 
 def candidate_of(tile: PairTile) -> Candidate:

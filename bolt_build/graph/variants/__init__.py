@@ -30,7 +30,8 @@ def vary(
     """`model` with the changes of a variant, made in the order of deepen, activation, align.
 
     New convolutions get seeded weights that are calibrated on what reaches them (`zoo.calibrate`), unless `draw` is
-    false: then they are zeros, for whoever calibrates the whole model afterwards. Everything else keeps its values.
+    false: then they are zeros, for whoever calibrates the whole model afterwards. Everything else keeps its values, and
+    aligning keeps what they compute, until that is done: a zoo model's variant is drawn and calibrated as a whole.
     `dims` binds symbolic dimensions other than the batch. Raises VariantError with what does not fit the model.
     """
     edited, changes = EditedModel(model), []
@@ -65,10 +66,11 @@ def vary(
 def _aligned(edited: EditedModel, multiple: int) -> list[str]:
     found = align_channels(edited, multiple)
     widened = [each for each in found if each.reason is None]
-    said = [f"{each.before} channels of '{each.tensor}' widened to {each.after}" for each in widened]
+    said = [f"{_many(each.before, 'channel')} of '{each.tensor}' widened to {each.after}" for each in widened]
     if not widened:
         said.append(f"no hidden channels to round up to a multiple of {multiple}")
-    return said + [f"{each.before} channels of '{each.tensor}' left: {each.reason}" for each in found if each.reason]
+    left = [each for each in found if each.reason is not None]
+    return said + [f"{_many(each.before, 'channel')} of '{each.tensor}' left: {each.reason}" for each in left]
 
 
 def _many(count: int, noun: str) -> str:

@@ -1,8 +1,9 @@
 """Hidden channels rounded up to a multiple, so that no kernel pads or falls back to narrow loads.
 
-The function stays what it was: a new channel repeats one that is there, with all of its weights, statistics and biases,
-and whoever reads it has zeros for it. So numbers keep their scale layer by layer, and in training a new channel gets
-gradients through those zeros and parts from its twin.
+With given weights the function stays what it was: a new channel repeats one that is there, with all of its weights,
+statistics and biases, and whoever reads it has zeros for it. So numbers keep their scale layer by layer, and in
+training a new channel gets gradients through those zeros and parts from its twin. A zoo model brings no weights: those
+of its variant are drawn and calibrated as a whole afterwards, and then nothing of the repeats and zeros is left.
 
 Channels are those of axis 1. Tensors that must have equally many, because an operator works channel by channel or adds
 them, form a group, which is widened as a whole, or left as it is for a reason that is told.
@@ -121,7 +122,7 @@ class _Channels:
                     raise _Refused("does not keep channels apart, as far as is known")
                 self._visits[node.op_type](node)
             except _Refused as refused:
-                self._fix((*node.input, *node.output), f"'{called(node)}' ({node.op_type}) {refused}")
+                self._fix((*edited.read_by(node), *node.output), f"'{called(node)}' ({node.op_type}) {refused}")
         for name in sorted(edited.outputs):
             self._fix((name,), f"'{name}' is an output of the model")
         found = list({id(group): group for group in self._groups.values()}.values())
@@ -191,7 +192,9 @@ class _Channels:
                 raise _Refused(f"reads '{name}', whose shape is not known")
             axis = 1 - (rank - len(shape))
             if axis < 0 or (shape[axis] == 1 and extent != 1):
-                continue  # the same for every channel
+                # One for all channels of the result. With more of its own it would no longer fit.
+                self._fix((name,), f"'{called(node)}' ({node.op_type}) broadcasts it")
+                continue
             if name in self._edited.constants:
                 uses.append(_Use(name, axis, True, self._runs[y]))
             elif len(shape) == rank:

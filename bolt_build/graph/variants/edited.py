@@ -46,7 +46,12 @@ class EditedModel:
 
     def readers(self, tensor: str) -> list[onnx.NodeProto]:
         """The nodes that read `tensor`, those with a subgraph that does among them."""
-        return [node for node in self.nodes if tensor in node.input or any(tensor in _read(g) for g in _graphs(node))]
+        return [node for node in self.nodes if tensor in self.read_by(node)]
+
+    def read_by(self, node: onnx.NodeProto) -> tuple[str, ...]:
+        """What a node reads, then what its subgraphs do, names that only they know among these."""
+        inner: set[str] = set().union(*(_read(graph) for graph in _graphs(node)))
+        return (*node.input, *sorted(inner))
 
     def free(self, name: str) -> str:
         """`name`, or where it is taken, `name` with a number behind it; taken from now on."""
@@ -94,13 +99,17 @@ class EditedModel:
             self._inferred()[tensor] = self._inferred()[other]
 
     def finish(self) -> onnx.ModelProto:
-        """The model with its changes. Types of inner tensors, which may be others now, are left out."""
+        """The model with its changes. Types of inner tensors, which may be others now, are left out, and so are inputs
+        that only repeat the type of an initializer, as files before IR version 4 must have them."""
         graph = self.model.graph
         del graph.node[:]
         graph.node.extend(self.nodes)
         graph.initializer.extend(self._added)
         self.model.ir_version = max(self.model.ir_version, LEAST_IR_VERSION)
         del graph.value_info[:]
+        listed = [item for item in graph.input if item.name in self.inputs]
+        del graph.input[:]
+        graph.input.extend(listed)
         return self.model
 
     def _inferred(self) -> dict[str, onnx.TypeProto.Tensor]:
@@ -124,11 +133,12 @@ def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with the types but not the values of large constants: inference would copy them."""
-    light = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    light = onnx.ModelProto(ir_version=max(model.ir_version, LEAST_IR_VERSION), opset_import=model.opset_import)
     graph = model.graph
     light.graph.name = graph.name
     light.graph.node.extend(graph.node)
-    light.graph.input.extend(graph.input)
+    stored = {item.name for item in graph.initializer}
+    light.graph.input.extend(item for item in graph.input if item.name not in stored)
     light.graph.output.extend(graph.output)
     for item in graph.initializer:
         if np.prod(item.dims) <= _KNOWN_VALUES:

@@ -82,7 +82,7 @@ def _tied(editor: GraphEditor, node: Node) -> Iterator[str]:
 
 def _takes(editor: GraphEditor, node: Node, value: str) -> bool:
     """True where the node is a product that can be given padded channels of `value`."""
-    return _is_product(editor, node) and node.inputs[0] == value and node.inputs.count(value) == 1
+    return _is_product(editor, node) and node.inputs[0] == value
 
 
 def _is_product(editor: GraphEditor, node: Node) -> bool:
@@ -108,8 +108,14 @@ def _obstacle(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node]
         if (reason := _cannot_make(editor, node)) is not None:
             return f"'{value}' is made by '{node.name}', {reason}"
         for reader in editor.readers(value):
+            # A product may read a value as its left factor and as its own residual.
+            operands = [reader.inputs[stage.operand] for stage in reader.epilogue if stage.operand is not None]
+            as_operand = value in operands or not _is_product(editor, reader)
             tied = reader.outputs[0] in group and value in _tied(editor, reader)
-            if not tied and not _takes(editor, reader, value):
+            untaken = (
+                value in reader.op_inputs and isinstance(reader.op, Conv | MatMul) and not _takes(editor, reader, value)
+            )
+            if (as_operand and not tied) or untaken:
                 return f"'{value}' is read by '{reader.name}', {reader.op.kind}"
     channels = editor.type(group[0]).shape[1]
     windows = [editor.type(reader.inputs[1]).shape[-1] for reader in readers if isinstance(reader.op, Conv)]

@@ -31,6 +31,7 @@ void Lane::step() {
   if (!lock_.held()) {
     if (session_.next_problem >= session_.set.problem_count) {
       finished_ = true;  // others did it all
+      wake_.reset();
       return;
     }
     if (!lock_.take()) {

@@ -43,6 +43,7 @@ void PlayLane::step() {
   if (!lock_.held()) {
     if (session_.next_engine >= static_cast<int>(session_.tables.engines.size())) {
       finished_ = true;  // others did them all
+      wake_.reset();
       return;
     }
     if (!lock_.take()) {
@@ -54,7 +55,7 @@ void PlayLane::step() {
     if (!session_.begun) session_.begun = Clock::now();
   }
   if (player_.running() && wake_ && Clock::now() >= *wake_) {
-    const double limit = preparing_ ? session_.arguments.preparing_limit : session_.arguments.limit;
+    const double limit = preparing_ ? session_.arguments.preparing_limit : limit_;
     char text[64];
     std::snprintf(text, sizeof text, "took longer than %g s", limit);
     lost("timed-out", text);
@@ -103,6 +104,7 @@ void PlayLane::start_player() {
       program, "--play", "--candidates", arguments.candidates, "--engines", arguments.tables, "--gpu", device_.uuid,
       "--engine", std::to_string(engine_), "--seed", std::to_string(arguments.seed)};
   pending_.clear();
+  prepared_.clear();
   preparing_ = true;
   wake_ = Clock::now() + seconds(arguments.preparing_limit);
   player_ = Child(argv, {{"CUDA_VISIBLE_DEVICES", device_.uuid}, {"CUDA_MODULE_LOADING", "LAZY"}});
@@ -116,9 +118,18 @@ void PlayLane::ask() {
   put();
 }
 
+double PlayLane::comparison_limit() {
+  const Arguments& arguments = session_.arguments;
+  // What a player plays for the first time it packs weights for, and loads code.
+  const bool first = prepared_.insert(question_->first.plan).second;
+  const bool second = prepared_.insert(question_->second.plan).second;
+  return first || second ? arguments.limit + arguments.preparing_limit : arguments.limit;
+}
+
 void PlayLane::put() {
   if (!begun_) begun_ = Clock::now();
-  wake_ = Clock::now() + seconds(session_.arguments.limit);
+  limit_ = comparison_limit();
+  wake_ = Clock::now() + seconds(limit_);
   // A player that reads no more has ended, which its output says.
   static_cast<void>(player_.say("compare " + choice_text(question_->first) + " " + choice_text(question_->second) + "\n"));
 }

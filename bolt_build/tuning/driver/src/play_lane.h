@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class PlayLane {
   void start_player();
   void ask();
   void put();
+  /// Seconds that the question may take.
+  double comparison_limit();
   void take_line(const std::string& line);
   void lost(const std::string& status, const std::string& why);
   void answer(const Comparison& comparison);
@@ -51,6 +54,8 @@ class PlayLane {
   std::optional<Time> begun_;  // when the first question of the engine was put
   Child player_;
   std::string pending_;  // a line of the player that is not whole yet
+  std::set<int> prepared_;  // plans that the player has played
+  double limit_ = 0;        // seconds of the comparison that it makes
   bool preparing_ = false;
   std::optional<Time> wake_;
   bool waiting_ = false, finished_ = false;

@@ -76,8 +76,11 @@ void PlayedPlan::place_tensors() {
     const auto reader = readers.find(key);
     if (reader == readers.end() || key.first == 'a' || key.first == 'o') continue;
     const bolt_tuning_operand& operand = *reader->second;
+    // All of it: some readers take a part alone.
+    const std::uint64_t width = operand.bytes / std::max<std::uint64_t>(elements_of(operand), 1);
+    const std::uint64_t count = bytes / std::max<std::uint64_t>(width, 1);
     const std::uint64_t own = seed_ ^ (key.second + 1) * 0x9E3779B97F4A7C15ull ^ static_cast<std::uint64_t>(key.first) << 56;
-    fill(memory, operand.dtype, elements_of(operand), own, operand.low, operand.high, stream_);
+    fill(memory, operand.dtype, count, own, operand.low, operand.high, stream_);
   }
   for (const TableStep& step : table_.steps) {
     const auto address = [&](const Place& place) { return static_cast<char*>(bases_.at(key_of(place))) + offset_of(place); };
@@ -131,17 +134,22 @@ const PlayedPlan::Kernel& PlayedPlan::kernel(std::size_t step, int trial) {
   std::uint64_t scratch = 0;
   const bolt_tuning_status status = set_.create(&wanted, &views_[step].border, &made, &scratch, message, sizeof message);
   if (status != BOLT_TUNING_DONE) throw StepRefused(status, table_.steps[step], message);
-  const Kernel& kept = kernels_[{step, trial}] = {&wanted, made};
   if (scratch > scratch_bytes_) {
+    void* larger = nullptr;
+    try {
+      larger = allocate<char>(scratch);
+    } catch (...) {
+      // What was there before stays, for the kernels that were made before.
+      set_.destroy(&wanted, made);
+      throw;
+    }
     // Recordings hold the address of the memory that was there before.
     recordings_.clear();
     cudaFree(scratch_);
-    scratch_ = nullptr;
-    scratch_bytes_ = 0;
-    scratch_ = allocate<char>(scratch);
+    scratch_ = larger;
     scratch_bytes_ = scratch;
   }
-  return kept;
+  return kernels_[{step, trial}] = {&wanted, made};
 }
 
 void PlayedPlan::queue(const std::vector<int>& trials) {

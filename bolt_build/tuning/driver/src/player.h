@@ -1,4 +1,5 @@
-// Whole engines on the GPU, replayed in turns: each as an engine runs it, one recording, launches overlapping.
+// Whole engines on the GPU, replayed in turns: each as an engine runs it, one recording, launches overlapping (but rows
+// that an engine stores apart are stored densely).
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -125,7 +125,8 @@ void ResultsFile::swap(const bolt_tuning_set& set, const EngineTable& engine, co
     what = "\"kind\": \"swap\", \"engine\": " + quoted(engine.digest()) + ", \"problem\": " + quoted(problem.digest) +
            ", \"candidate\": " + quoted(problem.trials[tried.trial].candidate);
   }
-  write_line("{" + what + ", \"device\": " + std::to_string(device) + ", " + comparison_text(tried.comparison) + ", \"kept\": " + (tried.kept ? "true" : "false") + "}");
+  write_line("{" + what + ", \"device\": " + std::to_string(device) + ", " + comparison_text(tried.comparison) + ", \"kept\": " +
+             (tried.kept ? "true" : "false") + "}");
 }
 
 void ResultsFile::engine(const bolt_tuning_set& set, const EngineTable& engine, const Verdict& verdict, int device) {

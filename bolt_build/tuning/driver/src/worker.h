@@ -1,5 +1,5 @@
 // The children that measure: one problem (it reads "measure N" and answers with what became of trial N), or one engine
-// (it reads "compare TRIAL,... TRIAL,..." and answers with how the two choices compare).
+// (it reads "compare PLAN:TRIAL,... PLAN:TRIAL,..." and answers with how the two choices compare).
 #pragma once
 
 #include "arguments.h"

@@ -58,7 +58,7 @@ struct ConvArguments {
 };
 
 /// y[m, n] = sum over k of x[m, k] * weights[n, k], dense row-major half precision; k is a multiple of a kernel's
-/// loads. The bias has n values, the residual lies like y. What follows y is as in ConvArguments.
+/// loads. The bias has n values, the residual is dense. What follows y is as in ConvArguments.
 struct GemmArguments {
   int m, n, k;
   const void* x;

@@ -175,7 +175,7 @@ template <typename Arguments, typename Tile, typename Epilogue, typename Source,
           typename Out = portable::f16>
 class Product {
  public:
-  /// Pointers in `shape` are not looked at. `Layout` is Filter or Factor.
+  /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes.
   template <typename Layout>
   Product(const Prepare& p, const Arguments& shape, const Source& source, const Constant& weights,
           const Layout& layout, const Constant& bias, const Epilogue& epilogue)
