@@ -26,11 +26,8 @@ __device__ inline void add_up_cell(const Sums& p, const float* sums, const float
 #pragma unroll
     for (int lane = 0; lane < lanes; ++lane) total[lane] += more[lane];
   }
-  // Dividing 64-bit numbers would cost more than all the rest.
-  const std::uint32_t cell = static_cast<std::uint32_t>(item), cells = static_cast<std::uint32_t>(p.columns) / lanes;
-  const std::uint32_t row = cell / cells, column = (cell - row * cells) * lanes;
   if (bias != nullptr) {
-    portable::load_lanes<lanes>(bias + column, more);
+    portable::load_lanes<lanes>(bias + at % p.columns, more);
 #pragma unroll
     for (int lane = 0; lane < lanes; ++lane) total[lane] += more[lane];
   }
@@ -38,7 +35,7 @@ __device__ inline void add_up_cell(const Sums& p, const float* sums, const float
 #pragma unroll
   for (int lane = 0; lane < lanes; ++lane)
     total[lane] = stages(total[lane], Stages::reads_residual ? more[lane] : 0.0f);
-  portable::store_lanes<lanes>(y + static_cast<portable::Index>(row) * p.y_row + column, total);
+  portable::store_lanes<lanes>(y + at / p.columns * p.y_row + at % p.columns, total);
 }
 
 template <typename Out, typename Stages>
