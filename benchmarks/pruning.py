@@ -26,7 +26,7 @@ import onnx
 import record
 from onnx import TensorProto, helper, numpy_helper
 
-from bolt_build.build.tuning_planning import EVERY_CANDIDATE
+from bolt_build.build.tune.planning import EVERY_CANDIDATE
 from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.conv import Conv

@@ -12,7 +12,7 @@ from test_tune_measure import Workshop, project, workshop
 from tune_projects import Project, by_prediction
 
 from bolt_build.build.planning import Planner
-from bolt_build.build.tuning_outcome import TuneResult
+from bolt_build.build.tune.outcome import TuneResult
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.planner.engine_table import engine_tables
 from bolt_build.report.diagnostics import render

@@ -17,11 +17,11 @@ import pytest
 from cuda_engine import nvcc
 from tune_projects import Project, by_prediction, new_project
 
-from bolt_build.build import tuning_planning
 from bolt_build.build.builder import dry_run
 from bolt_build.build.cleaning import clean
-from bolt_build.build.tuning import TuneOptions, tune
-from bolt_build.build.tuning_outcome import TuneResult
+from bolt_build.build.tune import planning as tuning_planning
+from bolt_build.build.tune.outcome import TuneResult
+from bolt_build.build.tune.run import TuneOptions, tune
 from bolt_build.errors import ExitCode
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family, KernelProblem, KernelUnit

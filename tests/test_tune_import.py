@@ -12,8 +12,8 @@ import pytest
 from tune_projects import H200, Project, by_prediction, last_first, new_project, write_model
 from tune_sets import bundle as other_bundle
 
-from bolt_build.build import tuning_job
 from bolt_build.build.planning import Planner
+from bolt_build.build.tune import job as tuning_job
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.planner.tuning_set import ProblemTrials, Trial
 from bolt_build.report.diagnostics import render

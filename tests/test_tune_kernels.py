@@ -10,7 +10,7 @@ from planner_fakes import Fake
 from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, trials
 
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.tuning_kernels import is_verdict, last_words, not_compiled, tuning_kernels, without
+from bolt_build.build.tune.kernels import is_verdict, last_words, not_compiled, tuning_kernels, without
 from bolt_build.families.base import Candidate, KernelProblem, KernelUnit
 from bolt_build.planner.tuning_set import ProblemTrials
 from bolt_build.tuning.record import Record, Status

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from tune_projects import A100, H200, Project, new_project
 
-from bolt_build.build import tuning, tuning_job
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.session import SessionResult
-from bolt_build.build.tuning_compile import Compiled
-from bolt_build.build.tuning_session import TuningSession
+from bolt_build.build.tune import job as tuning_job
+from bolt_build.build.tune import run as tuning
+from bolt_build.build.tune.compile import Compiled
+from bolt_build.build.tune.session import TuningSession
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.families.base import Family
 from bolt_build.planner.tuning_set import ProblemTrials

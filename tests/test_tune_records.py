@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, TOOLS
 
-from bolt_build.build.tuning_records import comparable, unmeasured
+from bolt_build.build.tune.records import comparable, unmeasured
 from bolt_build.families.base import Candidate
 from bolt_build.planner.tuning_set import ProblemTrials
 from bolt_build.targets import target_named

@@ -21,7 +21,7 @@ from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.lock import build_lock
 from bolt_build.build.model_file import ModelFile
 from bolt_build.build.plan_file import EngineSummary
-from bolt_build.build.tuning_session import TuningSession
+from bolt_build.build.tune.session import TuningSession
 from bolt_build.errors import BoltError
 from bolt_build.families import load
 from bolt_build.planner.tasks import Task, TaskGraph

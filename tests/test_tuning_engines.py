@@ -14,7 +14,7 @@ from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, tuning_set
 from tuning_evidence import ON_A100, ON_H200, TOOLS, ok, timed
 from tuning_fakes import Measurement
 
-from bolt_build.build.tuning_engines import open_engines
+from bolt_build.build.tune.engines import open_engines
 from bolt_build.planner.engine_table import EngineLineup
 from bolt_build.planner.selection import EngineChoice, Winner
 from bolt_build.planner.tuning_set import ProblemTrials, Trial

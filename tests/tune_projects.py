@@ -13,9 +13,9 @@ from tune_sets import TOOLS
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.files import write_text
-from bolt_build.build.tuning import TuneOptions, tune
-from bolt_build.build.tuning_outcome import TuneResult
-from bolt_build.build.tuning_planning import TuningPlan, plan_tuning
+from bolt_build.build.tune.outcome import TuneResult
+from bolt_build.build.tune.planning import TuningPlan, plan_tuning
+from bolt_build.build.tune.run import TuneOptions, tune
 from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.planner.tuning_set import ProblemTrials, Trial
 from bolt_build.report.progress import QuietProgress

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.locked import target_lock
 from bolt_build.build.planning import Planner
-from bolt_build.build.tuning_records import Measurement
+from bolt_build.build.tune.records import Measurement
 from bolt_build.families import load
 from bolt_build.families.base import Family
 from bolt_build.graph.onnx_import import load_model

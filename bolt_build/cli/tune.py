@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bolt_build.build.tuning import TuneOptions, tune
-from bolt_build.build.tuning_outcome import TuneResult
+from bolt_build.build.tune.outcome import TuneResult
+from bolt_build.build.tune.run import TuneOptions, tune
 from bolt_build.cli.common_arguments import add_place, add_recipe, jobs, options_of, read_recipes
 from bolt_build.errors import BoltError
 from bolt_build.report.diagnostics import as_json, render

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.tuning_outcome import ProblemOutcome, TuneResult
+from bolt_build.build.tune.outcome import ProblemOutcome, TuneResult
 from bolt_build.errors import ExitCode
 from bolt_build.families.base import Candidate, Refusal
 from bolt_build.planner.tuning_set import Trial

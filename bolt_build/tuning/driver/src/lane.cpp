@@ -9,18 +9,11 @@ namespace bolt_tuner {
 namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;
-constexpr double kLockPause = 0.2;
-
-std::string plain_seconds(double count) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g s", count);
-  return text;
-}
 
 }  // namespace
 
 Lane::Lane(Session& session, Device device, int place)
-    : session_(session), device_(std::move(device)), place_(place), lock_(device_.uuid) {}
+    : session_(session), device_(std::move(device)), place_(place), turn_(device_) {}
 
 void Lane::say(const std::string& text) const {
   std::fprintf(stderr, "GPU %d  %s\n", device_.index, text.c_str());
@@ -28,26 +21,21 @@ void Lane::say(const std::string& text) const {
 
 void Lane::step() {
   if (finished_) return;
-  if (!lock_.held()) {
+  if (!turn_.held()) {
     if (session_.next_problem >= session_.set.problem_count) {
       finished_ = true;  // others did it all
       wake_.reset();
       return;
     }
-    if (!lock_.take()) {
-      if (!waiting_) say("waiting: another program measures on it (" + lock_.path() + ")");
-      waiting_ = true;
-      wake_ = Clock::now() + seconds(kLockPause);
-      return;
-    }
+    if (!turn_.take(wake_)) return;
     if (!session_.begun) session_.begun = Clock::now();
   }
   if (worker_.running() && wake_ && Clock::now() >= *wake_) {
     worker_.end();
     if (preparing_) {
-      preparing_failed("took longer than " + plain_seconds(session_.arguments.preparing_limit));
+      preparing_failed(took_longer(session_.arguments.preparing_limit));
     } else {
-      lost("timed-out", "took longer than " + plain_seconds(session_.arguments.limit));
+      lost("timed-out", took_longer(session_.arguments.limit));
     }
   }
   if (!agenda_) begin_problem();

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "agenda.h"
-#include "gpu_lock.h"
+#include "gpu_turn.h"
 #include "process.h"
 #include "session.h"
 
@@ -42,7 +42,7 @@ class Lane {
   Session& session_;
   Device device_;
   int place_;
-  GpuLock lock_;
+  GpuTurn turn_;
   std::optional<Agenda> agenda_;
   int problem_ = -1;           // its place in the table
   std::string no_reference_;   // why the reference is left out, where it made the worker fail
@@ -51,7 +51,7 @@ class Lane {
   bool preparing_ = false;
   int current_ = -1;           // the trial at work
   std::optional<Time> wake_;
-  bool waiting_ = false, finished_ = false;
+  bool finished_ = false;
 };
 
 }  // namespace bolt_tuner

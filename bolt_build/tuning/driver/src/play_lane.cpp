@@ -10,7 +10,6 @@ namespace bolt_tuner {
 namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;
-constexpr double kLockPause = 0.2;
 
 std::string percent(double part) {
   char text[32];
@@ -34,31 +33,23 @@ Comparison failure(const std::string& status, const std::string& why) {
 }  // namespace
 
 PlayLane::PlayLane(Session& session, Device device, int place, std::vector<int> alike)
-    : session_(session), device_(std::move(device)), place_(place), alike_(std::move(alike)), lock_(device_.uuid) {}
+    : session_(session), device_(std::move(device)), place_(place), alike_(std::move(alike)), turn_(device_) {}
 
 void PlayLane::say(const std::string& text) const { std::fprintf(stderr, "GPU %d  %s\n", device_.index, text.c_str()); }
 
 void PlayLane::step() {
   if (finished_) return;
-  if (!lock_.held()) {
+  if (!turn_.held()) {
     if (session_.next_engine >= static_cast<int>(session_.tables.engines.size())) {
       finished_ = true;  // others did them all
       wake_.reset();
       return;
     }
-    if (!lock_.take()) {
-      if (!waiting_) say("waiting: another program measures on it (" + lock_.path() + ")");
-      waiting_ = true;
-      wake_ = Clock::now() + seconds(kLockPause);
-      return;
-    }
+    if (!turn_.take(wake_)) return;
     if (!session_.begun) session_.begun = Clock::now();
   }
   if (player_.running() && wake_ && Clock::now() >= *wake_) {
-    const double limit = preparing_ ? session_.arguments.preparing_limit : limit_;
-    char text[64];
-    std::snprintf(text, sizeof text, "took longer than %g s", limit);
-    lost("timed-out", text);
+    lost("timed-out", took_longer(preparing_ ? session_.arguments.preparing_limit : limit_));
   }
   if (!search_) begin_engine();
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu_lock.h"
+#include "gpu_turn.h"
 #include "process.h"
 #include "search.h"
 #include "session.h"
@@ -47,7 +47,7 @@ class PlayLane {
   Device device_;
   int place_;
   std::vector<int> alike_;
-  GpuLock lock_;
+  GpuTurn turn_;
   std::optional<Search> search_;
   std::optional<Question> question_;
   int engine_ = -1;  // its place in the file
@@ -58,7 +58,7 @@ class PlayLane {
   double limit_ = 0;        // seconds of the comparison that it makes
   bool preparing_ = false;
   std::optional<Time> wake_;
-  bool waiting_ = false, finished_ = false;
+  bool finished_ = false;
 };
 
 }  // namespace bolt_tuner

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.tuning_engines import not_played
-from bolt_build.build.tuning_records import Measurement
+from bolt_build.build.tune.engines import not_played
+from bolt_build.build.tune.records import Measurement
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Candidate
 from bolt_build.planner.tuning_set import TuningSet

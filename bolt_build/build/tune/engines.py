@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bolt_build.build.tuning_kernels import without
-from bolt_build.build.tuning_records import Measurement
+from bolt_build.build.tune.kernels import without
+from bolt_build.build.tune.records import Measurement
 from bolt_build.errors import Diagnostic
 from bolt_build.families.base import Candidate
 from bolt_build.planner.engine_table import EngineLineup

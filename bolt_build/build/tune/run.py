@@ -12,9 +12,9 @@ from pathlib import Path
 from bolt_build.build.builder import BuildOptions, Listener, chosen
 from bolt_build.build.lock import build_lock
 from bolt_build.build.signal_handlers import handled
-from bolt_build.build.tuning_job import TuningJob, writing_lock
-from bolt_build.build.tuning_outcome import TuneResult
-from bolt_build.build.tuning_planning import EVERY_CANDIDATE, plan_tuning
+from bolt_build.build.tune.job import TuningJob, writing_lock
+from bolt_build.build.tune.outcome import TuneResult
+from bolt_build.build.tune.planning import EVERY_CANDIDATE, plan_tuning
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import target_named

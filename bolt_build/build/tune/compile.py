@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import told, write_text
 from bolt_build.build.session import SessionResult
-from bolt_build.build.tuning_kernels import TuningKernels, is_verdict, last_words, not_compiled, tuning_kernels, without
-from bolt_build.build.tuning_session import TuningSession
-from bolt_build.build.tuning_tasks import (
+from bolt_build.build.tune.kernels import TuningKernels, is_verdict, last_words, not_compiled, tuning_kernels, without
+from bolt_build.build.tune.session import TuningSession
+from bolt_build.build.tune.tasks import (
     driver_digest,
     driver_graph,
     kernels_graph,

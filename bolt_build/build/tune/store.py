@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.files import told, write_text
-from bolt_build.build.tuning_records import Measurement
+from bolt_build.build.tune.records import Measurement
 from bolt_build.tuning.bundle import Bundle, bundle_text
 from bolt_build.tuning.engine_record import EngineMeasurement
 from bolt_build.tuning.record import Fingerprint, Record

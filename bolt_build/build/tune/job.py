@@ -15,8 +15,8 @@ from bolt_build.build.files import told, trouble, write_text
 from bolt_build.build.locked import target_lock
 from bolt_build.build.plan_file import EngineSummary
 from bolt_build.build.session import SessionResult
-from bolt_build.build.tuning_compile import Compiled, compile_candidates, compile_driver
-from bolt_build.build.tuning_engines import (
+from bolt_build.build.tune.compile import Compiled, compile_candidates, compile_driver
+from bolt_build.build.tune.engines import (
     Played,
     holds,
     medians_of,
@@ -26,15 +26,15 @@ from bolt_build.build.tuning_engines import (
     problems_to_play,
     without_effect,
 )
-from bolt_build.build.tuning_import import Adopted, adopt, bundle_of
-from bolt_build.build.tuning_measure import FoundDevice, Measured, devices_of, measure_here, play_here
-from bolt_build.build.tuning_outcome import CompileOutcome, PhaseSeconds, TuneResult, outcomes
-from bolt_build.build.tuning_planning import TuningPlan
-from bolt_build.build.tuning_records import Measurement, comparable, unmeasured
-from bolt_build.build.tuning_session import TuningSession
-from bolt_build.build.tuning_store import TuningStore
-from bolt_build.build.tuning_tasks import places
-from bolt_build.build.tuning_tools import tuning_tools
+from bolt_build.build.tune.importing import Adopted, adopt, bundle_of
+from bolt_build.build.tune.measure import FoundDevice, Measured, devices_of, measure_here, play_here
+from bolt_build.build.tune.outcome import CompileOutcome, PhaseSeconds, TuneResult, outcomes
+from bolt_build.build.tune.planning import TuningPlan
+from bolt_build.build.tune.records import Measurement, comparable, unmeasured
+from bolt_build.build.tune.session import TuningSession
+from bolt_build.build.tune.store import TuningStore
+from bolt_build.build.tune.tasks import places
+from bolt_build.build.tune.tools import tuning_tools
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.engine_table import EngineLineup
 from bolt_build.planner.selection import PREDICTED
