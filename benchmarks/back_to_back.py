@@ -5,8 +5,9 @@
 
 Each row (fp16, fp32 accumulation; convolutions channels last, with a bias; a ReLU behind every product) is a pair of
 its own in one model, so that `tune` measures its kernel, and both apart, in the same run: each candidate is compared
-with plain kernels, then timed from a replayed graph, its launches overlapped as an engine's are. The first row of
-Table 1 is padded to 8 columns, as outputs are 16 bytes wide at least. Writes `results/back_to_back.json`; times are us.
+with plain kernels, then timed from a replayed graph, its launches overlapped as an engine's are; then the fastest ones
+are found again with launches that wait for each other (`without_overlap`). The first row of Table 1 is padded to 8
+columns, as outputs are 16 bytes wide at least. Writes `results/back_to_back.json`; times are us.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.evidence import Evidence, gather
+from bolt_build.build.layout import RecipeDirectory
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.report.explainer import explain
 from bolt_build.report.explanation import Explanation
 from bolt_build.report.pairings import Pairing
 from bolt_build.schema import load_recipe
+from bolt_build.tuning.bundle import RUN
+from bolt_build.tuning.results import read_results
 
 BATCH = 32
 
@@ -120,18 +124,34 @@ def explained(recipe_path: Path) -> tuple[Evidence, Explanation]:
     return evidence, explain(evidence)
 
 
-def analyse(row: Row, evidence: Evidence, pairing: Pairing) -> dict[str, Any]:
-    """One row: the times with their kernels, the gain and its split."""
+def times_apart(recipe: Path, target: str) -> dict[str, float]:
+    """What was compiled, measured again with launches that wait for each other: the least time of each problem, us."""
+    directory = RecipeDirectory(recipe.parent / "generated" / recipe.stem).tuning(target)
+    results = recipe.with_suffix(".waiting.jsonl")
+    command = [str(directory.path / RUN), "--stage", "kernels", "--no-overlap", "--results", str(results)]
+    subprocess.run(command, check=True)
+    found: dict[str, float] = {}
+    for line in read_results(results).rows:
+        if line.statistics is not None:
+            found[line.problem] = min(found.get(line.problem, math.inf), line.statistics.median)
+    return found
+
+
+def analyse(row: Row, evidence: Evidence, pairing: Pairing, waiting: dict[str, float]) -> dict[str, Any]:
+    """One row: the times with their kernels, the gain and its split, and the times of launches that wait."""
     outcome = next(each for each in evidence.engine.pairs if each.pair.region == pairing.nodes)
     entries = {entry.problem: entry for entry in evidence.lock.entries} if evidence.lock is not None else {}
-    found = [entries.get(problem.digest) for problem in (outcome.pair.problem, *outcome.pair.apart)]
+    digests = [problem.digest for problem in (outcome.pair.problem, *outcome.pair.apart)]
+    found = [entries.get(digest) for digest in digests]
     kernels = [None if entry is None else {"kernel": str(entry.winner), "us": entry.median} for entry in found]
     apart = sum(time for time in pairing.apart if time is not None)
+    alone, *both = (waiting[digest] for digest in digests)
     return {
         "row": row.name, "table": row.table, "fused": kernels[0], "apart": kernels[1:],
         "all_measured": all(pairing.measured), "speed": apart / pairing.together,
         "chosen": "fused" if pairing.fused else "apart",
         "split_us": None if pairing.split is None else asdict(pairing.split), "paper_t4": row.paper,
+        "without_overlap": {"fused_us": alone, "apart_us": both, "speed": sum(both) / alone},
     }  # fmt: skip
 
 
@@ -153,6 +173,7 @@ def main() -> int:
             recipe = write_project(Path(place), table, arguments.target, arguments.candidates)
             if not arguments.list and (code := tune(recipe, arguments.jobs)) != 0:
                 return code
+            waiting = {} if arguments.list else times_apart(recipe, arguments.target)
             evidence, explanation = explained(recipe)
             pairings = explanation.batches[0].pairings
             legal = {each.nodes: each for each in pairings.legal} if pairings is not None else {}
@@ -161,7 +182,7 @@ def main() -> int:
                     print(f"{len(trials.trials)} trials of {describe_problem(trials.problem)}")
                 continue
             for row in (row for row in ROWS if row.table == table):
-                rows.append(analyse(row, evidence, legal[f"{row.name}.first.relu", f"{row.name}.second.relu"]))
+                rows.append(analyse(row, evidence, legal[f"{row.name}.first.relu", f"{row.name}.second.relu"], waiting))
                 print(json.dumps(rows[-1], indent=1), flush=True)
             if evidence.lock is not None:
                 devices = ", ".join(sorted({each.device.name for _, each in evidence.lock.fingerprints}))
@@ -169,7 +190,11 @@ def main() -> int:
         return 0
     speeds = [row["speed"] for row in rows]
     head = {"gpu": devices, "measured": datetime.date.today().isoformat(), "dtype": "fp16", "accumulator": "fp32"}
-    summary = {**head, "geometric_mean": geometric_mean(speeds), "least": min(speeds)}
+    waited = [row["without_overlap"]["speed"] for row in rows]
+    summary = {
+        **head, "geometric_mean": geometric_mean(speeds), "least": min(speeds),
+        "without_overlap": {"geometric_mean": geometric_mean(waited), "least": min(waited)},
+    }  # fmt: skip
     result = {**record.environment("nvidia-cutlass", "onnx"), "summary": summary, "rows": rows}
     if arguments.out is None:
         print(record.write("back_to_back", result))

@@ -20,6 +20,7 @@ from bolt_build.report.diagnostics import render
 from bolt_build.tuning.bundle import bundle_text
 from bolt_build.tuning.lock import load_lock
 from bolt_build.tuning.record import Record, Status
+from bolt_build.tuning.results import read_results, results_text
 
 
 @pytest.fixture
@@ -165,6 +166,18 @@ def test_a_bundle_of_another_recipe(project: Project) -> None:
     assert complaint(project, results=path) == (
         "error[other-bundle]: results.jsonl was measured for the recipe 'resnet50' and a100\n"
         "  hint: import it there; this is 'tiny' and a100\n"
+    )
+
+
+def test_results_of_launches_that_did_not_overlap(project: Project) -> None:
+    bundle = project.bundle()
+    project.remember(bundle)
+    path = project.results(bundle, by_prediction)
+    path.write_text(results_text(replace(read_results(path), overlap=False)))
+    assert complaint(project, results=path) == (
+        "error[not-as-engines]: results.jsonl was measured with --no-overlap: every launch waited for the one in "
+        "front, as engines' do not\n"
+        "  hint: run the bundle again without it\n"
     )
 
 

@@ -61,6 +61,16 @@ def test_each_problem_has_a_process_of_its_own(make: Make) -> None:
     assert measurement.starts == [f"start 0 on {gpu} with reference", f"start 1 on {gpu} with reference"]
 
 
+def test_launches_that_wait_for_each_other(make: Make) -> None:
+    measurement = make([FIRST])
+    assert measurement.run("--no-overlap").returncode == 0
+    (gpu,) = measurement.uuids
+    assert measurement.starts == [f"start 0 on {gpu} with reference, without overlap"]
+    assert not measurement.results.overlap
+    measurement.run()
+    assert measurement.results.overlap
+
+
 # Of each way to fail: what the worker does, the status, the message, and whether another worker has to go on.
 FAILURES = [
     ("segfault", Status.CRASHED, "its process was ended by signal 11 (Segmentation fault)", True),

@@ -99,7 +99,7 @@ def measurements(draw: st.DrawFn) -> Results:
     unplayed = tuple(draw(st.lists(st.builds(Unplayed, words, counts, words), max_size=2)))
     return Results(
         RESULTS_VERSION, draw(words), draw(words), found, rows, left, seconds is not None, seconds, swaps, engines,
-        unplayed, plans,
+        unplayed, plans, draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -180,6 +180,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "values", "message"),
     [
+        (0, {"overlap": 1}, '"overlap" is neither true nor false'),
         (1, {"status": "fine"}, 'unknown status "fine"'),
         (1, {"kind": "row"}, 'unknown kind of line "row"'),
         (1, {"kind": "header"}, "the first line, and no other, is the header"),

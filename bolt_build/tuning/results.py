@@ -58,7 +58,7 @@ class Unmeasured:
 @dataclass(frozen=True)
 class Results:
     """One measurement. `complete`: it came to its end, with what is `unmeasured` left out; `seconds` is what it took
-    (None where it is not complete)."""
+    (None where it is not complete). Without `overlap` every launch waited for the one in front, as engines' do not."""
 
     version: int
     bundle: str
@@ -72,6 +72,7 @@ class Results:
     engines: tuple[EngineRow, ...] = ()
     unplayed: tuple[Unplayed, ...] = ()
     plans: tuple[PlanRow, ...] = ()
+    overlap: bool = True
 
     def device(self, row: Row) -> Device:
         return self.devices[row.device]
@@ -104,6 +105,8 @@ def results_text(results: Results) -> str:
     """`results` as `read_results` reads them: of a complete measurement, or of one that was ended."""
     devices = [vars(device) for device in results.devices]
     header = {"version": results.version, "bundle": results.bundle, "target": results.target, "devices": devices}
+    if not results.overlap:
+        header["overlap"] = False
     lines: list[dict[str, Any]] = [{"kind": "header", **header}]
     for row in results.rows:
         statistics = None if row.statistics is None else vars(row.statistics)
@@ -186,7 +189,13 @@ class _Reader:
             raise BoltError([Diagnostic("results-version", message, Mark(self.file, 1, 1), hint=hint)])
         devices = fields.get(data, "devices", list)
         self.devices = tuple(_device(item) for item in devices)
-        self.header = {"version": version, "bundle": fields.text(data, "bundle"), "target": fields.text(data, "target")}
+        overlap = data.get("overlap", True)
+        if not isinstance(overlap, bool):
+            raise DamagedError('"overlap" is neither true nor false')
+        self.header = {
+            "version": version, "bundle": fields.text(data, "bundle"), "target": fields.text(data, "target"),
+            "overlap": overlap,
+        }  # fmt: skip
 
     @property
     def _version(self) -> int:

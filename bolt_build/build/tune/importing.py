@@ -35,8 +35,12 @@ def bundle_of(results: Results, path: Path, recipe: str, target: str, made: Iter
     """The bundle that results belong to: by its id among those that were `made` here, or beside the results.
 
     Raises BoltError: "unknown-bundle" where it is nowhere, "other-bundle" where it was made of another recipe or
-    target, and what `read_bundle` raises.
+    target, "not-as-engines" where launches did not overlap, and what `read_bundle` raises.
     """
+    if not results.overlap:
+        message = f"{path} was measured with --no-overlap: every launch waited for the one in front, as engines' do not"
+        hint = "run the bundle again without it"
+        raise BoltError([Diagnostic("not-as-engines", message, hint=hint, subject=str(path))])
     for place in (*made, path.parent / DESCRIPTION):
         if not place.is_file():
             continue

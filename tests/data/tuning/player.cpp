@@ -114,7 +114,7 @@ int main(int, char** words) {
   const Tables tables = read_tables(words[1], set);
   const EngineTable& engine = tables.engines[0];
   {
-    Player player(set, engine, 1);
+    Player player(set, engine, 1, true);
     std::string first, second;
     while (std::cin >> first >> second) {
       launched.clear();

@@ -79,7 +79,7 @@ def play(options):
     acts = ACTS["engines"].get(engine, {})
     gpu = os.environ["CUDA_VISIBLE_DEVICES"]
     assert gpu == options["--gpu"]
-    log(f"play {engine} on {gpu}")
+    log(f"play {engine} on {gpu}{waiting()}")
     if "prepare" in acts:
         act(acts["prepare"], None)
     say("ready", "")
@@ -108,6 +108,10 @@ def play(options):
             gain = (a - b) / a + acts.get("offset", 0.0)
             times = [a, a, a, 0.001, 12, 1, b, b, b, 0.001, 12, 1]
             say("compared", "ok", "go", *times, gain, gain - noise, gain + noise, 12, "")
+
+
+def waiting():
+    return ", without overlap" if sys.argv[-1] == "--no-overlap" else ""
 
 
 def time_of(acts, place, trial):
@@ -145,7 +149,7 @@ def main():
     reference = "" if "--no-reference" in options else " with reference"
     gpu = os.environ["CUDA_VISIBLE_DEVICES"]
     assert gpu == options["--gpu"]
-    log(f"start {problem} on {gpu}{reference}")
+    log(f"start {problem} on {gpu}{reference}{waiting()}")
     prepare = acts.get("prepare")
     if prepare is not None and not (prepare.startswith("reference-") and not reference):
         act(prepare.removeprefix("reference-"), None)

@@ -28,6 +28,8 @@ const char* const kHelp =
     "                      the same for a problem's data and reference (120)\n"
     "  --gpus N,...        only these GPUs, by CUDA's numbers\n"
     "  --seed N            of the random data (1)\n"
+    "  --no-overlap        every launch waits for the one in front of it, as engines' launches do not: results say what\n"
+    "                      overlapping gains, and no engine is chosen by them\n"
     "  --with-input        end when standard input ends, as the program that writes to it does\n"
     "  --candidates FILE   the library to measure (candidates.so beside this program)\n"
     "  --list              print problems and candidates; needs no GPU\n"
@@ -154,6 +156,8 @@ Arguments parse_arguments(int count, char** argv) {
       parsed.preparing_limit = words.seconds();
     } else if (word == "--gpus") {
       parsed.gpus = words.integers();
+    } else if (word == "--no-overlap") {
+      parsed.overlap = false;
     } else if (word == "--with-input") {
       parsed.with_input = true;
     } else if (word == "--seed") {

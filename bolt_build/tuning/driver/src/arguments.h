@@ -25,6 +25,7 @@ struct Arguments {
   double preparing_limit = 120;   // seconds until a worker has its data and reference
   std::vector<int> gpus;          // CUDA's numbers; empty: all
   std::uint64_t seed = 1;
+  bool overlap = true;  // a launch may begin before the one in front of it has ended
   bool with_input = false;        // end when standard input does
   std::string worker_program;     // instead of this program, for tests
   // Of workers:

@@ -13,7 +13,6 @@ namespace bolt_tuner {
 namespace {
 
 constexpr double kFirstWarmUp = 40e-3, kWarmUp = 2e-3;  // seconds: clocks rise when a GPU gets work
-constexpr int kOverlaps = 90;                           // compute capability times ten
 constexpr double kMostError = 1e9;                      // stands for infinity, which JSON lacks
 
 // What a candidate says of itself where it does not do the problem.
@@ -88,8 +87,9 @@ class Bench::Kernels {
   std::unique_ptr<Guarded> scratch_;
 };
 
-Bench::Bench(const bolt_tuning_set& set, const bolt_tuning_problem& problem, std::uint64_t seed, const std::string& no_reference)
-    : set_(set), problem_(problem), no_reference_(no_reference) {
+Bench::Bench(const bolt_tuning_set& set, const bolt_tuning_problem& problem, std::uint64_t seed, bool overlap,
+             const std::string& no_reference)
+    : set_(set), problem_(problem), overlap_(overlap), no_reference_(no_reference) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream failed");
   result_ = allocate<std::uint64_t>(1);
   std::uint64_t own = seed;
@@ -215,9 +215,7 @@ void Bench::measure(const bolt_tuning_trial& trial, Outcome& outcome) {
   plan.sets = data_->sets();
   plan.warm_up = std::exchange(warm_, true) ? kWarmUp : kFirstWarmUp;
   poison();
-  // What engines do where the instructions for it are there.
-  const bool overlap = set_.sm >= kOverlaps;
-  const Statistics found = time_launches(plan, stream_, [&](int set) { kernels.queue(set, overlap); });
+  const Statistics found = time_launches(plan, stream_, [&](int set) { kernels.queue(set, overlap_); });
   // After many launches at once: what a race or memory that is used again does to the result.
   if (!inside(outcome) || !right(0, outcome)) return;
   outcome.status = "ok";

@@ -15,7 +15,9 @@ namespace bolt_tuner {
 class Bench {
  public:
   /// Makes data and, unless there is none or `no_reference` says why it is left out, the reference. Throws CudaError.
-  Bench(const bolt_tuning_set& set, const bolt_tuning_problem& problem, std::uint64_t seed, const std::string& no_reference);
+  /// With `overlap` timed launches may begin before the ones in front of them have ended.
+  Bench(const bolt_tuning_set& set, const bolt_tuning_problem& problem, std::uint64_t seed, bool overlap,
+        const std::string& no_reference);
   ~Bench();
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
@@ -38,6 +40,7 @@ class Bench {
 
   const bolt_tuning_set& set_;
   const bolt_tuning_problem& problem_;
+  bool overlap_;
   std::string no_reference_;
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<ProblemData> data_;

@@ -68,6 +68,7 @@ void Lane::start_worker() {
     argv.emplace_back("--no-reference");
     argv.push_back(no_reference_);
   }
+  if (!arguments.overlap) argv.emplace_back("--no-overlap");
   pending_.clear();
   preparing_ = true;
   current_ = -1;

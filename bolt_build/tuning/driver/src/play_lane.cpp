@@ -91,9 +91,10 @@ void PlayLane::begin_engine() {
 void PlayLane::start_player() {
   const Arguments& arguments = session_.arguments;
   const std::string program = arguments.worker_program.empty() ? own_program() : arguments.worker_program;
-  const std::vector<std::string> argv = {
+  std::vector<std::string> argv = {
       program, "--play", "--candidates", arguments.candidates, "--engines", arguments.tables, "--gpu", device_.uuid,
       "--engine", std::to_string(engine_), "--seed", std::to_string(arguments.seed)};
+  if (!arguments.overlap) argv.emplace_back("--no-overlap");
   pending_.clear();
   prepared_.clear();
   preparing_ = true;

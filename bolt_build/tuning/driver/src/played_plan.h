@@ -32,9 +32,10 @@ class StepRefused : public std::runtime_error {
 class PlayedPlan {
  public:
   /// Allocates the arena, inputs, outputs and constants, with random values. `problems` are the engine's, in whose order
-  /// choices stand. Throws CudaError.
+  /// choices stand; launches recorded with `overlap` may begin before the ones in front of them have ended. Throws
+  /// CudaError.
   PlayedPlan(const bolt_tuning_set& set, const PlanTable& table, const std::vector<int>& problems, std::uint64_t seed,
-             cudaStream_t stream);
+             bool overlap, cudaStream_t stream);
   ~PlayedPlan();
   PlayedPlan(const PlayedPlan&) = delete;
   PlayedPlan& operator=(const PlayedPlan&) = delete;
@@ -72,6 +73,7 @@ class PlayedPlan {
   const bolt_tuning_set& set_;
   const PlanTable& table_;
   std::uint64_t seed_;
+  bool overlap_;
   cudaStream_t stream_;
   std::vector<std::size_t> places_;  // of each step's problem among the engine's
   std::vector<void*> owned_;         // memory of the GPU

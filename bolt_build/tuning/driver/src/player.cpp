@@ -15,8 +15,8 @@ constexpr double kWarmUp = 40e-3;  // seconds: clocks rise when a GPU gets work
 
 }  // namespace
 
-Player::Player(const bolt_tuning_set& set, const EngineTable& table, std::uint64_t seed)
-    : set_(set), table_(table), seed_(seed), plans_(table.plans.size()) {
+Player::Player(const bolt_tuning_set& set, const EngineTable& table, std::uint64_t seed, bool overlap)
+    : set_(set), table_(table), seed_(seed), overlap_(overlap), plans_(table.plans.size()) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream failed");
   plan(Choice{});
 }
@@ -29,7 +29,7 @@ Player::~Player() {
 PlayedPlan& Player::plan(const Choice& choice) {
   const auto at = static_cast<std::size_t>(choice.plan);
   if (plans_[at] == nullptr)
-    plans_[at] = std::make_unique<PlayedPlan>(set_, table_.plans[at], table_.problems, seed_, stream_);
+    plans_[at] = std::make_unique<PlayedPlan>(set_, table_.plans[at], table_.problems, seed_, overlap_, stream_);
   return *plans_[at];
 }
 

@@ -18,8 +18,9 @@ namespace bolt_tuner {
 
 class Player {
  public:
-  /// Prepares the first plan; others when they are asked for. Throws CudaError.
-  Player(const bolt_tuning_set& set, const EngineTable& table, std::uint64_t seed);
+  /// Prepares the first plan; others when they are asked for. With `overlap` launches may begin before the ones in front
+  /// of them have ended. Throws CudaError.
+  Player(const bolt_tuning_set& set, const EngineTable& table, std::uint64_t seed, bool overlap);
   ~Player();
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
@@ -33,6 +34,7 @@ class Player {
   const bolt_tuning_set& set_;
   const EngineTable& table_;
   std::uint64_t seed_;
+  bool overlap_;
   cudaStream_t stream_ = nullptr;
   std::vector<std::unique_ptr<PlayedPlan>> plans_;
 };

@@ -97,11 +97,11 @@ void ResultsFile::write_line(const std::string& line) {
   }
 }
 
-void ResultsFile::header(const bolt_tuning_set& set, const std::vector<Device>& devices) {
+void ResultsFile::header(const bolt_tuning_set& set, const std::vector<Device>& devices, bool overlap) {
   std::string list;
   for (const Device& device : devices) list += (list.empty() ? "" : ", ") + device_text(device);
   write_line("{\"kind\": \"header\", \"version\": " + std::to_string(kResultsVersion) + ", \"bundle\": " + quoted(set.bundle) +
-             ", \"target\": " + quoted(set.target) + ", \"devices\": [" + list + "]}");
+             ", \"target\": " + quoted(set.target) + ", \"devices\": [" + list + "]" + (overlap ? "" : ", \"overlap\": false") + "}");
 }
 
 void ResultsFile::record(const bolt_tuning_problem& problem, const Outcome& outcome, int device) {

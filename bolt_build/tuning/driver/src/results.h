@@ -27,7 +27,8 @@ class ResultsFile {
   ResultsFile(const ResultsFile&) = delete;
   ResultsFile& operator=(const ResultsFile&) = delete;
 
-  void header(const bolt_tuning_set& set, const std::vector<Device>& devices);
+  /// `overlap`: as engines' launches do, nothing is said of it then.
+  void header(const bolt_tuning_set& set, const std::vector<Device>& devices, bool overlap);
   /// `device` counts in the header's devices.
   void record(const bolt_tuning_problem& problem, const Outcome& outcome, int device);
   void unmeasured(const bolt_tuning_problem& problem, int trial, const std::string& why);

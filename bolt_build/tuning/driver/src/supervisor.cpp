@@ -213,7 +213,7 @@ int measure(const Arguments& arguments, const bolt_tuning_set& set) {
   Tables tables = plays ? read_tables(arguments.tables, set) : Tables{};
   const std::vector<Device> devices = choose(ask_for_devices(arguments, interruption), arguments, set);
   ResultsFile results(arguments.results);
-  results.header(set, devices);
+  results.header(set, devices, arguments.overlap);
   const std::string problems = counted(static_cast<std::size_t>(set.problem_count), "problem");
   const std::string what = arguments.stage == Stage::kEngines ? counted(tables.engines.size(), "engine") : problems;
   std::fprintf(stderr, "measuring %s on %s (%s), results in %s\n", what.c_str(), counted(devices.size(), "GPU").c_str(),

@@ -71,6 +71,12 @@ bool in_range(const Choice& choice, const EngineTable& table, const bolt_tuning_
   return true;
 }
 
+/// As in engines, which do it where the GPU has the instructions for it.
+bool overlap(const Arguments& arguments, const bolt_tuning_set& set) {
+  constexpr int kOverlaps = 90;  // compute capability times ten
+  return arguments.overlap && set.sm >= kOverlaps;
+}
+
 [[noreturn]] void not_understood(const std::string& line) {
   throw Problem(kWrongUsage, "a worker does not understand '" + line + "'");
 }
@@ -83,7 +89,8 @@ int work(const Arguments& arguments, const bolt_tuning_set& set) {
   const std::unique_ptr<Bench> bench = prepare<Bench>(
       arguments, answers,
       [&] {
-        return std::make_unique<Bench>(set, *set.problems[arguments.problem], arguments.seed, arguments.no_reference);
+        return std::make_unique<Bench>(set, *set.problems[arguments.problem], arguments.seed, overlap(arguments, set),
+                                       arguments.no_reference);
       },
       [](const Bench& made) { return made.no_reference(); });
   char line[64];
@@ -105,7 +112,7 @@ int play(const Arguments& arguments, const bolt_tuning_set& set) {
   const EngineTable& table = tables.engines[static_cast<std::size_t>(arguments.engine)];
   const Answers answers;
   const std::unique_ptr<Player> player = prepare<Player>(
-      arguments, answers, [&] { return std::make_unique<Player>(set, table, arguments.seed); },
+      arguments, answers, [&] { return std::make_unique<Player>(set, table, arguments.seed, overlap(arguments, set)); },
       [](const Player&) { return std::string(); });
   std::string line;
   while (player != nullptr && std::getline(std::cin, line)) {
