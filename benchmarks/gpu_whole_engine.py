@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import record
+from bolt_command import ROOT, bolt
+from turns import Entrant, measured_in_turns
 
-ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 PAIRS = 100
+CACHE = ("--cache", "cache")
 TRIED = ("candidate", "status", "before", "after", "gain", "low", "high", "pairs", "kept")
 
 
@@ -39,21 +37,6 @@ def write_recipe(folder: Path, name: str, model: str, batch: int, target: str) -
     return path
 
 
-def bolt(folder: Path, *words: str) -> dict[str, Any]:
-    """The last line of what bolt-build says in JSON. Ends the program where it fails."""
-    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-m", "bolt_build", *words, "--cache", "cache", "--format", "json"]
-    started = time.monotonic()
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True, check=False
-    )
-    print(f"{' '.join(words)}: {time.monotonic() - started:.1f} s", flush=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}: {done.stdout[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result | {"wall_seconds": round(time.monotonic() - started, 2)}
-
-
 def without_engines(lock: Path, to: Path) -> None:
     """The lock with each problem's winner and nothing of whole engines, whose plans its covers may be."""
     from bolt_build.tuning.lock import Lock, load_lock, lock_text
@@ -64,43 +47,13 @@ def without_engines(lock: Path, to: Path) -> None:
 
 def in_turns(folder: Path, names: Sequence[str], batch: int, target: str) -> dict[str, Any]:
     """Milliseconds of a replay of each engine, and the part of the first's that the second saves: medians of pairs."""
-    import numpy as np
-
-    from bolt_build.bench.contestant import Effort, Setup
-    from bolt_build.bench.device.cuda import CudaDevice
-    from bolt_build.bench.peers.engine import LoadedEngine
-    from bolt_build.runtime.loader import Engine
-
-    device = CudaDevice()
-    engines = []
-    for name in names:
-        built = folder / "generated" / name / target
-        library = next(built.glob("lib*.so"))
-        with Engine(library) as opened:
-            random = np.random.RandomState(0)
-            feeds = {port.name: random.standard_normal(port.shape) for port in opened.inputs(batch)}
-        weights = next(built.glob("*.weights"))
-        setup = Setup(
-            "engine", "cuda", "fp16", batch, 0, "", (), str(library), str(weights), "", tuple(feeds), Effort()
-        )  # fmt: skip
-        engines.append(LoadedEngine(setup, feeds, device))
-
-    def replay(engine: LoadedEngine) -> float:
-        engine.run()
-        return device.milliseconds(engine.run, engine.stream)
-
-    for _ in range(20):
-        for engine in engines:
-            replay(engine)
-    pairs = []
-    for number in range(PAIRS):
-        order = (0, 1) if number % 2 else (1, 0)
-        found = {index: replay(engines[index]) for index in order}
-        pairs.append((found[0], found[1]))
-    low, middle, high = statistics.quantiles([(a - b) / a for a, b in pairs], n=4)
+    engines = [Entrant(name, str(folder / "generated" / name / target)) for name in names]
+    turns = measured_in_turns(engines, batch, rounds=PAIRS)
+    alone, chosen = names
+    left = turns.ratio(chosen, alone)
     return {
-        "alone_ms": statistics.median(a for a, _ in pairs), "chosen_ms": statistics.median(b for _, b in pairs),
-        "gain": middle, "gain_quartiles": [low, high], "pairs": PAIRS,
+        "alone_ms": turns.median(alone), "chosen_ms": turns.median(chosen), "gain": 1 - left["median"],
+        "gain_quartiles": [1 - left["high"], 1 - left["low"]], "pairs": PAIRS,
     }  # fmt: skip
 
 
@@ -108,10 +61,11 @@ def measured(folder: Path, model: str, batch: int, target: str) -> dict[str, Any
     """One batch: tuned, built twice, and both engines in turns."""
     name = f"{model}_b{batch}"
     recipe, other = (write_recipe(folder, each, model, batch, target) for each in (name, f"{name}_alone"))
-    tuned = bolt(folder, "tune", recipe.name)
+    tuned = bolt(folder, "tune", recipe.name, *CACHE)
     without_engines(folder / f"{name}.lock", folder / f"{name}_alone.lock")
     (engine,) = tuned["engines"] or [None]
-    built = [bolt(folder, "build", each.name, "--locked") for each in (other, recipe)]
+    # A lock without covers is not the whole of a plan.
+    built = [bolt(folder, "build", *words, *CACHE) for words in ((other.name,), (recipe.name, "--locked"))]
     found = in_turns(folder, (f"{name}_alone", name), batch, target)
     problems = {problem["problem"]: problem["what"] for problem in tuned["problems"]}
     winners = {problem["problem"]: problem for problem in tuned["problems"]}

@@ -24,6 +24,7 @@ from bolt_build.planner.selection import PREDICTED, ChosenCover, Selection, Winn
 from bolt_build.planner.space import SearchSpace, problems_of, search_space
 from bolt_build.planner.structure import graph_digest
 from bolt_build.planner.tuning_set import TuningSet, tuning_set
+from bolt_build.schema.recipe import IoSpec
 from bolt_build.targets import target_named
 
 NET = """
@@ -233,6 +234,18 @@ def test_a_cover_that_does_not_fit_is_declined_and_the_cheapest_is_found(
     assert [step.name for step in engine.plan.plans[0].steps] == ["a", "b", "y"]
     assert said(engine)[0] == f"batch 1: declined the cover of net.lock.yaml ({reason})"
     assert engine.declined == (Declined("cover", 1, reason),)
+
+
+def test_a_cover_is_of_the_forms_in_which_the_caller_gives_and_takes_tensors() -> None:
+    """What was cheapest where the model's own form had to be converted is not where the caller has another."""
+    tiled = Tiled(conversion=1e-6)
+    by = covered(tiled, ROW)
+    engine = plan_engine([net()], recipe(IoSpec("model", "channels_last")), SPEC, HOST_TARGET, [tiled], by)
+    reason = "it was found for inputs and outputs of other forms"
+    assert engine.declined == (Declined("cover", 1, reason),)
+    assert said(engine)[0] == f"batch 1: declined the cover of net.lock.yaml ({reason})"
+    own = plan_engine([net()], recipe(IoSpec("fp32", "row")), SPEC, HOST_TARGET, [tiled], by)
+    assert own.covers == by.covers  # named, and the model's own
 
 
 def test_winners_without_any_cover_lack_that_of_each_batch_and_predictions_lack_none() -> None:

@@ -88,6 +88,20 @@ def test_a_staged_context_has_buffers_of_its_own(model: Model) -> None:
             np.testing.assert_array_equal(y, tiny_reference(x, tiny_constants()))
 
 
+@pytest.mark.parametrize("queueing", [0, 1, 2, 3])
+def test_a_cpu_engine_takes_no_notice_of_how_kernels_are_queued(model: Model, queueing: int) -> None:
+    with model.context(4, queueing=queueing) as context:
+        np.testing.assert_array_equal(context.run({"x": X})["y"], tiny_reference(X, tiny_constants()))
+
+
+@pytest.mark.parametrize("queueing", [-1, 4])
+def test_other_ways_to_queue_kernels_are_refused(model: Model, queueing: int) -> None:
+    with pytest.raises(EngineError) as caught:
+        model.context(4, queueing=queueing)
+    assert str(caught.value) == f"options->queueing is {queueing}: give 0, 1, 2 or 3 (invalid argument)"
+    assert caught.value.status == INVALID_ARGUMENT
+
+
 def test_every_step_has_a_time_of_its_own(model: Model) -> None:
     with model.context(4) as context:
         seconds = context.step_seconds({"x": X}, repeats=3)

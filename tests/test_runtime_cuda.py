@@ -160,6 +160,16 @@ def test_results_are_right_run_after_run(model: Model, batch: int, staged: bool)
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("queueing", [1, 2, 3])
+@pytest.mark.parametrize("staged", [False, True])
+def test_results_are_right_however_kernels_are_queued(model: Model, queueing: int, staged: bool) -> None:
+    with model.context(4, staged, queueing=queueing) as context:
+        for seed in range(3):
+            x = sample(seed)
+            np.testing.assert_array_equal(context.run({"x": x})["y"], expected(x))
+
+
+@pytest.mark.gpu
 def test_an_observed_run_shows_every_tensor(model: Model) -> None:
     x, seen = sample(1), {}
     with model.context(4) as context:

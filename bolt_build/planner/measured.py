@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from bolt_build.families.base import Alternative, Family, KernelProblem, Refusal
+from bolt_build.digest import digest, encode
+from bolt_build.families.base import Alternative, Family, KernelProblem, Refusal, TensorFormat
+from bolt_build.graph.ir import Layout
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.problem_text import describe_problem
@@ -46,7 +48,17 @@ def measured_space(
 def chosen_cover(space: SearchSpace, alternatives: Sequence[Alternative]) -> ChosenCover:
     """A cover of the space's graph in the form that a lock keeps."""
     chosen = tuple(_chosen(alternative) for alternative in alternatives)
-    return ChosenCover(graph_digest(space.graph), space.graph.batch, chosen)
+    return ChosenCover(digest_of(space), space.graph.batch, chosen)
+
+
+def digest_of(space: SearchSpace) -> str:
+    """What a cover of the space was found for: the graph, and the forms in which the caller gives and takes tensors
+    where these are not the model's own."""
+    graph = space.graph
+    borders = (*space.fixed, *space.wanted)
+    if all(format == TensorFormat(graph.type(name).dtype, Layout.ROW) for name, format in borders):
+        return graph_digest(graph)
+    return digest([graph_digest(graph), encode(borders)])
 
 
 def _chosen(alternative: Alternative) -> ChosenAlternative:
@@ -165,12 +177,14 @@ def _as_covered(space: SearchSpace, selection: Selection) -> tuple[SearchSpace, 
     if not selection.covers:  # of records, or of predictions: there is nothing to decide about
         return (_declining(space, "cover", none) if selection.winners else space), False
     subject, action = f"batch {space.graph.batch}", f"declined the cover of {selection.source}"
-    here = graph_digest(space.graph)
+    here = digest_of(space)
     cover = next((c for c in selection.covers if (c.graph, c.batch) == (here, space.graph.batch)), None)
     if cover is None:
         reason = none
         if any(other.batch == space.graph.batch for other in selection.covers):
             reason = "it was found for another graph"
+            if any(other.graph == graph_digest(space.graph) for other in selection.covers):
+                reason = "it was found for inputs and outputs of other forms"
         decision = Decision("tuning", subject, action, reason)
         return _declining(replace(space, decisions=(*space.decisions, decision)), "cover", reason), False
     kept = tuple(a for a in space.alternatives if _chosen(a) in cover.alternatives)
@@ -189,7 +203,7 @@ def _choice(space: SearchSpace, selection: Selection) -> EngineChoice | None:
     """The selection's choice of kernels for the whole engine of this batch, of this graph's if it has it."""
     batch = space.graph.batch
     known = [each for each in selection.engines if each.batch == batch and each.swaps]
-    return next((each for each in known if each.graph == graph_digest(space.graph)), known[0] if known else None)
+    return next((each for each in known if each.graph == digest_of(space)), known[0] if known else None)
 
 
 def _as_engine(
@@ -210,7 +224,7 @@ def _as_engine(
     """
     subject = f"batch {space.graph.batch}"
     reason = ""
-    if choice.graph != graph_digest(space.graph):
+    if choice.graph != digest_of(space):
         reason = "they were measured in another graph"
     elif not cover_holds:
         reason = "they were measured with its cover"

@@ -38,7 +38,7 @@ class ModelOptions(c.Structure):
 class ContextOptions(c.Structure):
     """bolt_context_options."""
 
-    _fields_ = (("size", c.c_size_t), ("batch", c.c_int64), ("staged", c.c_int64))
+    _fields_ = (("size", c.c_size_t), ("batch", c.c_int64), ("staged", c.c_int64), ("queueing", c.c_int64))
 
 
 class StepInfo(c.Structure):

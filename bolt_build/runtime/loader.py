@@ -141,9 +141,10 @@ class Model(_Closing):
             options.weights_path = str(weights).encode()
         engine.check(engine._table.create(ctypes.byref(options), ctypes.byref(self._handle)))
 
-    def context(self, batch: int, staged: bool = False) -> Context:
-        """A context for one of the engine's batches; one a thread. `staged`: with buffers of its own for the ports."""
-        context = Context(self, batch, staged)
+    def context(self, batch: int, staged: bool = False, *, queueing: int = 0) -> Context:
+        """A context for one of the engine's batches; one a thread. `staged`: with buffers of its own for the ports.
+        `queueing`: flags of the border's `bolt_queueing`, 0 for what is fastest."""
+        context = Context(self, batch, staged, queueing)
         self._contexts.add(context)
         return context
 
@@ -166,14 +167,16 @@ class Model(_Closing):
 class Context(_Closing):
     """The working memory of one batch. Holds its model alive."""
 
-    def __init__(self, model: Model, batch: int, staged: bool) -> None:
+    def __init__(self, model: Model, batch: int, staged: bool, queueing: int) -> None:
         if not model._handle.value:
             raise ValueError("the model is closed")
         self.model = model
         self.batch = batch
         self._table = model.engine._table
         self._handle = ctypes.c_void_p()
-        options = abi.ContextOptions(size=ctypes.sizeof(abi.ContextOptions), batch=batch, staged=staged)
+        options = abi.ContextOptions(
+            size=ctypes.sizeof(abi.ContextOptions), batch=batch, staged=staged, queueing=queueing
+        )
         model.engine.check(self._table.context_create(model._handle, ctypes.byref(options), ctypes.byref(self._handle)))
         self.inputs = model.engine.inputs(batch)
         self.outputs = model.engine.outputs(batch)

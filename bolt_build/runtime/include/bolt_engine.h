@@ -61,6 +61,13 @@ typedef struct bolt_model_options {
   size_t weights_bytes;
 } bolt_model_options;
 
+/* How runs of a CUDA engine queue their kernels where that is not as fast as they can: to find out what that gains, and for tools
+ * that are to see kernels one by one. */
+typedef enum bolt_queueing {
+  BOLT_QUEUE_SERIAL = 1,    /* each kernel begins when the one in front of it has finished; otherwise some begin before */
+  BOLT_QUEUE_UNRECORDED = 2 /* a run queues kernel by kernel; otherwise it is one graph, recorded once */
+} bolt_queueing;
+
 typedef struct bolt_context_options {
   size_t size;
   int64_t batch; /* one of batches() */
@@ -68,6 +75,7 @@ typedef struct bolt_context_options {
    * 1: the context has buffers of its own, into and out of which each run copies: the caller's may change from run to run at no
    * cost but the copies, and need not be where the ports say. */
   int64_t staged;
+  int64_t queueing; /* 0, or some of bolt_queueing added up; CPU engines take no notice */
 } bolt_context_options;
 
 /* What a step of a plan did; strings live as long as the library. */

@@ -121,7 +121,9 @@ bolt_status context_create(const bolt_model* model, const bolt_context_options* 
     const auto known = known_options(options, kLeastContextOptions, "bolt_context_options");
     if (known.staged != 0 && known.staged != 1)
       throw Failure(BOLT_INVALID_ARGUMENT, "options->staged is " + std::to_string(known.staged) + ": give 0 or 1");
-    *context = new bolt_context{{model->model, known.batch, known.staged == 1}};
+    if (known.queueing < 0 || known.queueing > (BOLT_QUEUE_SERIAL | BOLT_QUEUE_UNRECORDED))
+      throw Failure(BOLT_INVALID_ARGUMENT, "options->queueing is " + std::to_string(known.queueing) + ": give 0, 1, 2 or 3");
+    *context = new bolt_context{{model->model, known.batch, known.staged == 1, static_cast<int>(known.queueing)}};
   });
 }
 

@@ -50,10 +50,11 @@ class Busy {
 
 }  // namespace
 
-Context::Context(const Model& model, std::int64_t batch, bool staged)
+Context::Context(const Model& model, std::int64_t batch, bool staged, int queueing)
     : model_(model),
       index_(plan_index(model.engine(), batch)),
       info_(*model.engine().plans[index_]),
+      queueing_(queueing),
       scratch_at_(aligned(info_.arena_bytes)),
       bytes_(scratch_at_ + aligned(model.plan(index_).scratch_bytes())) {
   std::vector<std::size_t> places;
@@ -140,13 +141,15 @@ bool Context::rebind(const void* const* inputs, void* const* outputs) {
   return true;
 }
 
-void Context::replay(const void* const* inputs, void* const* outputs, void* stream) {
-  const bool changed = rebind(inputs, outputs);
-  recording_.play(stream, changed, [&](void* on) {
+void Context::queue(const void* const* inputs, void* const* outputs, void* stream) {
+  const auto kernels = [&](void* on) {
     Run run = run_on(inputs, outputs, on);
-    run.overlap = device::overlaps(model_.engine().arch);
+    run.overlap = (queueing_ & BOLT_QUEUE_SERIAL) == 0 && device::overlaps(model_.engine().arch);
     run_steps(run, nullptr, nullptr);
-  });
+  };
+  if ((queueing_ & BOLT_QUEUE_UNRECORDED) != 0) return kernels(stream);
+  const bool changed = rebind(inputs, outputs);
+  recording_.play(stream, changed, kernels);
 }
 
 void Context::run(const void* const* inputs, void* const* outputs, void* stream, bolt_observer observer, void* user) {
@@ -159,7 +162,7 @@ void Context::run(const void* const* inputs, void* const* outputs, void* stream,
   try {
     stage_in(inputs, stream);
     if (observer == nullptr) {
-      replay(from, to, stream);
+      queue(from, to, stream);
     } else {
       run_steps(run_on(from, to, stream), observer, user);
     }

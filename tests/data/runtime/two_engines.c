@@ -82,7 +82,7 @@ static unsigned long long work(const Job* job) {
   const void* inputs[MAX_PORTS];
   void* outputs[MAX_PORTS];
   size_t sizes[MAX_PORTS];
-  bolt_context_options options = {sizeof options, job->batch, 0};
+  bolt_context_options options = {.size = sizeof options, .batch = job->batch};
   bolt_context* context = NULL;
   unsigned long long first = 0;
   int i, run;

@@ -12,9 +12,9 @@ namespace bolt {
 
 class Context {
  public:
-  /// Allocates arena and scratch, and where `staged` buffers for the ports, in one piece. Throws Failure (unknown batch),
-  /// std::bad_alloc.
-  Context(const Model& model, std::int64_t batch, bool staged);
+  /// Allocates arena and scratch, and where `staged` buffers for the ports, in one piece. `queueing` has flags of
+  /// bolt_queueing. Throws Failure (unknown batch), std::bad_alloc.
+  Context(const Model& model, std::int64_t batch, bool staged, int queueing);
 
   std::size_t bytes() const { return bytes_; }
   /// Runs or queues every step; `observer` (may be null) is called after each, which has then finished. Throws Failure;
@@ -29,7 +29,7 @@ class Context {
   void stage_in(const void* const* inputs, void* stream) const;
   void stage_out(void* const* outputs, void* stream) const;
   Run run_on(const void* const* inputs, void* const* outputs, void* stream) const;
-  void replay(const void* const* inputs, void* const* outputs, void* stream);
+  void queue(const void* const* inputs, void* const* outputs, void* stream);
   bool rebind(const void* const* inputs, void* const* outputs);
   void run_steps(const Run& run, bolt_observer observer, void* user);
   void run_step(int index, const Run& run, bool wait);
@@ -37,6 +37,7 @@ class Context {
   const Model& model_;
   int index_;
   const PlanInfo& info_;
+  int queueing_;
   std::size_t scratch_at_;
   std::size_t bytes_;
   DeviceMemory memory_;

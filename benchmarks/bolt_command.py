@@ -1,0 +1,36 @@
+"""bolt-build as other programs run it: in a folder, its last line of JSON as the result."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class CommandFailed(Exception):
+    """bolt-build ended with an exit code other than 0; the text has the command, the code and what it said last."""
+
+
+def bolt(folder: Path, *words: str) -> dict[str, Any]:
+    """What `bolt-build WORDS` says of its result, and how long its process took (`wall_seconds`).
+
+    Runs this checkout's program in `folder`. Raises CommandFailed.
+    """
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "bolt_build", *words, "--format", "json"]
+    started = time.monotonic()
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True, check=False
+    )
+    seconds = time.monotonic() - started
+    print(f"{' '.join(words)}: {seconds:.1f} s", flush=True)
+    if done.returncode != 0:
+        raise CommandFailed(f"{' '.join(command)} ended with {done.returncode}: {done.stdout[-3000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result | {"wall_seconds": round(seconds, 2)}
