@@ -11,7 +11,8 @@ from gpu_harness import TARGET, Trial
 from bolt_build.families.base import Candidate
 from bolt_build.families.cutlass import slices
 from bolt_build.families.cutlass.family import Cutlass, product_of
-from bolt_build.families.cutlass.kernels import Kernel, candidate_of
+from bolt_build.families.cutlass.kernels import AnyTile, Kernel, candidate_of
+from bolt_build.families.cutlass.resident import ResidentTile
 from bolt_build.families.cutlass.tiles import Tile
 from bolt_build.families.cutlass.warpgroups import WarpgroupTile
 
@@ -41,7 +42,17 @@ SLICED = (
 )  # fmt: skip
 
 
-def with_tiles(layer: Layer, tiles: Sequence[WarpgroupTile | Tile]) -> list[Trial]:
+def resident(steps: int, *rows: int, both: bool = True) -> tuple[ResidentTile, ...]:
+    """Tiles of so many rows each, whose weights stay in registers: in turns, and `both` ways."""
+    return tuple(ResidentTile(r, steps, way) for r in rows for way in (False, True)[: 2 if both else 1])
+
+
+def resident_wide(steps: int, *rows: int, both: bool = False) -> tuple[ResidentTile, ...]:
+    """The same of 16 pixels a row."""
+    return tuple(replace(tile, width=16) for tile in resident(steps, *rows, both=both))
+
+
+def with_tiles(layer: Layer, tiles: Sequence[AnyTile]) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not."""
     return [trial for tile in tiles for trial in _trials(layer, Kernel(tile))]
 

@@ -1,6 +1,6 @@
 """Kernels for a GPU, built where there is none and run where there is one: right against NumPy, or timed.
 
-python tests/gpu_harness.py write FOLDER [forms|pairs]    (forms: clusters, orders of tiles and slices alone)
+python tests/gpu_harness.py write FOLDER [forms|pairs|copies|resident|resident-pairs|windows|pooled]
 python tests/gpu_harness.py compile FOLDER NVCC CUTLASS   (compilers, no GPU)
 python tests/gpu_harness.py run FOLDER RESULT.json        (a GPU, no compilers)
 """
@@ -251,9 +251,21 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
 def main() -> int:
     command, folder = sys.argv[1], Path(sys.argv[2])
     if command == "write":
-        from gpu_layers import copies, forms, pair_trials, trials
+        from gpu_layers import (
+            copies,
+            forms,
+            pair_trials,
+            pairs_with_resident_weights,
+            trials,
+            with_other_windows,
+            with_pooling,
+            with_resident_weights,
+        )
 
-        parts = {"copies": copies, "forms": forms, "pairs": pair_trials}
+        parts = {
+            "copies": copies, "forms": forms, "pairs": pair_trials, "resident": with_resident_weights,
+            "resident-pairs": pairs_with_resident_weights, "windows": with_other_windows, "pooled": with_pooling,
+        }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0
     if command == "compile":

@@ -7,9 +7,30 @@ from dataclasses import replace
 import numpy as np
 from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
-from gpu_forms import FORMS, SLICED, WIDE_FORMS, in_every_order, in_slices, together, turns, with_tiles
+from gpu_forms import (
+    FORMS,
+    SLICED,
+    WIDE_FORMS,
+    in_every_order,
+    in_slices,
+    resident,
+    resident_wide,
+    together,
+    turns,
+    with_tiles,
+)
 from gpu_harness import Trial, trials_of
-from gpu_pairs import pair, ranked, registers, shared, warpgroups, with_pair_tiles
+from gpu_pairs import (
+    pair,
+    pooling,
+    ranked,
+    registers,
+    resident_pairs,
+    shared,
+    warpgroups,
+    with_pair_tiles,
+    with_pooled_tiles,
+)
 
 from bolt_build.dtypes import DType
 from bolt_build.families.cutlass.tiles import NARROW_TILES, Tile
@@ -61,6 +82,7 @@ def conv(
 
 
 RESIDUAL = (stage("add", 3), RELU)
+SILU, GELU = (EpilogueOp(Activation("silu")),), (EpilogueOp(Activation("gelu")),)
 
 SHAPES = [
     conv("1x1", (2, 64, 13, 11), 64, (1, 1)),
@@ -172,6 +194,7 @@ def forms() -> list[Trial]:
         conv("form-wide-1x1-residual", (3, 96, 19, 17), 264, (1, 1), epilogue=RESIDUAL),
     ):
         found += with_tiles(layer, WIDE_FORMS)
+    found += with_resident_weights() + with_other_windows() + with_pooling()
     many = (4, 64, 31, 29)
     found += in_every_order(conv("order-3x3", many, 520, (3, 3)), turns(64, 64, 64))
     found += in_every_order(conv("order-1x1-residual", many, 520, (1, 1), epilogue=RESIDUAL), turns(64, 64, 64, (2, 1)))
@@ -190,6 +213,60 @@ def forms() -> list[Trial]:
         conv("slices-copied", (2, 1025, 5, 5), 40, (1, 1)),
     ):
         found += in_slices(layer, [tile for tile in SLICED if isinstance(tile, Tile)])
+    return found
+
+
+def with_resident_weights() -> list[Trial]:
+    """Every height and depth of the tiles, more tiles than multiprocessors, ragged images, residuals, every kind of
+    padding, groups of channels; and rows of the output apart."""
+    found = []
+    for layer, tiles in (
+        (conv("resident", (2, 64, 17, 23), 64, (3, 3)), resident(4, 4, 8, 14, 16)),
+        (conv("resident-residual", (2, 64, 17, 23), 72, (3, 3), epilogue=RESIDUAL), resident(4, 4, 8, 14, 16)),
+        (conv("resident-48", (3, 48, 33, 40), 200, (3, 3), epilogue=SILU), resident(3, 8, 14)),
+        (conv("resident-copied", (2, 20, 9, 10), 72, (3, 3), epilogue=RESIDUAL), resident(2, 4, 8)),
+        (conv("resident-16", (2, 16, 30, 31), 136, (3, 3), epilogue=(), bias=False), resident(1, 8, 14)),
+        (conv("resident-many", (7, 64, 90, 70), 64, (3, 3), epilogue=RESIDUAL), resident(4, 8, 14)),
+        (conv("resident-valid", (2, 64, 20, 19), 128, (3, 3), pads=((0, 0), (0, 0))), resident(4, 14)),
+        (conv("resident-far", (2, 64, 20, 19), 64, (3, 3), pads=((2, 0), (1, 3))), resident(4, 16)),
+    ):
+        found += with_tiles(layer, tiles)
+    apart = with_tiles(conv("rows-resident", (3, 64, 17, 23), 72, (3, 3), epilogue=RESIDUAL), resident(4, 14))
+    return found + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in apart if t.shared is None]
+
+
+def with_other_windows() -> list[Trial]:
+    """Weights in registers of stems, whose windows are folded or hold two results, and of windows of other extents."""
+    found = []
+    for layer, tiles in (
+        (conv("resident-stem", (3, 3, 75, 91), 64, (7, 7), 2), resident(4, 14) + resident_wide(4, 14, 16)),
+        (conv("resident-beside", (3, 3, 33, 38), 64, (3, 3)), resident(1, 8, 16) + resident_wide(1, 14, 16, both=True)),
+        (conv("resident-thin", (2, 3, 33, 37), 40, (3, 3), epilogue=SILU), resident(2, 16) + resident_wide(2, 16)),
+        (conv("resident-5x5", (2, 16, 21, 18), 72, (5, 5)), resident(1, 4, 8)),
+        (conv("resident-1x5", (2, 64, 21, 34), 64, (1, 5)), resident(4, 8)),
+        (conv("resident-2x2", (2, 64, 21, 34), 64, (2, 2), pads=((0, 1), (1, 0))), resident_wide(4, 14, 16)),
+    ):
+        found += with_tiles(layer, tiles)
+    return found
+
+
+def with_pooling() -> list[Trial]:
+    """Stems and other convolutions with the pooling of their maxima, in every tile: odd sizes, ragged strips, more of
+    them than warpgroups, groups of channels, rounding up, other functions."""
+    rounds_up = {k: Pool("max", (k, k), (2, 2), (k - 2,) * 2, (k - 2,) * 2, (1, 1), ceil_mode=True) for k in (2, 3)}
+    strips, tiles = ((16, 16), (14, 16), (8, 16), (4, 16)), ((14, 8), (16, 8), (8, 8))
+    found = []
+    for layer, shapes in (
+        (pooling(conv("pool-stem", (1, 3, 75, 91), 64, (7, 7), 2), 3), strips),
+        (pooling(conv("pool-stem-many", (37, 3, 70, 131), 24, (7, 7), 2), 3), strips[:1]),
+        (pooling(conv("pool-stem-72", (3, 4, 64, 64), 72, (5, 5), 2, epilogue=SILU), 3), strips[:2]),
+        (pooling(conv("pool-3x3", (3, 64, 33, 40), 64, (3, 3), bias=False), 3, rounds_up[3]), strips[2:]),
+        (pooling(conv("pool-2", (3, 64, 29, 39), 64, (3, 3)), 2), tiles),
+        (pooling(conv("pool-2-up", (1, 40, 29, 39), 136, (3, 3), epilogue=()), 2, rounds_up[2]), tiles[:2]),
+        (pooling(conv("pool-2-many", (9, 64, 120, 66), 64, (3, 3)), 2), tiles[:1]),
+        (pooling(conv("pool-thin", (2, 3, 33, 37), 40, (3, 3)), 2), (*tiles, (14, 16), (16, 16))),
+    ):
+        found += with_pooled_tiles(layer, shapes)
     return found
 
 
@@ -241,8 +318,6 @@ def product_behind(a: Layer, columns: int, transposed: bool, epilogue: tuple[Epi
     (output,) = a.op.infer([TensorType(DType.F16, given.shape) for given in a.inputs])
     return pair(a, matmul(f"{columns}", output.shape, columns, transposed, epilogue))
 
-
-SILU, GELU = (EpilogueOp(Activation("silu")),), (EpilogueOp(Activation("gelu")),)
 
 # The paper's tables of back-to-back products, with smaller images, and what they do not have.
 PAIRS = [
@@ -311,6 +386,28 @@ def pair_trials() -> list[Trial]:
         behind(conv("pair-registers", (3, 64, 27, 23), 40, (3, 3), 2), 56, epilogue=RESIDUAL),
         (registers(64, 64, 64, 32, 16), registers(128, 64, 64, 64, 32), registers(128, 128, 64, 32, 32)),
     )
+    return found + pairs_with_resident_weights()
+
+
+def pairs_with_resident_weights() -> list[Trial]:
+    """Every height and width of the tiles, in either order: ragged images, more tiles than multiprocessors, residuals
+    over which the result is stored, columns between that no tile divides, a first layer whose windows are folded."""
+    found = []
+    for layer, tiles in (
+        (behind(conv("pair-resident", (2, 64, 17, 23), 64, (3, 3)), 256, RESIDUAL), resident_pairs(256, 4, 4, 8, 14)),
+        (behind(conv("pair-resident-many", (7, 64, 90, 70), 64, (3, 3)), 200, RESIDUAL), resident_pairs(256, 4, 8, 14)),
+        (
+            behind(conv("pair-resident-odd", (3, 40, 19, 9), 45, (3, 3), epilogue=SILU), 72, RESIDUAL),
+            resident_pairs(128, 3, 4, 8, 14),
+        ),
+        (behind(conv("pair-resident-48", (5, 48, 56, 56), 48, (3, 3)), 48), resident_pairs(64, 3, 8, 14)),
+        (
+            behind(conv("pair-resident-valid", (2, 16, 20, 9), 24, (3, 3), pads=((0, 0), (0, 0))), 136, (), bias=False),
+            resident_pairs(192, 1, 8),
+        ),
+        (behind(conv("pair-resident-folded", (2, 3, 38, 42), 48, (3, 3), 2), 48), resident_pairs(64, 2, 8)),
+    ):  # fmt: skip
+        found += with_pair_tiles(layer, tiles)
     return found
 
 

@@ -1,21 +1,24 @@
-"""Pairs of products in one kernel: the layers of both, one behind the other, and trials of what computes them."""
+"""Pairs of products in one kernel, or of a convolution and a pooling: the layers of both, one behind the other, and
+trials of what computes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from families_harness import Layer, values_of
+from families_harness import Input, Layer, values_of
 from gpu_harness import TARGET, Trial
 
 from bolt_build.families.base import ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.pair_tiles import PairTile, WarpgroupPairTile, WarpPairTile
 from bolt_build.families.cutlass.pairs import candidate_of
+from bolt_build.families.cutlass.resident_pairs import ResidentPairTile
 from bolt_build.families.cutlass.tiles import Tile
 from bolt_build.families.cutlass.warpgroups import WarpgroupTile
 from bolt_build.graph.ir import Constant, Graph, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.chain import Chain
+from bolt_build.graph.ops.pool import Pool
 
 FAMILY = Cutlass()
 
@@ -36,9 +39,17 @@ def pair(first: Layer, second: Layer) -> Layer:
     return Layer(label, op, inputs, epilogue, first.precision, first.tolerance)
 
 
+def pooling(x: Layer, window: int, op: Pool | None = None) -> Layer:
+    """A convolution and the pooling of maxima behind it: of two by two positions, three by three, or `op`."""
+    (output,) = x.op.infer([TensorType(given.dtype, given.shape) for given in x.inputs])
+    pad = (window - 2,) * 2
+    behind = op or Pool("max", (window, window), (2, 2), pad, pad, (1, 1))
+    return pair(x, Layer(f"max{window}", behind, (Input(output.shape),), (), x.precision, x.tolerance))
+
+
 def steps_of(layer: Layer) -> list[ProposedStep]:
     """The steps that the family proposes for both products in one kernel, one for each format that it reads."""
-    graph, first = _graph(layer)
+    graph, first = graph_of_both(layer)
     found = FAMILY.propose(graph, first, TARGET, layer.precision)[0]
     return [replace(each.steps[0], outputs=("y",)) for each in found if each.apart]
 
@@ -49,7 +60,7 @@ def ranked(layer: Layer, *, warpgroups: bool, count: int = 1) -> list[Trial]:
     found = []
     for step in steps_of(layer):
         candidates = FAMILY.candidates(step.problem, TARGET)[0]
-        kind = [c for c in candidates if ("warpgroups" in dict(c.parameters)) is warpgroups]
+        kind = [c for c in candidates if ("warpgroups" if warpgroups else "through") in dict(c.parameters)]
         found += [trial for each in kind[:count] for trial in _shared(Trial(layer, step, each))]
     if not found:
         raise ValueError(f"{layer.label} has no such pair")
@@ -60,6 +71,21 @@ def with_pair_tiles(layer: Layer, tiles: Sequence[PairTile]) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not."""
     step = steps_of(layer)[0]
     return [trial for tile in tiles for trial in _shared(Trial(layer, step, candidate_of(tile)))]
+
+
+def with_pooled_tiles(layer: Layer, shapes: Sequence[tuple[int, int]]) -> list[Trial]:
+    """The layer in each format that it reads, with each tile of so many rows and columns. Raises ValueError where one
+    has no kernel."""
+    found = []
+    for step in steps_of(layer):
+        legal = {
+            (dict(c.parameters)["rows"], dict(c.parameters)["width"]): c
+            for c in FAMILY.candidates(step.problem, TARGET)[0]
+        }
+        if missing := [shape for shape in shapes if shape not in legal]:
+            raise ValueError(f"{layer.label} has no pooled tiles {missing}")
+        found += [Trial(layer, step, legal[shape]) for shape in shapes]
+    return found
 
 
 def warpgroups(m: int, n0: int, n1: int, k: int, *, together: bool) -> WarpgroupPairTile:
@@ -76,11 +102,16 @@ def shared(m: int, n0: int, n1: int, k: int, warps: tuple[int, int, int]) -> War
     return WarpPairTile(Tile(m, n0, k, warps[0], warps[1], 3), n1, warps[2], shared=True)
 
 
+def resident_pairs(n1: int, steps: int, *rows: int) -> tuple[ResidentPairTile, ...]:
+    """Tiles of so many rows each, whose first weights stay in registers."""
+    return tuple(ResidentPairTile(r, steps, n1) for r in rows)
+
+
 def _shared(trial: Trial) -> list[Trial]:
     return [trial, *(replace(trial, shared=index) for index, _ in trial.step.may_share)]
 
 
-def _graph(layer: Layer) -> tuple[Graph, Node]:
+def graph_of_both(layer: Layer) -> tuple[Graph, Node]:
     """The two nodes that the layer stands for."""
     op = layer.op
     assert isinstance(op, Chain)

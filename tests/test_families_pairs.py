@@ -23,6 +23,7 @@ from bolt_build.families.base import StepExpressions
 from bolt_build.families.chains import parts
 from bolt_build.families.cutlass.pair_tiles import WarpPairTile
 from bolt_build.families.cutlass.pairs import candidate_of, pair_of, ranked, tile_of
+from bolt_build.families.cutlass.resident_pairs import ResidentPairTile
 from bolt_build.graph.ir import Graph
 from bolt_build.targets import Target, target_named
 
@@ -136,6 +137,7 @@ def test_rows_that_no_tile_holds() -> None:
         [
             ("a, b", "whole rows of 512 and 2048 do not fit one tile of an instruction of four warps"),
             ("a, b", "whole rows of 512 and 2048 do not fit one tile of warps"),
+            ("a, b", "weights stay in registers for windows alone, the first product has none"),
         ],
     )
     assert proposed(wide, A100)[1] == [
@@ -174,6 +176,7 @@ def test_what_reads_the_product_as_its_right_factor_is_no_pair() -> None:
 TILES = [
     (two(), H200), (two(), A100), (two(), T4), (two(w="64,48,3,3", v="256,64,1,1"), H200),
     (two(x="8,128,28,28", w="128,128,3,3", v="128,128,1,1"), H200), (two(x="32,3,224,224", w="48,3,3,3"), H200),
+    (two("pads_begin=[1,1] pads_end=[1,1]", x="32,64,56,56", w="64,64,3,3", v="256,64,1,1"), H200),
 ]  # fmt: skip
 
 
@@ -189,8 +192,11 @@ def test_every_kernel_holds_whole_rows_and_fits(of: Graph, target: Target) -> No
         for seconds, tile in found:
             assert seconds > 0
             assert tile_of(candidate_of(tile)) == tile
-            assert tile.first.n >= pair.first.n
             assert tile.n1 >= pair.second.n
+            if isinstance(tile, ResidentPairTile):
+                assert tile.first.channels >= pair.first.n
+                continue
+            assert tile.first.n >= pair.first.n
             if isinstance(tile, WarpPairTile):
                 assert tile.shared_bytes <= gpu.shared_memory
                 assert tile.first.warps in (4, 8)
@@ -201,10 +207,11 @@ def test_every_kernel_holds_whole_rows_and_fits(of: Graph, target: Target) -> No
             else:
                 assert tile.stages(gpu, pair.second.residual) >= 3
                 assert max(tile.first.accumulators, tile.second.accumulators) <= 128
-        # One of each kind of instruction is among the first two.
-        kinds = [isinstance(tile, WarpPairTile) for _, tile in found]
-        assert set(kinds[:2]) == set(kinds)
-        assert [seconds for seconds, _ in found[2:]] == sorted(seconds for seconds, _ in found[2:])
+        # One of each kind is first.
+        kinds = [type(tile) for _, tile in found]
+        count = len(set(kinds))
+        assert set(kinds[:count]) == set(kinds)
+        assert [seconds for seconds, _ in found[count:]] == sorted(seconds for seconds, _ in found[count:])
 
 
 def test_plain_products_leave_no_rows_of_the_second_weights_unset() -> None:
@@ -231,7 +238,7 @@ def test_the_prediction_knows_what_fusing_saves() -> None:
         (alternative,), _ = proposed(of)
         apart = [FAMILY.predict(each, FAMILY.candidates(each, H200)[0][0], H200) for each in alternative.apart]
         gains[name] = sum(apart) / alternative.seconds
-    assert gains["56x56x64"] > 1.3
+    assert gains["56x56x64"] > 1.15
     assert gains["14x14x256"] < 1.2
 
 
@@ -295,7 +302,7 @@ def test_a_pair_is_called_and_instantiated() -> None:
 def test_headers_of_pairs_are_there() -> None:
     folder = FAMILY.include_dir / "bolt_cutlass"
     names = [f"{kind}_pair{way}_kernel.h" for kind in ("conv", "gemm") for way in ("", "_warpgroup")]
-    assert all((folder / name).is_file() for name in ("pair.h", *names))
+    assert all((folder / name).is_file() for name in ("pair.h", "conv_resident_pair_kernel.h", *names))
 
 
 def test_other_families_do_not_fuse_products() -> None:

@@ -188,8 +188,8 @@ class Alternative:
     """A way to compute a region of the graph: the nodes it replaces, and the kernel calls that do it instead.
 
     Formats it consumes and produces are those of its steps' operands. `seconds` is what it is predicted (later:
-    measured) to take, conversions at its border not counted. `apart`: where one kernel computes several products that
-    follow each other, the problems of the same family that do so one by one; the recipe says whether that is wanted.
+    measured) to take, conversions at its border not counted. `apart`: where one kernel computes several nodes that
+    follow each other, the problems of kernels that do so one by one; the recipe says whether that is wanted.
     """
 
     region: tuple[str, ...]

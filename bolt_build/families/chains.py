@@ -1,4 +1,5 @@
-"""Problems of two products in one kernel: made of the problems of both, and taken apart into them again."""
+"""Problems of two products, or a convolution and a pooling, in one kernel: made of the problems of both, and taken
+apart into them again."""
 
 from __future__ import annotations
 

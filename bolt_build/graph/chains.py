@@ -1,4 +1,5 @@
-"""Products that follow each other in a graph, and what of the graph keeps one kernel from computing both."""
+"""Products that follow each other in a graph, or a pooling that follows one, and what of the graph keeps one kernel
+from computing both."""
 
 from __future__ import annotations
 
@@ -7,13 +8,14 @@ from dataclasses import dataclass
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.pool import Pool
 
 
 @dataclass(frozen=True)
 class Link:
-    """A product, and the product whose input 0 is what it leaves.
+    """A product, and the product whose input 0 is what it leaves; or a convolution, and the pooling of its maxima.
 
-    `obstacle` says why rows of the first, kept where they were computed, cannot be the second's left factor; None where
+    `obstacle` says why what the first leaves, kept where it was computed, cannot be what the second reads; None where
     nothing in the graph is against it.
     """
 
@@ -27,13 +29,18 @@ class Link:
 
 
 def link(graph: Graph, first: Node) -> Link | None:
-    """The product behind `first`; None where `first` is none, or none reads its output as its left factor."""
+    """The product behind `first`, or the pooling of its maxima; None where `first` is no product, or nothing of the
+    kind reads its output, as its left factor."""
     if not isinstance(first.op, Conv | MatMul):
         return None
     between = first.outputs[0]
-    readers = [node for node in graph.consumers(between) if isinstance(node.op, Conv | MatMul)]
+    readers = [node for node in graph.consumers(between) if isinstance(node.op, Conv | MatMul) or _pools(first, node)]
     second = next((node for node in readers if node.inputs[0] == between), None)
     return None if second is None else Link(first, second, _obstacle(graph, first, second))
+
+
+def _pools(first: Node, second: Node) -> bool:
+    return isinstance(first.op, Conv) and isinstance(second.op, Pool) and second.op.mode == "max"
 
 
 def links(graph: Graph) -> tuple[Link, ...]:
@@ -52,6 +59,8 @@ def _obstacle(graph: Graph, first: Node, second: Node) -> str | None:
         return "the second product reads what lies between twice"
     if any(stage.operand is not None for stage in first.epilogue):
         return "another tensor joins in between"
+    if isinstance(second.op, Pool):
+        return None
     if type(first.op) is not type(second.op):
         return f"{second.op.kind} behind {first.op.kind} does not multiply its rows"
     if isinstance(second.op, Conv) and not _by_points(graph, second, second.op):

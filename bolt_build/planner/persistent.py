@@ -1,4 +1,5 @@
-"""Whether products that follow each other are computed by one kernel: what the recipe says of it, and what came of it.
+"""Whether products that follow each other, or a convolution and the pooling behind it, are computed by one kernel: what
+the recipe says of it, and what came of it.
 
 Families offer such kernels as alternatives over several nodes, which say by `Alternative.apart` what they stand for.
 """
@@ -23,7 +24,7 @@ _KEY = "policy.fusion.persistent"
 
 @dataclass(frozen=True)
 class Pair:
-    """Products that one kernel of `family` can compute: the nodes, the problem of that kernel, those of the nodes one
+    """Nodes that one kernel of `family` can compute: the nodes, the problem of that kernel, those of the nodes one
     by one, and the seconds that either is predicted to take (None where no alternative of a node has the problem).
     `wish` is what the recipe says of them."""
 
@@ -59,7 +60,7 @@ class Wishes:
     precisions: Mapping[str, DType]
 
     def of(self, region: Sequence[str]) -> tuple[str, str]:
-        """What is wanted ("auto", "always", "never") of products in one kernel, and the key that says so.
+        """What is wanted ("auto", "always", "never") of such nodes in one kernel, and the key that says so.
 
         What is said of a layer holds before what is said of all, and `never` of one layer before `always` of another.
         """

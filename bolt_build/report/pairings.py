@@ -1,4 +1,5 @@
-"""Products that one kernel can compute together: what that saves, what it costs, and what became of it."""
+"""Products, or a convolution and a pooling, that one kernel can compute together: what that saves, what it costs, and
+what became of it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Split:
     """Where the gain of one kernel comes from, in microseconds: gain = traffic + launch - lost.
 
     `traffic` is what writing and reading the `nbytes` that lie between takes at the target's bandwidth, `launch` a
-    launch, and `lost` the rest: whole rows keep a block from other shapes, and the second product waits for the first.
+    launch, and `lost` the rest: whole rows keep a block from other shapes, the second product waits for the first, and
+    what a pooling counts twice may be computed twice.
     Below 0 where one kernel fills the machine better than two.
     """
 
@@ -34,9 +36,9 @@ class Split:
 
 @dataclass(frozen=True)
 class Pairing:
-    """Two products: the nodes, and microseconds in one kernel and apart (None where a node has no such kernel). Those
-    in `measured` were measured, in that order, the others predicted. `wish` is what the recipe says of them. There is
-    no split where some of the times were measured and others were not."""
+    """Two products, or a convolution and a pooling: the nodes, and microseconds in one kernel and apart (None where a
+    node has no such kernel). Those in `measured` were measured, in that order, the others predicted. `wish` is what the
+    recipe says of them. There is no split where some of the times were measured and others were not."""
 
     nodes: tuple[str, ...]
     words: str
@@ -60,7 +62,7 @@ class Pairings:
 
 
 def pairings_of(graph: Graph, plan: EnginePlan, found: Sequence[PairOutcome], target: Target) -> Pairings:
-    """What became of the products that follow each other in an optimised graph."""
+    """What became of the products and poolings that follow each other in an optimised graph."""
     here = tuple(_pairing(each, target) for each in found if each.batch == graph.batch)
     regions = {", ".join(each.region): each for each in links(graph)} if target.gpu is not None else {}
     legal = {", ".join(each.nodes) for each in here}
@@ -93,7 +95,7 @@ _COLUMNS = (
     Column("one kernel", right=True), Column("apart", right=True), Column("gain", right=True),
     Column("traffic", right=True), Column("launch", right=True), Column("lost", right=True), Column("became"),
 )  # fmt: skip
-_LEGEND = "gain = traffic between them at {rate} + a launch - what is lost to whole rows; us, ~ predicted"
+_LEGEND = "gain = traffic between them at {rate} + a launch - what one kernel loses; us, ~ predicted"
 
 
 def render_pairings(batch: int, found: Pairings | None, width: int | None) -> list[str]:
@@ -101,7 +103,7 @@ def render_pairings(batch: int, found: Pairings | None, width: int | None) -> li
     if found is None or not (found.legal or found.illegal):
         return []
     fused = sum(each.fused for each in found.legal)
-    lines = ["", f"batch {batch}: fused {fused} of {len(found.legal)} pairs of products that one kernel can compute"]
+    lines = ["", f"batch {batch}: fused {fused} of {len(found.legal)} pairs that one kernel can compute"]
     if found.legal:
         lines.append(_LEGEND.format(rate=_rate(found.bandwidth)))
         lines += [line.plain for line in table(_COLUMNS, [_row(each) for each in found.legal], width)]

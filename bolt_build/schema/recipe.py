@@ -58,7 +58,8 @@ class TargetSpec:
 @dataclass(frozen=True)
 class FusionPolicy:
     """`epilogue`: bias, residual and activation ride in the kernel of the Conv/Gemm before them. `persistent`: two of
-    those in one kernel where that is faster ("auto"), wherever it is possible ("always") or nowhere ("never")."""
+    those, or a Conv and the MaxPool behind it, in one kernel where that is faster ("auto"), wherever it is possible
+    ("always") or nowhere ("never")."""
 
     epilogue: bool
     persistent: str = "auto"

@@ -21,11 +21,12 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.cutlass import chains, conv, flatten, matmul, pairs, prediction
+from bolt_build.families.cutlass import chains, conv, flatten, matmul, prediction
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
 from bolt_build.families.cutlass.expense import expense
 from bolt_build.families.cutlass.kernels import SPACE, Kernel, candidate_of, cxx_tile, kernel_of, loads_of
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Products
+from bolt_build.families.cutlass.resident import ResidentTile, packed_for
 from bolt_build.families.cutlass.settings import arguments_of, slices_of, variants
 from bolt_build.families.problems import op_operands, problem_of
 from bolt_build.families.stages import may_share
@@ -34,6 +35,7 @@ from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.targets import Gpu, Target, target_named
 
@@ -52,8 +54,8 @@ _RULES: dict[type[Op], _Rule] = {
 
 
 class Cutlass:
-    """`Family` of convolutions and matrix products, with bias, residual and activations in the epilogue; and of two of
-    them in one kernel."""
+    """`Family` of convolutions and matrix products, with bias, residual and activations in the epilogue; of two of them
+    in one kernel, and of a convolution with the pooling behind it."""
 
     name = "cutlass"
 
@@ -116,8 +118,7 @@ class Cutlass:
         """In the order of prediction, but for the first few, among which is one of each kind: in slices of the depth,
         whole, and whole on instructions of four warps, where there are such."""
         if isinstance(problem.op, Chain):
-            joint, refusals = pairs.ranked(problem, target)
-            return tuple(pairs.candidate_of(tile) for _, tile in joint), refusals
+            return chains.way(problem).candidates(problem, target)
         ranked, refusals = _ranked(problem, target)
         return tuple(candidate_of(kernel) for _, kernel in ranked), refusals
 
@@ -130,19 +131,19 @@ class Cutlass:
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         """The order of tiles is not part of the prediction."""
         if isinstance(problem.op, Chain):
-            return pairs.predict(problem, candidate, target)
+            return chains.way(problem).predict(problem, candidate, target)
         kernel = kernel_of(candidate)
         return prediction.seconds(problem, product_of(problem, kernel), kernel, target, slices_of(candidate))
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         """Padded channels and copies of the input included; sums of slices are not, which depend on the candidate."""
         if isinstance(problem.op, Chain):
-            return pairs.expense(problem)
+            return chains.way(problem).expense(problem)
         return expense(problem, product_of(problem, None if candidate is None else kernel_of(candidate)))
 
     def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
         if isinstance(problem.op, Chain):
-            return pairs.emit(problem, candidate, at)
+            return chains.way(problem).emit(problem, candidate, at)
         own, kernel = op_operands(problem), kernel_of(candidate)
         product = product_of(problem, kernel)
         target = target_named(problem.target)
@@ -153,7 +154,7 @@ class Cutlass:
         member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem)}, {product.source}{out}>"
         arguments = (
             arguments_of(product, candidate, target, at.pitch(0)), product.source_value, _constant(at, own[1]),
-            product.weights, bias, epilogue_value(problem),
+            _packed(product, kernel), bias, epilogue_value(problem),
         )  # fmt: skip
         added = residual(problem)
         other = "nullptr" if added is None else at.inputs[added]
@@ -185,7 +186,7 @@ def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tup
     """The node channels-last (a matrix product row-major); a first layer that copies its input anyway also straight
     from the planes of an image, and a last matrix product also to fp32, as the model has it."""
     rank = graph.type(node.outputs[0]).rank
-    last = Layout.CHANNELS_LAST if isinstance(node.op, Conv) else Layout.ROW
+    last = Layout.CHANNELS_LAST if isinstance(node.op, Conv | Pool) else Layout.ROW
     layouts = tuple(last if graph.type(name).rank == rank else Layout.ROW for name in node.inputs)
     problem = problem_of(graph, node, target, precision, layouts, last)
     if isinstance(node.op, MatMul) and node.outputs[0] in graph.outputs and precision is DType.F16:
@@ -231,32 +232,41 @@ def _ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, K
     return prediction.with_each_kind_first([*found, *unpadded]), (*refusals, *others)
 
 
+def _packed(product: Product, kernel: Kernel) -> str:
+    """How the kernel wants the weights packed."""
+    return packed_for(kernel.tile, product) if isinstance(kernel.tile, ResidentTile) else product.weights
+
+
 def _constant(at: StepExpressions, index: int) -> str:
     """A `Constant`: its expression names it, which is the same in every plan of a model."""
     expression = at.prepare_inputs[index]
     return f'{SPACE}::Constant{{{expression}, "{expression}"}}'
 
 
-_WARPGROUP_MB, _WARP_MB = 2000, 900
+_WARPGROUP_MB, _WARP_MB, _RESIDENT_MB = 700, 900, 700
 """Memory that compiling a kernel takes at its peak."""
 
 
 def _unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
     """What instantiates the kernel. Sums of slices have no epilogue: such a kernel serves every problem of its kind."""
     if isinstance(problem.op, Chain):
-        text = pairs.unit_text(problem, candidate)
-        return KernelUnit(
-            f"k_{digest(text)[:16]}.cu", text, _WARPGROUP_MB if pairs.of_warpgroups(candidate) else _WARP_MB
-        )
+        joint = chains.way(problem)
+        text = joint.unit_text(problem, candidate)
+        memory = _WARPGROUP_MB if joint.of_warpgroups(candidate) else _WARP_MB
+        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, memory)
     kernel = kernel_of(candidate)
     product = product_of(problem, kernel)
     kind = product.kernel.lower()
-    header = f"{kind}_warpgroup_kernel.h" if kernel.of_warpgroups else f"{kind}_kernel.h"
+    way, memory = "", _WARP_MB
+    if kernel.of_warpgroups:
+        way, memory = "_warpgroup", _WARPGROUP_MB
+    elif kernel.resident:
+        way, memory = "_resident", _RESIDENT_MB
     tile = cxx_tile(kernel, product, _gpu(target_named(problem.target)))
     epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem)
     text = (
-        f'#include "bolt_cutlass/{header}"\n\n'
+        f'#include "bolt_cutlass/{kind}{way}_kernel.h"\n\n'
         f"template void {SPACE}::launch_{kind}(\n    {tile},\n"
         f"    const {SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
     )
-    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _WARPGROUP_MB if kernel.of_warpgroups else _WARP_MB)
+    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, memory)

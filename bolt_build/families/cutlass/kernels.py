@@ -7,6 +7,8 @@ from math import ceil
 
 from bolt_build.families.base import Candidate
 from bolt_build.families.cutlass.product import Product
+from bolt_build.families.cutlass.resident import RESIDENT_TILES, UNIT, ResidentTile
+from bolt_build.families.cutlass.resident import refuse as refuse_resident
 from bolt_build.families.cutlass.tiles import TILES, WHOLE, Tile, wasted_rows
 from bolt_build.families.cutlass.tiles import refuse as refuse_tile
 from bolt_build.families.cutlass.warpgroups import WARPGROUP_TILES, WarpgroupTile
@@ -15,7 +17,9 @@ from bolt_build.targets import Gpu
 
 SPACE = "bolt::cutlass_kernels"
 
-AnyTile = Tile | WarpgroupTile
+SlicedTile = Tile | WarpgroupTile
+"""Tiles whose kernels can leave sums of slices of the depth."""
+AnyTile = SlicedTile | ResidentTile
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,16 @@ class Kernel:
     def of_warpgroups(self) -> bool:
         return isinstance(self.tile, WarpgroupTile)
 
+    @property
+    def resident(self) -> bool:
+        """True where weights stay in registers."""
+        return isinstance(self.tile, ResidentTile)
+
     def __str__(self) -> str:
         return f"tile {self.tile} in slices" if self.partial else f"tile {self.tile}"
 
 
-ALL_TILES: tuple[AnyTile, ...] = (*TILES, *WARPGROUP_TILES)
+ALL_TILES: tuple[AnyTile, ...] = (*TILES, *WARPGROUP_TILES, *RESIDENT_TILES)
 
 
 def loads_of(tile: AnyTile) -> int:
@@ -44,6 +53,10 @@ def loads_of(tile: AnyTile) -> int:
 def candidate_of(kernel: Kernel) -> Candidate:
     """The kernel with its default settings."""
     tile = kernel.tile
+    if isinstance(tile, ResidentTile):
+        turns = "together" if tile.together else "turns"
+        wide = (("width", tile.width),) if tile.width != UNIT else ()
+        return Candidate("cutlass", (("rows", tile.rows), *wide, ("steps", tile.steps), ("resident", turns)))
     parameters: list[tuple[str, int | str]] = [("m", tile.m), ("n", tile.n), ("k", tile.k)]
     if isinstance(tile, WarpgroupTile):
         parameters.append(("warpgroups", "cooperative" if tile.cooperative else "pingpong"))
@@ -59,6 +72,9 @@ def candidate_of(kernel: Kernel) -> Candidate:
 def kernel_of(candidate: Candidate) -> Kernel:
     """The kernel of one of this family's candidates."""
     values = dict(candidate.parameters)
+    if "resident" in values:
+        rows, steps, width = int(values["rows"]), int(values["steps"]), int(values.get("width", UNIT))
+        return Kernel(ResidentTile(rows, steps, values["resident"] == "together", width))
     m, n, k = (int(values[name]) for name in ("m", "n", "k"))
     partial = "partial" in values
     if "warpgroups" not in values:
@@ -72,6 +88,8 @@ def kernel_of(candidate: Candidate) -> Kernel:
 def cxx_tile(kernel: Kernel, product: Product, gpu: Gpu) -> str:
     """`bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1>`"""
     tile = kernel.tile
+    if isinstance(tile, ResidentTile):
+        return tile.cxx(product)
     if isinstance(tile, WarpgroupTile):
         cooperative = "true" if tile.cooperative else "false"
         return (
@@ -87,6 +105,8 @@ def cxx_tile(kernel: Kernel, product: Product, gpu: Gpu) -> str:
 
 def refuse(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
     """Why no kernel with the tile computes the product on this GPU, None where one does."""
+    if isinstance(tile, ResidentTile):
+        return refuse_resident(tile, gpu, product)
     if isinstance(tile, WarpgroupTile):
         return refuse_warpgroups(tile, gpu, product)
     return refuse_tile(tile, gpu, product.n) or wasted_rows(tile.m, product.m)
@@ -100,6 +120,8 @@ _FILLED = 0.55
 
 def refuse_whole(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
     """Why a legal tile does not suit a product that is not sliced, None where it does."""
+    if isinstance(tile, ResidentTile):
+        return None
     if product.wide:
         return "stores half precision, fp32 is what sums of slices become"
     blocks = tile.blocks(product.m, product.n)

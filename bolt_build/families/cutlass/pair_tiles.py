@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product as every
 
+from bolt_build.families.cutlass import resident_pairs
 from bolt_build.families.cutlass.product import Product, aligned
+from bolt_build.families.cutlass.resident_pairs import ResidentPairTile
 from bolt_build.families.cutlass.tiles import REGISTERS, Tile, Work, wasted_rows
 from bolt_build.families.cutlass.tiles import seconds as tile_seconds
 from bolt_build.families.cutlass.warpgroups import LEAST_STAGES, WarpgroupTile, stages, store_bytes
@@ -79,7 +81,7 @@ class WarpPairTile:
         return f"{self.first} then {self.n1} through {where}"
 
 
-PairTile = WarpgroupPairTile | WarpPairTile
+PairTile = WarpgroupPairTile | WarpPairTile | ResidentPairTile
 
 _WIDTHS = (16, 32, 64, 96, 128, 192, 256)
 """Columns of the first product that one instruction of four warps computes."""
@@ -143,6 +145,8 @@ def warp_tiles(pair: Pair, gpu: Gpu) -> tuple[WarpPairTile, ...]:
 
 def refuse(tile: PairTile, gpu: Gpu, pair: Pair) -> str | None:
     """Why no kernel with the tile computes the pair on this GPU, None where one does."""
+    if isinstance(tile, ResidentPairTile):
+        return resident_pairs.refuse(tile, gpu, pair.first, pair.second)
     if isinstance(tile, WarpgroupPairTile):
         return _refuse_warpgroups(tile, gpu, pair)
     return _refuse_warps(tile, gpu, pair)
@@ -186,8 +190,10 @@ def _refuse_warps(tile: WarpPairTile, gpu: Gpu, pair: Pair) -> str | None:
     return wasted_rows(first.m, pair.first.m)
 
 
-def seconds(tile: PairTile, work: Work, target: Target) -> float:
+def seconds(tile: PairTile, pair: Pair, work: Work, target: Target) -> float:
     """Predicted time of both products; `work` is the first's, but for its bytes, which are those of the pair."""
+    if isinstance(tile, ResidentPairTile):
+        return resident_pairs.seconds(tile, pair.first, work.nbytes, target)
     if isinstance(tile, WarpgroupPairTile):
         return warpgroup_seconds(tile.first, work, target, tile.n1)
     return tile_seconds(tile.first, work, target, (tile.n1, tile.warp_n1))

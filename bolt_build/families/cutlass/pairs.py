@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bolt_build.families.base import Candidate, Expense, KernelProblem, Refusal, StepCode, StepExpressions
 from bolt_build.families.chains import parts
-from bolt_build.families.cutlass import conv, matmul
+from bolt_build.families.cutlass import conv, matmul, resident_pairs
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.pair_tiles import (
@@ -20,6 +20,8 @@ from bolt_build.families.cutlass.pair_tiles import (
     warpgroup_tiles,
 )
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, work
+from bolt_build.families.cutlass.resident import packed
+from bolt_build.families.cutlass.resident_pairs import ResidentPairTile
 from bolt_build.families.cutlass.tiles import Tile
 from bolt_build.families.cutlass.warpgroups import WarpgroupTile, refuse_product
 from bolt_build.families.problems import op_operands
@@ -63,8 +65,8 @@ def refuse_pair(problem: KernelProblem) -> str | None:
 
 
 def ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, PairTile]], tuple[Refusal, ...]]:
-    """Tiles for a chained problem with their predicted seconds, fastest first but that one of each kind of instruction
-    is among the first two; and why others are none."""
+    """Tiles for a chained problem with their predicted seconds, fastest first but that one of each kind of kernel is
+    among the first three; and why others are none."""
     if target.gpu is None or target.gpu.instruction("fp16") is None:
         return [], (Refusal(_FAMILY, problem.op.kind, f"target '{target.name}' has no tensor cores"),)
     if (reason := refuse_pair(problem)) is not None:
@@ -80,7 +82,7 @@ def ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, Pa
         else:
             refusals.append(Refusal(_FAMILY, f"tile {tile}", why))
     found.sort(key=lambda each: each[0])
-    return _both_kinds_first(found), tuple(refusals)
+    return _each_kind_first(found), tuple(refusals)
 
 
 def _tiles(pair: Pair, gpu: Gpu) -> tuple[tuple[PairTile, ...], tuple[str, ...]]:
@@ -94,15 +96,24 @@ def _tiles(pair: Pair, gpu: Gpu) -> tuple[tuple[PairTile, ...], tuple[str, ...]]
     none = [] if wide is None else [wide]
     if not narrow:
         none.append(f"whole rows of {pair.first.n} and {pair.second.n} do not fit one tile of warps")
-    return (*found, *narrow), tuple(none)
+    kept = resident_pairs.refuse_products(gpu, pair.first, pair.second)
+    if kept is not None:
+        return (*found, *narrow), (*none, kept)
+    return (*found, *narrow, *resident_pairs.tiles(pair.first, pair.second)), tuple(none)
 
 
-def _both_kinds_first(found: list[tuple[float, PairTile]]) -> list[tuple[float, PairTile]]:
+def _each_kind_first(found: list[tuple[float, PairTile]]) -> list[tuple[float, PairTile]]:
     kinds: dict[type[PairTile], int] = {}
     for index, (_, tile) in enumerate(found):
         kinds.setdefault(type(tile), index)
     first = sorted(kinds.values())
     return [*(found[index] for index in first), *(each for at, each in enumerate(found) if at not in first)]
+
+
+def candidates(problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+    """The kernels of `ranked`, in their order."""
+    found, refusals = ranked(problem, target)
+    return tuple(candidate_of(tile) for _, tile in found), refusals
 
 
 def predict(problem: KernelProblem, candidate: Candidate, target: Target) -> float:
@@ -120,7 +131,7 @@ def _predicted(problem: KernelProblem, pair: Pair, tile: PairTile, target: Targe
     if pair.first.widen is not None:
         moved = first.inputs[0].nbytes + pair.first.widen.nbytes
         copy = moved / target.bandwidth + target.launch_seconds
-    return copy + seconds(tile, needed, target)
+    return copy + seconds(tile, pair, needed, target)
 
 
 def expense(problem: KernelProblem) -> Expense:
@@ -134,6 +145,8 @@ def expense(problem: KernelProblem) -> Expense:
 
 def candidate_of(tile: PairTile) -> Candidate:
     """The kernel with the tile."""
+    if isinstance(tile, ResidentPairTile):
+        return Candidate(_FAMILY, (("rows", tile.rows), ("n1", tile.n1), ("steps", tile.steps), ("resident", "turns")))
     parameters: list[tuple[str, int | str]] = [
         ("m", tile.first.m), ("n", tile.first.n), ("n1", tile.n1), ("k", tile.first.k),
     ]  # fmt: skip
@@ -153,6 +166,9 @@ def is_pair(candidate: Candidate) -> bool:
 def tile_of(candidate: Candidate) -> PairTile:
     """The tile of a candidate of a chained problem."""
     values = dict(candidate.parameters)
+    if "resident" in values:
+        rows, steps, n1 = (int(values[name]) for name in ("rows", "steps", "n1"))
+        return ResidentPairTile(rows, steps, n1)
     m, n, n1, k = (int(values[name]) for name in ("m", "n", "n1", "k"))
     if "warpgroups" in values:
         return WarpgroupPairTile(WarpgroupTile(m, n, k, values["warpgroups"] == "cooperative"), n1)
@@ -162,6 +178,8 @@ def tile_of(candidate: Candidate) -> PairTile:
 
 def cxx_tile(tile: PairTile, pair: Pair, gpu: Gpu) -> str:
     """`bolt::cutlass_kernels::WarpgroupPair<128, 64, 64, 64, false>`"""
+    if isinstance(tile, ResidentPairTile):
+        return tile.cxx(pair.first)
     first = tile.first
     values: tuple[object, ...]
     if isinstance(tile, WarpgroupPairTile):
@@ -185,7 +203,7 @@ def emit(problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> S
     ones, others = own[:count], own[count:]
     arguments = (
         pair.first.arguments(()), pair.first.source_value,
-        _constant(at, ones[1]), pair.first.weights, _constant(at, *ones[2:]), epilogue_value(first),
+        _constant(at, ones[1]), _first_weights(tile, pair), _constant(at, *ones[2:]), epilogue_value(first),
         str(pair.second.n), _constant(at, others[0]), pair.second.weights, _constant(at, *others[1:]),
         epilogue_value(second),
     )  # fmt: skip
@@ -195,6 +213,11 @@ def emit(problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> S
     return StepCode(("bolt_cutlass/pair.h",), member, ", ".join(arguments), call)
 
 
+def _first_weights(tile: PairTile, pair: Pair) -> str:
+    """How the kernel wants them packed."""
+    return packed(pair.first, tile.steps, 1) if isinstance(tile, ResidentPairTile) else pair.first.weights
+
+
 def unit_text(problem: KernelProblem, candidate: Candidate) -> str:
     """The source that instantiates the kernel."""
     (first, second), pair, tile = parts(problem), pair_of(problem), tile_of(candidate)
@@ -202,6 +225,8 @@ def unit_text(problem: KernelProblem, candidate: Candidate) -> str:
     assert gpu is not None
     kind = pair.first.kernel.lower()
     header = f"{kind}_pair_warpgroup_kernel.h" if of_warpgroups(candidate) else f"{kind}_pair_kernel.h"
+    if isinstance(tile, ResidentPairTile):
+        header = f"{kind}_resident_pair_kernel.h"
     return (
         f'#include "bolt_cutlass/{header}"\n\n'
         f"template void {_SPACE}::launch_{kind}(\n    {cxx_tile(tile, pair, gpu)},\n"
@@ -212,7 +237,7 @@ def unit_text(problem: KernelProblem, candidate: Candidate) -> str:
 
 def of_warpgroups(candidate: Candidate) -> bool:
     """True where the kernel uses instructions of four warps."""
-    return "warpgroups" in dict(candidate.parameters)
+    return not {"warpgroups", "resident"}.isdisjoint(dict(candidate.parameters))
 
 
 def _constant(at: StepExpressions, *index: int) -> str:

@@ -8,6 +8,8 @@ from bolt_build.families.base import KernelProblem, Refusal
 from bolt_build.families.cutlass import slices
 from bolt_build.families.cutlass.kernels import ALL_TILES, Kernel, loads_of, refuse, refuse_whole
 from bolt_build.families.cutlass.product import Product, work
+from bolt_build.families.cutlass.resident import ResidentTile
+from bolt_build.families.cutlass.resident import seconds as resident_seconds
 from bolt_build.families.cutlass.tiles import NARROW_TILES, WHOLE, Tile, Work
 from bolt_build.families.cutlass.tiles import seconds as tile_seconds
 from bolt_build.families.cutlass.warpgroups import seconds as warpgroup_seconds
@@ -58,16 +60,17 @@ def unpadded(
 
 
 def with_each_kind_first(found: list[tuple[float, Kernel]]) -> list[tuple[float, Kernel]]:
-    """Fastest first, but that the fastest of each kind (in slices, whole on either instruction, without padding) are
-    among the first few."""
+    """Fastest first, but that the fastest of each kind (in slices, whole on either instruction, with weights in
+    registers, without padding) are among the first few."""
     found = sorted(found, key=lambda pair: pair[0])
-    leaders: dict[tuple[bool, bool, int], int] = {}
+    leaders: dict[tuple[bool, bool, bool, int], int] = {}
     for index, (_, kernel) in enumerate(found):
-        kind = kernel.partial, kernel.of_warpgroups and not kernel.partial, loads_of(kernel.tile)
+        whole = kernel.of_warpgroups and not kernel.partial
+        kind = kernel.partial, whole, kernel.resident, loads_of(kernel.tile)
         leaders.setdefault(kind, index)
     others = [index for index in range(len(found)) if index not in leaders.values()]
     first = sorted((*leaders.values(), *others[: _TRIED - len(leaders)]))
-    unpadded = [index for kind, index in leaders.items() if kind[2] != WHOLE]
+    unpadded = [index for kind, index in leaders.items() if kind[-1] != WHOLE]
     if unpadded and unpadded[0] in first[_SURE:]:
         # Nothing is known of these by measurement: they are not left out for a prediction.
         first.remove(unpadded[0])
@@ -86,6 +89,8 @@ def seconds(
     if product.widen is not None:
         moved = problem.inputs[op_operands(problem)[0]].nbytes + product.widen.nbytes
         copy = moved / target.bandwidth + target.launch_seconds
+    if isinstance(kernel.tile, ResidentTile):
+        return copy + resident_seconds(kernel.tile, product, needed.nbytes, target)
     if not kernel.partial:
         return copy + _kernel_seconds(kernel, needed, target)
     if count is None:
@@ -113,6 +118,7 @@ def other_slices(product: Product, kernel: Kernel, gpu: Gpu, default: int) -> tu
 
 def _kernel_seconds(kernel: Kernel, needed: Work, target: Target) -> float:
     tile = kernel.tile
+    assert not isinstance(tile, ResidentTile), "computed from the image, not from rows and columns"
     return tile_seconds(tile, needed, target) if isinstance(tile, Tile) else warpgroup_seconds(tile, needed, target)
 
 

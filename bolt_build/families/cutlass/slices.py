@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
-from bolt_build.families.cutlass.kernels import AnyTile
+from bolt_build.families.cutlass.kernels import AnyTile, SlicedTile
 from bolt_build.families.cutlass.product import Product
+from bolt_build.families.cutlass.resident import ResidentTile
 from bolt_build.families.cutlass.warpgroups import WarpgroupTile
 from bolt_build.targets import Gpu
 
@@ -21,6 +22,8 @@ _LINE = 64
 
 def refuse(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
     """Why the product is not computed in slices with a legal tile, None where it is."""
+    if isinstance(tile, ResidentTile):
+        return "its registers hold the weights of the whole depth"
     depth, blocks = product.taps * product.depth, tile.blocks(product.m, product.n)
     least = _WIDE if product.wide else _DEEP
     if depth < least:
@@ -34,11 +37,13 @@ def refuse(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
 
 def counts(tile: AnyTile, gpu: Gpu, product: Product) -> tuple[int, ...]:
     """Numbers of slices that are possible and do not exceed the GPU by more than a wave, least first."""
+    if isinstance(tile, ResidentTile):
+        return ()
     blocks = tile.blocks(product.m, product.n)
     return tuple(count for count in _COUNTS if count * blocks <= 2 * gpu.sms and _alike(tile, product, count))
 
 
-def _alike(tile: AnyTile, product: Product, count: int) -> bool:
+def _alike(tile: SlicedTile, product: Product, count: int) -> bool:
     """True where slices have the same number of steps, and enough of them to fill the pipeline."""
     if product.kernel == "Gemm":
         part = product.depth // count

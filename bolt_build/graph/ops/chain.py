@@ -1,4 +1,4 @@
-"""Two products in one kernel: what the first leaves is never stored."""
+"""Two products, or a convolution and a pooling, in one kernel: what the first leaves is never stored."""
 
 from __future__ import annotations
 

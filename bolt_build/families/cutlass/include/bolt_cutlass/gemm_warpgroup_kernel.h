@@ -1,40 +1,62 @@
 // launch_gemm on warpgroup instructions.
 #pragma once
 
+#include "bolt_cutlass/factor_loads.h"
 #include "bolt_cutlass/warpgroup.h"
-#include "cutlass/gemm/collective/collective_mma_decl.hpp"
-// Behind the declaration, which it needs and does not include.
-#include "cutlass/gemm/collective/sm90_mma_tma_gmma_ss_warpspecialized.hpp"
 
 namespace bolt::cutlass_kernels {
 
-template <typename W, int cluster_n>
-using RowsMainloop = ::cutlass::gemm::collective::CollectiveMma<
-    ::cutlass::gemm::MainloopSm90TmaGmmaWarpSpecialized<W::depth, typename W::Cluster, typename W::Schedule>,
-    typename W::BlockTile, Half, cute::Stride<std::int64_t, cute::_1, std::int64_t>, Half,
-    cute::Stride<std::int64_t, cute::_1, std::int64_t>, typename W::Mma,
-    std::conditional_t<cluster_n == 1, cute::SM90_TMA_LOAD, cute::SM90_TMA_LOAD_MULTICAST>, typename W::AtomX, void,
-    cute::identity, typename W::LoadWeights, typename W::AtomWeights, void, cute::identity>;
+/// Factors that are matrices. A slice of the depth is a product of its own, whose columns begin where those of the slice
+/// before it end.
+template <int m, int n, int k, int cluster_m, int cluster_n>
+struct MatrixLoads {
+  static constexpr int width = k < 64 ? k : 64;
+  using Arguments = const GemmArguments&;
+  struct Params {
+    cute::TmaDescriptor x, weights;
+  };
+
+  static Params params(const GemmArguments& a) {
+    const int part = a.k / a.slices;
+    return {factor_boxes(a.x, part, a.m, a.slices, a.k, part, width, m / cluster_n),
+            factor_boxes(a.weights, part, a.n, a.slices, a.k, part, width, n / cluster_m)};
+  }
+  CUTLASS_DEVICE static void prefetch(const Params& params) {
+    cute::prefetch_tma_descriptor(&params.x);
+    cute::prefetch_tma_descriptor(&params.weights);
+  }
+
+  /// From the first to the last step of a tile.
+  class Steps {
+   public:
+    CUTLASS_DEVICE Steps(const Params& params, int row, int column, int slice, int)
+        : params_(params), row_(row), column_(column), slice_(slice) {}
+    template <bool shared>
+    CUTLASS_DEVICE void x(std::uint64_t* barrier, std::uint16_t mask, void* to, int part) const {
+      load_box<shared>(params_.x, barrier, mask, to, depth_ + part, row_, slice_);
+    }
+    template <bool shared>
+    CUTLASS_DEVICE void weights(std::uint64_t* barrier, std::uint16_t mask, void* to, int part) const {
+      load_box<shared>(params_.weights, barrier, mask, to, depth_ + part, column_, slice_);
+    }
+    CUTLASS_DEVICE void next() { depth_ += k; }
+
+   private:
+    const Params& params_;
+    int row_, column_, slice_, depth_ = 0;
+  };
+};
 
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Stages>
 void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const GemmArguments& a,
                  const Stages& stages, void* stream) {
-  using W = Warpgroups<m, n, k, cooperative, cluster_m, cluster_n, Stages>;
-  using Kernel =
-      ::cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, RowsMainloop<W, cluster_n>,
-                                             typename W::Store, ::cutlass::gemm::PersistentScheduler>;
+  using Finish = StoreOf<m, n, k, cooperative, Stages>;
+  using Kernel = WarpgroupKernel<MatrixLoads<m, n, k, cluster_m, cluster_n>, typename Finish::Type, m, n, k,
+                                 cooperative, cluster_m, cluster_n, stages_beside<typename Finish::Type, m, n, k>>;
   if (a.k % a.slices != 0 || a.k / a.slices % 8 != 0)
     throw std::runtime_error("could not launch a matrix product: slices of its depth would not be whole loads");
-  // A slice is one of a batch of products, whose rows and columns begin `part` elements further in memory.
-  const int part = a.k / a.slices;
-  const std::int64_t row = a.k, next = a.slices == 1 ? 0 : part;
-  typename Kernel::Arguments arguments{
-      ::cutlass::gemm::GemmUniversalMode::kGemm,
-      {a.m, a.n, part, a.slices},
-      {static_cast<const Half*>(a.x), {row, cute::_1{}, next}, static_cast<const Half*>(a.weights),
-       {row, cute::_1{}, next}},
-      W::Finish::arguments(a, stages), hardware(), order<Kernel>(a)};
-  launch<Kernel>(arguments, a.overlap, stream, "matrix product");
+  launch<Kernel>({a, Finish::arguments(a, stages), a.m, a.n, (a.k / a.slices + k - 1) / k, a.slices, a.swizzle, a.along},
+                 a.overlap, stream, "matrix product");
 }
 
 }  // namespace bolt::cutlass_kernels

@@ -17,6 +17,18 @@ struct Tile {};
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n>
 struct WarpgroupTile {};
 
+/// An instantiation of four-warp instructions for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
+/// at most, whose weights (packed as ResidentFilter) stay in registers: tiles of `rows` by `width` (8 or 16) pixels of the
+/// output. Two warpgroups compute 64 channels each of a tile `together`, or take tiles in turns.
+template <int rows, int steps, bool together, int taps_h = 3, int taps_w = 3, int width = 8>
+struct ResidentTile {};
+
+/// The same in turns, with a pooling of maxima behind the convolution, whose results are never stored: `pool` 2 is two by
+/// two positions, 3 is three by three with a position of padding in front, both two apart. `rows` are even, and 16 pixels
+/// wide where `pool` is 3.
+template <int rows, int steps, int taps_h, int taps_w, int width, int pool>
+struct PooledTile {};
+
 /// A pair of products in one kernel on four-warp instructions: whole rows of the first's `n0` columns at most stay in
 /// registers, where they are the left factor of the second, of `n1` columns at most. Rows, depth and turns are as in
 /// WarpgroupTile.
@@ -28,6 +40,11 @@ struct WarpgroupPair {};
 template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
           int instruction_k>
 struct Pair {};
+
+/// A pair whose first product's weights (packed as ResidentFilter) stay in registers as in ResidentTile: of 64 channels
+/// at most, then `n1` at most, a multiple of 64.
+template <int rows, int steps, int n1, int taps_h = 3, int taps_w = 3>
+struct ResidentPair {};
 
 /// In the place of an epilogue: every slice of the depth leaves its own sums, in fp32, one [m, n] behind the other.
 struct Partial {};
@@ -83,6 +100,12 @@ struct SecondArguments {
   const float* bias;
 };
 
+/// The extents that a pooling leaves; `y` and `y_row` of the convolution in front of it are then the pooling's. Strips of
+/// `length` tiles each are computed one by one where the pooling's windows overlap.
+struct Pooling {
+  int pool_h, pool_w, length;
+};
+
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched.
 template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
           typename Epilogue>
@@ -95,14 +118,25 @@ void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, lo
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Epilogue>
 void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const ConvArguments& arguments,
                  const Epilogue& epilogue, void* stream);
+template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Epilogue>
+void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width>, const ConvArguments& arguments,
+                 const Epilogue& epilogue, void* stream);
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Epilogue>
 void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const GemmArguments& arguments,
                  const Epilogue& epilogue, void* stream);
+
+/// `epilogue` comes before the pooling.
+template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Epilogue>
+void launch_conv(PooledTile<rows, steps, taps_h, taps_w, width, pool>, const ConvArguments& arguments,
+                 const Pooling& pooling, const Epilogue& epilogue, void* stream);
 
 /// Pairs: `between` follows the first product and its bias, `after` the second.
 template <int m, int n0, int n1, int k, bool cooperative, typename Between, typename After>
 void launch_conv(WarpgroupPair<m, n0, n1, k, cooperative>, const ConvArguments& first, const SecondArguments& second,
                  const Between& between, const After& after, void* stream);
+template <int rows, int steps, int n1, int taps_h, int taps_w, typename Between, typename After>
+void launch_conv(ResidentPair<rows, steps, n1, taps_h, taps_w>, const ConvArguments& first,
+                 const SecondArguments& second, const Between& between, const After& after, void* stream);
 template <int m, int n0, int n1, int k, bool cooperative, typename Between, typename After>
 void launch_gemm(WarpgroupPair<m, n0, n1, k, cooperative>, const GemmArguments& first, const SecondArguments& second,
                  const Between& between, const After& after, void* stream);

@@ -32,7 +32,7 @@ template <typename Arguments, typename Tile, typename Between, typename After, t
 class ProductPair {
  public:
   /// Pointers in `first` are not looked at; n of the second, whose depth is packed to a multiple of 8. Layouts are
-  /// Filter or Factor.
+  /// those of packing.h.
   template <typename FirstLayout, typename SecondLayout>
   ProductPair(const Prepare& p, const Arguments& first, const Source& source, const Constant& first_weights,
               const FirstLayout& first_layout, const Constant& first_bias, const Between& between, int n,

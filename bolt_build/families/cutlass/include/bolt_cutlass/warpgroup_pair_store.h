@@ -6,13 +6,10 @@
 
 #include <cstdint>
 #include <stdexcept>
-#include <utility>
 
 #include "bolt_cutlass/launch.h"
+#include "bolt_cutlass/register_mma.h"
 #include "bolt_cutlass/warpgroup_store.h"
-#include "cute/arch/mma_sm90.hpp"
-#include "cute/arch/mma_sm90_desc.hpp"
-#include "cute/arch/mma_sm90_gmma.hpp"
 
 namespace bolt::cutlass_kernels {
 
@@ -50,15 +47,6 @@ constexpr int instruction_width(int columns) {
 
 /// sums[64 rows, `columns`] += rows[64, 16] * weights[`columns`, 16], the left factor in registers. `weights` describes
 /// the right one in shared memory; `fresh` sums begin at zero.
-template <int columns, int... register_>
-CUTLASS_DEVICE void multiply_once(const std::uint32_t (&rows)[4], std::uint64_t weights, bool fresh, float* sums,
-                                  std::integer_sequence<int, register_...>) {
-  using Instruction =
-      decltype(cute::GMMA::rs_op_selector<Half, Half, float, cute::Shape<cute::_64, cute::Int<columns>, cute::_16>,
-                                          cute::GMMA::Major::K, cute::GMMA::Major::K>());
-  Instruction::fma(rows[0], rows[1], rows[2], rows[3], weights, sums[register_]...,
-                   fresh ? cute::GMMA::ScaleOut::Zero : cute::GMMA::ScaleOut::One);
-}
 template <int columns>
 CUTLASS_DEVICE void multiply(const std::uint32_t (&rows)[4], std::uint64_t weights, bool fresh, float* sums) {
   constexpr int width = instruction_width(columns);
@@ -185,7 +173,7 @@ struct SecondProduct
       cute::warpgroup_arrive();
 #pragma unroll
       for (int step = 0; step < n / 16; ++step)
-        multiply<second_n>(rows[i][step], describe(storage.weights[step / 4]) + step % 4 * 2, step == 0, to);
+        multiply<second_n>(rows[i][step], describe_rows(storage.weights[step / 4]) + step % 4 * 2, step == 0, to);
       cute::warpgroup_commit_batch();
     }
     cute::warpgroup_wait<0>();
@@ -215,16 +203,6 @@ struct SecondProduct
         cute::warpgroup_fence_operand(factor);
       }
     }
-  }
-
-  /// A box of weights as instructions are told of it: swizzled over 128 bytes, 1024 from eight rows to the next.
-  CUTLASS_DEVICE static std::uint64_t describe(const Half (&box)[second_n][64]) {
-    cute::GmmaDescriptor descriptor;
-    descriptor.bitfield.start_address_ = static_cast<std::uint16_t>(cute::cast_smem_ptr_to_uint(box) >> 4);
-    descriptor.bitfield.leading_byte_offset_ = 1;
-    descriptor.bitfield.stride_byte_offset_ = 1024 >> 4;
-    descriptor.bitfield.layout_type_ = static_cast<std::uint8_t>(cute::GMMA::LayoutType::B128);
-    return descriptor;
   }
 
   const Params& params_;

@@ -13,12 +13,12 @@
 #include "cute/arch/copy_sm90.hpp"
 #include "cute/arch/copy_sm90_desc.hpp"
 #include "cute/arch/copy_sm90_tma.hpp"
-#include "cute/tensor.hpp"
+#include "cute/int_tuple.hpp"
 #include "cutlass/arch/barrier.h"
 #include "cutlass/cuda_host_adapter.hpp"
 #include "cutlass/cutlass.h"
 #include "cutlass/numeric_types.h"
-#include "cutlass/pipeline/pipeline.hpp"
+#include "cutlass/pipeline/sm90_pipeline.hpp"
 
 namespace bolt::cutlass_kernels {
 

@@ -1,0 +1,244 @@
+// launch_conv of windows without gaps over few channels, on warpgroup instructions: the weights stay in registers for the
+// whole kernel, as the left factor, and pixels are the right one. An instruction then reads half of the shared memory that
+// one of equal work reads where both factors lie there, and that was what such a convolution waited for.
+#pragma once
+
+#include "bolt_cutlass/resident_windows.h"
+
+namespace bolt::cutlass_kernels {
+
+/// One warp loads, two warpgroups compute 64 channels each: of a tile (`together`), or of tiles in turns, where one
+/// stores while the other multiplies. `rows` by `width` are those of a tile, `steps` the instructions of a tap, 16
+/// channels each.
+template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Stages>
+struct ResidentWindows {
+  using Factor = ResidentFactor<rows, width, taps_h, taps_w, steps>;
+  static constexpr bool reads_residual = Stages::reads_residual;
+  static constexpr int shifts = taps_w, pixels = Factor::pixels, channels = Factor::channels;
+  static constexpr int staged_halves = pixels * channels, staged_bytes = staged_halves * 2;
+  static constexpr int depth = boxes_ahead<Factor, shifts, 2 * staged_bytes>();
+
+  static constexpr int MaxThreadsPerBlock = 384, MinBlocksPerMultiprocessor = 1;
+  static constexpr unsigned cluster_x = 1, cluster_y = 1;
+
+  struct Arguments {
+    const ConvArguments& conv;
+    const Stages& stages;
+  };
+  struct Params {
+    cute::TmaDescriptor x, y, residual;
+    const uint4* weights;
+    const float* bias;
+    int out_channels, across, down, tiles, groups, blocks, left, above;
+    Stages stages;
+  };
+  struct Shared {
+    alignas(1024) Half windows[depth][Factor::window_halves];
+    alignas(1024) Half staged[2][staged_halves];
+    alignas(16)::cutlass::arch::ClusterTransactionBarrier full[depth];
+    ::cutlass::arch::ClusterBarrier empty[depth];
+    ::cutlass::arch::ClusterTransactionBarrier residual[2];
+  };
+  static constexpr int SharedStorageSize = sizeof(Shared);
+
+  static Params to_underlying_arguments(const Arguments& arguments, void*) {
+    const ConvArguments& a = arguments.conv;
+    const auto tiles = [](int extent, int of) { return (extent + of - 1) / of; };
+    const auto out = [&](const void* tensor, long long pixel) {
+      return image_boxes(tensor, a.batch, a.out_h, a.out_w, a.out_channels, pixel * a.out_h * a.out_w, pixel * a.out_w,
+                         pixel, rows, width);
+    };
+    const auto y = out(a.y, a.y_row == 0 ? a.out_channels : a.y_row);
+    const int across = tiles(a.out_w, width), down = tiles(a.out_h, rows), all = across * down * a.batch;
+    // As many blocks for each group of channels, and one where there are more groups than multiprocessors.
+    const int groups = tiles(a.out_channels, together ? 2 * channels : channels), each = hardware().sm_count / groups;
+    return {image_boxes(a.x, a.batch, a.height, a.width, a.channels, a.x_image, a.x_row, a.x_column,
+                        Factor::window_rows, width),
+            y,
+            reads_residual ? out(a.residual, a.out_channels) : y,
+            static_cast<const uint4*>(a.weights),
+            a.bias,
+            a.out_channels,
+            across,
+            down,
+            all,
+            groups,
+            each < 1 ? 1 : each < all ? each : all,
+            a.pad_w,
+            a.pad_h,
+            arguments.stages};
+  }
+  static dim3 get_grid_shape(const Params& params) {
+    return dim3(static_cast<unsigned>(params.groups * params.blocks), 1, 1);
+  }
+  static dim3 get_block_shape() { return dim3(MaxThreadsPerBlock, 1, 1); }
+
+  CUTLASS_DEVICE void operator()(const Params& params, char* memory) const {
+    Shared& shared = *reinterpret_cast<Shared*>(memory);
+    if (threadIdx.x == 0) {
+      cute::prefetch_tma_descriptor(&params.x);
+      cute::prefetch_tma_descriptor(&params.y);
+      if constexpr (reads_residual) cute::prefetch_tma_descriptor(&params.residual);
+#pragma unroll 1
+      for (int i = 0; i < depth; ++i) {
+        shared.full[i].init(1);
+        shared.empty[i].init(together ? 8 : 4);
+      }
+      shared.residual[0].init(1);
+      shared.residual[1].init(1);
+      ::cutlass::arch::fence_barrier_init();
+      ::cutlass::arch::fence_view_async_shared();
+    }
+    __syncthreads();
+    const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
+    if (warpgroup == 0) {
+      ::cutlass::arch::warpgroup_reg_dealloc<24>();
+      if (threadIdx.x < 32 && cute::elect_one_sync()) load(params, shared);
+    } else {
+      ::cutlass::arch::warpgroup_reg_alloc<240>();
+      compute(params, shared, warpgroup - 1);
+    }
+  }
+
+ private:
+  /// A tile's corner in the output.
+  struct At {
+    int column, row, image;
+    CUTLASS_DEVICE At(const Params& params, int tile)
+        : column(tile % params.across * width), row(tile / params.across % params.down * rows),
+          image(tile / params.across / params.down) {}
+  };
+
+  /// One thread: the boxes of every tile of this block.
+  CUTLASS_DEVICE static void load(const Params& params, Shared& shared) {
+    wait_for_kernel_in_front();
+    Turn<depth> turn;
+#pragma unroll 1
+    for (int tile = static_cast<int>(blockIdx.x) / params.groups; tile < params.tiles; tile += params.blocks) {
+      const At at(params, tile);
+#pragma unroll 1
+      for (int shift = 0; shift < shifts; ++shift) {
+        shared.empty[turn.index].wait(turn.phase ^ 1);
+        shared.full[turn.index].arrive_and_expect_tx(Factor::window_bytes);
+        cute::SM90_TMA_LOAD_4D::copy(&params.x, reinterpret_cast<std::uint64_t*>(&shared.full[turn.index]),
+                                     static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
+                                     shared.windows[turn.index], 0, at.column + shift - params.left,
+                                     at.row - params.above, at.image);
+        turn.advance();
+      }
+    }
+    let_next_kernel_begin();
+  }
+
+  /// A warpgroup: 64 channels of every tile, or of every second one.
+  CUTLASS_DEVICE static void compute(const Params& params, Shared& shared, int own) {
+    const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, lane = thread % 32;
+    const bool leads = thread == 0;
+    const int stride = together ? params.blocks : 2 * params.blocks;
+    int tile = static_cast<int>(blockIdx.x) / params.groups + (together ? 0 : own * params.blocks);
+    // The first turn is the first warpgroup's, even where the second has none.
+    if (!together && own == 1) ::cutlass::arch::NamedBarrier::arrive(256, 2);
+    if (tile >= params.tiles) return;
+    const int group = static_cast<int>(blockIdx.x) % params.groups;
+    const int first_channel = (together ? group * 2 + own : group) * channels;
+    // None of this was written by the kernel in front, so it is read before that has finished.
+    typename Factor::Weights weights;
+    Factor::load(params.weights, first_channel / channels, thread, weights);
+    const int channel = first_channel + warp * 16 + lane / 4;
+    const bool biased = params.bias != nullptr;
+    const float2 bias = {biased && channel < params.out_channels ? __ldg(params.bias + channel) : 0.0f,
+                         biased && channel + 8 < params.out_channels ? __ldg(params.bias + channel + 8) : 0.0f};
+    Factor::keep(weights);
+
+    // Where a lane's rows of 8 x 8 matrices lie: pixels 0 to 7 or 8 to 15, upper or lower channels of the warp.
+    Half* const place = shared.staged[own] + (lane / 16 * 8 + lane % 8) * channels +
+                        ((warp * 2 + lane / 8 % 2) ^ (lane % 8)) * 8;
+    Turn<depth> turn;
+    if (!together && own == 1) turn.advance(shifts);
+    std::uint32_t phase = 0;
+#pragma unroll 1
+    for (; tile < params.tiles; tile += stride) {
+      typename Factor::Sums sums;
+      if (!together) ::cutlass::arch::NamedBarrier::sync(256, static_cast<std::uint32_t>(2 + own));
+      const At at(params, tile);
+      int last = 0;
+#pragma unroll
+      for (int shift = 0; shift < shifts; ++shift) {
+        shared.full[turn.index].wait(turn.phase);
+        Factor::multiply(shared.windows[turn.index], weights, shift, sums);
+        if (shift > 0) {
+          cute::warpgroup_wait<1>();
+          if (lane == 0) shared.empty[last].arrive();
+        }
+        last = turn.index;
+        turn.advance();
+      }
+      if (!together) {
+        turn.advance(shifts);
+        // The other's turn, where it has a tile left to multiply.
+        if (tile + params.blocks < params.tiles)
+          ::cutlass::arch::NamedBarrier::arrive(256, static_cast<std::uint32_t>(3 - own));
+      }
+      if (leads) {
+        // What is staged may be written again, by the residual or by this tile.
+        cute::tma_store_wait<0>();
+        if constexpr (reads_residual) {
+          wait_for_kernel_in_front();
+          shared.residual[own].arrive_and_expect_tx(staged_bytes);
+          cute::SM90_TMA_LOAD_4D::copy(&params.residual, reinterpret_cast<std::uint64_t*>(&shared.residual[own]),
+                                       static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
+                                       shared.staged[own], first_channel, at.column, at.row, at.image);
+        }
+      }
+      __syncwarp();
+      cute::warpgroup_wait<0>();
+      Factor::fence(sums);
+      if (lane == 0) shared.empty[last].arrive();
+      if constexpr (reads_residual) {
+        shared.residual[own].wait(phase);
+        phase ^= 1;
+      } else {
+        ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
+      }
+#pragma unroll
+      for (int pair = 0; pair < pixels / 16; ++pair)
+        finish(params, sums + pair * 8, bias, place + pair * 16 * channels);
+      // Before the copy engine reads what is staged.
+      cute::tma_store_fence();
+      ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
+      if (leads) {
+        cute::SM90_TMA_STORE_4D::copy(&params.y, shared.staged[own], first_channel, at.column, at.row, at.image);
+        cute::tma_store_arrive();
+      }
+    }
+    // No store may still read the block's shared memory when the block ends.
+    if (leads) cute::tma_store_wait<0>();
+  }
+
+  /// 16 pixels of a warp's 16 channels, from four matrices that lie transposed: two of 8 pixels, lower channels second.
+  CUTLASS_DEVICE static void finish(const Params& params, const float* sums, float2 bias, Half* place) {
+    auto& matrices = *reinterpret_cast<cute::uint128_t*>(place);
+    std::uint32_t words[4] = {0, 0, 0, 0};
+    if constexpr (reads_residual) cute::SM75_U16x8_LDSM_T::copy(matrices, words[0], words[1], words[2], words[3]);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const __half2 residual = *reinterpret_cast<const __half2*>(&words[q]);
+      const float2 wide = reads_residual ? __half22float2(residual) : make_float2(0.0f, 0.0f);
+      const float added = q % 2 == 0 ? bias.x : bias.y;
+      const __half2 y = __floats2half2_rn(params.stages(sums[q * 2] + added, wide.x),
+                                          params.stages(sums[q * 2 + 1] + added, wide.y));
+      words[q] = *reinterpret_cast<const std::uint32_t*>(&y);
+    }
+    cute::SM90_U16x8_STSM_T::copy(words[0], words[1], words[2], words[3], matrices);
+  }
+};
+
+template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Stages>
+void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width>, const ConvArguments& a,
+                 const Stages& stages, void* stream) {
+  check_windows(a, taps_h, taps_w, steps);
+  using Kernel = ResidentWindows<rows, steps, together, taps_h, taps_w, width, Stages>;
+  launch<Kernel>({a, stages}, a.overlap, stream, "convolution");
+}
+
+}  // namespace bolt::cutlass_kernels

@@ -1,0 +1,326 @@
+// Persistent kernels of warpgroup instructions: one warp keeps the tensor copy engine loading factors, another the
+// residual, and two warpgroups multiply and store. Written out over CUTLASS's instructions, barriers and pipelines: its
+// own kernels and mainloops say the same in tensor algebra, which takes the compiler four times as long.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "bolt_cutlass/next_kernel.h"
+#include "bolt_cutlass/shared_mma.h"
+#include "bolt_cutlass/warpgroup_launch.h"
+#include "bolt_cutlass/warpgroup_order.h"
+#include "bolt_cutlass/warpgroup_store.h"
+#include "cutlass/arch/reg_reconfig.h"
+
+#if defined(__CUDA_ARCH__) && !defined(CUTE_ARCH_MMA_SM90A_ENABLED)
+#error "these kernels' instructions are those of sm_90a alone"
+#endif
+
+namespace bolt::cutlass_kernels {
+
+/// Of warpgroups that share every tile.
+struct NoTurns {
+  struct SharedStorage {};
+  struct Params {
+    std::uint32_t group, threads;
+  };
+  CUTLASS_DEVICE NoTurns(SharedStorage&, const Params&) {}
+  CUTLASS_DEVICE void wait() {}
+  CUTLASS_DEVICE void arrive() {}
+};
+
+/// sums[rows, columns] = x[rows, depth] * weights[columns, depth] in tiles of m x n, `k` of the depth a step, and
+/// `Store` of every tile. `Loads` knows where the factors lie; a stage of the pipeline is one step, and `stages` of them
+/// are loaded ahead. `cooperative`: both warpgroups compute halves of a tile's rows, otherwise they take tiles in turns, so
+/// that one multiplies while the other stores. Blocks of a cluster load together what they have in common.
+template <typename Loads, typename Store, int m, int n, int k, bool cooperative, int cluster_m, int cluster_n,
+          int stages>
+struct WarpgroupKernel {
+  using ClusterShape = cute::Shape<cute::Int<cluster_m>, cute::Int<cluster_n>, cute::Int<1>>;
+  using Order = TileOrder<cluster_m, cluster_n>;
+  using Problem = cute::Shape<int, int, int, int>;
+  using Pipeline = ::cutlass::PipelineTmaAsync<stages>;
+  using PipelineState = ::cutlass::PipelineState<stages>;
+  // Warpgroups in turns: first to multiply, then to store.
+  using Turns = std::conditional_t<cooperative, NoTurns, ::cutlass::OrderedSequenceBarrier<2, 2>>;
+  // The residual is not asked for before the first tile's factors.
+  using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
+
+  static constexpr int MaxThreadsPerBlock = 384, MinBlocksPerMultiprocessor = 1;
+  static constexpr unsigned cluster_x = cluster_m, cluster_y = cluster_n;
+  static constexpr int warpgroups = cooperative ? 2 : 1;  // that share a tile
+  static constexpr int down = m / (64 * warpgroups);
+  /// Columns of the depth that lie side by side in shared memory, at most 128 bytes; a step has several such parts.
+  static constexpr int width = k < 64 ? k : 64, parts = k / width;
+  static_assert(m % (64 * warpgroups) == 0 && k % width == 0 && width % 16 == 0);
+  static_assert(stages >= 3, "LEAST_STAGES of warpgroups.py");
+  static_assert(m * n / (128 * warpgroups) <= 128, "sums beside what else a thread keeps");
+
+  struct Arguments {
+    typename Loads::Arguments loads;
+    typename Store::Arguments store;
+    int rows, columns, steps, slices;
+    int swizzle, along;
+  };
+  struct Params {
+    typename Loads::Params loads;
+    typename Store::Params store;
+    Order order;
+    int multiprocessors;
+    int rows, columns, steps, slices;
+  };
+  struct Factors {
+    alignas(1024) Half x[stages][parts][m][width];
+    alignas(1024) Half weights[stages][parts][n][width];
+  };
+  struct SharedStorage {
+    Factors factors;
+    typename Store::TensorStorage store;
+    alignas(16) typename Pipeline::SharedStorage pipeline;
+    alignas(16) typename Store::PipelineStorage residual;
+    alignas(16) typename Turns::SharedStorage turns;
+    alignas(16) typename AfterFactors::SharedStorage after_factors;
+  };
+  static constexpr int SharedStorageSize = sizeof(SharedStorage);
+
+  /// What the kernel is launched with. Throws std::runtime_error.
+  static Params to_underlying_arguments(const Arguments& a, void*) {
+    const Problem problem = cute::make_tuple(a.rows, a.columns, a.steps * k, a.slices);
+    return {Loads::params(a.loads),
+            Store::to_underlying_arguments(problem, a.store, nullptr),
+            Order::of((a.rows + m - 1) / m, (a.columns + n - 1) / n, a.slices, a.swizzle, a.along),
+            hardware().sm_count,
+            a.rows,
+            a.columns,
+            a.steps,
+            a.slices};
+  }
+  static dim3 get_grid_shape(const Params& params) { return params.order.grid(params.multiprocessors); }
+  static dim3 get_block_shape() { return dim3(MaxThreadsPerBlock); }
+
+  CUTLASS_DEVICE void operator()(const Params& params, char* memory) {
+    SharedStorage& shared = *reinterpret_cast<SharedStorage*>(memory);
+    const int warp = ::cutlass::canonical_warp_idx_sync(), warpgroup = warp / 4;
+    if (warp == 0 && cute::elect_one_sync()) {
+      Loads::prefetch(params.loads);
+      Store::prefetch_tma_descriptors(params.store);
+    }
+    Pipeline pipeline(shared.pipeline, pipeline_params(warp), ClusterShape{});
+    LoadPipeline residuals(shared.residual, residual_params(params, warp));
+    Turns turns(shared.turns, {static_cast<std::uint32_t>(warpgroup - 1), 128});
+    AfterFactors after_factors(shared.after_factors, {warp == 0 ? 0u : 1u, 32});
+    Store store(params.store, shared.store);
+    // Barriers are there for whoever arrives at them.
+    if constexpr (Order::together > 1) {
+      cute::cluster_arrive_relaxed();
+      cute::cluster_wait();
+    } else {
+      __syncthreads();
+    }
+
+    if (warpgroup == 0) {
+      ::cutlass::arch::warpgroup_reg_dealloc<40>();
+      if (warp == 0)
+        load_factors(params, shared.factors, pipeline, after_factors);
+      else if (warp == 2 && store.is_producer_load_needed())
+        load_residuals(params, shared, store, residuals, after_factors);
+    } else {
+      ::cutlass::arch::warpgroup_reg_alloc<232>();
+      compute(params, shared, store, pipeline, residuals, turns, warpgroup);
+    }
+  }
+
+ private:
+  using LoadPipeline = typename Store::LoadPipeline;
+  using LoadPipelineState = typename Store::LoadPipelineState;
+  using StorePipeline = typename Store::StorePipeline;
+
+  /// A thread's sums, in the order of the instruction's.
+  struct Sums {
+    float at[down][n / 2];
+    CUTLASS_DEVICE const float* data() const { return at[0]; }
+    CUTLASS_DEVICE void fence() {
+#pragma unroll
+      for (int i = 0; i < down; ++i) {
+#pragma unroll
+        for (int j = 0; j < n / 2; ++j) cute::warpgroup_fence_operand(at[i][j]);
+      }
+    }
+  };
+
+  CUTLASS_DEVICE static typename Pipeline::Params pipeline_params(int warp) {
+    using Role = typename Pipeline::ThreadCategory;
+    typename Pipeline::Params params;
+    params.transaction_bytes = (m + n) * k * sizeof(Half);
+    params.role = warp == 0 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
+    params.is_leader = 1;  // one thread alone calls
+    params.num_consumers = 128 * warpgroups;
+    return params;
+  }
+  CUTLASS_DEVICE static typename LoadPipeline::Params residual_params(const Params& params, int warp) {
+    using Role = typename LoadPipeline::ThreadCategory;
+    typename LoadPipeline::Params made;
+    made.role = warp == 2 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
+    made.producer_arv_count = 32;
+    made.consumer_arv_count = 128 * warpgroups;
+    if constexpr (Store::RequiresTransactionBytes) made.transaction_bytes = params.store.tma_transaction_bytes;
+    return made;
+  }
+  CUTLASS_DEVICE static Problem problem(const Params& params) {
+    return cute::make_tuple(params.rows, params.columns, params.steps * k, params.slices);
+  }
+  CUTLASS_DEVICE static auto at(const TilePlace& place) {
+    return cute::make_tuple(place.row, place.column, 0, place.slice);
+  }
+  CUTLASS_DEVICE static unsigned blocks() { return gridDim.x * gridDim.y; }
+
+  /// One warp: factors of every tile of the block, step by step. Of what blocks of a cluster have in common each loads
+  /// its part for all.
+  CUTLASS_DEVICE void load_factors(const Params& params, Factors& factors, Pipeline& pipeline,
+                                   AfterFactors& after_factors) {
+    wait_for_kernel_in_front();
+    PipelineState state = ::cutlass::make_producer_start_state<Pipeline>();
+    const int own_m = cluster_m == 1 ? 0 : static_cast<int>(blockIdx.x) % cluster_m;
+    const int own_n = cluster_n == 1 ? 0 : static_cast<int>(blockIdx.y) % cluster_n;
+    constexpr int rows = m / cluster_n, columns = n / cluster_m;
+    const auto all_n = static_cast<std::uint16_t>(((1 << cluster_n) - 1) << own_m * cluster_n);
+    const auto all_m = static_cast<std::uint16_t>(((1 << cluster_m) - 1) << own_n * cluster_m);
+    static_assert(cluster_m == 1 || cluster_n == 1, "the blocks of a row of a cluster would lie apart in the masks");
+    bool first = true;
+    for (unsigned tile = params.order.first(); tile < params.order.tiles; tile += blocks()) {
+      const TilePlace place = params.order.place(tile);
+      if (cute::elect_one_sync()) {
+        typename Loads::Steps steps(params.loads, place.row * m + own_n * rows, place.column * n + own_m * columns,
+                                    place.slice, params.steps);
+        PipelineState ahead = state;
+#pragma unroll 1
+        for (int step = 0; step < params.steps; ++step) {
+          pipeline.producer_acquire(ahead);
+          std::uint64_t* const barrier = pipeline.producer_get_barrier(ahead);
+          const int stage = ahead.index();
+#pragma unroll
+          for (int part = 0; part < parts; ++part)
+            steps.template x<(cluster_n > 1)>(barrier, all_n, factors.x[stage][part][own_n * rows], part * width);
+#pragma unroll
+          for (int part = 0; part < parts; ++part)
+            steps.template weights<(cluster_m > 1)>(barrier, all_m, factors.weights[stage][part][own_m * columns],
+                                                    part * width);
+          steps.next();
+          ++ahead;
+        }
+      }
+      state.advance(params.steps);
+      __syncwarp();
+      if (first) after_factors.arrive();
+      first = false;
+    }
+    // No block of a cluster ends while another may still tell it that a stage is free.
+    if (cute::elect_one_sync()) pipeline.producer_tail(state);
+  }
+
+  /// One warp: residuals of every tile of the block.
+  CUTLASS_DEVICE void load_residuals(const Params& params, SharedStorage& shared, Store& store,
+                                     LoadPipeline& residuals, AfterFactors& after_factors) {
+    wait_for_kernel_in_front();
+    LoadPipelineState state = ::cutlass::make_producer_start_state<LoadPipeline>();
+    bool first = true;
+    for (unsigned tile = params.order.first(); tile < params.order.tiles; tile += blocks()) {
+      if (first) after_factors.wait();
+      first = false;
+      state = store.load(residuals, state, problem(params), ClusterShape{}, at(params.order.place(tile)), 0,
+                         static_cast<int>(threadIdx.x) % 32, shared.store);
+    }
+    store.load_tail(residuals, state);
+  }
+
+  /// Two warpgroups: sums of every tile of the block, and their store.
+  CUTLASS_DEVICE void compute(const Params& params, SharedStorage& shared, Store& store, Pipeline& pipeline,
+                              LoadPipeline& residuals, Turns& turns, int warpgroup) {
+    const int thread = static_cast<int>(threadIdx.x) - 128 - (cooperative ? 0 : (warpgroup - 1) * 128);
+    PipelineState state;
+    LoadPipelineState residual;
+    StorePipeline stores(typename StorePipeline::Params{});
+    auto stored = ::cutlass::make_producer_start_state<StorePipeline>();
+    constexpr unsigned turn = cooperative ? 1 : 2;
+    constexpr int loads = Store::get_load_pipe_increment(0);
+    unsigned tile = params.order.first();
+    if (!cooperative && warpgroup == 2) {
+      // The other one has the first tile.
+      tile += blocks();
+      state.advance(params.steps);
+      residual.advance(loads);
+    }
+    if (tile >= params.order.tiles) let_next_kernel_begin();
+    for (; tile < params.order.tiles; tile += turn * blocks()) {
+      Sums sums;
+      turns.wait();
+      multiply(params.steps, shared.factors, pipeline, state, sums, cooperative ? warpgroup - 1 : 0);
+      turns.arrive();
+      finish_products(pipeline, state, params.steps, sums);
+      state.advance(params.steps * static_cast<int>(turn));
+      if (tile + turn * blocks() >= params.order.tiles) let_next_kernel_begin();
+      turns.wait();
+      auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
+                                        at(params.order.place(tile)), sums, 0, thread, shared.store);
+      residual = next;
+      if (!cooperative) residual.advance(loads);
+      turns.arrive();
+    }
+  }
+
+  /// Steps of a tile, one behind the other; the instructions of the last one are still under way at the end.
+  CUTLASS_DEVICE static void multiply(int steps, Factors& factors, Pipeline& pipeline, PipelineState read, Sums& sums,
+                                      int part_of_rows) {
+    // The same in all threads of a warp, which the compiler does not see.
+    const std::uint64_t x = describe_factor<width>(factors.x[0][0][__shfl_sync(0xffffffff, part_of_rows, 0) * 64]);
+    const std::uint64_t weights = describe_factor<width>(factors.weights[0][0][0]);
+    PipelineState release = read;
+    sums.fence();
+    step(pipeline, read, x, weights, sums, true);
+    ++read;
+    sums.fence();
+#pragma unroll 1
+    for (--steps; steps > 0; --steps) {
+      sums.fence();
+      step(pipeline, read, x, weights, sums, false);
+      // Those of the step before have read their stage.
+      cute::warpgroup_wait<1>();
+      sums.fence();
+      pipeline.consumer_release(release);
+      ++read;
+      ++release;
+    }
+    sums.fence();
+  }
+
+  CUTLASS_DEVICE static void step(Pipeline& pipeline, const PipelineState& read, std::uint64_t x, std::uint64_t weights,
+                                  Sums& sums, bool fresh) {
+    pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
+    cute::warpgroup_arrive();
+    // Descriptors count in 16 bytes.
+    const std::uint64_t left = x + read.index() * (m * k / 8), right = weights + read.index() * (n * k / 8);
+#pragma unroll
+    for (int sixteen = 0; sixteen < k / 16; ++sixteen) {
+      const int part = sixteen * 16 / width, column = sixteen * 16 % width;
+#pragma unroll
+      for (int i = 0; i < down; ++i)
+        multiply_shared<n>(left + (part * m * width + i * warpgroups * 64 * width + column) / 8,
+                           right + (part * n * width + column) / 8, fresh && sixteen == 0, sums.at[i],
+                           std::make_integer_sequence<int, n / 2>{});
+    }
+    cute::warpgroup_commit_batch();
+  }
+
+  /// Waits for the last step's instructions, and frees its stage. The sums are not read before.
+  CUTLASS_DEVICE static void finish_products(Pipeline& pipeline, PipelineState release, int steps, Sums& sums) {
+    release.advance(steps - 1);
+    cute::warpgroup_wait<0>();
+    sums.fence();
+    pipeline.consumer_release(release);
+  }
+};
+
+}  // namespace bolt::cutlass_kernels

@@ -1,0 +1,59 @@
+// How kernels of warpgroup instructions are queued, whatever they compute.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "cutlass/cutlass.h"
+#include "cutlass/kernel_hardware_info.hpp"
+
+namespace bolt::cutlass_kernels {
+
+/// The current device and its multiprocessors, over which the tiles are spread.
+inline ::cutlass::KernelHardwareInfo hardware() {
+  ::cutlass::KernelHardwareInfo info;
+  if (cudaGetDevice(&info.device_id) != cudaSuccess ||
+      cudaDeviceGetAttribute(&info.sm_count, cudaDevAttrMultiProcessorCount, info.device_id) != cudaSuccess)
+    throw std::runtime_error("could not ask the device for its multiprocessors");
+  return info;
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::MaxThreadsPerBlock, Kernel::MinBlocksPerMultiprocessor)
+    run_kernel(const __grid_constant__ typename Kernel::Params params) {
+  extern __shared__ char memory[];
+  Kernel()(params, memory);
+}
+
+/// Queues the kernel; with `overlap` it may begin before the one in front of it has finished. Throws std::runtime_error
+/// naming `what`.
+template <typename Kernel>
+void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
+  const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
+  typename Kernel::Params params = Kernel::to_underlying_arguments(arguments, nullptr);
+  static_assert(Kernel::SharedStorageSize <= 227 * 1024);
+  cudaLaunchAttribute how[2] = {};
+  how[0].id = cudaLaunchAttributeClusterDimension;
+  how[0].val.clusterDim = {Kernel::cluster_x, Kernel::cluster_y, 1};
+  how[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  how[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = Kernel::get_grid_shape(params);
+  config.blockDim = Kernel::get_block_shape();
+  config.dynamicSmemBytes = Kernel::SharedStorageSize;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = how;
+  config.numAttrs = overlap ? 2 : 1;
+  void* values[] = {&params};
+  cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize);
+  if (error == cudaSuccess) error = cudaLaunchKernelExC(&config, kernel, values);
+  if (error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    throw std::runtime_error(std::string("could not launch a ") + what + ": " + cudaGetErrorString(error));
+  }
+}
+
+}  // namespace bolt::cutlass_kernels

@@ -1,0 +1,196 @@
+"""Tiles of the kernels for small windows over few channels, whose weights stay in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product as every
+from math import ceil
+
+from bolt_build.families.cutlass.product import Product
+from bolt_build.families.cxx import struct
+from bolt_build.targets import Gpu, Target
+
+UNIT = 8
+"""Pixels of a tile along a row: of 64 channels, what shared memory's swizzle takes as one unit."""
+CHANNELS = 64
+"""Output channels of a warpgroup: the rows of its instruction."""
+STEP = 16
+"""Channels that an instruction multiplies."""
+MOST_STEPS = 4
+"""A box of the input has 64 channels."""
+MOST_REGISTERS = 208
+"""Of a thread's 240, those that weights and sums may take."""
+_BARRIERS = 2048
+"""Bytes of shared memory that tiles leave."""
+_SPACE = "bolt::cutlass_kernels"
+
+
+@dataclass(frozen=True)
+class ResidentTile:
+    """`rows` by `width` pixels of the output, and `steps` of 16 channels in each tap of the window.
+
+    Two warpgroups hold the weights of 64 output channels each and compute a tile `together`, or both hold the same ones
+    and take tiles in turns.
+    """
+
+    rows: int
+    steps: int
+    together: bool
+    width: int = UNIT
+
+    @property
+    def pixels(self) -> int:
+        return self.rows * self.width
+
+    @property
+    def channels(self) -> int:
+        """Output channels that a block computes."""
+        return 2 * CHANNELS if self.together else CHANNELS
+
+    def tiles(self, product: Product) -> int:
+        """Tiles of the images, whatever their channels."""
+        shape = dict(product.shape)
+        return shape["batch"] * ceil(shape["out_h"] / self.rows) * ceil(shape["out_w"] / self.width)
+
+    def groups(self, product: Product) -> int:
+        """Blocks that compute the output channels of a tile."""
+        return ceil(product.n / self.channels)
+
+    def cxx(self, product: Product) -> str:
+        """`bolt::cutlass_kernels::ResidentTile<14, 4, true, 3, 3, 8>`"""
+        together = "true" if self.together else "false"
+        return f"{_SPACE}::ResidentTile<{self.rows}, {self.steps}, {together}, {_taps_text(product)}, {self.width}>"
+
+    def __str__(self) -> str:
+        who = "together" if self.together else "in turns"
+        return f"{self.rows}x{self.width} pixels {who}, weights of {self.steps * STEP} channels in registers"
+
+
+# Widths of the instruction: 32, 64, 112 and 128 pixels. 14 rows divide images of 56, 112 and 224. Tiles of more pixels
+# load less of their neighbours, where windows leave the sums enough registers.
+RESIDENT_TILES = (
+    *(
+        ResidentTile(rows, steps, together)
+        for together, steps, rows in every((False, True), range(1, MOST_STEPS + 1), (14, 16, 8, 4))
+    ),
+    *(
+        ResidentTile(rows, steps, together, 2 * UNIT)
+        for together, steps, rows in every((False, True), range(1, MOST_STEPS + 1), (14, 16))
+    ),
+)
+
+
+def taps(product: Product) -> tuple[int, int]:
+    """Rows and columns of the product's windows."""
+    shape = dict(product.shape)
+    return shape["kernel_h"], shape["kernel_w"]
+
+
+def _taps_text(product: Product) -> str:
+    return ", ".join(map(str, taps(product)))
+
+
+def registers(pixels: int, steps: int, window: tuple[int, int]) -> int:
+    """Registers of a thread that hold weights and sums."""
+    return window[0] * window[1] * steps * 4 + pixels // 2
+
+
+def window_bytes(rows: int, width: int, window: tuple[int, int]) -> int:
+    """Bytes of the boxes that a tile loads: one for each column of the window."""
+    return window[1] * (rows + window[0] - 1) * width * CHANNELS * 2
+
+
+def packed(product: Product, steps: int, groups: int) -> str:
+    """The product's weights as the threads hold them, for so many groups of 64 output channels."""
+    height, width = taps(product)
+    fragments = struct(
+        f"{_SPACE}::Fragments",
+        outputs=product.n, taps_h=height, taps_w=width, depth=product.depth, groups=groups, steps=steps,
+    )  # fmt: skip
+    return f"{_SPACE}::ResidentFilter{{{product.weights}, {fragments}}}"
+
+
+def packed_for(tile: ResidentTile, product: Product) -> str:
+    """The product's weights as the tile's threads hold them."""
+    return packed(product, tile.steps, tile.groups(product) * tile.channels // CHANNELS)
+
+
+def refuse(tile: ResidentTile, gpu: Gpu, product: Product) -> str | None:
+    """Why the tile is none for the product on this GPU, None where it is one."""
+    staged = 2 * tile.pixels * CHANNELS * 2
+    reason = refuse_windows(tile.rows, tile.width, tile.steps, staged, gpu, product)
+    if reason is not None:
+        return reason
+    if tile.together and product.n <= CHANNELS:
+        return f"half of its channels would be beyond the {product.n} of the product"
+    shape = dict(product.shape)
+    if tile.rows >= 2 * shape["out_h"]:
+        return f"half of its rows would be beyond the {shape['out_h']} of an image"
+    if tile.width > UNIT and tile.width >= 2 * shape["out_w"]:
+        return f"half of its columns would be beyond the {shape['out_w']} of an image"
+    return None
+
+
+def refuse_windows(rows: int, width: int, steps: int, staged: int, gpu: Gpu, product: Product) -> str | None:
+    """Why tiles of `rows` by `width` pixels, which stage so many bytes, cannot be loaded and multiplied."""
+    if not gpu.warpgroup_mma:
+        return "needs instructions of four warps"
+    if not _side_by_side(product):
+        return "its windows lie one position apart, and have no gaps"
+    if product.access != 8:
+        return f"stores 8 columns at once, {product.n} is no multiple"
+    if product.depth > MOST_STEPS * STEP:
+        return f"holds weights of {MOST_STEPS * STEP} channels at most in registers, here are {product.depth}"
+    if steps != ceil(product.depth / STEP):
+        return f"multiplies {steps * STEP} channels a tap, here are {product.depth}"
+    window = taps(product)
+    needed = registers(rows * width, steps, window)
+    if needed > MOST_REGISTERS:
+        return f"weights and sums take {needed} registers of a thread, which has {MOST_REGISTERS}"
+    loaded = 2 * window_bytes(rows, width, window)
+    if loaded + staged + _BARRIERS > gpu.shared_memory:
+        return f"two tiles and what is stored take {loaded + staged} bytes of shared memory"
+    return None
+
+
+def _side_by_side(product: Product) -> bool:
+    """True for windows without gaps, one position apart."""
+    shape = dict(product.shape)
+    steps = ("stride_h", "stride_w", "dilation_h", "dilation_w")
+    return product.kernel == "Conv" and all(shape[name] == 1 for name in steps)
+
+
+# Measured on an H200 with windows of three by three over 64 channels. Products in a second of one SM, and bytes that
+# come to it from L2; seconds in which a launch begins and weights come, what more than one tile adds, and what each
+# tile waits for the residual; bytes in a second from memory, in parts of what the row states; the pixels that the
+# narrowest instruction is as slow as.
+_MULTIPLIES, _LOADS = 2.94e12, 38e9
+_BEGINS, _SETTLES, _RESIDUAL = 1.7e-6, 1.5e-6, 0.37e-6
+_MEMORY = 0.85
+_NARROWEST = 48
+_MEASURED_RATE = 989e12 / 132
+
+
+def seconds(tile: ResidentTile, product: Product, nbytes: int, target: Target) -> float:
+    """Predicted time of a product that moves so many bytes: the tiles of the busiest SM, or memory."""
+    gpu = target.gpu
+    assert gpu is not None
+    rounds = ceil(tile.tiles(product) / max(1, gpu.sms // tile.groups(product)))
+    waits = rounds * _RESIDUAL if product.residual else 0.0
+    one = tile_seconds(tile.rows, tile.width, tile.channels, product, target)
+    return waits + seconds_of(rounds, one, nbytes, target)
+
+
+def tile_seconds(rows: int, width: int, channels: int, product: Product, target: Target) -> float:
+    """Predicted time of a tile of an SM: its products, or its loads."""
+    assert target.gpu is not None
+    speed = target.rate("fp16") / target.gpu.sms / _MEASURED_RATE
+    window, steps = taps(product), ceil(product.depth / STEP)
+    products = max(rows * width, _NARROWEST) * channels * window[0] * window[1] * steps * STEP
+    return max(products / (_MULTIPLIES * speed), window_bytes(rows, width, window) / (_LOADS * speed))
+
+
+def seconds_of(rounds: int, tile: float, nbytes: int, target: Target) -> float:
+    """Predicted time of a kernel whose busiest SM has so many tiles, each of so many seconds."""
+    compute = rounds * tile + (_SETTLES if rounds > 1 else 0.0)
+    return _BEGINS + max(compute, nbytes / (_MEMORY * target.bandwidth))
