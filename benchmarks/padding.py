@@ -207,13 +207,11 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     return means
 
 
-def tune(recipe: Path, exported: Path, jobs: int | None) -> int:
-    """Compiles and measures every candidate; returns the exit code."""
+def tune(recipe: Path, jobs: int | None, *words: str) -> int:
+    """`tune` with every candidate; returns the exit code."""
     command = [sys.executable, "-m", "bolt_build", "tune", str(recipe), "--all-candidates"]
-    command += [] if jobs is None else ["-j", str(jobs)]
-    return subprocess.run(
-        [*command, "--records-out", str(exported), "--output", str(recipe.parent)], check=False
-    ).returncode
+    command += ["--output", str(recipe.parent / "generated"), *([] if jobs is None else ["-j", str(jobs)])]
+    return subprocess.run([*command, *words], check=False).returncode
 
 
 def main() -> int:
@@ -222,10 +220,17 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="say what would be measured, measure nothing")
     parser.add_argument("--out", type=Path, help="write here instead of results/padding.json")
     parser.add_argument("-j", "--jobs", type=int, default=None)
+    elsewhere = parser.add_mutually_exclusive_group()
+    elsewhere.add_argument("--export", type=Path, metavar="FOLDER", help="make bundles there, which need no compiler")
+    elsewhere.add_argument(
+        "--import", type=Path, metavar="FOLDER", dest="results",
+        help="with results<batch>.jsonl there, of the runs of those bundles",
+    )  # fmt: skip
     arguments = parser.parse_args()
     rows, device = [], ""
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder = arguments.export or arguments.results or Path(place)
+        folder.mkdir(parents=True, exist_ok=True)
         for batch in dict.fromkeys(row.batch for row in ROWS):
             recipe = write_project(folder, batch, arguments.target)
             every = problems(recipe, batch, arguments.target)
@@ -234,14 +239,21 @@ def main() -> int:
                     narrow = sum("loads" in dict(trial.candidate.parameters) for trial in trials.trials)
                     print(f"{name}: {len(trials.trials)} kernels, {narrow} of them without padding")
                 continue
+            if arguments.export is not None:
+                if (code := tune(recipe, arguments.jobs, "--export", str(folder / f"padding{batch}.tar"))) != 0:
+                    return code
+                continue
             exported = folder / f"records{batch}.json"
-            if (code := tune(recipe, exported, arguments.jobs)) != 0:
+            words = ["--records-out", str(exported)]
+            if arguments.results is not None:
+                words += ["--import", str(folder / f"results{batch}.jsonl")]
+            if (code := tune(recipe, arguments.jobs, *words)) != 0:
                 return code
             found, device = measured(folder, exported, every)
             for row in (row for row in ROWS if row.batch == batch):
                 rows.append(analyse(row, found[f"{row.name}@{row.channels}"], found[f"{row.name}@{row.padded}"]))
                 print(json.dumps(rows[-1], indent=1), flush=True)
-    if arguments.list:
+    if arguments.list or arguments.export is not None:
         return 0
     head = {"gpu": device, "measured": datetime.date.today().isoformat(), "dtype": "fp16", "accumulator": "fp32"}
     result = {**record.environment("nvidia-cutlass", "onnx"), "summary": {**head, **summary(rows)}, "rows": rows}
