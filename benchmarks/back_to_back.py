@@ -2,6 +2,10 @@
 
     python benchmarks/back_to_back.py            # on the GPU: tunes the ten rows, compares, splits the gain
     python benchmarks/back_to_back.py --list     # anywhere: what would be measured
+    python benchmarks/back_to_back.py --export FOLDER    # table1.tar and table2.tar there, to be run on the GPU, both
+                                                 # ./run --results table1.jsonl and --results
+                                                 # table1.waiting.jsonl --stage kernels --no-overlap; then
+                                                 # --import FOLDER
 
 Each row (fp16, fp32 accumulation; convolutions channels last, with a bias; a ReLU behind every product) is a pair of
 its own in one model, so that `tune` measures its kernel, and both apart, in the same run: each candidate is compared
@@ -110,10 +114,10 @@ def write_project(folder: Path, table: int, target: str, candidates: int) -> Pat
     return recipe
 
 
-def tune(recipe: Path, jobs: int | None) -> int:
+def tune(recipe: Path, jobs: int | None, *words: str) -> int:
     """Compiles and measures; returns the exit code."""
     command = [sys.executable, "-m", "bolt_build", "tune", str(recipe), "--output", str(recipe.parent / "generated")]
-    return subprocess.run([*command, *([] if jobs is None else ["-j", str(jobs)])], check=False).returncode
+    return subprocess.run([*command, *([] if jobs is None else ["-j", str(jobs)]), *words], check=False).returncode
 
 
 def explained(recipe_path: Path) -> tuple[Evidence, Explanation]:
@@ -124,14 +128,18 @@ def explained(recipe_path: Path) -> tuple[Evidence, Explanation]:
     return evidence, explain(evidence)
 
 
-def times_apart(recipe: Path, target: str) -> dict[str, float]:
+def times_apart(recipe: Path, target: str, *, here: bool) -> dict[str, float]:
     """What was compiled, measured again with launches that wait for each other: the least time of each problem, us."""
     directory = RecipeDirectory(recipe.parent / "generated" / recipe.stem).tuning(target)
     results = recipe.with_suffix(".waiting.jsonl")
     command = [str(directory.path / RUN), "--stage", "kernels", "--no-overlap", "--results", str(results)]
-    subprocess.run(command, check=True)
+    if here:
+        subprocess.run(command, check=True)
+    measured = read_results(results)
+    if measured.overlap:
+        raise SystemExit(f"{results} was measured without --no-overlap: its launches did not wait for each other")
     found: dict[str, float] = {}
-    for line in read_results(results).rows:
+    for line in measured.rows:
         if line.statistics is not None:
             found[line.problem] = min(found.get(line.problem, math.inf), line.statistics.median)
     return found
@@ -166,14 +174,26 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="say what would be measured, measure nothing")
     parser.add_argument("--out", type=Path, help="write here instead of results/back_to_back.json")
     parser.add_argument("-j", "--jobs", type=int, default=None)
+    elsewhere = parser.add_mutually_exclusive_group()
+    elsewhere.add_argument("--export", type=Path, metavar="FOLDER", help="make bundles there, which need no compiler")
+    elsewhere.add_argument(
+        "--import", type=Path, metavar="FOLDER", dest="results", help="with the bundles' results there"
+    )
     arguments = parser.parse_args()
     rows, devices = [], ""
     with tempfile.TemporaryDirectory() as place:
+        folder = arguments.export or arguments.results or Path(place)
+        folder.mkdir(parents=True, exist_ok=True)
         for table in (1, 2):
-            recipe = write_project(Path(place), table, arguments.target, arguments.candidates)
-            if not arguments.list and (code := tune(recipe, arguments.jobs)) != 0:
+            recipe = write_project(folder, table, arguments.target, arguments.candidates)
+            words = ["--export", str(folder / f"table{table}.tar")] if arguments.export is not None else []
+            words += ["--import", str(folder / f"table{table}.jsonl")] if arguments.results is not None else []
+            if not arguments.list and (code := tune(recipe, arguments.jobs, *words)) != 0:
                 return code
-            waiting = {} if arguments.list else times_apart(recipe, arguments.target)
+            if arguments.export is not None:
+                continue
+            here = arguments.results is None
+            waiting = {} if arguments.list else times_apart(recipe, arguments.target, here=here)
             evidence, explanation = explained(recipe)
             pairings = explanation.batches[0].pairings
             legal = {each.nodes: each for each in pairings.legal} if pairings is not None else {}
@@ -186,7 +206,7 @@ def main() -> int:
                 print(json.dumps(rows[-1], indent=1), flush=True)
             if evidence.lock is not None:
                 devices = ", ".join(sorted({each.device.name for _, each in evidence.lock.fingerprints}))
-    if arguments.list:
+    if arguments.list or arguments.export is not None:
         return 0
     speeds = [row["speed"] for row in rows]
     head = {"gpu": devices, "measured": datetime.date.today().isoformat(), "dtype": "fp16", "accumulator": "fp32"}

@@ -2,6 +2,8 @@
 
     python benchmarks/padding.py            # on the GPU: compiles and measures every legal kernel of its six rows
     python benchmarks/padding.py --list     # anywhere: what would be measured
+    python benchmarks/padding.py --export FOLDER    # padding<batch>.tar there, to be run on the GPU, each as
+                                            # ./run --results results<batch>.jsonl; then --import FOLDER
 
 Each row (fp16, fp32 accumulation, channels last, bias and ReLU in the epilogue) is measured in three ways, the fastest
 kernel of each: unpadded (loads of 2 elements), padded with the copy of the input standing alone in front of the kernel,
