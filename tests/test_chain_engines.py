@@ -1,0 +1,63 @@
+"""Random models whose products follow each other: engines that compute them in one kernel wherever one can, and engines
+that never do, agree with onnxruntime, each by itself."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import onnx
+import pytest
+from chain_models import random_chains
+from test_gpu_tune import bolt, target_here
+
+from bolt_build.build.builder import BuildOptions
+from bolt_build.build.evidence import gather
+from bolt_build.schema import load_recipe
+
+RECIPE = """\
+bolt: 1
+name: {policy}
+model: {{onnx: chains.onnx, batch: 3}}
+targets: {{{target}: {{precision: {precision}}}}}
+policy: {{fusion: {{persistent: {policy}}}}}
+tuning: {{lock: null}}
+verify: {{samples: 1}}
+"""
+
+
+def write(folder: Path, seed: int, policy: str, target: str, precision: str) -> Path:
+    onnx.save(random_chains(seed), str(folder / "chains.onnx"))
+    recipe = folder / f"{policy}.yaml"
+    recipe.write_text(RECIPE.format(policy=policy, target=target, precision=precision))
+    return recipe
+
+
+def fused(recipe_path: Path) -> int:
+    """Steps of the engine's plan that compute two nodes."""
+    recipe = load_recipe(recipe_path)
+    (spec,) = recipe.targets
+    options = BuildOptions(output=recipe_path.parent / "generated")
+    evidence = gather(recipe, spec, options, lambda text: None)
+    return sum(each.fused for each in evidence.engine.pairs)
+
+
+@pytest.mark.parametrize("policy", ["always", "never"])
+def test_on_the_host(tmp_path: Path, policy: str) -> None:
+    write(tmp_path, 1, policy, "host", "fp32")
+    assert bolt(tmp_path, "build", f"{policy}.yaml")["targets"][0]["verified"] is True
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_ways_are_ways(tmp_path: Path, seed: int) -> None:
+    assert fused(write(tmp_path, seed, "always", "h200", "fp16")) >= 2
+    assert fused(write(tmp_path, seed, "never", "h200", "fp16")) == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("policy", ["always", "never"])
+@pytest.mark.parametrize("seed", [0, 1, 2, secrets.randbelow(1 << 31)], ids=["0", "1", "2", "fresh"])
+def test_on_the_gpu(tmp_path: Path, seed: int, policy: str) -> None:
+    print(f"seed {seed}")
+    write(tmp_path, seed, policy, target_here(), "fp16")
+    assert bolt(tmp_path, "build", f"{policy}.yaml")["targets"][0]["verified"] is True
