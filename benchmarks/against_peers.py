@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import record
-from bolt_command import ROOT, CommandFailed, bolt
+from bolt_command import ROOT, build_one
 from turns import Entrant, Turn, measured_in_turns
 
 PEERS = Path(__file__).with_name("torch_peers.py")
@@ -93,15 +93,9 @@ def build(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     if arguments.cache is not None:
         words += ["--cache", str(arguments.cache.resolve())]
 
-    def make(path: Path) -> dict[str, Any]:
-        try:
-            (found,) = bolt(folder, "build", path.name, *words)["targets"]
-        except CommandFailed as error:
-            return {"failed": str(error)}
-        return {key: found[key] for key in ("directory", "verified", "kernels")}
-
     with ThreadPoolExecutor(arguments.builds) as pool:
-        made = dict(zip((path.stem for path in paths), pool.map(make, paths), strict=True))
+        found = pool.map(lambda path: build_one(folder, path.name, *words), paths)
+        made = dict(zip((path.stem for path in paths), found, strict=True))
     known = load(folder / "engines.json") or {}
     save(folder / "engines.json", known | made)
     for name, each in made.items():

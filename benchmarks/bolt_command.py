@@ -34,3 +34,13 @@ def bolt(folder: Path, *words: str) -> dict[str, Any]:
         raise CommandFailed(f"{' '.join(command)} ended with {done.returncode}: {done.stdout[-3000:]}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result | {"wall_seconds": round(seconds, 2)}
+
+
+def build_one(folder: Path, recipe: str, *words: str) -> dict[str, Any]:
+    """Of a recipe with one target, or one that the words name, `build`'s `directory`, `verified` and `kernels`; or why
+    it `failed`."""
+    try:
+        (found,) = bolt(folder, "build", recipe, *words)["targets"]
+    except CommandFailed as error:
+        return {"failed": str(error)}
+    return {key: found[key] for key in ("directory", "verified", "kernels")}

@@ -126,7 +126,7 @@ def timed(
     swapped = any(each.model.variant in ACTIVATIONS for each in engines)
     where = "cpu" if arguments.target == "host" else "cuda"
     turns = measured_in_turns(entrants, arguments.batch, rounds=arguments.rounds, where=where, steps=swapped)
-    rows = [engine_row(each, plans[each.name], built[each.name], turns) for each in engines]
+    rows = [engine_row(each, plans[each.name], built[each.name], turns, arguments.batch) for each in engines]
     found: dict[str, Any] = {"group": group, "device": turns.device, "rounds": arguments.rounds, "engines": rows}
     names = {(each.model.name, each.policy): built[each.name].engine for each in engines if each.lock != "predicted"}
     found["choices"] = [choices(model, plans, names, turns) for model in GROUPS[group] if model.policies]
@@ -137,7 +137,7 @@ def timed(
     return found
 
 
-def engine_row(engine: Engine, plan: Planned, built: Built, turns: Turns) -> dict[str, Any]:
+def engine_row(engine: Engine, plan: Planned, built: Built, turns: Turns, batch: int) -> dict[str, Any]:
     row = {
         "engine": engine.name, "model": engine.model.name, "policy": engine.policy, "kernels_from": plan.source,
         "kernels": plan.kernels, "of_these_measured": plan.measured, "pairs": len(plan.pairs), "fused": plan.fused,
@@ -147,7 +147,7 @@ def engine_row(engine: Engine, plan: Planned, built: Built, turns: Turns) -> dic
     if built.failed:
         return row | {"failed": built.failed}
     median = turns.median(built.engine)
-    return row | {"ms": median, "samples_per_second": 1e3 * BATCH / median}
+    return row | {"ms": median, "samples_per_second": 1e3 * batch / median}
 
 
 def choices(

@@ -28,7 +28,7 @@ from typing import Any
 
 import layers
 import record
-from bolt_command import ROOT, CommandFailed, bolt
+from bolt_command import ROOT, build_one
 from turns import Entrant, Turns, measured_in_turns
 
 sys.path.insert(0, str(ROOT))
@@ -40,6 +40,7 @@ from bolt_build.build.evidence import Evidence, gather
 from bolt_build.digest import digest
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.schema import load_recipe
 from bolt_build.tuning.lock import Lock, lock_text
@@ -66,9 +67,11 @@ class Step:
 
 
 def from_planes(problem: KernelProblem) -> bool:
-    """True for a convolution that rearranges the model's planes in the pass in which it reads them."""
-    rank = len(problem.outputs[0].shape)
-    own = problem.inputs[: 1 if isinstance(problem.op, Conv) else 0]
+    """True for a convolution that rearranges the model's planes in the pass in which it reads them, whatever the same
+    kernel computes behind it."""
+    rank, op = len(problem.outputs[0].shape), problem.op
+    first = op.first if isinstance(op, Chain) else op
+    own = problem.inputs[: 1 if isinstance(first, Conv) else 0]
     return any(len(each.shape) == rank and each.format.layout is Layout.ROW for each in own)
 
 
@@ -82,7 +85,7 @@ STEPS = (
     Step("stem", "a first layer that reads the model's planes itself", kept=lambda p, c: not from_planes(p)),
     Step("slices", "products computed in slices of their depth", kept=lambda p, c: not has(c, "partial")),
     Step("resident", "convolutions with weights in registers", kept=lambda p, c: not has(c, "resident")),
-    Step("pairs", "two products in one kernel", persistent="never"),
+    Step("pairs", "two products, or a convolution and a pooling, in one kernel", persistent="never"),
     Step("overlap", "kernels that begin before the one in front has finished", "all", whole=True, queueing=SERIAL),
     Step("recording", "one graph a run: kernels queued one by one", "all", whole=True, queueing=UNRECORDED),
     Step(
@@ -248,18 +251,12 @@ def build(arguments: argparse.Namespace, folder: Path, plans: Sequence[Planned])
     words = ["--target", arguments.target, "-j", str(max(1, arguments.jobs // arguments.builds))]
     words += [] if arguments.cache is None else ["--cache", str(arguments.cache)]
 
-    def make(path: Path) -> dict[str, Any]:
-        try:
-            (found,) = bolt(folder, "build", path.name, *words)["targets"]
-        except CommandFailed as error:
-            return {"failed": str(error)}
-        return {key: found[key] for key in ("directory", "verified", "kernels")}
-
     stands_for: dict[str, Path] = {}
     for each in plans:
         stands_for.setdefault(each.key, each.recipe)
     with ThreadPoolExecutor(arguments.builds) as pool:
-        made = dict(zip(stands_for, pool.map(make, stands_for.values()), strict=True))
+        found = pool.map(lambda path: build_one(folder, path.name, *words), stands_for.values())
+        made = dict(zip(stands_for, found, strict=True))
     return {each.step.name: made[each.key] for each in plans}
 
 

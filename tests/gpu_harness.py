@@ -251,16 +251,8 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
 def main() -> int:
     command, folder = sys.argv[1], Path(sys.argv[2])
     if command == "write":
-        from gpu_layers import (
-            copies,
-            forms,
-            pair_trials,
-            pairs_with_resident_weights,
-            trials,
-            with_other_windows,
-            with_pooling,
-            with_resident_weights,
-        )
+        from gpu_layers import copies, forms, trials, with_other_windows, with_pooling, with_resident_weights
+        from gpu_pair_layers import pair_trials, pairs_with_resident_weights
 
         parts = {
             "copies": copies, "forms": forms, "pairs": pair_trials, "resident": with_resident_weights,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
 from gpu_forms import (
@@ -20,24 +19,15 @@ from gpu_forms import (
     with_tiles,
 )
 from gpu_harness import Trial, trials_of
-from gpu_pairs import (
-    pair,
-    pooling,
-    ranked,
-    registers,
-    resident_pairs,
-    shared,
-    warpgroups,
-    with_pair_tiles,
-    with_pooled_tiles,
-)
+from gpu_pair_layers import pair_trials
+from gpu_pairs import pooling, with_pooled_tiles
+from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 
 from bolt_build.dtypes import DType
 from bolt_build.families.cutlass.tiles import NARROW_TILES, Tile
-from bolt_build.graph.ir import EpilogueOp, TensorType
+from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.normalization import Lrn
 from bolt_build.graph.ops.pool import Pool
@@ -45,44 +35,6 @@ from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat
 from bolt_build.graph.ops.softmax import Softmax
 from bolt_build.planner.passes.epilogues import IN_KERNEL
-
-_TOLERANCE = 4e-3
-"""Of half precision: values stored once after sums of exact products in fp32, relative to 1 + |value|."""
-
-
-def conv(
-    label: str,
-    x: tuple[int, ...],
-    filters: int,
-    kernel: tuple[int, ...],
-    stride: int = 1,
-    pads: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
-    dilation: int = 1,
-    groups: int = 1,
-    epilogue: tuple[EpilogueOp, ...] = (RELU,),
-    *,
-    bias: bool = True,
-) -> Layer:
-    """A convolution in half precision; padded so that a stride of 1 keeps the size, unless pads are given.
-
-    Operands of the epilogue follow the bias.
-    """
-    spatial = len(kernel)
-    begin, end = pads or (tuple(dilation * (k - 1) // 2 for k in kernel),) * 2
-    op = Conv((stride,) * spatial, begin, end, (dilation,) * spatial, groups)
-    depth = x[1] // groups
-    for extent in kernel:
-        depth *= extent
-    bound = (3.0 / depth) ** 0.5
-    inputs = [Input(x), Input((filters, x[1] // groups, *kernel), True, -bound, bound)]
-    inputs += [Input((filters,), True)] * bias
-    (output,) = op.infer([TensorType(DType.F16, given.shape) for given in inputs])
-    inputs += [Input(output.shape) for s in epilogue if s.operand is not None]
-    return Layer(label, op, tuple(inputs), epilogue, DType.F16, _TOLERANCE)
-
-
-RESIDUAL = (stage("add", 3), RELU)
-SILU, GELU = (EpilogueOp(Activation("silu")),), (EpilogueOp(Activation("gelu")),)
 
 SHAPES = [
     conv("1x1", (2, 64, 13, 11), 64, (1, 1)),
@@ -126,12 +78,6 @@ EPILOGUES = [
 ]
 
 
-def matmul(label: str, a: tuple[int, ...], columns: int, transposed: bool, epilogue: tuple[EpilogueOp, ...]) -> Layer:
-    shape = (columns, a[-1]) if transposed else (a[-1], columns)
-    inputs = (Input(a), Input(shape, True, -0.1, 0.1), Input((columns,), True))
-    return Layer(label, MatMul(transpose_b=transposed), inputs, epilogue, DType.F16, _TOLERANCE)
-
-
 MATMULS = [
     *(
         matmul(f"matmul-{m}x{n}x{k}-{transposed}", (m, k), n, transposed, ())
@@ -162,7 +108,7 @@ def resnet50(batch: int) -> list[Layer]:
         layers.append(conv(label, (batch, channels, extent, extent), filters, (kernel,) * 2, stride, epilogue=epilogue))
     weights = Input((1000, 2048), True, -0.04, 0.04)
     inputs = (Input((batch, 2048)), weights, Input((1000,), True))
-    layers.append(Layer(f"b{batch}-classifier_x1", MatMul(False, True), inputs, (), DType.F16, _TOLERANCE))
+    layers.append(Layer(f"b{batch}-classifier_x1", MatMul(False, True), inputs, (), DType.F16, TOLERANCE))
     return layers
 
 
@@ -252,8 +198,9 @@ def with_other_windows() -> list[Trial]:
 
 def with_pooling() -> list[Trial]:
     """Stems and other convolutions with the pooling of their maxima, in every tile: odd sizes, ragged strips, more of
-    them than warpgroups, groups of channels, rounding up, other functions."""
+    them than warpgroups, groups of channels, rounding up, padding behind alone, other functions."""
     rounds_up = {k: Pool("max", (k, k), (2, 2), (k - 2,) * 2, (k - 2,) * 2, (1, 1), ceil_mode=True) for k in (2, 3)}
+    uneven = {k: Pool("max", (k, k), (2, 2), (k - 2,) * 2, (k - 1, 0), (1, 1)) for k in (2, 3)}
     strips, tiles = ((16, 16), (14, 16), (8, 16), (4, 16)), ((14, 8), (16, 8), (8, 8))
     found = []
     for layer, shapes in (
@@ -262,6 +209,8 @@ def with_pooling() -> list[Trial]:
         (pooling(conv("pool-stem-72", (3, 4, 64, 64), 72, (5, 5), 2, epilogue=SILU), 3), strips[:2]),
         (pooling(conv("pool-3x3", (3, 64, 33, 40), 64, (3, 3), bias=False), 3, rounds_up[3]), strips[2:]),
         (pooling(conv("pool-2", (3, 64, 29, 39), 64, (3, 3)), 2), tiles),
+        (pooling(conv("pool-2-uneven", (2, 64, 29, 38), 64, (3, 3)), 2, uneven[2]), tiles[:1]),
+        (pooling(conv("pool-3x3-uneven", (2, 64, 33, 40), 64, (3, 3), bias=False), 3, uneven[3]), strips[2:3]),
         (pooling(conv("pool-2-up", (1, 40, 29, 39), 136, (3, 3), epilogue=()), 2, rounds_up[2]), tiles[:2]),
         (pooling(conv("pool-2-many", (9, 64, 120, 66), 64, (3, 3)), 2), tiles[:1]),
         (pooling(conv("pool-thin", (2, 3, 33, 37), 40, (3, 3)), 2), (*tiles, (14, 16), (16, 16))),
@@ -301,121 +250,17 @@ def copies() -> list[Trial]:
         op = Pool("max" if window < 5 else "average", (window,) * 2, (stride,) * 2, (pad,) * 2, (pad,) * 2, (1, 1))
         for channels in (24, 7):
             images = (Input((2, channels, 13, 11)),)
-            layer = Layer(f"rows-pool-{window}-{channels}", op, images, (), DType.F16, _TOLERANCE)
+            layer = Layer(f"rows-pool-{window}-{channels}", op, images, (), DType.F16, TOLERANCE)
             apart += [trial for trial in trials_of(layer, "portable") if trial.step.pitched]
     apart = [trial for trial in apart if trial.shared is None]
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + more) for t in apart for more in (8, 104)]
-
-
-def behind(x: Layer, filters: int, epilogue: tuple[EpilogueOp, ...] = (RELU,), *, bias: bool = True) -> Layer:
-    """The pair of a convolution and a 1x1 convolution behind it."""
-    (output,) = x.op.infer([TensorType(DType.F16, given.shape) for given in x.inputs])
-    return pair(x, conv(f"{filters}", output.shape, filters, (1, 1), epilogue=epilogue, bias=bias))
-
-
-def product_behind(a: Layer, columns: int, transposed: bool, epilogue: tuple[EpilogueOp, ...]) -> Layer:
-    """The pair of two matrix products."""
-    (output,) = a.op.infer([TensorType(DType.F16, given.shape) for given in a.inputs])
-    return pair(a, matmul(f"{columns}", output.shape, columns, transposed, epilogue))
-
-
-# The paper's tables of back-to-back products, with smaller images, and what they do not have.
-PAIRS = [
-    behind(conv("pair-stem-48", (2, 3, 38, 42), 48, (3, 3), 2), 48),
-    behind(conv("pair-stem-64", (1, 3, 64, 64), 64, (7, 7), 2), 64),
-    behind(conv("pair-48s2", (2, 48, 26, 22), 48, (3, 3), 2), 48),
-    behind(conv("pair-48", (2, 48, 13, 11), 48, (3, 3)), 48),
-    behind(conv("pair-64s2", (2, 64, 26, 22), 64, (3, 3), 2), 64),
-    behind(conv("pair-64", (2, 64, 13, 11), 64, (3, 3)), 64),
-    behind(conv("pair-128-residual", (2, 128, 13, 11), 128, (3, 3)), 128, RESIDUAL),
-    behind(conv("pair-odd", (2, 20, 9, 10), 46, (3, 3)), 72),
-    behind(conv("pair-no-bias", (2, 32, 9, 10), 32, (3, 3), bias=False), 32, (), bias=False),
-    behind(conv("pair-silu-gelu", (2, 64, 9, 10), 64, (1, 1), epilogue=SILU), 64, GELU),
-    product_behind(matmul("pair-matmul-64-256", (333, 256), 64, True, (RELU,)), 16, True, (RELU,)),
-    product_behind(matmul("pair-matmul-128-576", (300, 576), 128, False, (RELU,)), 64, False, (RELU,)),
-]
-# Of widths or depths that only instructions of four warps compute.
-WARPGROUP_PAIRS = [
-    behind(conv("pair-expands-residual", (2, 64, 13, 11), 64, (3, 3)), 256, RESIDUAL),
-    behind(conv("pair-narrows", (2, 40, 9, 10), 96, (1, 1)), 24),
-    behind(conv("pair-one", (2, 16, 9, 10), 1, (3, 3)), 8),
-    behind(conv("pair-odd-1x1", (2, 33, 9, 10), 45, (1, 1)), 40),
-    behind(conv("pair-thin", (2, 3, 20, 22), 48, (3, 3)), 48),
-    product_behind(matmul("pair-matmul-32-96", (777, 96), 32, True, (RELU,)), 96, False, SILU),
-    product_behind(matmul("pair-matmul-1-4", (130, 4), 1, False, (RELU,)), 8, True, ()),
-]
-
-
-def random_pairs(count: int, seed: int) -> list[Layer]:
-    """Chains of random shapes, of any number of channels up to the widest that one tile holds."""
-    random = np.random.default_rng(seed)
-    found = []
-    for index in range(count):
-        channels, between = (int(value) for value in random.integers(1, 100, 2))
-        extents = tuple(int(value) for value in random.integers(5, 20, 2))
-        kernel, stride = (int(random.choice(some)) for some in ((1, 3, 5), (1, 2)))
-        epilogue = (RELU,) if random.random() < 0.7 else SILU
-        first = conv(
-            f"pair-random-{index}", (int(random.integers(1, 4)), channels, *extents), between, (kernel, kernel), stride,
-            epilogue=epilogue, bias=bool(random.random() < 0.7),
-        )  # fmt: skip
-        filters, behind_it = 8 * int(random.integers(1, 33)), (RESIDUAL, (), (RELU,))[index % 3]
-        found.append(behind(first, filters, epilogue=behind_it))
-    return found
-
-
-def pair_trials() -> list[Trial]:
-    """Each pair with the first kernel of either kind of instruction, where there is one; and forms of both."""
-    found = []
-    for layer in random_pairs(12, seed=6):
-        found += ranked(layer, warpgroups=True)
-    for layer in (*PAIRS, *WARPGROUP_PAIRS):
-        found += ranked(layer, warpgroups=True)
-    for layer in PAIRS:
-        found += ranked(layer, warpgroups=False)
-    found += with_pair_tiles(
-        behind(conv("pair-form-3x3s2", (3, 64, 27, 23), 64, (3, 3), 2), 72, epilogue=RESIDUAL),
-        (
-            warpgroups(64, 64, 80, 64, together=False), warpgroups(128, 64, 96, 32, together=False),
-            warpgroups(128, 96, 80, 64, together=True), warpgroups(256, 64, 96, 64, together=True),
-            warpgroups(64, 128, 128, 128, together=False), shared(128, 64, 128, 32, (64, 32, 64)),
-            shared(64, 64, 128, 64, (32, 32, 64)),
-        ),
-    )  # fmt: skip
-    found += with_pair_tiles(
-        behind(conv("pair-registers", (3, 64, 27, 23), 40, (3, 3), 2), 56, epilogue=RESIDUAL),
-        (registers(64, 64, 64, 32, 16), registers(128, 64, 64, 64, 32), registers(128, 128, 64, 32, 32)),
-    )
-    return found + pairs_with_resident_weights()
-
-
-def pairs_with_resident_weights() -> list[Trial]:
-    """Every height and width of the tiles, in either order: ragged images, more tiles than multiprocessors, residuals
-    over which the result is stored, columns between that no tile divides, a first layer whose windows are folded."""
-    found = []
-    for layer, tiles in (
-        (behind(conv("pair-resident", (2, 64, 17, 23), 64, (3, 3)), 256, RESIDUAL), resident_pairs(256, 4, 4, 8, 14)),
-        (behind(conv("pair-resident-many", (7, 64, 90, 70), 64, (3, 3)), 200, RESIDUAL), resident_pairs(256, 4, 8, 14)),
-        (
-            behind(conv("pair-resident-odd", (3, 40, 19, 9), 45, (3, 3), epilogue=SILU), 72, RESIDUAL),
-            resident_pairs(128, 3, 4, 8, 14),
-        ),
-        (behind(conv("pair-resident-48", (5, 48, 56, 56), 48, (3, 3)), 48), resident_pairs(64, 3, 8, 14)),
-        (
-            behind(conv("pair-resident-valid", (2, 16, 20, 9), 24, (3, 3), pads=((0, 0), (0, 0))), 136, (), bias=False),
-            resident_pairs(192, 1, 8),
-        ),
-        (behind(conv("pair-resident-folded", (2, 3, 38, 42), 48, (3, 3), 2), 48), resident_pairs(64, 2, 8)),
-    ):  # fmt: skip
-        found += with_pair_tiles(layer, tiles)
-    return found
 
 
 def trials() -> list[Trial]:
     """Everything, in the order in which it runs."""
     found = [trial for layer in LAYERS for trial in trials_of(layer, "portable")]
     wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
-                    precision=DType.F16, tolerance=_TOLERANCE, label=f"wide-{layer.label}")
+                    precision=DType.F16, tolerance=TOLERANCE, label=f"wide-{layer.label}")
             for layer in BANDWIDTH]  # fmt: skip
     found += [trial for layer in wide for trial in trials_of(layer, "portable")]
     for layer in (*SHAPES, *EPILOGUES, *MATMULS):

@@ -12,8 +12,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from planner_checks import graph
 from tuning_evidence import ON_H200, ok
 
+from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
 from bolt_build.graph.onnx_import import load_model
@@ -25,6 +27,8 @@ from bolt_build.schema import load_recipe
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
 from bolt_build.tuning.lock import lock_from
+from bolt_build.tuning.record import Statistics, Status
+from bolt_build.tuning.results import RESULTS_VERSION, Results, Row, results_text
 
 ROOT = Path(__file__).resolve().parents[1]
 H200 = target_named("h200")
@@ -132,6 +136,49 @@ def test_a_step_is_left_out_of_a_lock_as_if_it_had_never_been_measured(
     assert steps.rewritten(evidence, everything).part == part
 
 
+STEM = """
+    graph g batch=2 (%x: f32[2,3,224,224]) -> (%z) {
+      const %w: f32[64,3,7,7] #
+      %y = conv(%x, %w) strides=[2,2] pads_begin=[3,3] pads_end=[3,3] | relu // "stem"
+      %z = pool(%y) mode=max kernel=[3,3] strides=[2,2] pads_begin=[1,1] pads_end=[1,1] // "pool"
+    }"""
+
+
+def test_a_stem_reads_planes_whatever_is_computed_behind_it() -> None:
+    import steps
+
+    of = graph(STEM)
+    (cutlass,) = (family for family in FAMILIES if family.name == "cutlass")
+    offered = cutlass.propose(of, of.nodes[0], H200, DType.F16)[0]
+    forms = {(bool(each.apart), str(each.steps[0].problem.inputs[0].format)): each.steps[0].problem for each in offered}
+    planes = {key: steps.from_planes(problem) for key, problem in forms.items()}
+    assert planes == {
+        (pooled, form): form != "f16/channels_last"
+        for pooled in (False, True)
+        for form in ("f16/channels_last", "f16/row", "f32/row")
+    }
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_times_of_launches_that_wait_are_of_such_alone(tmp_path: Path, overlap: bool) -> None:
+    import back_to_back
+
+    recipe = tmp_path / "table1.yaml"
+    times = [Statistics(median, median, median, 0.0, 8, 8) for median in (7.0, 5.0)]
+    rows = tuple(Row("p", f"c{place}", 0, Status.OK, "", each, 0.1) for place, each in enumerate(times))
+    found = Results(RESULTS_VERSION, "b", "h200", (ON_H200.device,), rows, (), True, 1.0, overlap=overlap)
+    results = tmp_path / "table1.waiting.jsonl"
+    results.write_text(results_text(found))
+    if not overlap:
+        assert back_to_back.times_apart(recipe, "h200", here=False) == {"p": 5.0}
+        return
+    with pytest.raises(SystemExit) as caught:
+        back_to_back.times_apart(recipe, "h200", here=False)
+    assert str(caught.value) == (
+        f"{results} was measured without --no-overlap: its launches did not wait for each other"
+    )
+
+
 def turns(**ms: float) -> Any:
     """Every engine takes the same in all turns, but for a hundredth to and fro."""
     from turns import Turns
@@ -155,6 +202,17 @@ def test_auto_is_slower_where_it_is_slower_than_the_better_of_the_others(auto: f
     assert found["auto_is_slower"] is slower
     assert found["auto_over_better"]["median"] == pytest.approx(auto)
     assert found["notable_and_apart"] == ["a then b: one kernel computes 'b' and 'c' already"]
+
+
+def test_samples_a_second_are_those_of_the_batch_that_ran() -> None:
+    import fusion_choices
+    from fusion_models import Model
+    from fusion_plans import Engine, Planned
+
+    plan = Planned("net_auto", "1", "a.lock", 0, 1, 1, 10, (), ())
+    built = fusion_choices.Built("net_auto", "there", True)
+    row = fusion_choices.engine_row(Engine(Model("net"), "auto"), plan, built, turns(net_auto=2.0), 4)
+    assert (row["ms"], row["samples_per_second"]) == (2.0, 2000.0)
 
 
 def test_a_row_beside_peers_is_the_median_of_what_was_measured_before_and_after() -> None:

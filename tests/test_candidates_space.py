@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from families_harness import graph_with
-from gpu_layers import conv, matmul
+from gpu_products import conv, matmul
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -161,6 +161,20 @@ def test_three_products_are_pairs_alone() -> None:
     assert refusals == [("a, b, c", "one kernel computes two products, not three")]
 
 
+def test_a_pooling_behind_two_products_is_left_to_a_kernel_of_its_own() -> None:
+    three = graph("""
+        graph g batch=2 (%x: f32[2,64,28,28]) -> (%u) {
+          const %w: f32[64,64,3,3] #
+          const %v: f32[64,64,1,1] #
+          %y = conv(%x, %w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] | relu // "a"
+          %z = conv(%y, %v) strides=[1,1] | relu // "b"
+          %u = pool(%z) mode=max kernel=[2,2] strides=[2,2] // "c"
+        }""")
+    found, refusals = proposed(three)
+    assert [each.region for each in found] == [("a", "b")]
+    assert refusals == [("a, b, c", "one kernel computes two products, not a pooling behind them as well")]
+
+
 def test_what_reads_the_product_as_its_right_factor_is_no_pair() -> None:
     of = graph("""
         graph g batch=2 (%x: f32[8,32], %t: f32[4,8]) -> (%z) {

@@ -8,8 +8,8 @@ from itertools import product as every
 import numpy as np
 import pytest
 from families_harness import Layer
-from gpu_layers import RESIDUAL, SILU, conv
 from gpu_pairs import graph_of_both, pooling, steps_of
+from gpu_products import RESIDUAL, SILU, conv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair_fakes import with_policy
@@ -120,14 +120,15 @@ def pooled_by_threads(tile: PooledTile, image: Array, shape: tuple[int, int], le
 @settings(max_examples=60, deadline=None)
 @given(
     tile=st.sampled_from(TILES), extent=st.tuples(st.integers(2, 50), st.integers(2, 50)), ceil=st.booleans(),
-    length=st.integers(1, 4), seed=st.integers(0, 99),
+    behind=st.tuples(st.integers(0, 2), st.integers(0, 2)), length=st.integers(1, 4), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_threads_find_the_maxima_of_their_neighbours(
-    tile: PooledTile, extent: tuple[int, int], ceil: bool, length: int, seed: int
+    tile: PooledTile, extent: tuple[int, int], ceil: bool, behind: tuple[int, int], length: int, seed: int
 ) -> None:
+    """However much padding is behind: the kernel knows only how many rows and columns come of it."""
     image = np.random.default_rng(seed).integers(-100, 100, extent).astype(np.float32)
-    pad = tile.pool - 2
-    op = Pool("max", (tile.pool,) * 2, (2, 2), (pad, pad), (pad, pad), (1, 1), ceil)
+    front, last = (tile.pool - 2,) * 2, (min(behind[0], tile.pool - 1), min(behind[1], tile.pool - 1))
+    op = Pool("max", (tile.pool,) * 2, (2, 2), front, last, (1, 1), ceil)
     (wanted,) = op.evaluate([image[None, None]])
     found = pooled_by_threads(tile, image, wanted.shape[2:], length if tile.overlaps else 1)
     np.testing.assert_array_equal(found, wanted[0, 0])

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from families_harness import graph_with
-from gpu_layers import RESIDUAL, conv, matmul
+from gpu_products import RESIDUAL, conv, matmul
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_engine import _run as run_command

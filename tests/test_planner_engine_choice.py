@@ -17,6 +17,7 @@ from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.planner.selection import EngineChoice, Selection, Winner
 from bolt_build.planner.structure import graph_digest
+from bolt_build.schema.recipe import IoSpec
 
 TILED = Tiled(layouts=lambda node: (ROW,), swizzles=(2,))
 AXIS_1, AXIS_2 = 1, 2
@@ -58,6 +59,14 @@ def test_a_plan_takes_what_the_whole_engine_was_faster_with() -> None:
     ]
     assert all(each.measured for each in engine.used)
     assert engine.declined == ()
+
+
+def test_kernels_of_an_engine_whose_caller_has_other_forms_are_declined() -> None:
+    by, of = locked(("a", TILED.tile(4))), recipe(IoSpec("model", "channels_last"))
+    engine = plan_engine([net()], of, SPEC, HOST_TARGET, [TILED], by)
+    reason = "they were measured with inputs and outputs of other forms"
+    assert Declined("engine", 1, reason) in engine.declined
+    assert f"batch 1: declined the whole engine's kernels of net.lock.yaml ({reason})" in said(engine)
 
 
 def test_the_plan_around_the_kernels_is_that_of_the_winners() -> None:

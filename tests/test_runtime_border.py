@@ -251,6 +251,24 @@ def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(libr
     assert model.value is None
 
 
+@pytest.mark.parametrize("last", ["batch", "staged"])
+def test_options_of_an_earlier_border_are_zero_where_they_end(library: Path, weights: Path, last: str) -> None:
+    """What lies behind the last field that such a caller knows is not its options."""
+    table = _table(library)
+    model, context = ctypes.c_void_p(), ctypes.c_void_p()
+    known = abi.ModelOptions(ctypes.sizeof(abi.ModelOptions), 0, 1, str(weights).encode(), None, 0)
+    assert table.create(ctypes.byref(known), ctypes.byref(model)) == OK
+    field = getattr(abi.ContextOptions, last)
+    options = abi.ContextOptions(field.offset + field.size, 4, 0 if last == "staged" else 99, 99)
+    assert table.context_create(model, ctypes.byref(options), ctypes.byref(context)) == OK
+    table.context_destroy(context)
+    options.size = abi.ContextOptions.batch.offset
+    assert _refused(table, table.context_create(model, ctypes.byref(options), ctypes.byref(context))) == (
+        INVALID_ARGUMENT, "options->size is 8: set it to sizeof(bolt_context_options), 32",
+    )  # fmt: skip
+    table.destroy(model)
+
+
 def test_null_arguments(library: Path) -> None:
     table = _table(library)
     tensor = abi.Tensor()

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from cuda_engine import nvcc
 from families_harness import Layer, graph_with
-from gpu_layers import BANDWIDTH, MATMULS, RESIDUAL, behind, conv
+from gpu_layers import BANDWIDTH, MATMULS
+from gpu_pair_layers import behind
 from gpu_pairs import steps_of
+from gpu_products import RESIDUAL, conv
 from tuning_fakes import supervisor
 
 from bolt_build import runtime

@@ -226,6 +226,8 @@ def _as_engine(
     reason = ""
     if choice.graph != digest_of(space):
         reason = "they were measured in another graph"
+        if choice.graph == graph_digest(space.graph):
+            reason = "they were measured with inputs and outputs of other forms"
     elif not cover_holds:
         reason = "they were measured with its cover"
     elif len(swaps) != len(choice.swaps) or not all(_replaces(swap, winners.get(of)) for of, swap in swaps.items()):

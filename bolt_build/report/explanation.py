@@ -143,8 +143,8 @@ class Totals:
 
 @dataclass(frozen=True)
 class Batch:
-    """`changes` are the changes of layout and element type that are left in it, `pairings` what became of products that
-    follow each other, `engine` what the whole of it was measured to take (None where it was not)."""
+    """`changes` are the changes of layout and element type that are left in it, `pairings` what became of products and
+    poolings that follow each other, `engine` what the whole of it was measured to take (None where it was not)."""
 
     batch: int
     layers: tuple[Layer, ...]

@@ -108,7 +108,7 @@ def _origin(step: Step, origins: dict[str, _Origin]) -> _Origin:
 
 
 def _computes(step: Step) -> int:
-    """How many times the step rounds what it computes: each of the products in one kernel leaves rounded numbers."""
+    """How many times the step rounds what it computes: two nodes in one kernel count as they do apart."""
     if step.view or isinstance(step.problem.op, Convert):
         return 0
     return 2 if isinstance(step.problem.op, Chain) else 1

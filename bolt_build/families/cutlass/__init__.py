@@ -1,1 +1,1 @@
-"""Convolutions and matrix products on tensor cores, instantiated from CUTLASS's templates."""
+"""Convolutions and matrix products on tensor cores, from CUTLASS's templates or, on Hopper, over its instructions."""

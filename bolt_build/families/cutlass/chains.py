@@ -50,7 +50,7 @@ def propose(
 ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
     """Both in one kernel for each form of the first's problem; and why there is none.
 
-    Three products one behind the other are two pairs that overlap; that one kernel computes all three is refused.
+    Three nodes one behind the other are two pairs that overlap; that one kernel computes all three is refused.
     """
     what = ", ".join(linked.region)
     if linked.obstacle is not None:
@@ -70,7 +70,8 @@ def propose(
     refused = [Refusal("cutlass", what, reason) for reason in dict.fromkeys(reasons)]
     behind = link(graph, linked.second)
     if found and behind is not None and behind.obstacle is None:
-        refused.append(
-            Refusal("cutlass", f"{what}, {behind.second.name}", "one kernel computes two products, not three")
-        )
+        reason = "one kernel computes two products, not three"
+        if isinstance(behind.second.op, Pool):
+            reason = "one kernel computes two products, not a pooling behind them as well"
+        refused.append(Refusal("cutlass", f"{what}, {behind.second.name}", reason))
     return tuple(found), tuple(refused)

@@ -22,6 +22,7 @@ from bolt_build.families.base import (
     TensorFormat,
 )
 from bolt_build.families.cutlass import chains, conv, flatten, matmul, prediction
+from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
 from bolt_build.families.cutlass.expense import expense
 from bolt_build.families.cutlass.kernels import SPACE, Kernel, candidate_of, cxx_tile, kernel_of, loads_of
@@ -116,7 +117,7 @@ class Cutlass:
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         """In the order of prediction, but for the first few, among which is one of each kind: in slices of the depth,
-        whole, and whole on instructions of four warps, where there are such."""
+        whole, whole on instructions of four warps, and with weights in registers, where there are such."""
         if isinstance(problem.op, Chain):
             return chains.way(problem).candidates(problem, target)
         ranked, refusals = _ranked(problem, target)
@@ -147,13 +148,13 @@ class Cutlass:
         own, kernel = op_operands(problem), kernel_of(candidate)
         product = product_of(problem, kernel)
         target = target_named(problem.target)
-        bias = _constant(at, own[2]) if len(own) > 2 else f'{SPACE}::Constant{{nullptr, ""}}'
+        bias = constant(at, *own[2:])
         name = f"Split{product.kernel}" if kernel.partial else product.kernel
         tile = cxx_tile(kernel, product, _gpu(target))
         out = ", float" if product.wide else ""
         member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem)}, {product.source}{out}>"
         arguments = (
-            arguments_of(product, candidate, target, at.pitch(0)), product.source_value, _constant(at, own[1]),
+            arguments_of(product, candidate, target, at.pitch(0)), product.source_value, constant(at, own[1]),
             _packed(product, kernel), bias, epilogue_value(problem),
         )  # fmt: skip
         added = residual(problem)
@@ -235,12 +236,6 @@ def _ranked(problem: KernelProblem, target: Target) -> tuple[list[tuple[float, K
 def _packed(product: Product, kernel: Kernel) -> str:
     """How the kernel wants the weights packed."""
     return packed_for(kernel.tile, product) if isinstance(kernel.tile, ResidentTile) else product.weights
-
-
-def _constant(at: StepExpressions, index: int) -> str:
-    """A `Constant`: its expression names it, which is the same in every plan of a model."""
-    expression = at.prepare_inputs[index]
-    return f'{SPACE}::Constant{{{expression}, "{expression}"}}'
 
 
 _WARPGROUP_MB, _WARP_MB, _RESIDENT_MB = 700, 900, 700

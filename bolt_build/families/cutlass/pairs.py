@@ -7,6 +7,7 @@ from dataclasses import replace
 from bolt_build.families.base import Candidate, Expense, KernelProblem, Refusal, StepCode, StepExpressions
 from bolt_build.families.chains import parts
 from bolt_build.families.cutlass import conv, matmul, resident_pairs
+from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.pair_tiles import (
@@ -203,8 +204,8 @@ def emit(problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> S
     ones, others = own[:count], own[count:]
     arguments = (
         pair.first.arguments(()), pair.first.source_value,
-        _constant(at, ones[1]), _first_weights(tile, pair), _constant(at, *ones[2:]), epilogue_value(first),
-        str(pair.second.n), _constant(at, others[0]), pair.second.weights, _constant(at, *others[1:]),
+        constant(at, ones[1]), _first_weights(tile, pair), constant(at, *ones[2:]), epilogue_value(first),
+        str(pair.second.n), constant(at, others[0]), pair.second.weights, constant(at, *others[1:]),
         epilogue_value(second),
     )  # fmt: skip
     added = residual(problem)
@@ -238,11 +239,3 @@ def unit_text(problem: KernelProblem, candidate: Candidate) -> str:
 def of_warpgroups(candidate: Candidate) -> bool:
     """True where the kernel uses instructions of four warps."""
     return not {"warpgroups", "resident"}.isdisjoint(dict(candidate.parameters))
-
-
-def _constant(at: StepExpressions, *index: int) -> str:
-    """A `Constant`: its expression names it, which is the same in every plan of a model; an empty one without index."""
-    if not index:
-        return f'{_SPACE}::Constant{{nullptr, ""}}'
-    expression = at.prepare_inputs[index[0]]
-    return f'{_SPACE}::Constant{{{expression}, "{expression}"}}'

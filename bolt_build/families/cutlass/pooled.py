@@ -5,6 +5,7 @@ from __future__ import annotations
 from bolt_build.families.base import Candidate, Expense, KernelProblem, Refusal, StepCode, StepExpressions
 from bolt_build.families.chains import parts
 from bolt_build.families.cutlass import conv
+from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.pooled_tiles import PooledTile, length, refuse, seconds, tiles
@@ -125,9 +126,9 @@ def emit(problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> S
     pooled = _extents(problem)
     strips = length(tile, product, pooled, target_named(problem.target))
     arguments = (
-        product.arguments(()), product.source_value, _constant(at, 1),
+        product.arguments(()), product.source_value, constant(at, 1),
         packed(product, tile.steps, -(-product.n // CHANNELS)),
-        _constant(at, 2) if len(first.inputs) > 2 else f'{_SPACE}::Constant{{nullptr, ""}}',
+        constant(at, *range(2, len(first.inputs))),
         epilogue_value(first), struct(f"{_SPACE}::Pooling", pool_h=pooled[0], pool_w=pooled[1], length=strips),
     )  # fmt: skip
     call = f"{{member}}.run(r, {at.inputs[0]}, {at.outputs[0]});"
@@ -147,8 +148,3 @@ def unit_text(problem: KernelProblem, candidate: Candidate) -> str:
 def of_warpgroups(candidate: Candidate) -> bool:
     """True: the kernels use instructions of four warps."""
     return True
-
-
-def _constant(at: StepExpressions, index: int) -> str:
-    expression = at.prepare_inputs[index]
-    return f'{_SPACE}::Constant{{{expression}, "{expression}"}}'

@@ -14,7 +14,7 @@ from bolt_build.targets import Target
 _MOST_SLICES = 4
 """Other numbers of slices that are worth a measurement."""
 _BANDS = ((2, 2), (4, 3), (8, 6))
-"""Widths of bands, and the tiles that there must be along both axes before CUTLASS goes in such bands."""
+"""Widths of bands, and the tiles that there must be along both axes before `warpgroup_order.h` goes in such bands."""
 _ALONG = {"m": 1, "n": 2}
 
 

@@ -54,7 +54,8 @@ struct ResidentWindowsPair {
   }
   static constexpr int boxes = boxes_beside(windows_at_least());
   static constexpr int windows_beside = (room - boxes * box_bytes) / window_bytes;
-  static constexpr int depth = windows_beside < 12 ? windows_beside : 12;
+  static constexpr int most_windows = shifts > 12 ? shifts : 12;
+  static constexpr int depth = windows_beside < most_windows ? windows_beside : most_windows;
   static_assert(boxes >= least_boxes && boxes >= groups && depth >= shifts, "no room for a pipeline");
   static constexpr int own_boxes = boxes / 2;
 
@@ -83,7 +84,9 @@ struct ResidentWindowsPair {
     alignas(1024) Half output[boxes][box_halves];
     alignas(16)::cutlass::arch::ClusterTransactionBarrier full[depth];
     ::cutlass::arch::ClusterBarrier empty[depth];
-    ::cutlass::arch::ClusterTransactionBarrier residual[boxes];
+    // Each warpgroup's own. A wait tells even turns of a barrier from odd ones, no more, and a warpgroup may wait for a
+    // box while that is still on its way to the other one, a tile behind.
+    ::cutlass::arch::ClusterTransactionBarrier residual[2][boxes];
     ::cutlass::arch::ClusterBarrier stored[boxes];
     ::cutlass::arch::ClusterTransactionBarrier loaded;
   };
@@ -138,7 +141,8 @@ struct ResidentWindowsPair {
       }
 #pragma unroll 1
       for (int i = 0; i < boxes; ++i) {
-        shared.residual[i].init(1);
+        shared.residual[0][i].init(1);
+        shared.residual[1][i].init(1);
         shared.stored[i].init(1);
       }
       shared.loaded.init(1);
@@ -200,16 +204,17 @@ struct ResidentWindowsPair {
   CUTLASS_DEVICE static void load_residual(const Params& params, Shared& shared) {
     wait_for_kernel_in_front();
     Turn<boxes> turn;
+    int own = 0;
 #pragma unroll 1
-    for (int tile = static_cast<int>(blockIdx.x); tile < params.tiles; tile += params.blocks) {
+    for (int tile = static_cast<int>(blockIdx.x); tile < params.tiles; tile += params.blocks, own ^= 1) {
       const At at(params, tile);
 #pragma unroll 1
       for (int group = 0; group < groups; ++group) {
         shared.stored[turn.index].wait(turn.phase ^ 1);
-        shared.residual[turn.index].arrive_and_expect_tx(box_bytes);
-        cute::SM90_TMA_LOAD_4D::copy(&params.residual, reinterpret_cast<std::uint64_t*>(&shared.residual[turn.index]),
-                                     in_passing, shared.output[turn.index], group * channels, at.column, at.row,
-                                     at.image);
+        auto& arrived = shared.residual[own][turn.index];
+        arrived.arrive_and_expect_tx(box_bytes);
+        cute::SM90_TMA_LOAD_4D::copy(&params.residual, reinterpret_cast<std::uint64_t*>(&arrived), in_passing,
+                                     shared.output[turn.index], group * channels, at.column, at.row, at.image);
         turn.advance();
       }
     }
@@ -239,8 +244,10 @@ struct ResidentWindowsPair {
       ring.advance(groups);
     }
     if constexpr (!reads_residual) ring.index = own * own_boxes;
-    // The box whose store was begun last, which is free when that has read it.
+    // The box whose store was begun last, which is free when that has read it; and a bit for each box, which flips with
+    // every residual of this warpgroup's in it.
     int storing = -1;
+    std::uint32_t phases = 0;
 #pragma unroll 1
     for (; tile < params.tiles; tile += 2 * params.blocks) {
       const At at(params, tile);
@@ -289,10 +296,12 @@ struct ResidentWindowsPair {
         }
         cute::warpgroup_wait<0>();
         Factor::fence(sums);
-        if constexpr (reads_residual)
-          shared.residual[ring.index].wait(ring.phase);
-        else
+        if constexpr (reads_residual) {
+          shared.residual[own][ring.index].wait(phases >> ring.index & 1);
+          phases ^= 1u << ring.index;
+        } else {
           ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
+        }
         Half* const box = shared.output[ring.index];
 #pragma unroll
         for (int pair = 0; pair < pixels / 16; ++pair)
