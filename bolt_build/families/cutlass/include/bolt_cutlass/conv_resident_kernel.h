@@ -175,7 +175,8 @@ struct ResidentWindows {
       }
       if (!together) {
         turn.advance(shifts);
-        // The other's turn, where it has a tile left to multiply.
+        // The other's turn, where it has a tile left to multiply. Not before the last wait for windows: barriers tell
+        // even turns of a buffer from odd ones, no more.
         if (tile + params.blocks < params.tiles)
           ::cutlass::arch::NamedBarrier::arrive(256, static_cast<std::uint32_t>(3 - own));
       }

@@ -270,7 +270,8 @@ struct ResidentWindowsPair {
           turn.advance();
         }
         turn.advance(shifts);
-        // The other's turn, where it has a tile left to multiply.
+        // The other's turn, where it has a tile left to multiply. Not before the last wait for windows: barriers tell
+        // even turns of a buffer from odd ones, no more.
         if (tile + params.blocks < params.tiles)
           ::cutlass::arch::NamedBarrier::arrive(256, static_cast<std::uint32_t>(3 - own));
         cute::warpgroup_wait<0>();
