@@ -1,4 +1,4 @@
-"""Engines beside what a PyTorch user would run instead, on one GPU in one session: `torch_peers.py`, as received.
+"""Engines beside what a PyTorch user would run instead, on one GPU, in turns: `torch_peers.py`, as received.
 
     python benchmarks/against_peers.py FOLDER build               # the engines of all rows, from their recipes' locks
     python benchmarks/against_peers.py FOLDER measure             # again until it says that no row is left
