@@ -148,17 +148,7 @@ struct PooledWindows {
     wait_for_kernel_in_front();
     Turn<depth> turn;
     const auto boxes = [&](const Order& order, int tile) {
-      const At at(params, order, tile);
-#pragma unroll 1
-      for (int shift = 0; shift < shifts; ++shift) {
-        shared.empty[turn.index].wait(turn.phase ^ 1);
-        shared.full[turn.index].arrive_and_expect_tx(Factor::window_bytes);
-        cute::SM90_TMA_LOAD_4D::copy(&params.x, reinterpret_cast<std::uint64_t*>(&shared.full[turn.index]),
-                                     static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
-                                     shared.windows[turn.index], 0, at.column + shift - params.left,
-                                     at.row - params.above, at.image);
-        turn.advance();
-      }
+      load_windows<shifts, Factor::window_bytes>(params, shared, turn, At(params, order, tile));
     };
     // The first has as many tiles as the second, or a strip more.
 #pragma unroll 1

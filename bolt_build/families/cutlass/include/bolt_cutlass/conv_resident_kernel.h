@@ -115,17 +115,7 @@ struct ResidentWindows {
     Turn<depth> turn;
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x) / params.groups; tile < params.tiles; tile += params.blocks) {
-      const At at(params, tile);
-#pragma unroll 1
-      for (int shift = 0; shift < shifts; ++shift) {
-        shared.empty[turn.index].wait(turn.phase ^ 1);
-        shared.full[turn.index].arrive_and_expect_tx(Factor::window_bytes);
-        cute::SM90_TMA_LOAD_4D::copy(&params.x, reinterpret_cast<std::uint64_t*>(&shared.full[turn.index]),
-                                     static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
-                                     shared.windows[turn.index], 0, at.column + shift - params.left,
-                                     at.row - params.above, at.image);
-        turn.advance();
-      }
+      load_windows<shifts, Factor::window_bytes>(params, shared, turn, At(params, tile));
     }
     let_next_kernel_begin();
   }
@@ -203,7 +193,7 @@ struct ResidentWindows {
       }
 #pragma unroll
       for (int pair = 0; pair < pixels / 16; ++pair)
-        finish(params, sums + pair * 8, bias, place + pair * 16 * channels);
+        finish_channels(params.stages, sums + pair * 8, bias, place + pair * 16 * channels);
       // Before the copy engine reads what is staged.
       cute::tma_store_fence();
       ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
@@ -214,23 +204,6 @@ struct ResidentWindows {
     }
     // No store may still read the block's shared memory when the block ends.
     if (leads) cute::tma_store_wait<0>();
-  }
-
-  /// 16 pixels of a warp's 16 channels, from four matrices that lie transposed: two of 8 pixels, lower channels second.
-  CUTLASS_DEVICE static void finish(const Params& params, const float* sums, float2 bias, Half* place) {
-    auto& matrices = *reinterpret_cast<cute::uint128_t*>(place);
-    std::uint32_t words[4] = {0, 0, 0, 0};
-    if constexpr (reads_residual) cute::SM75_U16x8_LDSM_T::copy(matrices, words[0], words[1], words[2], words[3]);
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      const __half2 residual = *reinterpret_cast<const __half2*>(&words[q]);
-      const float2 wide = reads_residual ? __half22float2(residual) : make_float2(0.0f, 0.0f);
-      const float added = q % 2 == 0 ? bias.x : bias.y;
-      const __half2 y = __floats2half2_rn(params.stages(sums[q * 2] + added, wide.x),
-                                          params.stages(sums[q * 2 + 1] + added, wide.y));
-      words[q] = *reinterpret_cast<const std::uint32_t*>(&y);
-    }
-    cute::SM90_U16x8_STSM_T::copy(words[0], words[1], words[2], words[3], matrices);
   }
 };
 

@@ -129,6 +129,41 @@ constexpr int boxes_ahead() {
   return room < 6 * shifts ? room : 6 * shifts;
 }
 
+/// One thread: asks for the boxes of a tile whose corner is `at`, one for each column of the window, as they become free.
+template <int shifts, int window_bytes, typename Params, typename Shared, typename Buffers, typename At>
+CUTLASS_DEVICE void load_windows(const Params& params, Shared& shared, Buffers& turn, const At& at) {
+#pragma unroll 1
+  for (int shift = 0; shift < shifts; ++shift) {
+    shared.empty[turn.index].wait(turn.phase ^ 1);
+    shared.full[turn.index].arrive_and_expect_tx(window_bytes);
+    cute::SM90_TMA_LOAD_4D::copy(&params.x, reinterpret_cast<std::uint64_t*>(&shared.full[turn.index]),
+                                 static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
+                                 shared.windows[turn.index], 0, at.column + shift - params.left, at.row - params.above,
+                                 at.image);
+    turn.advance();
+  }
+}
+
+/// 16 pixels of a warp's 16 channels into `place`, four matrices that lie transposed: two of 8 pixels, lower channels
+/// second. A residual that `stages` read lies there before.
+template <typename Stages>
+CUTLASS_DEVICE void finish_channels(const Stages& stages, const float* sums, float2 bias, Half* place) {
+  constexpr bool reads_residual = Stages::reads_residual;
+  auto& matrices = *reinterpret_cast<cute::uint128_t*>(place);
+  std::uint32_t words[4] = {0, 0, 0, 0};
+  if constexpr (reads_residual) cute::SM75_U16x8_LDSM_T::copy(matrices, words[0], words[1], words[2], words[3]);
+#pragma unroll
+  for (int q = 0; q < 4; ++q) {
+    const __half2 residual = *reinterpret_cast<const __half2*>(&words[q]);
+    const float2 wide = reads_residual ? __half22float2(residual) : make_float2(0.0f, 0.0f);
+    const float added = q % 2 == 0 ? bias.x : bias.y;
+    const __half2 y =
+        __floats2half2_rn(stages(sums[q * 2] + added, wide.x), stages(sums[q * 2 + 1] + added, wide.y));
+    words[q] = *reinterpret_cast<const std::uint32_t*>(&y);
+  }
+  cute::SM90_U16x8_STSM_T::copy(words[0], words[1], words[2], words[3], matrices);
+}
+
 /// Throws std::runtime_error where the convolution is none for kernels of such windows.
 inline void check_windows(const ConvArguments& a, int taps_h, int taps_w, int steps) {
   if (a.kernel_h != taps_h || a.kernel_w != taps_w || a.stride_h != 1 || a.stride_w != 1 || a.dilation_h != 1 ||
