@@ -97,7 +97,7 @@ def build(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
         found = pool.map(lambda path: build_one(folder, path.name, *words), paths)
         made = dict(zip((path.stem for path in paths), found, strict=True))
     known = load(folder / "engines.json") or {}
-    save(folder / "engines.json", known | made)
+    record.save(folder / "engines.json", known | made)
     for name, each in made.items():
         print(f"{name}: {each.get('failed') or each}", flush=True)
     return 1 if any("failed" in each for each in made.values()) else 0
@@ -142,7 +142,7 @@ def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
             print(f"{row.name}: {error}", flush=True)
             continue
         found = {"row": row.name, "before": before, "peer": peer, "after": engine_times(arguments, row)}
-        save(path, found | {"machine": machine(), "seconds": round(time.monotonic() - begun, 1)})
+        record.save(path, found | {"machine": machine(), "seconds": round(time.monotonic() - begun, 1)})
         print(json.dumps(line(row, load(path) or {})), flush=True)
     missing = [row.name for row in rows if not (folder / f"row_{row.name}.json").is_file()]
     print(f"rows left: {', '.join(missing) or 'none'}", flush=True)
@@ -206,10 +206,7 @@ def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     }  # fmt: skip
     show(lines)
     print(json.dumps(result["summary"], indent=1))
-    if arguments.out is None:
-        print(record.write("against_peers", result))
-    else:
-        save(arguments.out, result)
+    print(record.write("against_peers", result, arguments.out))
     return 1 if result["rows_missing"] or len(result["machines"]) != 1 else 0
 
 
@@ -228,12 +225,6 @@ def load(path: Path) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = json.loads(path.read_text())
     return found
-
-
-def save(path: Path, data: Any) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(data, indent=1) + "\n")
-    os.replace(temporary, path)
 
 
 def main() -> int:

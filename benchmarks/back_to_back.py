@@ -216,10 +216,7 @@ def main() -> int:
         "without_overlap": {"geometric_mean": geometric_mean(waited), "least": min(waited)},
     }  # fmt: skip
     result = {**record.environment("nvidia-cutlass", "onnx"), "summary": summary, "rows": rows}
-    if arguments.out is None:
-        print(record.write("back_to_back", result))
-    else:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(record.write("back_to_back", result, arguments.out))
     print(json.dumps(summary, indent=1))
     return 0
 

@@ -80,10 +80,7 @@ def main() -> int:
         "both_seconds": round(both, 2), "torch_compile_seconds": list(TORCH_COMPILE_SECONDS),
         "winners": beside(tuned, record.RESULTS / "gpu_tuning.json"),
     }  # fmt: skip
-    if arguments.out is None:
-        print(record.write("gpu_tuning_cold", result))
-    else:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(record.write("gpu_tuning_cold", result, arguments.out))
     shown = {key: value for key, value in result["winners"].items() if key != "rows"}
     print(json.dumps({"tune": result["tune"]["seconds"], "both_seconds": result["both_seconds"], **shown}, indent=1))
     for row in result["winners"]["rows"]:

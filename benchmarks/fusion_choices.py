@@ -79,7 +79,7 @@ def tune(arguments: argparse.Namespace, folder: Path) -> None:
     found = bolt(folder, "tune", recipe.name, "-j", str(arguments.jobs), *cache_words(arguments))
     without_engines(folder / f"{TOGETHER}.lock", winners)
     kept = {key: found[key] for key in ("wall_seconds", "seconds", "compile", "measured_now", "statuses")}
-    save(tuned, {"models": [each.name for each in together], "problems": len(found["problems"])} | kept)
+    record.save(tuned, {"models": [each.name for each in together], "problems": len(found["problems"])} | kept)
 
 
 def planned(arguments: argparse.Namespace, folder: Path) -> dict[str, Planned]:
@@ -245,12 +245,6 @@ def cache_words(arguments: argparse.Namespace) -> tuple[str, ...]:
     return () if arguments.cache is None else ("--cache", str(arguments.cache))
 
 
-def save(path: Path, data: Any) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(data, indent=1) + "\n")
-    os.replace(temporary, path)
-
-
 def show_plans(arguments: argparse.Namespace, plans: Mapping[str, Planned]) -> None:
     for group in arguments.groups:
         for engine in engines_of(group):
@@ -304,7 +298,7 @@ def main() -> int:
             broken = True
             print(f"{group}: {error}", file=sys.stderr, flush=True)
             continue
-        save(folder / f"timed_{group}.json", found)
+        record.save(folder / f"timed_{group}.json", found)
         print(json.dumps({"group": group, **summary([found])}, indent=1), flush=True)
     files = [folder / f"timed_{group}.json" for group in GROUPS]
     groups = [json.loads(path.read_text()) for path in files if path.is_file()]
@@ -316,7 +310,7 @@ def main() -> int:
         "built": {name: asdict(each) for name, each in built.items()}, "groups": groups,
     }  # fmt: skip
     if arguments.out is not None:
-        save(arguments.out, result)
+        record.save(arguments.out, result)
     elif groups:
         print(record.write("fusion_choices", result))
     return 1 if broken else 0

@@ -376,7 +376,7 @@ def main() -> None:
     directories = sorted(path.parent for path in arguments.engines.resolve().glob("**/engine.json"))
 
     def save() -> None:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+        record.save(arguments.out, result)
 
     for directory in directories:
         found = run_worker(directory, arguments.checks)

@@ -128,10 +128,7 @@ def main() -> int:
         | {"kernels": len(compiled["wide_resnet50_2"]), "kernels_shared": len(shared)},
         "winners": [{"what": problem["what"], **short(problem)} for problem in nothing["problems"]],
     }  # fmt: skip
-    if arguments.out is None:
-        print(record.write("gpu_tuning", result))
-    else:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(record.write("gpu_tuning", result, arguments.out))
     print(json.dumps({key: value for key, value in result.items() if key != "winners"}, indent=1)[:4000])
     return 0 if reproduced else 1
 

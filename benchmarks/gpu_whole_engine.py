@@ -109,10 +109,7 @@ def main() -> int:
         **record.environment("nvidia-cutlass", "scons"), "target": arguments.target, "dtype": "fp16",
         "accumulator": "fp32", "rows": rows,
     }  # fmt: skip
-    if arguments.out is None:
-        print(record.write("gpu_whole_engine", result))
-    else:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(record.write("gpu_whole_engine", result, arguments.out))
     return 0
 
 

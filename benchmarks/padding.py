@@ -259,10 +259,7 @@ def main() -> int:
         return 0
     head = {"gpu": device, "measured": datetime.date.today().isoformat(), "dtype": "fp16", "accumulator": "fp32"}
     result = {**record.environment("nvidia-cutlass", "onnx"), "summary": {**head, **summary(rows)}, "rows": rows}
-    if arguments.out is None:
-        print(record.write("padding", result))
-    else:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(record.write("padding", result, arguments.out))
     print(json.dumps(result["summary"], indent=1))
     return 0
 

@@ -217,10 +217,7 @@ def main() -> int:
         },
     }  # fmt: skip
     result = {**record.environment("nvidia-cutlass", "onnx"), "summary": summary, "layers": rows}
-    if arguments.out is None:
-        print(record.write("pruning", result))
-    else:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(record.write("pruning", result, arguments.out))
     print(json.dumps(summary, indent=1))
     return 0
 

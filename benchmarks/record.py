@@ -39,11 +39,16 @@ def environment(*packages: str) -> dict[str, Any]:
     }
 
 
-def write(name: str, result: dict[str, Any]) -> Path:
-    """Writes `results/<name>.json` and returns its path."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+def save(path: Path, data: Any) -> None:
+    """Writes JSON, whole or not at all."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(result, indent=1) + "\n")
+    temporary.write_text(json.dumps(data, indent=1) + "\n")
     os.replace(temporary, path)
+
+
+def write(name: str, result: dict[str, Any], out: Path | None = None) -> Path:
+    """Writes `results/<name>.json`, or `out` instead, and returns its path."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json" if out is None else out
+    save(path, result)
     return path

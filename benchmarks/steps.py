@@ -359,10 +359,7 @@ def main() -> int:
     result = record.environment("nvidia-cutlass", "onnxruntime") | {
         "model": arguments.model, "target": arguments.target, "dtype": "fp16", "accumulator": "fp32", "batches": found,
     }  # fmt: skip
-    if arguments.out is None:
-        print(record.write("steps", result))
-    else:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(record.write("steps", result, arguments.out))
     return 0
 
 
