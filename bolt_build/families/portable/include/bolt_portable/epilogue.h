@@ -1,7 +1,7 @@
 // Elementwise stages: the functions of one and two operands, and chains of them applied to a result.
 #pragma once
 
-#include "bolt_portable/element.h"
+#include "bolt_portable/fast_math.h"
 
 namespace bolt::portable {
 
@@ -35,16 +35,24 @@ BOLT_HD inline float exponential(float x) {
 #endif
 }
 
-/// The larger, NaN where either is.
-BOLT_HD inline float larger(float a, float b) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  float y;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-  return y;
+/// Functions that GPUs have forms of their own for: within 1e-6 or so of the host's, which are as exact as fp32 is.
+#if defined(__CUDA_ARCH__)
+using Forms = Approximate<SpecialFunctions>;
 #else
-  return b > a || b != b ? b : a;
+struct Forms {
+  static BOLT_HD float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+  static BOLT_HD float silu(float x) { return x / (1.0f + exponential(-x)); }
+  static BOLT_HD float tanh(float x) { return std::tanh(x); }
+  static BOLT_HD float softplus(float x) {
+    return (x > 0 ? x : 0.0f) + std::log1p(exponential(x > 0 ? -x : x));
+  }
+  static BOLT_HD float gelu(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f)); }
+  static BOLT_HD float gelu_tanh(float x) {
+    return 0.5f * x * (1.0f + std::tanh(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+  }
+  static BOLT_HD float erf(float x) { return std::erf(x); }
+};
 #endif
-}
 
 // Functions of one operand.
 struct Relu {
@@ -57,39 +65,47 @@ struct LeakyRelu {
 struct Clip {
   float low, high;
   BOLT_HD float operator()(float x) const {
+#if defined(__CUDA_ARCH__)
+    return smaller(high, larger(low, x));
+#else
     const float above = x < low ? low : x;
     return above > high ? high : above;
+#endif
   }
 };
 struct Sigmoid {
-  BOLT_HD float operator()(float x) const { return 1.0f / (1.0f + exponential(-x)); }
+  BOLT_HD float operator()(float x) const { return Forms::sigmoid(x); }
 };
 struct HardSigmoid {
   float alpha, beta;
   BOLT_HD float operator()(float x) const { return Clip{0.0f, 1.0f}(alpha * x + beta); }
 };
 struct HardSwish {
-  BOLT_HD float operator()(float x) const { return x * HardSigmoid{1.0f / 6.0f, 0.5f}(x); }
-};
-struct Tanh {
-  BOLT_HD float operator()(float x) const { return std::tanh(x); }
-};
-struct Softplus {
-  BOLT_HD float operator()(float x) const { return (x > 0 ? x : 0.0f) + std::log1p(exponential(x > 0 ? -x : x)); }
-};
-struct Gelu {
-  BOLT_HD float operator()(float x) const { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f)); }
-};
-struct GeluTanh {
   BOLT_HD float operator()(float x) const {
-    return 0.5f * x * (1.0f + std::tanh(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+#if defined(__CUDA_ARCH__)
+    return Forms::hard_swish(x);
+#else
+    return x * HardSigmoid{1.0f / 6.0f, 0.5f}(x);
+#endif
   }
 };
+struct Tanh {
+  BOLT_HD float operator()(float x) const { return Forms::tanh(x); }
+};
+struct Softplus {
+  BOLT_HD float operator()(float x) const { return Forms::softplus(x); }
+};
+struct Gelu {
+  BOLT_HD float operator()(float x) const { return Forms::gelu(x); }
+};
+struct GeluTanh {
+  BOLT_HD float operator()(float x) const { return Forms::gelu_tanh(x); }
+};
 struct Erf {
-  BOLT_HD float operator()(float x) const { return std::erf(x); }
+  BOLT_HD float operator()(float x) const { return Forms::erf(x); }
 };
 struct Silu {
-  BOLT_HD float operator()(float x) const { return x / (1.0f + exponential(-x)); }
+  BOLT_HD float operator()(float x) const { return Forms::silu(x); }
 };
 struct Exp {
   BOLT_HD float operator()(float x) const { return exponential(x); }

@@ -1,0 +1,133 @@
+// Activations in few instructions and no branches, for GPUs: exact exponentials, divisions and error functions of every
+// output take longer than storing it.
+#pragma once
+
+#include "bolt_portable/element.h"
+
+#if defined(__CUDACC__)
+#define BOLT_DEVICE __device__
+#else
+#define BOLT_DEVICE
+#endif
+
+namespace bolt::portable {
+
+/// The larger, NaN where either is.
+BOLT_HD inline float larger(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return b > a || b != b ? b : a;
+#endif
+}
+
+/// The smaller, NaN where either is.
+BOLT_HD inline float smaller(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return b < a || b != b ? b : a;
+#endif
+}
+
+#if defined(__CUDACC__)
+/// What the multiprocessor's unit of special functions has: 16 results a clock, where other instructions have 128.
+/// Numbers below the least normal one are zero here, before and after.
+struct SpecialFunctions {
+  /// 2^x to 2 units in the last place.
+  static __device__ float exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  /// 1 / x to 1 unit in the last place.
+  static __device__ float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  /// x between 0 and 1, 0 where it is NaN. Part of the instruction that makes x.
+  static __device__ float saturate(float x) { return __saturatef(x); }
+};
+#endif
+
+/// Each result y is within 1e-6 (1 + |y|) of the exact one, and within 2^-15 of itself down to half precision's least
+/// normal number: what falls to zero on one side is never the difference of two large numbers. NaN gives NaN.
+///
+/// `Arithmetic` is SpecialFunctions, or a model of it that errs as much as it may. Constants are minimax fits, weighted
+/// by what these limits allow. Products that are added to are written as fma, so that every compiler rounds alike.
+template <typename Arithmetic>
+struct Approximate {
+  static constexpr float log2_e = 1.44269504f;
+
+  static BOLT_DEVICE float sigmoid(float x) { return Arithmetic::reciprocal(1.0f + Arithmetic::exp2(-log2_e * x)); }
+
+  /// NaN at minus infinity, as x / (1 + e^-x) is.
+  static BOLT_DEVICE float silu(float x) { return x * sigmoid(x); }
+
+  /// Near -3, where x / 6 + 1/2 cancels, as inexact as on hosts.
+  static BOLT_DEVICE float hard_swish(float x) { return x * Arithmetic::saturate(std::fma(x, 1.0f / 6.0f, 0.5f)); }
+
+  /// 1 - 2 / (1 + e^2x), and near 0, where that cancels, x - x^3/3.
+  static BOLT_DEVICE float tanh(float x) {
+    const float far = std::fma(-2.0f, Arithmetic::reciprocal(1.0f + Arithmetic::exp2(2.0f * log2_e * x)), 1.0f);
+    const float near = x * std::fma(x * x, -0.332232833f, 1.0f);
+    return std::fabs(x) < 0.1f ? near : far;
+  }
+
+  /// max(x, 0) + log(1 + e^-|x|): the logarithm is a polynomial of what is between 0 and 1.
+  static BOLT_DEVICE float softplus(float x) {
+    const float e = Arithmetic::exp2(-log2_e * std::fabs(x));
+    float p = 0.0125476802f;
+    p = std::fma(p, e, -0.0613930263f);
+    p = std::fma(p, e, 0.14327158f);
+    p = std::fma(p, e, -0.231756344f);
+    p = std::fma(p, e, 0.330282748f);
+    p = std::fma(p, e, -0.499805033f);
+    p = std::fma(p, e, 1.0f);
+    return std::fma(e, p, std::fmax(x, 0.0f));
+  }
+
+  /// max(x, 0) - |x| Q(|x|), Q the normal distribution's upper tail, 2^p: its logarithm p is smooth enough for a
+  /// polynomial. 0 at minus infinity.
+  static BOLT_DEVICE float gelu(float x) {
+    const float a = std::fmin(std::fabs(x), 16.0f);  // 2^p is 0 there, and infinity times 0 would not be
+    float p = -1.56401677e-6f;
+    p = std::fma(p, a, 5.62041751e-5f);
+    p = std::fma(p, a, -8.88985465e-4f);
+    p = std::fma(p, a, 8.35273974e-3f);
+    p = std::fma(p, a, -5.36714382e-2f);
+    p = std::fma(p, a, -0.458711088f);
+    p = std::fma(p, a, -1.1511724f);
+    p = std::fma(p, a, -1.0f);
+    return std::fma(-a, Arithmetic::exp2(p), larger(0.0f, x));
+  }
+
+  /// x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)). NaN at minus infinity, as the definition is.
+  static BOLT_DEVICE float gelu_tanh(float x) {
+    constexpr float scale = -2.0f * 0.79788456f * log2_e;
+    const float e = Arithmetic::exp2(x * std::fma(x * x, scale * 0.044715f, scale));
+    return x * Arithmetic::reciprocal(1.0f + e);
+  }
+
+  /// 1 - 2^p for positive x, p the logarithm of erfc; near 0, where that cancels, x times a polynomial of x^2.
+  static BOLT_DEVICE float erf(float x) {
+    const float a = std::fmin(std::fabs(x), 10.0f);
+    float p = -2.58579385e-3f;
+    p = std::fma(p, a, 2.77677104e-2f);
+    p = std::fma(p, a, -0.145265371f);
+    p = std::fma(p, a, -0.92139715f);
+    p = std::fma(p, a, -1.62677908f);
+    p = std::fma(p, a, -1.54451045e-4f);
+    const float far = std::copysign(1.0f - Arithmetic::exp2(p), x);
+    const float s = x * x;
+    const float near = x * std::fma(std::fma(s, 0.108024426f, -0.375906438f), s, 1.12837768f);
+    return std::fabs(x) >= 0.35f ? far : near;  // near where x is NaN
+  }
+};
+
+}  // namespace bolt::portable

@@ -1,0 +1,112 @@
+"""The forms that activations have on a GPU, computed by a model whose approximate instructions err all they may."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from itertools import product
+
+import numpy as np
+import pytest
+
+from bolt_build.families.portable.family import Portable
+from bolt_build.graph.ir import Array
+from bolt_build.graph.ops.activation import Activation
+
+FUNCTIONS = ("sigmoid", "silu", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh", "erf")
+
+# The PTX ISA: ex2.approx is within 2 units in the last place of the correctly rounded result, rcp.approx within 1.
+_PROGRAM = """\
+#include <cfloat>
+#include "bolt_portable/fast_math.h"
+namespace {
+int exp2_error, reciprocal_error;
+float flushed(float y) { return std::fabs(y) < FLT_MIN ? std::copysign(0.0f, y) : y; }
+float off(float y, int units) {  // normal numbers alone have units to be off by
+  if (!std::isnormal(y)) return flushed(y);
+  return bolt::portable::float_of(bolt::portable::bits_of(y) + static_cast<std::uint32_t>(units));
+}
+struct Model {
+  static float exp2(float x) { return off(static_cast<float>(std::exp2(double{flushed(x)})), exp2_error); }
+  static float reciprocal(float x) { return off(1.0f / flushed(x), reciprocal_error); }
+  static float saturate(float x) { return x > 0.0f ? std::fmin(x, 1.0f) : 0.0f; }
+};
+template <typename Function>
+void each(const float* x, float* y, int count, Function function) {
+  for (int i = 0; i < count; ++i) y[i] = function(x[i]);
+}
+}  // namespace
+"""
+_FUNCTION = """\
+extern "C" void device_{name}(const float* x, float* y, int count, int exp2_units, int reciprocal_units) {{
+  exp2_error = exp2_units, reciprocal_error = reciprocal_units;
+  each(x, y, count, bolt::portable::Approximate<Model>::{name});
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("activations")
+    program = _PROGRAM + "".join(_FUNCTION.format(name=name) for name in FUNCTIONS)
+    (folder / "device.cpp").write_text(program)
+    flags = ("-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+    command = ["g++", *flags, f"-I{Portable().include_dir}", folder / "device.cpp", "-o", folder / "device.so"]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(folder / "device.so"))
+
+
+def on_device(library: ctypes.CDLL, name: str, x: Array, exp2_units: int = 0, reciprocal_units: int = 0) -> Array:
+    y = np.empty_like(x)
+    pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (x, y))
+    getattr(library, f"device_{name}")(*pointers, ctypes.c_int(x.size), exp2_units, reciprocal_units)
+    return y
+
+
+def exactly(name: str, x: Array) -> Array:
+    """The operator's own reference, in double precision."""
+    (y,) = Activation(name).evaluate((x.astype(np.float64),))
+    return y
+
+
+def finite_values() -> Array:
+    """Every number of half precision, floats of every exponent, and many where the functions are curved."""
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    floats = np.arange(0, 1 << 32, 65521, dtype=np.uint32).view(np.float32)
+    curved = np.linspace(-20.0, 20.0, 100_001, dtype=np.float32)
+    values = np.concatenate([halves, floats, curved, np.array([100.0, -100.0, 1e4, -1e4, 3.4e38, -3.4e38], np.float32)])
+    return values[np.isfinite(values)]
+
+
+VALUES = finite_values()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_is_right_wherever_half_and_single_precision_look(library: ctypes.CDLL, name: str) -> None:
+    wanted = exactly(name, VALUES)
+    normal = np.abs(wanted) >= 2.0**-14  # half precision's least normal number
+    if name == "hard_swish":
+        normal &= np.abs(VALUES + 3.0) > 0.1  # x / 6 + 1/2 is rounded before it cancels, on hosts too
+    for exp2_units, reciprocal_units in product((-2, 0, 2), (-1, 0, 1)):
+        found = on_device(library, name, VALUES, exp2_units, reciprocal_units).astype(np.float64)
+        error = np.abs(found - wanted)
+        assert np.max(error / (1.0 + np.abs(wanted))) <= 1e-6  # NaN is no such number
+        assert np.max(error[normal] / np.abs(wanted[normal])) <= 2.0**-15
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_is_the_reference_at_infinities_and_nan(library: ctypes.CDLL, name: str) -> None:
+    x = np.array([np.inf, -np.inf, np.nan], np.float32)
+    wanted = exactly(name, x)
+    if name == "gelu":
+        wanted[1] = 0.0  # its limit: there the definition multiplies infinity by 0
+    np.testing.assert_array_equal(on_device(library, name, x), wanted)
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf", "silu", "gelu", "gelu_tanh", "hard_swish"])
+def test_is_right_relatively_where_it_is_near_zero(library: ctypes.CDLL, name: str) -> None:
+    """bfloat16 has the exponents of single precision: the least numbers count there as the larger do."""
+    x = np.geomspace(2.0**-100, 1.0, 20_001).astype(np.float32)
+    for both in (x, -x):
+        wanted = exactly(name, both)
+        assert np.max(np.abs(on_device(library, name, both, 2, -1) - wanted) / np.abs(wanted)) <= 2.0**-15
