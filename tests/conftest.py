@@ -4,11 +4,14 @@ of compiled objects for all of a test run, so that each engine compiles only wha
 
 from __future__ import annotations
 
+import fcntl
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from shared_folders import SharedFolder
 
 DATA = Path(__file__).parent / "data"
 
@@ -39,8 +42,29 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
+def _base(factory: pytest.TempPathFactory) -> Path:
+    """The same for every worker of a parallel run."""
+    base = factory.getbasetemp()
+    return base.parent if base.name.startswith("popen-") else base
+
+
 @pytest.fixture(scope="session")
 def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What XDG_CACHE_HOME may be for tests that build engines: the same for every worker of a parallel run."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if base.name.startswith("popen-") else base) / "cache"
+    return _base(tmp_path_factory) / "cache"
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
+    """`with shared_folder(name) as folder`: the same for every worker of a parallel run, one at a time. Whoever comes
+    first fills it, the others find it filled."""
+
+    @contextmanager
+    def entered(name: str) -> Iterator[Path]:
+        folder = _base(tmp_path_factory) / name
+        folder.mkdir(exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield folder
+
+    return entered

@@ -2,7 +2,8 @@
 
 python tests/gpu_harness.py write FOLDER [forms|pairs|copies|resident|resident-pairs|windows|pooled]
 python tests/gpu_harness.py compile FOLDER NVCC CUTLASS   (compilers, no GPU)
-python tests/gpu_harness.py run FOLDER RESULT.json        (a GPU, no compilers)
+python tests/gpu_harness.py emulated FOLDER NVCC CUTLASS  (the same for emulated.py)
+python tests/gpu_harness.py run FOLDER RESULT.json        (a GPU, unless emulated; no compilers)
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from bolt_build.targets import target_named
 
 TARGET = target_named("h200")
 HERE = Path(__file__).parent
-_PARTS, _UNITS = 16, 4
+_PARTS, _ENTRIES, _UNITS = 16, 16, 4
 _POISON = 0xFF
 """Every byte of an output before a kernel has written it."""
 _L2_BYTES = 200 << 20
@@ -83,8 +84,9 @@ def write(trials: Sequence[Trial], folder: Path) -> None:
     """Writes the sources of the kernels and the list of trials."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "trials.pkl").write_bytes(pickle.dumps(list(trials)))
-    for part in range(_PARTS):
-        entries = [_entry(index, trial) for index, trial in enumerate(trials) if index % _PARTS == part]
+    parts = min(_PARTS, -(-len(trials) // _ENTRIES))
+    for part in range(parts):
+        entries = [_entry(index, trial) for index, trial in enumerate(trials) if index % parts == part]
         headers = dict.fromkeys(["gpu_trials.h", *(header for _, found in entries for header in found)])
         text = "".join(f'#include "{header}"\n' for header in headers) + "".join(code for code, _ in entries)
         _write(folder / f"calls{part}.cu", text)
@@ -105,12 +107,21 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def compile_all(folder: Path, nvcc: Path, cutlass: Path) -> Path:
-    """Compiles what `write` wrote into `folder`/kernels.so. Raises AssertionError with the compiler's words."""
+def compile_all(
+    folder: Path,
+    nvcc: Path,
+    cutlass: Path,
+    flags: Sequence[str] = TARGET.compile_flags,
+    cudart: Sequence[str] = ("-cudart", "static"),
+) -> Path:
+    """Compiles what `write` wrote into `folder`/kernels.so, with `cudart` as the flags that link CUDA's.
+
+    Raises AssertionError with the compiler's words.
+    """
     pairs = cutlass / "examples" / "13_two_tensor_op_fusion"
     headers = [cutlass / "include", cutlass / "tools" / "util" / "include", pairs]
     includes = [runtime.include_dir(), *headers, HERE, *(family.include_dir for family in load(TARGET))]
-    flags = ["-std=c++17", *TARGET.compile_flags, "-Xcompiler", "-fPIC", *(f"-I{path}" for path in includes)]
+    flags = ["-std=c++17", *flags, "-Xcompiler", "-fPIC", *(f"-I{path}" for path in includes)]
 
     def compiled(source: Path) -> Path:
         target = source.with_suffix(".o")
@@ -123,7 +134,7 @@ def compile_all(folder: Path, nvcc: Path, cutlass: Path) -> Path:
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         objects = list(pool.map(compiled, sorted(folder.glob("*.cu"), key=lambda path: "warpgroup" not in path.name)))
     library = folder / "kernels.so"
-    subprocess.run([nvcc, "-shared", "-cudart", "static", "-o", library, *objects], check=True)
+    subprocess.run([nvcc, "-shared", *cudart, "-o", library, *objects], check=True)
     return library
 
 
@@ -260,8 +271,13 @@ def main() -> int:
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0
-    if command == "compile":
-        compile_all(folder, Path(sys.argv[3]), Path(sys.argv[4]))
+    if command in ("compile", "emulated"):
+        how = {}
+        if command == "emulated":
+            import emulated
+
+            how = {"flags": emulated.compile_flags(), "cudart": emulated.link_flags(emulated.library())}
+        compile_all(folder, Path(sys.argv[3]), Path(sys.argv[4]), **how)
         return 0
     library = Library(folder)
     outcomes = []

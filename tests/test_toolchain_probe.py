@@ -60,8 +60,8 @@ class Machine:
         header = VERSION_HEADER.format(*version)
         self.wheel("onednn-devel-cpu-gomp", "1", {"../include/oneapi/dnnl/dnnl_version.h": header})
 
-    def tool(self, name: str, *, prefixes: tuple[Path, ...] = ()) -> Tool:
-        around = Surroundings(str(self.bin), prefixes, self.cache, self._find)
+    def tool(self, name: str, *, prefixes: tuple[Path, ...] = (), cuda_compiler: str | None = None) -> Tool:
+        around = Surroundings(str(self.bin), prefixes, self.cache, self._find, cuda_compiler)
         return probe((name,), around).tool(name)
 
     def times_called(self) -> int:
@@ -222,6 +222,19 @@ def test_nvcc_of_wheels(machine: Machine) -> None:
     assert (tool.problem, tool.version, tool.path) == (None, "13.0.88", str(home / "bin/nvcc"))
     assert tool.include_dirs == (str(home / "include"),)
     assert tool.library_dirs == (str(home / "lib"),)
+
+
+def test_the_cuda_compiler_that_a_variable_names_comes_first(machine: Machine, tmp_path: Path) -> None:
+    machine.wheel("nvidia-cuda-nvcc", "13.0.88", {"nvidia/cu13/bin/nvcc": _nvcc_script(machine.site)})
+    own = tmp_path / "own"
+    (own / "bin").mkdir(parents=True)
+    (own / "lib64").mkdir()
+    (own / "bin/nvcc").write_text(_nvcc_script(own))
+    (own / "bin/nvcc").chmod(0o755)
+    tool = machine.tool("nvcc", cuda_compiler=str(own / "bin/nvcc"))
+    assert (tool.problem, tool.path, tool.library_dirs) == (None, str(own / "bin/nvcc"), (str(own / "lib64"),))
+    tool = machine.tool("nvcc", cuda_compiler="/nowhere/nvcc")
+    assert (tool.problem, tool.mend) == ("CUDACXX names /nowhere/nvcc, which is no program", "unset CUDACXX")
 
 
 def test_cuda_wheels_of_different_releases_are_refused(machine: Machine) -> None:

@@ -112,6 +112,11 @@ def _onednn_version(header: Path) -> tuple[int, int, int] | None:
 
 def _nvcc(around: Surroundings, memory: Memory) -> Tool:
     mend = "python -m pip install 'bolt-build[cuda]'"
+    if around.cuda_compiler is not None:
+        path = around.program((around.cuda_compiler,))
+        if path is None:
+            return missing("nvcc", f"CUDACXX names {around.cuda_compiler}, which is no program", "unset CUDACXX")
+        return _nvcc_at(path, memory, mend)
     path = file_of(around.find_distribution("nvidia-cuda-nvcc"), "/bin/nvcc")
     if path is not None:
         problem = _mixed_cuda(around)
@@ -121,6 +126,10 @@ def _nvcc(around: Surroundings, memory: Memory) -> Tool:
         path = around.program(("nvcc",))
     if path is None:
         return missing("nvcc", "the CUDA compiler nvcc is neither installed as a wheel nor on PATH", mend)
+    return _nvcc_at(path, memory, mend)
+
+
+def _nvcc_at(path: Path, memory: Memory, mend: str) -> Tool:
     says = memory.recall(path, "version", lambda: line_with("release", [str(path), "--version"]))
     stated = memory.recall(path, "home", lambda: line_with("#$ TOP=", [str(path), "--dryrun", "-x", "cu", os.devnull]))
     if says is None or stated is None:

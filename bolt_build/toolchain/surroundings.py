@@ -25,6 +25,8 @@ class Surroundings:
     prefixes: tuple[Path, ...]
     cache: Path | None
     find_distribution: Callable[[str], Distribution | None]
+    cuda_compiler: str | None = None
+    """What the variable CUDACXX names: taken instead of any other CUDA compiler."""
 
     def program(self, names: Sequence[str]) -> Path | None:
         """The first of `names` that is on the search path."""
@@ -42,6 +44,7 @@ def surroundings() -> Surroundings:
         prefixes=tuple(dict.fromkeys((Path(sys.prefix), Path("/usr/local"), Path("/usr")))),
         cache=cache_file(),
         find_distribution=_installed,
+        cuda_compiler=os.environ.get("CUDACXX") or None,
     )
 
 

@@ -1,0 +1,134 @@
+// What the tensor copy engine is asked for.
+#include "decode.h"
+#include "tensor_map.h"
+
+namespace emulator {
+namespace {
+
+/// Bits of `form`.
+constexpr int windows = 1, multicast = 2, wide_shared = 4, wide_barrier = 8;
+
+std::uint32_t shared_address(Warp& warp, std::uint32_t offset, bool wide, int lane) {
+  return wide ? static_cast<std::uint32_t>(warp.at<std::uint64_t>(offset)[lane]) : warp.at<std::uint32_t>(offset)[lane];
+}
+
+/// The block that an address in shared memory of the cluster names; the address without its name.
+Block& block_of(Warp& warp, std::uint32_t& address) {
+  const std::uint32_t named = address >> rank_shift;
+  address &= (1u << rank_shift) - 1;
+  if (named == 0) return warp.block;
+  if (named > warp.block.cluster.blocks.size()) warp.fail("shared memory of a block beyond the cluster");
+  return *warp.block.cluster.blocks[named - 1];
+}
+
+/// at: destination, map, barrier, mask; list: coordinates; second: offsets of the tap.
+void load(Warp& warp, const Instruction& i, Mask mask) {
+  each(mask, [&](int lane) {
+    std::uint32_t to = shared_address(warp, i.at[0], i.form & wide_shared, lane);
+    std::uint32_t barrier = shared_address(warp, i.at[2], i.form & wide_barrier, lane);
+    Block& own = block_of(warp, to);
+    if (&block_of(warp, barrier) != &own) warp.fail("a copy into one block that another block's barrier counts");
+    const auto map = reinterpret_cast<const void*>(warp.at<std::uint64_t>(i.at[1])[lane]);
+    std::vector<std::int32_t> coordinates;
+    for (const std::uint32_t c : i.list) coordinates.push_back(warp.at<std::int32_t>(c)[lane]);
+    std::vector<std::uint16_t> offsets;
+    for (const std::uint32_t o : i.second) offsets.push_back(warp.at<std::uint16_t>(o)[lane]);
+    std::vector<Block*> blocks{&own};
+    if (i.form & multicast) {
+      blocks.clear();
+      const unsigned chosen = warp.at<std::uint16_t>(i.at[3])[lane];
+      for (const auto& block : warp.block.cluster.blocks)
+        if (chosen >> block->rank & 1) blocks.push_back(block.get());
+      if (chosen >> warp.block.cluster.blocks.size() != 0) warp.fail("a copy to blocks beyond the cluster");
+    }
+    // By value: the copy may happen when its lane is elsewhere.
+    const auto happen = [=] {
+      const std::size_t bytes = box_bytes(map);
+      for (Block* const block : blocks) {
+        block->shared(to, bytes);
+        load_box(map, coordinates.data(), offsets.empty() ? nullptr : offsets.data(), block->memory(), to);
+        block->count(barrier, 0, -static_cast<std::int64_t>(bytes));
+      }
+    };
+    warp.block.cluster.begin({happen, &warp, -1, 0});
+  });
+}
+
+void store(Warp& warp, const Instruction& i, Mask mask) {
+  each(mask, [&](int lane) {
+    const std::uint32_t from = shared_address(warp, i.at[0], i.form & wide_shared, lane);
+    const auto map = reinterpret_cast<const void*>(warp.at<std::uint64_t>(i.at[1])[lane]);
+    std::vector<std::int32_t> coordinates;
+    for (const std::uint32_t c : i.list) coordinates.push_back(warp.at<std::int32_t>(c)[lane]);
+    const auto happen = [=, &block = warp.block] {
+      block.shared(from, box_bytes(map));
+      store_box(map, coordinates.data(), block.memory(), from);
+    };
+    warp.block.cluster.begin({happen, &warp, lane, warp.bulk_group[lane]});
+  });
+}
+
+void commit(Warp& warp, const Instruction&, Mask mask) {
+  each(mask, [&](int lane) { ++warp.bulk_group[lane]; });
+}
+
+bool await(Warp& warp, const Instruction& i, Mask mask) {
+  bool all = true;
+  each(mask, [&](int lane) {
+    const auto left = static_cast<std::uint64_t>(i.number);
+    const std::uint64_t begun = warp.bulk_group[lane];
+    if (begun > left) all = all && warp.block.cluster.happened(&warp, lane, begun - left - 1);
+  });
+  return all;
+}
+
+/// [map, {coordinates}]
+void read_map(Reader& reader, std::string_view word, Instruction& i) {
+  const std::size_t comma = word.find(',');
+  i.at[1] = reader.source(trimmed(word.substr(1, comma - 1)), {'u', 8});
+  for (const auto c : elements(trimmed(word.substr(comma + 1, word.size() - comma - 2))))
+    i.list.push_back(reader.source(c, {'s', 4}));
+}
+
+std::uint32_t read_shared(Reader& reader, std::string_view word, Instruction& i, int wide) {
+  const Reader::Address at = reader.address(word);
+  if (at.displacement != 0) throw Unsupported("displacements of what is copied");
+  i.form |= at.wide ? wide : 0;
+  return at.offset;
+}
+
+}  // namespace
+
+bool decode_copies(Reader& reader, const Statement& s, Instruction& i) {
+  if (s.base != "cp" || !s.has("bulk")) return false;
+  if (s.has("commit_group")) {
+    i.execute = commit;
+  } else if (s.has("wait_group")) {
+    // What has been read has been written, here.
+    i.number = reader.integer(s.operands.at(0));
+    i.attempt = await;
+  } else if (!s.has("tensor") || s.has("reduce") || s.has("prefetch")) {
+    return false;
+  } else if (s.has("bulk_group")) {
+    read_map(reader, s.operands.at(0), i);
+    i.at[0] = read_shared(reader, s.operands.at(1), i, wide_shared);
+    i.execute = store;
+  } else {
+    i.at[0] = read_shared(reader, s.operands.at(0), i, wide_shared);
+    read_map(reader, s.operands.at(1), i);
+    i.at[2] = read_shared(reader, s.operands.at(2), i, wide_barrier);
+    std::size_t next = 3;
+    if (s.has("im2col")) {
+      i.form |= windows;
+      for (const auto o : elements(s.operands.at(next++))) i.second.push_back(reader.source(o, {'u', 2}));
+    }
+    if (s.has("multicast::cluster")) {
+      i.form |= multicast;
+      i.at[3] = reader.source(s.operands.at(next++), {'u', 2});
+    }
+    i.execute = load;
+  }
+  return true;
+}
+
+}  // namespace emulator

@@ -1,0 +1,386 @@
+#include "decode.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+namespace emulator {
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
+  return text;
+}
+
+namespace {
+
+/// Parts between commas that stand in no brackets.
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> parts;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ',';
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (c == ',' && (depth == 0 || i == text.size())) {
+      const std::string_view part = trimmed(text.substr(begin, i - begin));
+      if (!part.empty()) parts.push_back(part);
+      begin = i + 1;
+    }
+  }
+  return parts;
+}
+
+std::size_t align_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+
+}  // namespace
+
+std::vector<std::string_view> elements(std::string_view braces) {
+  if (braces.empty() || braces.front() != '{') return {braces};
+  return split(braces.substr(1, braces.size() - 2));
+}
+
+bool Statement::has(std::string_view modifier) const {
+  return std::find(modifiers.begin(), modifiers.end(), modifier) != modifiers.end();
+}
+
+Type type_of(std::string_view word) {
+  if (word == "pred") return {'p', 0};
+  if (word == "f16x2" || word == "bf16x2") return {'b', 4};
+  if (word == "bf16") return {'b', 2};
+  const std::size_t digits = word.find_first_of("0123456789");
+  if (digits != 1 || std::string_view("bsuf").find(word[0]) == std::string_view::npos)
+    throw Unsupported("type " + std::string(word));
+  return {word[0], static_cast<int>(std::strtol(word.data() + 1, nullptr, 10)) / 8};
+}
+
+Register Reader::make(Type type) {
+  if (type.kind == 'p') return {predicates_++, type};
+  const std::uint32_t offset = next_;
+  next_ += static_cast<std::uint32_t>(std::max(type.bytes, 2) * lanes);
+  next_ = static_cast<std::uint32_t>(align_up(next_, 64));
+  return {offset, type};
+}
+
+bool Reader::find(std::string_view word, Register& found) {
+  for (int scope = scope_; scope >= 0; scope = scopes_[scope].parent) {
+    Scope& at = scopes_[scope];
+    if (const auto known = at.registers.find(word); known != at.registers.end()) return found = known->second, true;
+    const std::size_t digits = word.find_last_not_of("0123456789") + 1;
+    if (digits == word.size()) continue;
+    if (const auto range = at.ranges.find(word.substr(0, digits)); range != at.ranges.end()) {
+      found = make(range->second);
+      at.registers.emplace(word, found);
+      return true;
+    }
+  }
+  return false;
+}
+
+std::uint32_t Reader::shared_variable(std::string_view name, std::size_t bytes, std::size_t align) {
+  const std::size_t at = align_up(entry_.shared_bytes, std::max<std::size_t>(align, 16));
+  entry_.shared_bytes = at + bytes;
+  const auto offset = static_cast<std::uint32_t>(first_shared + at);
+  shared_.emplace(name, offset);
+  return offset;
+}
+
+/// Variables, parameters and what the machine itself knows stand in registers of their own.
+bool Reader::symbol(std::string_view word, int bytes, Register& found) {
+  // Shared memory's variables in the width that is asked for; everything else has one.
+  const auto shared = entry_.module->shared.find(word);
+  const bool inside = shared_.contains(word);
+  const bool narrow = bytes == 4 && (inside || shared != entry_.module->shared.end());
+  const std::string key = std::string(word) + (narrow ? "/32" : "");
+  if (const auto known = symbols_.find(key); known != symbols_.end()) return found = known->second, true;
+  static const char* const specials[] = {
+      "%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x",
+      "%nctaid.y", "%nctaid.z", "%laneid", "%warpid", "%smid", "%cluster_ctaid.x", "%cluster_ctaid.y",
+      "%cluster_ctaid.z", "%cluster_ctarank", "%cluster_nctarank", "%lanemask_lt"};
+  if (std::find(std::begin(specials), std::end(specials), word) != std::end(specials)) {
+    found = make({'u', 4});
+    entry_.specials.push_back({found.offset, std::string(word)});
+  } else if (word == "WARP_SZ") {
+    found = {constant(lanes, 4), {'u', 4}};
+  } else if (inside || shared != entry_.module->shared.end()) {
+    found = make({'u', narrow ? 4 : 8});
+    if (!inside && shared->second.first == 0)
+      entry_.specials.push_back({found.offset, narrow ? "dynamic/32" : "dynamic"});
+    else
+      entry_.constants.push_back({found.offset, inside ? shared_.find(word)->second
+                                                       : shared_variable(word, shared->second.first, shared->second.second),
+                                  narrow ? 4 : 8});
+  } else if (const auto global = entry_.module->variables.find(word); global != entry_.module->variables.end()) {
+    found = {constant(reinterpret_cast<std::uint64_t>(global->second.memory.get()), 8), {'u', 8}};
+  } else {
+    return false;
+  }
+  symbols_.emplace(key, found);
+  return true;
+}
+
+Register Reader::reg(std::string_view word, int bytes) {
+  if (word == "_") return make({'b', 8});
+  Register found;
+  if (find(word, found) || symbol(word, bytes, found)) return found;
+  throw Unsupported("the name " + std::string(word));
+}
+
+std::uint32_t Reader::predicate(std::string_view word) {
+  if (word == "_") return predicates_++;
+  const Register found = reg(word);
+  if (found.type.kind != 'p') throw Unsupported(std::string(word) + ", which is no predicate");
+  return found.offset;
+}
+
+std::uint32_t Reader::constant(std::uint64_t bits, int bytes) {
+  bytes = std::max(bytes, 2);
+  if (bytes < 8) bits &= (1ull << 8 * bytes) - 1;
+  const auto [known, fresh] = constants_.try_emplace({bits, bytes}, 0);
+  if (fresh) {
+    known->second = make({'b', bytes}).offset;
+    entry_.constants.push_back({known->second, bits, bytes});
+  }
+  return known->second;
+}
+
+std::int64_t Reader::integer(std::string_view word) {
+  const std::string text(word);
+  char* end = nullptr;
+  const bool negative = text[0] == '-';
+  const std::uint64_t value = std::strtoull(text.c_str() + negative, &end, 0);
+  if (*end == 'U') ++end;
+  if (end == text.c_str() + negative || *end != 0) throw Unsupported("the number " + text);
+  return static_cast<std::int64_t>(negative ? 0 - value : value);
+}
+
+std::uint32_t Reader::source(std::string_view word, Type type) {
+  if (word.size() > 2 && word[0] == '0' && (word[1] == 'f' || word[1] == 'F'))
+    return constant(std::strtoull(std::string(word.substr(2)).c_str(), nullptr, 16), 4);
+  if (word.size() > 2 && word[0] == '0' && (word[1] == 'd' || word[1] == 'D'))
+    return constant(std::strtoull(std::string(word.substr(2)).c_str(), nullptr, 16), 8);
+  if (std::isdigit(static_cast<unsigned char>(word[0])) || word[0] == '-')
+    return constant(static_cast<std::uint64_t>(integer(word)), type.bytes);
+  return reg(word, type.bytes).offset;
+}
+
+Reader::Address Reader::address(std::string_view word) {
+  if (word.size() < 2 || word.front() != '[') throw Unsupported("the address " + std::string(word));
+  word = trimmed(word.substr(1, word.size() - 2));
+  std::int64_t displacement = 0;
+  if (const std::size_t plus = word.find('+'); plus != std::string_view::npos) {
+    displacement = integer(trimmed(word.substr(plus + 1)));
+    word = trimmed(word.substr(0, plus));
+  }
+  if (std::isdigit(static_cast<unsigned char>(word[0]))) return {source(word, {'u', 8}), true, displacement};
+  const Register base = reg(word);
+  return {base.offset, base.type.bytes == 8, displacement};
+}
+
+/// .reg .f32 %f<10>, a;
+void Reader::declare(std::string_view text) {
+  const std::size_t dot = text.find('.', 4);
+  const std::size_t blank = text.find_first_of(" \t", dot);
+  const Type type = type_of(text.substr(dot + 1, blank - dot - 1));
+  for (const std::string_view name : split(text.substr(blank))) {
+    const std::size_t range = name.find('<');
+    if (range != std::string_view::npos)
+      scopes_[scope_].ranges.insert_or_assign(std::string(name.substr(0, range)), type);
+    else
+      scopes_[scope_].registers.insert_or_assign(std::string(name), make(type));
+  }
+}
+
+/// .local .align 16 .b8 depot[64]: an address in the window of local memory.
+void Reader::declare_local(std::string_view text) {
+  const std::size_t bracket = text.find('[');
+  const std::size_t name = text.find_last_of(" \t", bracket) + 1;
+  const std::size_t at = align_up(entry_.local_bytes, 16);
+  entry_.local_bytes = at + static_cast<std::size_t>(integer(text.substr(bracket + 1, text.find(']') - bracket - 1)));
+  const Register found = make({'u', 8});
+  entry_.constants.push_back({found.offset, local_window + at, 8});
+  symbols_.emplace(std::string(text.substr(name, bracket - name)), found);
+}
+
+namespace {
+
+Statement statement_of(std::string_view text) {
+  Statement found;
+  const std::size_t blank = text.find_first_of(" \t\n{[");
+  std::string_view opcode = text.substr(0, blank);
+  if (blank != std::string_view::npos) found.operands = split(text.substr(blank));
+  for (bool first = true; !opcode.empty(); first = false) {
+    const std::size_t dot = opcode.find('.');
+    const std::string_view word = opcode.substr(0, dot);
+    if (first)
+      found.base = word;
+    else
+      found.modifiers.push_back(word);
+    opcode = dot == std::string_view::npos ? std::string_view() : opcode.substr(dot + 1);
+  }
+  return found;
+}
+
+void read_parameters(Entry& entry, std::string_view text, std::vector<std::pair<std::string, std::size_t>>& names) {
+  for (const std::string_view declared : split(text)) {
+    std::size_t align = 0, bytes = 0, count = 1;
+    std::string name;
+    std::string_view rest = declared;
+    while (!rest.empty()) {
+      rest = trimmed(rest);
+      const std::size_t blank = rest.find_first_of(" \t\n");
+      const std::string_view word = rest.substr(0, blank);
+      rest = blank == std::string_view::npos ? std::string_view() : rest.substr(blank);
+      if (word == ".align") {
+        rest = trimmed(rest);
+        align = std::strtoul(rest.data(), nullptr, 10);
+        rest = rest.substr(rest.find_first_of(" \t"));
+      } else if (word == ".param" || word == ".ptr" || word == ".global") {
+      } else if (word[0] == '.') {
+        bytes = static_cast<std::size_t>(type_of(word.substr(1)).bytes);
+      } else {
+        const std::size_t bracket = word.find('[');
+        name = word.substr(0, bracket);
+        if (bracket != std::string_view::npos) count = std::strtoul(word.data() + bracket + 1, nullptr, 10);
+      }
+    }
+    const std::size_t at = align_up(entry.parameter_bytes, std::max(align, bytes));
+    entry.parameters.push_back({at, bytes * count});
+    entry.parameter_bytes = at + bytes * count;
+    names.emplace_back(name, at);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Entry> read_entry(const std::shared_ptr<Module>& module, const std::string& name) {
+  const auto body = module->bodies.find(name);
+  if (body == module->bodies.end()) throw Unsupported("no kernel " + name);
+  auto entry = std::make_shared<Entry>();
+  entry->name = name;
+  entry->module = module;
+  Reader reader(*entry);
+  std::vector<std::pair<std::string, std::size_t>> names;
+  read_parameters(*entry, body->second.parameters, names);
+  for (const auto& [parameter, offset] : names) {
+    const Register found = reader.make({'u', 8});
+    entry->parameter_addresses.push_back({found.offset, offset, 8});
+    reader.symbols_.emplace(parameter, found);
+  }
+
+  struct Jump {
+    std::size_t from;
+    std::string label;
+    int scope;
+  };
+  std::vector<Jump> jumps;
+  const std::string_view text = body->second.text;
+  unsigned line = body->second.line;
+  const auto fail = [&](std::string_view statement, const std::string& why) {
+    throw Unsupported(name + ", line " + std::to_string(line) + ": " + std::string(statement.substr(0, 200)) + ": " + why);
+  };
+  for (std::size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (c == '\n') ++line;
+    if (std::isspace(static_cast<unsigned char>(c)) || c == ';') {
+      ++i;
+      continue;
+    }
+    if (c == '{') {
+      reader.scopes_.push_back({{}, {}, {}, reader.scope_});
+      reader.scope_ = static_cast<int>(reader.scopes_.size()) - 1;
+      ++i;
+      continue;
+    }
+    if (c == '}') {
+      reader.scope_ = reader.scopes_[reader.scope_].parent;
+      ++i;
+      continue;
+    }
+    // A label, or a statement up to its semicolon.
+    std::size_t word = i;
+    while (word < text.size() && (std::isalnum(static_cast<unsigned char>(text[word])) || text[word] == '_' ||
+                                  text[word] == '$' || text[word] == '%'))
+      ++word;
+    std::size_t colon = word;
+    while (colon < text.size() && (text[colon] == ' ' || text[colon] == '\t')) ++colon;
+    if (word > i && colon < text.size() && text[colon] == ':') {
+      reader.scopes_[reader.scope_].labels[std::string(text.substr(i, word - i))] =
+          static_cast<std::uint32_t>(entry->code.size());
+      i = colon + 1;
+      continue;
+    }
+    const std::size_t end = text.find(';', i);
+    std::string_view statement = trimmed(text.substr(i, end - i));
+    const auto newlines = std::count(text.begin() + static_cast<std::ptrdiff_t>(i),
+                                     text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+    i = end + 1;
+    try {
+      if (statement[0] == '.') {
+        if (statement.rfind(".reg", 0) == 0)
+          reader.declare(statement);
+        else if (statement.rfind(".local", 0) == 0)
+          reader.declare_local(statement);
+        else if (statement.rfind(".shared", 0) == 0) {
+          const std::size_t bracket = statement.find('['), blank = statement.find_last_of(" \t", bracket) + 1;
+          const std::string variable(statement.substr(blank, bracket - blank));
+          const std::size_t align_at = statement.find(".align");
+          const std::size_t align = align_at == std::string_view::npos
+                                        ? 16 : std::strtoul(statement.data() + align_at + 6, nullptr, 10);
+          const std::size_t bytes = std::strtoul(statement.data() + bracket + 1, nullptr, 10);
+          reader.shared_variable(variable, bytes, align);
+        } else if (statement.rfind(".pragma", 0) != 0) {
+          fail(statement, "a directive that is not known");
+        }
+        line += static_cast<unsigned>(newlines);
+        continue;
+      }
+      Instruction made;
+      made.line = line;
+      const std::string whole(statement);
+      if (statement[0] == '@') {
+        const bool negated = statement[1] == '!';
+        const std::size_t blank = statement.find_first_of(" \t");
+        made.guard = static_cast<std::int32_t>(reader.predicate(statement.substr(negated ? 2 : 1, blank - (negated ? 2 : 1))));
+        made.negated = negated;
+        statement = trimmed(statement.substr(blank));
+      }
+      const Statement parts = statement_of(statement);
+      if (parts.base == "bra") {
+        made.kind = Instruction::Kind::branch;
+        jumps.push_back({entry->code.size(), std::string(parts.operands.at(0)), reader.scope_});
+      } else if (parts.base == "ret" || parts.base == "exit") {
+        made.kind = Instruction::Kind::leave;
+      } else {
+        constexpr Decode all[] = {decode_arithmetic, decode_conversion, decode_memory,
+                                  decode_waiting,    decode_products,   decode_copies};
+        if (std::none_of(std::begin(all), std::end(all), [&](Decode decode) { return decode(reader, parts, made); }))
+          fail(statement, "an instruction that is not known");
+        if (made.attempt != nullptr) made.kind = Instruction::Kind::waiting;
+      }
+      entry->code.push_back(std::move(made));
+      entry->lines.push_back(whole.substr(0, 160));
+    } catch (const Unsupported& error) {
+      if (std::string_view(error.what()).rfind(name, 0) == 0) throw;
+      fail(statement, error.what());
+    } catch (const std::out_of_range&) {
+      fail(statement, "operands that are missing");
+    }
+    line += static_cast<unsigned>(newlines);
+  }
+  for (const Jump& jump : jumps) {
+    bool found = false;
+    for (int scope = jump.scope; scope >= 0 && !found; scope = reader.scopes_[scope].parent)
+      if (const auto label = reader.scopes_[scope].labels.find(jump.label); label != reader.scopes_[scope].labels.end()) {
+        entry->code[jump.from].target = label->second;
+        found = true;
+      }
+    if (!found) throw Unsupported(name + ": no label " + jump.label);
+  }
+  entry->file_bytes = reader.next_;
+  entry->predicates = reader.predicates_;
+  return entry;
+}
+
+}  // namespace emulator

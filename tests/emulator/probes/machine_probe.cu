@@ -1,0 +1,229 @@
+// Kernels that are right, and kernels with one mistake each. Prints what they leave, or what stopped them.
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+constexpr int kThreads = 128;
+
+static void finish(const char* what) {
+  const cudaError_t error = cudaDeviceSynchronize();
+  if (error == cudaSuccess)
+    std::printf("%s\n", what);
+  else
+    std::printf("%s\n", cudaGetErrorString(error));
+}
+
+static int* numbers(int count) {
+  int* memory = nullptr;
+  cudaMalloc(reinterpret_cast<void**>(&memory), count * sizeof(int));
+  return memory;
+}
+
+static int wrong(const int* memory, int count, int (*wanted)(int)) {
+  std::vector<int> host(count);
+  if (cudaMemcpy(host.data(), memory, count * sizeof(int), cudaMemcpyDeviceToHost) != cudaSuccess) return -1;
+  int found = 0;
+  for (int i = 0; i < count; ++i) found += host[i] != wanted(i);
+  return found;
+}
+
+/// Every thread leaves a number, and reads another warp's.
+template <bool waits>
+__global__ void exchange(int* to) {
+  __shared__ int memory[kThreads];
+  memory[threadIdx.x] = static_cast<int>(threadIdx.x);
+  if (waits) __syncthreads();
+  to[threadIdx.x] = memory[kThreads - 1 - threadIdx.x];
+}
+
+template <bool waits>
+static void exchanged() {
+  int* const memory = numbers(kThreads);
+  exchange<waits><<<1, kThreads>>>(memory);
+  std::printf("%d wrong\n", wrong(memory, kThreads, [](int i) { return kThreads - 1 - i; }));
+}
+
+/// One thread fills a ring of two boxes, another warp empties it; without `waits` the ring is filled regardless.
+template <bool waits>
+__global__ void ring(int* to, int rounds) {
+  __shared__ volatile int box[2];
+  __shared__ std::uint64_t full[2], empty[2];
+  const auto at = [](const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); };
+  const auto arrive = [&](const void* p) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at(p)) : "memory"); };
+  const auto wait = [&](const void* p, int phase) {
+    asm volatile("{\n.reg .pred P1;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 P1, [%0], %1;\n@P1 bra DONE;\nbra AGAIN;\nDONE:\n}" ::"r"(at(p)), "r"(phase) : "memory");
+  };
+  if (threadIdx.x == 0)
+    for (int i = 0; i < 2; ++i) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at(&full[i])) : "memory");
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at(&empty[i])) : "memory");
+    }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < rounds; ++i) {
+      if (waits) wait(&empty[i % 2], (i / 2 + 1) % 2);
+      box[i % 2] = i;
+      arrive(&full[i % 2]);
+    }
+  } else if (threadIdx.x == 32) {
+    for (int i = 0; i < rounds; ++i) {
+      wait(&full[i % 2], i / 2 % 2);
+      to[i] = box[i % 2];
+      arrive(&empty[i % 2]);
+    }
+  }
+}
+
+template <bool waits>
+static void ringed() {
+  int* const memory = numbers(32);
+  ring<waits><<<1, 64>>>(memory, 32);
+  const int found = wrong(memory, 32, [](int i) { return i; });
+  if (found >= 0) std::printf("%d wrong\n", found);
+  if (found < 0) finish("");
+}
+
+__global__ void alone() { asm volatile("bar.sync 1, 64;" ::: "memory"); }
+__global__ void never_begun() {
+  __shared__ std::uint64_t barrier;
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(&barrier))));
+}
+__global__ void beyond_global(int* to) { to[threadIdx.x] = 1; }
+__global__ void beyond_shared(int* to, int far) {
+  extern __shared__ int memory[];
+  memory[threadIdx.x + far] = 1;
+  to[threadIdx.x] = memory[0];
+}
+__global__ void misaligned(char* to) { *reinterpret_cast<int*>(to + 1) = 1; }
+
+/// Lanes take different ways, loop differently often, meet again and add up what they found.
+__global__ void paths(int* to) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  int found = 0;
+  for (int i = 0; i < lane; ++i) {
+    if (i % 3 == 0) {
+      found += i;
+      for (int k = 0; k < i % 5; ++k) found ^= k * lane;
+    } else if (i % 7 == 2) {
+      continue;
+    } else {
+      found -= i * 2;
+    }
+  }
+  __syncwarp();
+  for (int way = 16; way > 0; way /= 2) found += __shfl_xor_sync(0xffffffffu, found, way);
+  to[threadIdx.x] = found;
+}
+
+static int path_sum(int) {
+  int sum = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    int found = 0;
+    for (int i = 0; i < lane; ++i) {
+      if (i % 3 == 0) {
+        found += i;
+        for (int k = 0; k < i % 5; ++k) found ^= k * lane;
+      } else if (i % 7 != 2) {
+        found -= i * 2;
+      }
+    }
+    sum += found;
+  }
+  return sum;
+}
+
+/// What a host and a GPU must agree on to the bit.
+__host__ __device__ inline void compute(std::uint32_t a, std::uint32_t b, std::uint64_t* out) {
+  const auto s = static_cast<std::int32_t>(a), t = static_cast<std::int32_t>(b | 1);
+  const auto wide = static_cast<std::int64_t>(a) << 21 ^ static_cast<std::int64_t>(b) * 77;
+  float x, y;
+  const std::uint32_t ax = (a & 0x807fffffu) | 0x3f800000u, bx = (b & 0x807fffffu) | 0x40000000u;
+  std::memcpy(&x, &ax, 4);
+  std::memcpy(&y, &bx, 4);
+  int n = 0;
+  const auto real = [&](float value) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    out[n++] = bits;
+  };
+  out[n++] = a / (b | 1);
+  out[n++] = a % (b | 1);
+  out[n++] = static_cast<std::uint32_t>(t == -1 ? 0 : s / t);
+  out[n++] = static_cast<std::uint32_t>(t == -1 ? 0 : s % t);
+  out[n++] = static_cast<std::uint64_t>(wide / (static_cast<std::int64_t>(t) * 3));
+  out[n++] = static_cast<std::uint64_t>(wide) >> (b % 64);
+  out[n++] = static_cast<std::uint64_t>(wide >> (a % 64));
+  out[n++] = static_cast<std::uint64_t>(static_cast<std::uint64_t>(a) * b >> 32);
+  out[n++] = static_cast<std::uint64_t>(s < t ? s : t) ^ static_cast<std::uint64_t>(a > b ? a : b);
+  out[n++] = static_cast<std::uint16_t>(a * b) + static_cast<std::uint8_t>(b >> 9);
+  out[n++] = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int16_t>(a)));
+  real(x * y);
+  real(x / y);
+  real(sqrtf(fabsf(x)));
+  real(fmaf(x, y, 0.7f));
+  real(floorf(x * 9.5f));
+  real(truncf(y * 3.3f));
+  real(rintf(y * 3.3f));
+  real(static_cast<float>(s));
+  real(static_cast<float>(a));
+  out[n++] = static_cast<std::uint32_t>(static_cast<std::int32_t>(x * 1000.0f));
+  out[n++] = (x < y) + 2 * (x >= y) + 4 * (x != y);
+  const double d = static_cast<double>(x) * 1.1 + y;
+  real(static_cast<float>(d));
+  while (n < 24) out[n++] = 0;
+}
+
+__global__ void computed(const std::uint32_t* from, std::uint64_t* to, int count) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < count) compute(from[2 * i], from[2 * i + 1], to + 24 * i);
+}
+
+static void arithmetic() {
+  constexpr int count = 4096 + 5;
+  std::vector<std::uint32_t> given(2 * count);
+  std::uint64_t state = 88172645463325252ull;
+  for (std::uint32_t& one : given) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    one = static_cast<std::uint32_t>(state >> (state % 3 * 8));
+  }
+  std::uint32_t* from = nullptr;
+  std::uint64_t* to = nullptr;
+  cudaMalloc(reinterpret_cast<void**>(&from), given.size() * 4);
+  cudaMalloc(reinterpret_cast<void**>(&to), count * 24 * 8);
+  cudaMemcpy(from, given.data(), given.size() * 4, cudaMemcpyHostToDevice);
+  computed<<<(count + 127) / 128, 128>>>(from, to, count);
+  std::vector<std::uint64_t> found(count * 24), wanted(24);
+  cudaMemcpy(found.data(), to, found.size() * 8, cudaMemcpyDeviceToHost);
+  for (int column = 0; column < 24; ++column) {
+    int different = 0;
+    for (int i = 0; i < count; ++i) {
+      compute(given[2 * i], given[2 * i + 1], wanted.data());
+      different += wanted[column] != found[24 * i + column];
+    }
+    if (different != 0) std::printf("result %d differs %d times\n", column, different);
+  }
+  finish("compared");
+}
+
+int main(int, char** arguments) {
+  const auto is = [&](const char* name) { return std::strcmp(name, arguments[1]) == 0; };
+  if (is("exchange")) exchanged<true>();
+  if (is("exchange without a barrier")) exchanged<false>();
+  if (is("ring")) ringed<true>();
+  if (is("ring without waiting")) ringed<false>();
+  if (is("alone")) alone<<<1, 32>>>(), finish("ended");
+  if (is("never begun")) never_begun<<<1, 1>>>(), finish("ended");
+  if (is("beyond global")) beyond_global<<<1, 65>>>(numbers(64)), finish("ended");
+  if (is("beyond shared")) beyond_shared<<<1, 32, 128>>>(numbers(32), 1), finish("ended");
+  if (is("misaligned")) misaligned<<<1, 1>>>(reinterpret_cast<char*>(numbers(2))), finish("ended");
+  if (is("arithmetic")) arithmetic();
+  if (is("paths")) {
+    int* const memory = numbers(64);
+    paths<<<1, 64>>>(memory);
+    std::printf("%d wrong\n", wrong(memory, 64, path_sum));
+  }
+}

@@ -1,0 +1,186 @@
+// How blocks begin, take turns and end.
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "module.h"
+
+namespace emulator {
+std::byte* allocate(std::size_t bytes) {
+  constexpr std::size_t alignment = 1024;
+  return static_cast<std::byte*>(std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment));
+}
+
+void Block::Free::operator()(std::byte* p) const { std::free(p); }
+
+Block::Block(Cluster& c, const Entry& entry, const Launch& launch, unsigned r)
+    : cluster(c), rank(r), bytes_(entry.dynamic_offset() + launch.dynamic_shared) {
+  memory_.reset(allocate(bytes_));
+  const unsigned threads = launch.block.x * launch.block.y * launch.block.z;
+  for (unsigned warp = 0; warp < (threads + lanes - 1) / lanes; ++warp)
+    warps.push_back(std::make_unique<Warp>(*this, entry, launch, warp));
+}
+
+void Block::begin(Dim at) {
+  index = at;
+  numbered = {};
+  cluster_arrived = 0;
+  barriers_.clear();
+  std::memset(memory_.get(), 0xff, bytes_);
+  for (const auto& warp : warps) warp->begin();
+}
+
+std::byte* Block::shared(std::uint32_t address, std::size_t bytes) {
+  if (address < first_shared || address + bytes > bytes_)
+    throw Fault(std::to_string(bytes) + " bytes at " + std::to_string(address) + " of shared memory that ends at " +
+                std::to_string(bytes_));
+  return memory_.get() + address;
+}
+
+void Block::init_barrier(std::uint32_t address, std::uint32_t count) {
+  shared(address, 8);
+  barriers_[address & ((1u << rank_shift) - 1)] = {count, count, 0, false};
+}
+
+ArrivalBarrier& Block::barrier(std::uint32_t address) {
+  if (const std::uint32_t named = address >> rank_shift; named != 0) {
+    if (named > cluster.blocks.size()) throw Fault("a barrier of a block beyond the cluster");
+    return cluster.blocks[named - 1]->barrier(address & ((1u << rank_shift) - 1));
+  }
+  const auto found = barriers_.find(address);
+  if (found == barriers_.end()) throw Fault("no barrier was begun at " + std::to_string(address) + " of shared memory");
+  return found->second;
+}
+
+void Block::count(std::uint32_t address, std::uint32_t arrivals, std::int64_t bytes) {
+  ArrivalBarrier& at = barrier(address);
+  at.bytes += bytes;
+  if (arrivals > at.pending) throw Fault("a barrier that more came to than were to come, at " + std::to_string(address));
+  at.pending -= arrivals;
+  at.settle();
+}
+
+unsigned Block::live_warps() const {
+  unsigned count = 0;
+  for (const auto& warp : warps) count += !warp->done();
+  return count;
+}
+
+Cluster::Cluster(const Launch& l, const Chance& chance) : launch(l), chance_(chance) {
+  const unsigned count = l.cluster.x * l.cluster.y * l.cluster.z;
+  for (unsigned rank = 0; rank < count; ++rank)
+    blocks.push_back(std::make_unique<Block>(*this, *l.entry, l, rank));
+}
+
+/// SplitMix64.
+std::uint64_t Cluster::random() {
+  std::uint64_t z = state_ += 0x9e3779b97f4a7c15ull;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+  return z ^ z >> 31;
+}
+
+void Cluster::begin(Copy copy) {
+  if (chance_.shuffled)
+    copies_.push_back(std::move(copy));
+  else
+    copy.happen();
+}
+
+bool Cluster::happened(const Warp* owner, int lane, std::uint64_t group) const {
+  for (const Copy& copy : copies_)
+    if (copy.owner == owner && copy.lane == lane && copy.group <= group) return false;
+  return true;
+}
+
+void Cluster::stuck() const {
+  std::string text = "nothing can proceed";
+  for (const auto& block : blocks)
+    for (const auto& warp : block->warps)
+      if (!warp->done()) text += "\n  " + warp->whereabouts();
+  throw Fault(text);
+}
+
+void Cluster::run(std::uint64_t number) {
+  state_ = chance_.seed * 0x9e3779b97f4a7c15ull + number;
+  copies_.clear();
+  const Dim& c = launch.cluster;
+  const std::uint64_t across = launch.grid.x / c.x, down = launch.grid.y / c.y;
+  const Dim first{static_cast<unsigned>(number % across) * c.x, static_cast<unsigned>(number / across % down) * c.y,
+                  static_cast<unsigned>(number / across / down) * c.z};
+  std::vector<Warp*> order;
+  for (const auto& block : blocks) {
+    block->begin({first.x + block->rank % c.x, first.y + block->rank / c.x % c.y, first.z + block->rank / c.x / c.y});
+    for (const auto& warp : block->warps) order.push_back(warp.get());
+  }
+  std::size_t left = order.size();
+  while (left > 0) {
+    bool proceeded = false;
+    if (chance_.shuffled)
+      for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+    for (Warp* const warp : order) {
+      if (warp->done()) continue;
+      if (chance_.shuffled && random() % 4 == 0) continue;
+      const std::uint64_t budget = chance_.shuffled ? 1 + random() % 4096 : 1 << 16;
+      proceeded = warp->run(budget) || proceeded;
+      if (warp->done()) --left;
+    }
+    if (!chance_.shuffled) {
+      if (!proceeded && left > 0) stuck();
+      continue;
+    }
+    // Copies happen now and then; for certain where everybody waits.
+    if (!copies_.empty() && (!proceeded || random() % 4 == 0)) {
+      const std::size_t which = random() % copies_.size();
+      const Copy copy = std::move(copies_[which]);
+      copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(which));
+      copy.happen();
+      proceeded = true;
+    }
+    if (!proceeded && left > 0) {
+      // Some may have been passed over.
+      for (Warp* const warp : order)
+        if (!warp->done()) {
+          proceeded = warp->run(1 << 12) || proceeded;
+          if (warp->done()) --left;
+        }
+      if (!proceeded && copies_.empty() && left > 0) stuck();
+    }
+  }
+  if (!copies_.empty()) throw Fault("a block ended while copies from or to its shared memory were under way");
+}
+
+void run(const Launch& launch, const Chance& chance) {
+  const Dim &grid = launch.grid, &cluster = launch.cluster;
+  const std::uint64_t clusters = static_cast<std::uint64_t>(grid.x / cluster.x) * (grid.y / cluster.y) * (grid.z / cluster.z);
+  std::atomic<std::uint64_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      Cluster own(launch, chance);
+      for (std::uint64_t number; (number = next++) < clusters;) own.run(number);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (failure == nullptr) failure = std::current_exception();
+      next = clusters;
+    }
+  };
+  const std::uint64_t processors = std::min<std::uint64_t>(clusters, std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::thread> others;
+  for (std::uint64_t i = 1; i < processors; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  if (failure != nullptr) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Fault& fault) {
+      throw Fault(launch.entry->name + ": " + fault.what());
+    } catch (const Unsupported& unsupported) {
+      throw Unsupported(launch.entry->name + ": " + unsupported.what());
+    }
+  }
+}
+
+}  // namespace emulator

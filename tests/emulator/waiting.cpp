@@ -1,0 +1,246 @@
+// Instructions at which lanes, warps, blocks and copies wait for each other.
+#include <bit>
+
+#include "decode.h"
+
+namespace emulator {
+namespace {
+
+/// Whether those of `wanted` that have not left go together; the others come, or are stuck where they are.
+bool together(Warp& warp, Mask mask, Mask wanted) { return (wanted & warp.live() & ~mask) == 0; }
+
+bool sync_warp(Warp& warp, const Instruction& i, Mask mask) {
+  return together(warp, mask, warp.at<std::uint32_t>(i.at[0])[std::countr_zero(mask)]);
+}
+
+bool elect(Warp& warp, const Instruction& i, Mask mask) {
+  const Mask wanted = warp.at<std::uint32_t>(i.at[2])[std::countr_zero(mask)];
+  if (!together(warp, mask, wanted)) return false;
+  const int leader = std::countr_zero(mask & wanted);
+  std::uint32_t* const d = warp.at<std::uint32_t>(i.at[0]);
+  each(mask, [&](int lane) { d[lane] = static_cast<std::uint32_t>(leader); });
+  Mask& p = warp.predicate(i.at[1]);
+  p = (p & ~mask) | (Mask(1) << leader);
+  return true;
+}
+
+enum Shuffle : int { index, up, down, butterfly };
+
+bool shuffle(Warp& warp, const Instruction& i, Mask mask) {
+  const Mask wanted = warp.at<std::uint32_t>(i.at[5])[std::countr_zero(mask)];
+  if (!together(warp, mask, wanted)) return false;
+  std::uint32_t* const d = warp.at<std::uint32_t>(i.at[0]);
+  const std::uint32_t *const a = warp.at<std::uint32_t>(i.at[2]), *const b = warp.at<std::uint32_t>(i.at[3]),
+                             *const c = warp.at<std::uint32_t>(i.at[4]);
+  std::uint32_t found[lanes] = {};
+  Mask inside = 0;
+  each(mask, [&](int lane) {
+    const int offset = static_cast<int>(b[lane] & 31), clamp = static_cast<int>(c[lane] & 31),
+              segment = static_cast<int>(c[lane] >> 8 & 31);
+    const int most = (lane & segment) | (clamp & ~segment), least = lane & segment;
+    int from = lane;
+    bool in = false;
+    switch (i.form) {
+      case up: from = lane - offset, in = from >= most; break;
+      case down: from = lane + offset, in = from <= most; break;
+      case butterfly: from = lane ^ offset, in = from <= most; break;
+      default: from = least | (offset & ~segment), in = from <= most;
+    }
+    if (!in) from = lane;
+    if ((mask >> from & 1) == 0) warp.fail("a lane that has left, or is elsewhere, is asked for its value");
+    found[lane] = a[from];
+    inside |= static_cast<Mask>(in) << lane;
+  });
+  each(mask, [&](int lane) { d[lane] = found[lane]; });
+  if (i.number != 0) {
+    Mask& p = warp.predicate(i.at[1]);
+    p = (p & ~mask) | inside;
+  }
+  return true;
+}
+
+/// bar.sync and bar.arrive: threads are counted by warps.
+bool numbered_barrier(Warp& warp, const Instruction& i, Mask mask, bool waits) {
+  if (!together(warp, mask, all_lanes)) return false;
+  const int lane = std::countr_zero(mask);
+  const std::uint32_t number = warp.at<std::uint32_t>(i.at[0])[lane];
+  if (number >= 16) warp.fail("barrier " + std::to_string(number));
+  NumberedBarrier& barrier = warp.block.numbered[number];
+  Group& group = *warp.group;
+  const auto threads = [&] {
+    return i.number != 0 ? warp.at<std::uint32_t>(i.at[1])[lane] : warp.block.live_warps() * lanes;
+  };
+  if (!group.arrived) {
+    barrier.arrived += lanes;
+    group.ticket = barrier.generation;
+    group.arrived = true;
+    if (i.form != 0) {
+      if (barrier.arrived == lanes) barrier.all = true;
+      barrier.all = barrier.all && (warp.predicate(i.at[3]) & mask) == (i.form == 2 ? 0 : mask);
+    }
+  }
+  if (group.ticket == barrier.generation && barrier.arrived >= threads()) {
+    if (barrier.arrived > threads()) warp.fail("more threads came to a barrier than were to come");
+    ++barrier.generation;
+    barrier.arrived = 0;
+    barrier.result = barrier.all;
+  }
+  if (waits && group.ticket == barrier.generation) return false;
+  group.arrived = false;
+  if (i.form != 0) {
+    Mask& p = warp.predicate(i.at[2]);
+    p = (p & ~mask) | (barrier.result ? mask : 0);
+  }
+  return true;
+}
+
+bool sync_block(Warp& warp, const Instruction& i, Mask mask) { return numbered_barrier(warp, i, mask, true); }
+bool arrive_block(Warp& warp, const Instruction& i, Mask mask) { return numbered_barrier(warp, i, mask, false); }
+
+/// Arrivals of all of the cluster's warps, in a barrier that every block keeps.
+void arrive_cluster(Warp& warp, const Instruction&, Mask) {
+  for (const auto& block : warp.block.cluster.blocks) block->cluster_arrived += lanes;
+}
+
+bool await_cluster(Warp& warp, const Instruction&, Mask) {
+  Block& block = warp.block;
+  Group& group = *warp.group;
+  if (!group.arrived) {
+    group.ticket = ++warp.cluster_turns;
+    group.arrived = true;
+  }
+  const std::uint64_t threads = block.cluster.blocks.size() * block.warps.size() * lanes;
+  if (block.cluster_arrived < group.ticket * threads) return false;
+  group.arrived = false;
+  return true;
+}
+
+std::uint32_t lane_address(Warp& warp, const Instruction& i, int lane) {
+  const std::uint64_t base = i.form != 0 ? warp.at<std::uint64_t>(i.at[0])[lane] : warp.at<std::uint32_t>(i.at[0])[lane];
+  return static_cast<std::uint32_t>(base + static_cast<std::uint64_t>(i.number));
+}
+
+void init_barrier(Warp& warp, const Instruction& i, Mask mask) {
+  each(mask, [&](int lane) {
+    warp.block.init_barrier(lane_address(warp, i, lane), warp.at<std::uint32_t>(i.at[1])[lane]);
+  });
+}
+
+/// `bytes`: 1 arrives, 2 expects bytes, 3 both.
+void arrive(Warp& warp, const Instruction& i, Mask mask) {
+  each(mask, [&](int lane) {
+    const std::int64_t expected = i.bytes & 2 ? warp.at<std::uint32_t>(i.at[1])[lane] : 0;
+    warp.block.count(lane_address(warp, i, lane), i.bytes & 1, expected);
+  });
+}
+
+bool await(Warp& warp, const Instruction& i, Mask mask) {
+  bool all = true;
+  each(mask, [&](int lane) {
+    const std::uint32_t parity = warp.at<std::uint32_t>(i.at[1])[lane] & 1;
+    all = all && warp.block.barrier(lane_address(warp, i, lane)).phase != (parity != 0);
+  });
+  if (!all) return false;
+  warp.predicate(i.at[2]) |= mask;
+  return true;
+}
+
+void map_address(Warp& warp, const Instruction& i, Mask mask) {
+  std::uint32_t* const d = warp.at<std::uint32_t>(i.at[0]);
+  const std::uint32_t *const a = warp.at<std::uint32_t>(i.at[1]), *const rank = warp.at<std::uint32_t>(i.at[2]);
+  each(mask, [&](int lane) {
+    d[lane] = (rank[lane] + 1) << rank_shift | (a[lane] & ((1u << rank_shift) - 1));
+  });
+}
+
+bool decode_mbarrier(Reader& reader, const Statement& s, Instruction& i) {
+  const bool waits = s.has("try_wait") || s.has("test_wait");
+  const std::size_t first = waits || s.base != "mbarrier" || s.has("arrive") ? 1 : 0;
+  const Reader::Address at = reader.address(s.operands.at(first));
+  i.at[0] = at.offset;
+  i.form = at.wide ? 1 : 0;
+  i.number = at.displacement;
+  if (s.has("init")) {
+    i.at[1] = reader.source(s.operands.at(1), {'u', 4});
+    i.execute = init_barrier;
+  } else if (s.has("arrive") && s.operands[0] == "_") {
+    i.bytes = s.has("expect_tx") ? 3 : 1;
+    if (s.operands.size() > 2 && i.bytes == 1) return false;
+    if (i.bytes == 3) i.at[1] = reader.source(s.operands.at(2), {'u', 4});
+    i.execute = arrive;
+  } else if (s.has("expect_tx")) {
+    i.bytes = 2;
+    i.at[1] = reader.source(s.operands.at(1), {'u', 4});
+    i.execute = arrive;
+  } else if (s.has("try_wait") && s.has("parity")) {
+    i.at[2] = reader.predicate(s.operands.at(0));
+    i.at[1] = reader.source(s.operands.at(2), {'u', 4});
+    i.attempt = await;
+  }
+  return i.execute != nullptr || i.attempt != nullptr;
+}
+
+bool decode_bar(Reader& reader, const Statement& s, Instruction& i) {
+  if (s.has("warp")) {
+    i.at[0] = reader.source(s.operands.at(0), {'u', 4});
+    i.attempt = sync_warp;
+    return true;
+  }
+  if (s.has("cluster")) {
+    if (s.has("arrive"))
+      i.execute = arrive_cluster;
+    else
+      i.attempt = await_cluster;
+    return true;
+  }
+  std::size_t first = 0;
+  if (s.has("red")) {
+    if (!s.has("and") || s.operands.size() != 3) return false;
+    i.at[2] = reader.predicate(s.operands[0]);
+    const bool negated = s.operands[2][0] == '!';
+    i.at[3] = reader.predicate(s.operands[2].substr(negated ? 1 : 0));
+    i.form = negated ? 2 : 1;
+    first = 1;
+  }
+  i.at[0] = reader.source(s.operands.at(first), {'u', 4});
+  if (first == 0 && s.operands.size() > 1) {
+    i.at[1] = reader.source(s.operands[1], {'u', 4});
+    i.number = 1;
+  }
+  i.attempt = s.has("arrive") ? arrive_block : sync_block;
+  return true;
+}
+
+}  // namespace
+
+bool decode_waiting(Reader& reader, const Statement& s, Instruction& i) {
+  if (s.base == "mbarrier") return decode_mbarrier(reader, s, i);
+  if (s.base == "bar" || s.base == "barrier") return decode_bar(reader, s, i);
+  if (s.base == "mapa" && s.has("shared::cluster") && s.type() == "u32") {
+    i.at[0] = reader.reg(s.operands.at(0)).offset;
+    i.at[1] = reader.source(s.operands.at(1), {'u', 4});
+    i.at[2] = reader.source(s.operands.at(2), {'u', 4});
+    i.execute = map_address;
+    return true;
+  }
+  if (s.base != "elect" && s.base != "shfl") return false;
+  // d|p
+  const std::string_view both = s.operands.at(0);
+  const std::size_t bar = both.find('|');
+  i.at[0] = reader.reg(trimmed(both.substr(0, bar))).offset;
+  if (bar != std::string_view::npos) {
+    i.at[1] = reader.predicate(trimmed(both.substr(bar + 1)));
+    i.number = 1;
+  }
+  if (s.base == "elect") {
+    i.at[2] = reader.source(s.operands.at(1), {'u', 4});
+    i.attempt = elect;
+    return i.number == 1;
+  }
+  for (int n = 1; n < 5; ++n) i.at[n + 1] = reader.source(s.operands.at(static_cast<std::size_t>(n)), {'u', 4});
+  i.form = s.has("bfly") ? butterfly : s.has("up") ? up : s.has("down") ? down : index;
+  i.attempt = shuffle;
+  return true;
+}
+
+}  // namespace emulator

@@ -1,0 +1,69 @@
+"""One kernel of each kind agrees with NumPy on the emulated GPU, in whatever order warps, copies and products proceed.
+
+`python tests/emulated_toolkit.py python -m pytest -m gpu tests/test_gpu_kernels.py` asks the same of all of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import emulated
+import pytest
+from gpu_harness import Library, Trial, compile_all, write
+from gpu_layers import trials
+from shared_folders import SharedFolder
+
+from bolt_build.toolchain import probe
+
+# Of the matrix instructions of one warp and of four; alone, in slices of the depth, in clusters with multicast; weights
+# in registers, both orders; pairs, with residuals; poolings behind windows; and plain loops.
+LABELS = (
+    "conv-portable-direct-f32/row-f32/row",
+    "f16-gelu-portable-direct-f16/row-f32/row",
+    "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
+    "narrow-1x1-residual-cutlass-128x32x64x32x32x4x4-f16/channels_last-f16/channels_last",
+    "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
+    "slices-3x3s2-residual-cutlass-128x32x64xpingpongx2x1x1x4-f16/channels_last-f16/channels_last-shares3",
+    "thin-valid-cutlass-64x16x64xpingpong-f32/row-f16/channels_last",
+    "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
+    "resident-residual-cutlass-8x4xturns-f16/channels_last-f16/channels_last-shares3",
+    "resident-residual-cutlass-16x4xtogether-f16/channels_last-f16/channels_last",
+    "pair-resident-many+200-cutlass-14x256x4xturns-f16/channels_last-f16/channels_last",
+    "pair-resident+256-cutlass-8x256x4xturns-f16/channels_last-f16/channels_last-shares5",
+    "pool-stem+max3-cutlass-8x16x4xturnsx3-f32/row-f16/channels_last",
+    "pool-2+max2-cutlass-16x8x4xturnsx2-f16/channels_last-f16/channels_last",
+    "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16/channels_last-f16/channels_last-shares5",
+    "pair-matmul-128-576+64-cutlass-64x128x64x64xpingpong-f16/row-f16/row",
+    "pair-form-3x3s2+72-cutlass-64x64x128x64x32x32x64x3xshared-f16/channels_last-f16/channels_last-shares5",
+)
+
+
+def chosen() -> list[Trial]:
+    known = {trial.label: trial for trial in trials() if not trial.large}
+    return [known[label] for label in LABELS]
+
+
+@pytest.fixture(scope="module")
+def library(shared_folder: SharedFolder) -> Library:
+    chain = probe(("cxx", "nvcc", "cutlass"))
+    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
+    if nvcc is None or cutlass is None:
+        pytest.skip(f"needs nvcc and CUTLASS: {[diagnostic.message for diagnostic in chain.diagnostics()]}")
+    with shared_folder("emulated-kernels") as folder:
+        if not (folder / "kernels.so").exists():
+            write(chosen(), folder)
+            runtime = emulated.link_flags(emulated.library())
+            compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), runtime)
+    return Library(folder)
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("index", range(len(LABELS)), ids=LABELS)
+def test_agrees_with_numpy(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, seed: int | None) -> None:
+    if seed is not None:
+        # So few that each works through several tiles.
+        monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "3")
+        monkeypatch.setenv("EMULATED_SEED", str(seed))
+    outcome = library.run(index)
+    assert outcome.message == ""
+    assert outcome.error <= 1.0

@@ -1,0 +1,64 @@
+"""The emulated GPU computes as PTX says, and finds what a real one shows in few orders of warps and copies alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import emulated
+import pytest
+
+from bolt_build.toolchain import probe
+
+SEEDS = [None, *range(1, 9)]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tool = probe(("nvcc",)).tool("nvcc")
+    if tool.path is None:
+        pytest.skip(f"needs nvcc: {tool.problem}")
+    made = tmp_path_factory.mktemp("machine") / "probe"
+    source = emulated.SOURCES / "probes" / "machine_probe.cu"
+    # What is compared with the host to the bit is not to be contracted on either side.
+    flags = ("-std=c++17", "-fmad=false", "-Xcompiler", "-ffp-contract=off", "-Wno-deprecated-gpu-targets")
+    link = emulated.link_flags(emulated.library())
+    subprocess.run([tool.path, *flags, *emulated.compile_flags(), *link, source, "-o", made], check=True)
+    return made
+
+
+def said(program: Path, part: str, seed: int | None = None) -> str:
+    around = {**os.environ, **({} if seed is None else {"EMULATED_SEED": str(seed)})}
+    return subprocess.run([program, part], capture_output=True, text=True, check=True, env=around).stdout
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("part", "wanted"),
+    [("exchange", "0 wrong\n"), ("ring", "0 wrong\n"), ("paths", "0 wrong\n"), ("arithmetic", "compared\n")],
+)
+def test_right_kernels_are_right_in_every_order(program: Path, part: str, wanted: str, seed: int | None) -> None:
+    assert said(program, part, seed) == wanted
+
+
+@pytest.mark.parametrize("part", ["exchange without a barrier", "ring without waiting"])
+def test_a_wait_that_is_missing_shows_in_some_order(program: Path, part: str) -> None:
+    assert {said(program, part, seed) for seed in SEEDS} - {"0 wrong\n"}
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        ("alone", "nothing can proceed\n  block (0, 0, 0), warp 0: lanes ffffffff at line"),
+        ("never begun", "no barrier was begun at 1024 of shared memory"),
+        ("beyond global", "4 bytes of global memory written at 0x"),
+        ("beyond shared", "4 bytes at 1152 of shared memory that ends at 1152"),
+        ("misaligned", "an address that is not a multiple of 4; block (0, 0, 0), warp 0: lanes 00000001 at line"),
+    ],
+)
+def test_what_a_gpu_would_stop_with_is_said(program: Path, part: str, why: str, seed: int | None) -> None:
+    text = said(program, part, seed)
+    assert text.startswith("unspecified launch failure: _Z")
+    assert why in text
