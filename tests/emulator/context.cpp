@@ -11,9 +11,8 @@ namespace emulator {
 namespace {
 
 std::atomic<cudaError_t> lost_with{cudaSuccess};
+std::atomic<bool> told{false};
 std::mutex losing;
-// Never destroyed: cudaGetErrorString has handed it out.
-std::string& why = *new std::string;
 
 thread_local cudaError_t last = cudaSuccess;
 
@@ -44,6 +43,7 @@ constexpr Known kKnown[] = {
     {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
      "operation not permitted on an event last recorded in a capturing stream"},
     {cudaErrorGraphExecUpdateFailure, "cudaErrorGraphExecUpdateFailure", "the graph update was not performed"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
@@ -58,16 +58,18 @@ const Known* known(cudaError_t error) {
 
 cudaError_t lost() { return lost_with.load(std::memory_order_acquire); }
 
+bool loss_is_known() { return told.load(std::memory_order_acquire); }
+
 cudaError_t note(cudaError_t error) {
   if (error != cudaSuccess) last = error;
+  if (error != cudaSuccess && error == lost()) told.store(true, std::memory_order_release);
   return error;
 }
 
 void lose_device(cudaError_t error, const std::string& message) {
   const std::lock_guard lock(losing);
   if (lost() != cudaSuccess) return;
-  why = std::string(known(error)->text) + ": " + message;
-  std::fprintf(stderr, "emulated GPU: %s\n", why.c_str());
+  std::fprintf(stderr, "emulated GPU: %s: %s\n", known(error)->text, message.c_str());
   lost_with.store(error, std::memory_order_release);
 }
 
@@ -76,6 +78,8 @@ cudaError_t handled() {
     throw;
   } catch (const CallError& error) {
     return error.error;
+  } catch (const IllegalAddress& fault) {
+    lose_device(cudaErrorIllegalAddress, fault.what());
   } catch (const Fault& fault) {
     lose_device(cudaErrorLaunchFailure, fault.what());
   } catch (const Unsupported& unsupported) {
@@ -93,13 +97,13 @@ cudaError_t handled() {
 using emulator::last;
 
 cudaError_t cudaGetLastError() {
-  // A lost device's error stays.
-  const cudaError_t found = emulator::lost() == cudaSuccess ? last : emulator::lost();
+  // A lost device's error stays, once somebody was told.
+  const cudaError_t found = emulator::loss_is_known() ? emulator::lost() : last;
   last = cudaSuccess;
   return found;
 }
 
-cudaError_t cudaPeekAtLastError() { return emulator::lost() == cudaSuccess ? last : emulator::lost(); }
+cudaError_t cudaPeekAtLastError() { return emulator::loss_is_known() ? emulator::lost() : last; }
 
 const char* cudaGetErrorName(cudaError_t error) {
   const emulator::Known* const found = emulator::known(error);
@@ -107,7 +111,6 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
-  if (error != cudaSuccess && error == emulator::lost()) return emulator::why.c_str();
   const emulator::Known* const found = emulator::known(error);
   return found == nullptr ? "unrecognized error code" : found->text;
 }

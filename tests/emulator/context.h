@@ -21,6 +21,8 @@ inline void require(bool condition, cudaError_t error) {
 void lose_device(cudaError_t error, const std::string& message);
 /// cudaSuccess while the device is not lost.
 cudaError_t lost();
+/// Whether a call has returned that error. Launches do not: what they began is found to have failed later.
+bool loss_is_known();
 /// Becomes what cudaGetLastError says, unless it is cudaSuccess.
 cudaError_t note(cudaError_t error);
 /// The error of the exception that is being handled: CallError, Fault, Unsupported or one of the standard library's.
@@ -36,6 +38,13 @@ cudaError_t call(Body&& body) noexcept {
   } catch (...) {
     return note(handled());
   }
+}
+
+/// The same for what is only queued.
+template <typename Body>
+cudaError_t call_queueing(Body&& body) noexcept {
+  if (lost() != cudaSuccess && !loss_is_known()) return cudaSuccess;
+  return call(std::forward<Body>(body));
 }
 
 }  // namespace emulator

@@ -353,7 +353,7 @@ std::shared_ptr<Entry> read_entry(const std::shared_ptr<Module>& module, const s
       } else if (parts.base == "ret" || parts.base == "exit") {
         made.kind = Instruction::Kind::leave;
       } else {
-        constexpr Decode all[] = {decode_arithmetic, decode_conversion, decode_memory,
+        constexpr Decode all[] = {decode_arithmetic, decode_conversion, decode_memory, decode_atomics,
                                   decode_waiting,    decode_products,   decode_copies};
         if (std::none_of(std::begin(all), std::end(all), [&](Decode decode) { return decode(reader, parts, made); }))
           fail(statement, "an instruction that is not known");

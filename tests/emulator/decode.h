@@ -33,6 +33,7 @@ using Decode = bool (*)(Reader&, const Statement&, Instruction&);
 bool decode_arithmetic(Reader&, const Statement&, Instruction&);
 bool decode_conversion(Reader&, const Statement&, Instruction&);
 bool decode_memory(Reader&, const Statement&, Instruction&);
+bool decode_atomics(Reader&, const Statement&, Instruction&);
 bool decode_waiting(Reader&, const Statement&, Instruction&);
 bool decode_products(Reader&, const Statement&, Instruction&);
 bool decode_copies(Reader&, const Statement&, Instruction&);

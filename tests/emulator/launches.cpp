@@ -51,8 +51,8 @@ dim3 cluster_of(const cudaLaunchAttribute* attributes, unsigned count) {
 }
 
 void check_sizes(const Function& function, const Configuration& how, const dim3& cluster) {
-  require(fits(how.grid, kMostGrid) && fits(how.block, kMostBlock) && blocks(how.block) <= kMostThreads,
-          cudaErrorInvalidConfiguration);
+  require(fits(how.grid, kMostGrid), cudaErrorInvalidConfiguration);
+  require(fits(how.block, kMostBlock) && blocks(how.block) <= kMostThreads, cudaErrorInvalidValue);
   const std::size_t most = function.large_clusters ? kMostClusterByLeave : kMostCluster;
   require(blocks(cluster) >= 1 && blocks(cluster) <= most && how.grid.x % cluster.x == 0 &&
               how.grid.y % cluster.y == 0 && how.grid.z % cluster.z == 0,
@@ -105,7 +105,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** values, std::size_t shared,
                                cudaStream_t stream) {
-  return call([&] { launch(kernel, {grid, block, shared, stream}, dim3(1, 1, 1), values); });
+  return call_queueing([&] { launch(kernel, {grid, block, shared, stream}, dim3(1, 1, 1), values); });
 }
 
 }  // extern "C"
@@ -128,7 +128,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* count, c
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** values) {
-  return call([&] {
+  return call_queueing([&] {
     require(config != nullptr, cudaErrorInvalidValue);
     launch(function, {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream},
            cluster_of(config->attrs, config->numAttrs), values);

@@ -19,6 +19,11 @@ struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Global memory that nobody allocated.
+struct IllegalAddress : Fault {
+  using Fault::Fault;
+};
+
 /// Calls itself a limit of this machine rather than a mistake of the kernel: an instruction that it does not know.
 struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -29,7 +34,7 @@ struct Dim {
 };
 
 /// Global memory as kernels see it. Implemented by whoever hands out memory; called from several threads at once.
-/// Throws Fault where [address, address + bytes) is not inside one allocation.
+/// Throws IllegalAddress where [address, address + bytes) is not inside one allocation.
 void require_global(const void* address, std::size_t bytes, bool writes);
 
 class Module;
@@ -64,7 +69,7 @@ struct Chance {
   bool shuffled = false;
 };
 
-/// Runs every block of the grid to its end. Throws Fault or Unsupported, naming kernel, block, warp and line of PTX.
+/// Runs every block of the grid to its end. Throws Fault (IllegalAddress) or Unsupported, naming kernel, block, warp and line of PTX.
 void run(const Launch& launch, const Chance& chance);
 
 }  // namespace emulator

@@ -182,7 +182,7 @@ void require_global(const void* address, std::size_t bytes, bool writes) {
     text += ", beyond the end of " + allocation;
   else
     text += ", " + std::to_string(from - before.end()) + " behind " + allocation;
-  throw Fault(text);
+  throw IllegalAddress(text);
 }
 
 }  // namespace emulator

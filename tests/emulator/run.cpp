@@ -175,6 +175,8 @@ void run(const Launch& launch, const Chance& chance) {
   if (failure != nullptr) {
     try {
       std::rethrow_exception(failure);
+    } catch (const IllegalAddress& fault) {
+      throw IllegalAddress(launch.entry->name + ": " + fault.what());
     } catch (const Fault& fault) {
       throw Fault(launch.entry->name + ": " + fault.what());
     } catch (const Unsupported& unsupported) {

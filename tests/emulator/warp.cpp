@@ -131,8 +131,8 @@ std::byte* Warp::resolve(int space, std::uint64_t address, std::size_t bytes, bo
       std::byte* const p = reinterpret_cast<std::byte*>(address);
       try {
         require_global(p, bytes, writes);
-      } catch (const Fault& fault) {
-        fail(fault.what());
+      } catch (const IllegalAddress& fault) {
+        throw IllegalAddress(std::string(fault.what()) + "; " + whereabouts());
       }
       return p;
     }

@@ -125,8 +125,8 @@ static void faults(int* memory) {
   cudaFree(memory);
   fill<<<1, 1>>>(memory, 5);
   std::printf("%s\n", cudaGetErrorName(cudaGetLastError()));
-  std::printf("%s\n", cudaGetErrorName(cudaGetLastError()));
   std::printf("%s\n", cudaGetErrorName(cudaMalloc(reinterpret_cast<void**>(&memory), 4)));
+  std::printf("%s\n", cudaGetErrorName(cudaGetLastError()));
   std::printf("%s\n", cudaGetErrorString(cudaDeviceSynchronize()));
 }
 
