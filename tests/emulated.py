@@ -24,11 +24,10 @@ from bolt_build.targets import target_named
 from bolt_build.toolchain import probe
 
 SOURCES = Path(__file__).parent / "emulator"
-TARGET = target_named("h200")
+TARGET = target_named(os.environ.get("BOLT_GPU_TARGET", "h200"))
 _NAME = "libcudart_emulated.so"
 # A fused product and sum rounds once: the machine fuses them where PTX says so, and nowhere else.
 _CXX_FLAGS = ("-std=c++20", "-O2", "-march=x86-64-v3", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra")
-_GENCODE = ("-gencode", "arch=compute_90a,code=compute_90a", "--no-compress")
 
 
 def compile_flags() -> tuple[str, ...]:
@@ -37,7 +36,8 @@ def compile_flags() -> tuple[str, ...]:
     real = TARGET.gpu.gencode
     flags = TARGET.compile_flags
     at = next(i for i in range(len(flags)) if flags[i : i + len(real)] == real)
-    return (*flags[:at], *_GENCODE, *flags[at + len(real) :])
+    arch = real[1].partition(",")[0].removeprefix("arch=")
+    return (*flags[:at], "-gencode", f"arch={arch},code={arch}", "--no-compress", *flags[at + len(real) :])
 
 
 def link_flags(runtime: Path) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
 """A CUDA toolkit and a driver for a machine without a GPU, made of the real compiler and the emulator: what bolt-build
-builds for the H200 with them runs here.
+builds for the H200 with them runs here, and so does what it builds for earlier GPUs, whose engines include PTX.
 
 python tests/emulated_toolkit.py COMMAND...   runs the command with them: pytest -m gpu, or bolt-build itself
 """
@@ -16,7 +16,7 @@ import emulated
 
 from bolt_build.toolchain import probe
 
-# Machine code of the H200 becomes PTX. bolt-build asks for nothing else of the compiler, and for its place.
+# Machine code of the H200 becomes PTX, and PTX is not compressed. bolt-build also asks the compiler for its place.
 _NVCC = """\
 #!/bin/sh
 # {runtime}
@@ -25,6 +25,7 @@ for word do
   case "$word" in
     --dryrun) echo '#$ TOP={home}'; exit;;
     *code=sm_90a) set -- "$@" "${{word%code=sm_90a}}code=compute_90a" --no-compress;;
+    *,code=*) set -- "$@" "$word" --no-compress;;
     *) set -- "$@" "$word";;
   esac
 done

@@ -1,6 +1,6 @@
 """Kernels for a GPU, built where there is none and run where there is one: right against NumPy, or timed.
 
-python tests/gpu_harness.py write FOLDER [forms|pairs|copies|resident|resident-pairs|windows|pooled]
+python tests/gpu_harness.py write FOLDER [forms|pairs|copies|warps|resident|...]
 python tests/gpu_harness.py compile FOLDER NVCC CUTLASS   (compilers, no GPU)
 python tests/gpu_harness.py emulated FOLDER NVCC CUTLASS  (the same for emulated.py)
 python tests/gpu_harness.py run FOLDER RESULT.json        (a GPU, unless emulated; no compilers)
@@ -29,7 +29,8 @@ from bolt_build.families.base import Candidate, Operand, ProposedStep, StepExpre
 from bolt_build.graph.ir import Array
 from bolt_build.targets import target_named
 
-TARGET = target_named("h200")
+TARGET = target_named(os.environ.get("BOLT_GPU_TARGET", "h200"))
+"""Another one has kernels of one warp's instructions alone: `write FOLDER warps`."""
 HERE = Path(__file__).parent
 _PARTS, _ENTRIES, _UNITS = 16, 16, 4
 _POISON = 0xFF
@@ -174,7 +175,7 @@ class Given(ctypes.Structure):
     _fields_ = (
         ("inputs", ctypes.c_void_p), ("bytes", ctypes.c_void_p), ("count", ctypes.c_int), ("output", ctypes.c_void_p),
         ("output_bytes", ctypes.c_size_t), ("sets", ctypes.c_int), ("shared", ctypes.c_int),
-        ("microseconds", ctypes.c_void_p),
+        ("left", ctypes.c_uint), ("microseconds", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -217,9 +218,11 @@ class Library:
         time_found, message = ctypes.c_float(0), ctypes.create_string_buffer(1024)
         moved = sum(m.nbytes for m in memories) + output.nbytes
         sets = min(24, max(2, _L2_BYTES // moved + 1)) if trial.timed else 0
+        left = sum(1 << i for i, operand in enumerate(problem.inputs) if not operand.constant)
         given = Given(
             ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, memory.nbytes,
-            sets, -1 if trial.shared is None else trial.shared, ctypes.addressof(time_found),
+            sets, -1 if trial.shared is None else trial.shared,
+            left, ctypes.addressof(time_found),
         )  # fmt: skip
         entry = getattr(self._library, f"kernel_{index}")
         if entry(ctypes.byref(given), message, ctypes.c_size_t(1024)) != 0:
@@ -262,12 +265,13 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
 def main() -> int:
     command, folder = sys.argv[1], Path(sys.argv[2])
     if command == "write":
-        from gpu_layers import copies, forms, trials, with_other_windows, with_pooling, with_resident_weights
+        from gpu_layers import copies, forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
         from gpu_pair_layers import pair_trials, pairs_with_resident_weights
 
         parts = {
-            "copies": copies, "forms": forms, "pairs": pair_trials, "resident": with_resident_weights,
-            "resident-pairs": pairs_with_resident_weights, "windows": with_other_windows, "pooled": with_pooling,
+            "copies": copies, "forms": forms, "pairs": pair_trials, "warps": of_warps,
+            "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
+            "windows": with_other_windows, "pooled": with_pooling,
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0

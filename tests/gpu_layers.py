@@ -19,8 +19,8 @@ from gpu_forms import (
     with_tiles,
 )
 from gpu_harness import Trial, trials_of
-from gpu_pair_layers import pair_trials
-from gpu_pairs import pooling, with_pooled_tiles
+from gpu_pair_layers import PAIRS, pair_trials
+from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 
 from bolt_build.dtypes import DType
@@ -254,6 +254,16 @@ def copies() -> list[Trial]:
             apart += [trial for trial in trials_of(layer, "portable") if trial.step.pitched]
     apart = [trial for trial in apart if trial.shared is None]
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + more) for t in apart for more in (8, 104)]
+
+
+def of_warps() -> list[Trial]:
+    """What GPUs before Hopper run too: products, pairs of them, slices, and plain loops over half-precision layers."""
+    found = []
+    for layer in (*SHAPES, *EPILOGUES, *MATMULS):
+        found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
+    for layer in PAIRS:
+        found += ranked(layer, warpgroups=False, count=2)
+    return found
 
 
 def trials() -> list[Trial]:

@@ -37,8 +37,11 @@ def said(program: Path, part: str, seed: int | None = None) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("part", "wanted"),
-    [("exchange", "0 wrong\n"), ("ring", "0 wrong\n"), ("paths", "0 wrong\n"), ("arithmetic", "compared\n")],
-)
+    [
+        ("exchange", "0 wrong\n"), ("ring", "0 wrong\n"), ("paths", "0 wrong\n"), ("arithmetic", "compared\n"),
+        ("follow", "ended\n"),
+    ],
+)  # fmt: skip
 def test_right_kernels_are_right_in_every_order(program: Path, part: str, wanted: str, seed: int | None) -> None:
     assert said(program, part, seed) == wanted
 
@@ -56,6 +59,8 @@ def test_a_wait_that_is_missing_shows_in_some_order(program: Path, part: str) ->
         ("never begun", "no barrier was begun at 1024 of shared memory"),
         ("beyond global", "4 bytes of global memory written at 0x"),
         ("beyond shared", "4 bytes at 1152 of shared memory that ends at 1152"),
+        ("follow and read too early", "a kernel reads what one in front has written, before it has waited for it"),
+        ("follow and write too early", "a kernel writes before it has waited for the one in front"),
         ("misaligned", "an address that is not a multiple of 4; block (0, 0, 0), warp 0: lanes 00000001 at line"),
     ],
 )

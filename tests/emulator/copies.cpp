@@ -66,7 +66,7 @@ cudaError_t cudaMemGetInfo(std::size_t* left, std::size_t* all) {
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return call([&] {
     require_no_recording();
-    if (bytes != 0) perform(copy_of(to, from, bytes, kind));
+    if (bytes != 0) perform(copy_of(to, from, bytes, kind), nullptr);
   });
 }
 
@@ -79,7 +79,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   return call([&] {
     require_no_recording();
-    if (bytes != 0) perform(fill_of(to, value, bytes));
+    if (bytes != 0) perform(fill_of(to, value, bytes), nullptr);
   });
 }
 

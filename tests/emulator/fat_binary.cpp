@@ -52,17 +52,21 @@ std::string_view ptx_of(const void* given) {
   if (header.magic != kMagic) throw Unsupported("a fat binary of another form");
   const std::byte* at = wrapper.data + header.header_bytes;
   const std::byte* const end = at + header.bytes;
-  while (at < end) {
-    const auto part = read<Part>(at);
-    if (part.kind == kPtx && part.architecture == 90) {
-      if (part.compressed_bytes != 0) throw Unsupported("compressed PTX: compile with nvcc --no-compress");
-      std::string_view text(reinterpret_cast<const char*>(at + part.header_bytes), part.bytes);
-      // The padding is not the text's.
-      return text.substr(0, text.find('\0'));
-    }
-    at += part.header_bytes + part.bytes;
+  // As a driver does: the latest that the GPU can have.
+  const std::byte* best = nullptr;
+  for (Part part; at < end; at += part.header_bytes + part.bytes) {
+    part = read<Part>(at);
+    if (part.kind == kPtx && part.architecture <= 90 &&
+        (best == nullptr || part.architecture > read<Part>(best).architecture))
+      best = at;
   }
-  throw Unsupported("device code without PTX for sm_90: compile with -gencode arch=compute_90a,code=compute_90a");
+  if (best == nullptr)
+    throw Unsupported("device code without PTX for sm_90: compile with -gencode arch=compute_90a,code=compute_90a");
+  const auto part = read<Part>(best);
+  if (part.compressed_bytes != 0) throw Unsupported("compressed PTX: compile with nvcc --no-compress");
+  std::string_view text(reinterpret_cast<const char*>(best + part.header_bytes), part.bytes);
+  // The padding is not the text's.
+  return text.substr(0, text.find('\0'));
 }
 
 }  // namespace emulator

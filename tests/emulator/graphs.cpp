@@ -52,6 +52,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
   return call([&] {
     const CUgraphExec_st& from = handles<CUgraphExec_st>().at(ready);
     require_not_recording(stream);
-    for (const Work& work : from.nodes) perform(work);
+    for (const Work& work : from.nodes) perform(work, stream);
   });
 }

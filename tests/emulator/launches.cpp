@@ -37,8 +37,7 @@ dim3 cluster_of(const cudaLaunchAttribute* attributes, unsigned count) {
     const cudaLaunchAttribute& one = attributes[i];
     switch (one.id) {
       case cudaLaunchAttributeIgnore:
-      // A kernel that may begin early begins, here, when all before it has ended.
-      case cudaLaunchAttributeProgrammaticStreamSerialization:
+      case cudaLaunchAttributeProgrammaticStreamSerialization:  // see overlaps
         break;
       case cudaLaunchAttributeClusterDimension:
         cluster = dim3(one.val.clusterDim.x, one.val.clusterDim.y, one.val.clusterDim.z);
@@ -48,6 +47,13 @@ dim3 cluster_of(const cudaLaunchAttribute* attributes, unsigned count) {
     }
   }
   return cluster;
+}
+
+bool overlaps(const cudaLaunchAttribute* attributes, unsigned count) {
+  for (unsigned i = 0; i < count; ++i)
+    if (attributes[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
+      return attributes[i].val.programmaticStreamSerializationAllowed != 0;
+  return false;
 }
 
 void check_sizes(const Function& function, const Configuration& how, const dim3& cluster) {
@@ -74,13 +80,13 @@ std::vector<std::byte> parameters_of(const Entry& entry, void** values) {
   return all;
 }
 
-void launch(const void* at, const Configuration& how, const dim3& cluster, void** values) {
+void launch(const void* at, const Configuration& how, const dim3& cluster, bool early, void** values) {
   Function& function = function_at(at);
   check_sizes(function, how, cluster);
   const std::shared_ptr<const Entry> entry = entry_of(function);
   check_shared(function, static_shared(*entry), how.shared);
   queue(how.stream, Launch{entry, dim_of(how.grid), dim_of(how.block), dim_of(cluster), how.shared,
-                           parameters_of(*entry, values)});
+                           parameters_of(*entry, values), early});
 }
 
 }  // namespace
@@ -105,7 +111,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** values, std::size_t shared,
                                cudaStream_t stream) {
-  return call_queueing([&] { launch(kernel, {grid, block, shared, stream}, dim3(1, 1, 1), values); });
+  return call_queueing([&] { launch(kernel, {grid, block, shared, stream}, dim3(1, 1, 1), false, values); });
 }
 
 }  // extern "C"
@@ -131,6 +137,6 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   return call_queueing([&] {
     require(config != nullptr, cudaErrorInvalidValue);
     launch(function, {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream},
-           cluster_of(config->attrs, config->numAttrs), values);
+           cluster_of(config->attrs, config->numAttrs), overlaps(config->attrs, config->numAttrs), values);
   });
 }

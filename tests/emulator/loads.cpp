@@ -107,6 +107,7 @@ void await_copies(Warp& warp, const Instruction& i, Mask) {
 }
 
 void nothing(Warp&, const Instruction&, Mask) {}
+void wait_for_kernel_in_front(Warp& warp, const Instruction&, Mask) { warp.block.cluster.waited = true; }
 
 int space_of(const Statement& s) {
   if (s.has("global")) return global;
@@ -167,6 +168,10 @@ bool decode_memory(Reader& reader, const Statement& s, Instruction& i) {
     return i.execute != nullptr;
   }
   // What orders memory has nothing to order: this machine does one thing after another.
+  if (s.base == "griddepcontrol" && s.has("wait")) {
+    i.execute = wait_for_kernel_in_front;
+    return true;
+  }
   if (s.base == "fence" || s.base == "membar" || s.base == "prefetch" || s.base == "griddepcontrol" ||
       s.base == "setmaxnreg") {
     i.execute = nothing;

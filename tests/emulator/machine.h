@@ -39,6 +39,7 @@ void require_global(const void* address, std::size_t bytes, bool writes);
 
 class Module;
 class Entry;
+struct InFront;
 
 /// Reads a PTX text. Throws Unsupported where it cannot be read. Variables in global memory get their addresses here,
 /// with their initial values; `variable` gives them, nullptr for a name that there is not.
@@ -60,6 +61,7 @@ struct Launch {
   Dim grid, block, cluster;
   std::size_t dynamic_shared = 0;
   std::vector<std::byte> parameters;
+  bool overlaps = false;  // may begin before the kernel in front has ended
 };
 
 /// What may vary from run to run without any kernel being allowed to notice.
@@ -70,6 +72,7 @@ struct Chance {
 };
 
 /// Runs every block of the grid to its end. Throws Fault (IllegalAddress) or Unsupported, naming kernel, block, warp and line of PTX.
-void run(const Launch& launch, const Chance& chance);
+/// `in_front` is the stream's.
+void run(const Launch& launch, const Chance& chance, InFront& in_front);
 
 }  // namespace emulator

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "machine.h"
+#include "overlap.h"
 
 namespace emulator {
 namespace {
@@ -171,7 +172,7 @@ bool is_global(const void* address, std::size_t bytes) {
 void require_global(const void* address, std::size_t bytes, bool writes) {
   const auto from = reinterpret_cast<std::uintptr_t>(address);
   if (find(from, bytes)) [[likely]]
-    return;
+    return note_access(address, bytes, writes);
   std::string text = std::to_string(bytes) + " bytes of global memory " + (writes ? "written" : "read") + " at ";
   text += hexadecimal(from);
   const Range before = memory().around(from);

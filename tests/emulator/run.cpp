@@ -5,8 +5,24 @@
 #include <thread>
 
 #include "module.h"
+#include "overlap.h"
 
 namespace emulator {
+namespace {
+
+/// Has this thread's accesses counted as a cluster's.
+class Touching {
+ public:
+  Touching(const bool& waited, const Written& in_front) {
+    accesses() = Accesses{&waited, &in_front, {}};
+  }
+  ~Touching() { accesses().waited = nullptr; }
+  Touching(const Touching&) = delete;
+  Touching& operator=(const Touching&) = delete;
+};
+
+}  // namespace
+
 std::byte* allocate(std::size_t bytes) {
   constexpr std::size_t alignment = 1024;
   return static_cast<std::byte*>(std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment));
@@ -105,6 +121,7 @@ void Cluster::stuck() const {
 void Cluster::run(std::uint64_t number) {
   state_ = chance_.seed * 0x9e3779b97f4a7c15ull + number;
   copies_.clear();
+  waited = !launch.overlaps;
   const Dim& c = launch.cluster;
   const std::uint64_t across = launch.grid.x / c.x, down = launch.grid.y / c.y;
   const Dim first{static_cast<unsigned>(number % across) * c.x, static_cast<unsigned>(number / across % down) * c.y,
@@ -151,7 +168,10 @@ void Cluster::run(std::uint64_t number) {
   if (!copies_.empty()) throw Fault("a block ended while copies from or to its shared memory were under way");
 }
 
-void run(const Launch& launch, const Chance& chance) {
+void run(const Launch& launch, const Chance& chance, InFront& in_front) {
+  const std::lock_guard turn(in_front.mutex);
+  if (!launch.overlaps) in_front.written.clear();
+  std::vector<Written> written;
   const Dim &grid = launch.grid, &cluster = launch.cluster;
   const std::uint64_t clusters = static_cast<std::uint64_t>(grid.x / cluster.x) * (grid.y / cluster.y) * (grid.z / cluster.z);
   std::atomic<std::uint64_t> next = 0;
@@ -160,7 +180,10 @@ void run(const Launch& launch, const Chance& chance) {
   const auto work = [&] {
     try {
       Cluster own(launch, chance);
+      const Touching touching(own.waited, in_front.written);
       for (std::uint64_t number; (number = next++) < clusters;) own.run(number);
+      const std::lock_guard lock(mutex);
+      written.push_back(std::move(accesses().own));
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (failure == nullptr) failure = std::current_exception();
@@ -172,6 +195,7 @@ void run(const Launch& launch, const Chance& chance) {
   for (std::uint64_t i = 1; i < processors; ++i) others.emplace_back(work);
   work();
   for (std::thread& other : others) other.join();
+  for (const Written& own : written) in_front.written.add(own);
   if (failure != nullptr) {
     try {
       std::rethrow_exception(failure);

@@ -10,12 +10,14 @@
 
 #include "context.h"
 #include "handles.h"
+#include "overlap.h"
 
 struct CUstream_st {
   std::unique_ptr<CUgraph_st> recording;  // nullptr where it does not record
   cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
   std::thread::id recorded_by;
   bool spoiled = false;
+  emulator::InFront in_front;
 };
 
 namespace emulator {
@@ -44,10 +46,11 @@ Chance chance() {
 }
 
 struct Perform {
+  InFront& in_front;
   void operator()(const Launch& launch) const {
     if (lost() != cudaSuccess) return;
     try {
-      run(launch, chance());
+      run(launch, chance(), in_front);
     } catch (...) {
       // Known to whoever asks next, as behind a real launch.
       handled();
@@ -66,10 +69,19 @@ struct Perform {
 
 }  // namespace
 
-void perform(const Work& work) { std::visit(Perform{}, work); }
+void perform(const Work& work, cudaStream_t stream) {
+  static InFront& of_default = *new InFront;
+  InFront& in_front = is_default(stream) ? of_default : handles<CUstream_st>().at(stream).in_front;
+  // Copies wait for every kernel in front of them, and what is behind a copy waits for that.
+  if (!std::holds_alternative<Launch>(work)) {
+    const std::lock_guard lock(in_front.mutex);
+    in_front.written.clear();
+  }
+  std::visit(Perform{in_front}, work);
+}
 
 void queue(cudaStream_t stream, Work work) {
-  if (!is_recording(stream)) return perform(work);
+  if (!is_recording(stream)) return perform(work, stream);
   CUstream_st& to = handles<CUstream_st>().at(stream);
   require(!to.spoiled, cudaErrorStreamCaptureInvalidated);
   to.recording->nodes.push_back(std::move(work));

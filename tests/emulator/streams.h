@@ -27,7 +27,7 @@ struct FillWork {
 using Work = std::variant<Launch, CopyWork, FillWork>;
 
 /// Throws Fault and Unsupported.
-void perform(const Work& work);
+void perform(const Work& work, cudaStream_t stream);
 
 /// Performs it, or has the stream record it. Throws CallError, Fault and Unsupported.
 void queue(cudaStream_t stream, Work work);

@@ -178,6 +178,8 @@ class Cluster {
   /// Whether copies of that lane up to the group have happened.
   bool happened(const Warp* owner, int lane, std::uint64_t group) const;
   bool shuffled() const { return chance_.shuffled; }
+  /// One of its lanes has waited for the kernel in front, or there is none to wait for: all in front has ended.
+  bool waited = false;
   std::uint64_t random();
 
   const Launch& launch;

@@ -100,6 +100,33 @@ __global__ void beyond_shared(int* to, int far) {
 }
 __global__ void misaligned(char* to) { *reinterpret_cast<int*>(to + 1) = 1; }
 
+__global__ void leave(int* to) { to[threadIdx.x] = static_cast<int>(threadIdx.x); }
+/// May begin before the kernel in front has ended.
+__global__ void follow(const int* given, const int* left, int* to, bool before_reading, bool before_writing) {
+  int found = given[threadIdx.x];
+  if (before_reading) asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (!before_reading || before_writing) found = before_writing ? left[threadIdx.x] : found;
+  if (!before_reading && before_writing) asm volatile("griddepcontrol.wait;" ::: "memory");
+  to[threadIdx.x] = found;
+}
+
+static void followed(bool before_reading, bool before_writing) {
+  int* const all = numbers(96);
+  cudaMemset(all, 0, 96 * sizeof(int));
+  leave<<<1, 32>>>(all + 32);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t how{};
+  how.gridDim = 1;
+  how.blockDim = 32;
+  how.attrs = &early;
+  how.numAttrs = 1;
+  cudaLaunchKernelEx(&how, follow, static_cast<const int*>(all), static_cast<const int*>(all + 32), all + 64,
+                     before_reading, before_writing);
+  finish("ended");
+}
+
 /// Lanes take different ways, loop differently often, meet again and add up what they found.
 __global__ void paths(int* to) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -220,6 +247,9 @@ int main(int, char** arguments) {
   if (is("beyond global")) beyond_global<<<1, 65>>>(numbers(64)), finish("ended");
   if (is("beyond shared")) beyond_shared<<<1, 32, 128>>>(numbers(32), 1), finish("ended");
   if (is("misaligned")) misaligned<<<1, 1>>>(reinterpret_cast<char*>(numbers(2))), finish("ended");
+  if (is("follow")) followed(true, true);
+  if (is("follow and read too early")) followed(false, true);
+  if (is("follow and write too early")) followed(false, false);
   if (is("arithmetic")) arithmetic();
   if (is("paths")) {
     int* const memory = numbers(64);
