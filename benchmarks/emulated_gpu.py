@@ -1,5 +1,5 @@
-"""Runs every trial of the GPU kernels on the emulated GPU (tests/emulator), in order and in shuffled orders, and says
-which were wrong. Needs nvcc and no GPU.
+"""Runs every trial of the GPU kernels on the emulated GPU (bolt_build/emulator), in order and in shuffled orders, and
+says which were wrong. Needs nvcc and no GPU.
 
     python benchmarks/emulated_gpu.py FOLDER [--target a100] [--seeds 3] [--out FILE]
 
@@ -40,7 +40,7 @@ def prepared(folder: Path) -> float:
         raise SystemExit(" ".join(diagnostic.message for diagnostic in chain.diagnostics()))
     chosen = gpu_layers.trials() if emulated.TARGET.name == "h200" else gpu_layers.of_warps()
     gpu_harness.write([trial for trial in chosen if not trial.large], folder)
-    runtime = emulated.link_flags(emulated.library())
+    runtime = emulated.link_flags()
     gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), runtime)
     return time.monotonic() - begun
 

@@ -280,7 +280,7 @@ def main() -> int:
         if command == "emulated":
             import emulated
 
-            how = {"flags": emulated.compile_flags(), "cudart": emulated.link_flags(emulated.library())}
+            how = {"flags": emulated.compile_flags(), "cudart": emulated.link_flags()}
         compile_all(folder, Path(sys.argv[3]), Path(sys.argv[4]), **how)
         return 0
     library = Library(folder)

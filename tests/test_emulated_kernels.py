@@ -1,6 +1,6 @@
 """One kernel of each kind agrees with NumPy on the emulated GPU, in whatever order warps, copies and products proceed.
 
-`python tests/emulated_toolkit.py python -m pytest -m gpu tests/test_gpu_kernels.py` asks the same of all of them.
+`python -m bolt_build.emulator python -m pytest -m gpu tests/test_gpu_kernels.py` asks the same of all of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def library(shared_folder: SharedFolder) -> Library:
     with shared_folder("emulated-kernels") as folder:
         if not (folder / "kernels.so").exists():
             write(chosen(), folder)
-            runtime = emulated.link_flags(emulated.library())
+            runtime = emulated.link_flags()
             compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), runtime)
     return Library(folder)
 

@@ -20,10 +20,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if tool.path is None:
         pytest.skip(f"needs nvcc: {tool.problem}")
     made = tmp_path_factory.mktemp("machine") / "probe"
-    source = emulated.SOURCES / "probes" / "machine_probe.cu"
+    source = emulated.PROBES / "machine_probe.cu"
     # What is compared with the host to the bit is not to be contracted on either side.
     flags = ("-std=c++17", "-fmad=false", "-Xcompiler", "-ffp-contract=off", "-Wno-deprecated-gpu-targets")
-    link = emulated.link_flags(emulated.library())
+    link = emulated.link_flags()
     subprocess.run([tool.path, *flags, *emulated.compile_flags(), *link, source, "-o", made], check=True)
     return made
 

@@ -77,8 +77,8 @@ def _nvcc() -> str:
 
 
 def _compiled(folder: Path, *flags: str) -> Path:
-    source, program = emulated.SOURCES / "probes" / "runtime_probe.cu", folder / "probe"
-    link = emulated.link_flags(emulated.library())
+    source, program = emulated.PROBES / "runtime_probe.cu", folder / "probe"
+    link = emulated.link_flags()
     subprocess.run([_nvcc(), "-std=c++17", *flags, *link, source, "-o", program], check=True)
     return program
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from bolt_build import emulator
 from bolt_build.toolchain import probe
 
 INVALID, UNSUPPORTED = 1, 801
@@ -34,9 +35,18 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if headers.path is None:
         pytest.skip(f"needs the headers of CUDA: {headers.problem}")
     library = tmp_path_factory.mktemp("engine") / "engine.so"
-    sources = [*sorted(emulated.SOURCES.glob("tensor_map_*.cpp")), emulated.SOURCES / "memory.cpp"]
-    sources.append(emulated.SOURCES / "probes" / "tensor_map_probe.cpp")
-    command = [probe(("cxx",)).tool("cxx").path, *emulated.cxx_flags(), "-shared", "-o", library, *sources]
+    own = [*sorted(emulator.SOURCES.glob("tensor_map_*.cpp")), emulator.SOURCES / "memory.cpp"]
+    sources = [*own, emulator.SOURCES / "overlap.cpp"]
+    sources.append(emulated.PROBES / "tensor_map_probe.cpp")
+    command = [
+        probe(("cxx",)).tool("cxx").path,
+        *emulator.cxx_flags(),
+        f"-iquote{emulator.SOURCES}",
+        "-shared",
+        "-o",
+        library,
+        *sources,
+    ]
     subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.box_bytes.restype = ctypes.c_size_t

@@ -51,9 +51,14 @@ def run(args: argparse.Namespace) -> int:
     if args.jobs:
         options = replace(options, jobs=args.jobs)
     _check_targets(recipes, options)
-    listener = progress(args.format, quiet=args.quiet)
     if args.dry_run:
-        return _dry_run(recipes, options, listener, args.format)
+        return _dry_run(recipes, options, progress(args.format, quiet=args.quiet), args.format)
+    return build_all(recipes, options, args)
+
+
+def build_all(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace) -> int:
+    """Builds recipe after recipe, in the form and as quietly as `args` say, and returns the exit code."""
+    listener = progress(args.format, quiet=args.quiet)
     codes = []
     for recipe in recipes:
         code = _build(recipe, options, listener, args)

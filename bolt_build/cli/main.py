@@ -18,7 +18,8 @@ from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
 
 VERBS = (
-    "build", "check", "plan", "graph", "explain", "explore", "tune", "verify", "run", "bench", "clean", "doctor",
+    "build", "check", "plan", "graph", "explain", "explore", "tune", "verify", "emulate", "run", "bench", "clean",
+    "doctor",
 )  # fmt: skip
 """Each is a module of this package; only the one that is asked for is imported."""
 

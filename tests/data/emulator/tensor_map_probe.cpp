@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <exception>
 
-#include "../memory.h"
-#include "../tensor_map.h"
+#include "memory.h"
+#include "tensor_map.h"
 
 extern "C" {
 

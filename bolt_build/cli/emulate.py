@@ -1,0 +1,83 @@
+"""`bolt-build emulate`: GPU engines of recipes, built for an emulated GPU from the same sources, and verified there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from bolt_build import emulator
+from bolt_build.build.cache import default_cache_directory
+from bolt_build.cli.build import build_all
+from bolt_build.cli.common_arguments import add_place, add_recipes, jobs, options_of, read_recipes
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.targets import target_named
+
+NAME = "emulate"
+HELP = "build GPU engines from the same sources for an emulated GPU, and verify them there, without a GPU"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipes(parser)
+    add_place(parser)
+    parser.add_argument("--batch", type=int, action="append", metavar="N", help="only this batch (repeatable)")
+    parser.add_argument("-j", "--jobs", type=jobs, metavar="N", help="tasks at once (default: as many as CPUs)")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Begins again with the emulated GPU, then builds. Raises BoltError where nothing could be attempted."""
+    recipes = [_for_gpus(recipe, args) for recipe in read_recipes(args.recipes)]
+    if not emulator.in_use():
+        _begin_again(args)
+    options = replace(options_of(args), output=args.generated / "emulated", cache=args.cache, targets=())
+    if args.jobs:
+        options = replace(options, jobs=args.jobs)
+    return build_all(recipes, options, args)
+
+
+def _begin_again(args: argparse.Namespace) -> None:
+    """Does not return: the driver's library is looked for where the process began to look."""
+    cache = args.cache or default_cache_directory()
+    around = {**os.environ, **emulator.environment(Path(os.path.abspath(cache)) / "emulator")}
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, "-m", "bolt_build", *sys.argv[1:]], around)
+
+
+def _for_gpus(recipe: Recipe, args: argparse.Namespace) -> Recipe:
+    """The recipe with its GPU targets alone, of those and of the batches that were asked for.
+
+    Raises BoltError where one that was asked for is not there.
+    """
+    wanted = args.target or [spec.name for spec in recipe.targets if target_named(spec.name).gpu is not None]
+    wrong = [_wrong(recipe, name) for name in wanted if _wrong(recipe, name)]
+    if not wanted:
+        wrong = [f"{recipe.path} has no target with a GPU"]
+    specs = [_with_batches(recipe, spec, args.batch) for spec in recipe.targets if spec.name in wanted]
+    wrong += [
+        f"{recipe.path} has no batch {batch} for {spec.name}"
+        for spec in recipe.targets
+        if spec.name in wanted
+        for batch in args.batch or ()
+        if batch not in recipe.batches(spec)
+    ]
+    if wrong:
+        names = ", ".join(f"{spec.name} {list(recipe.batches(spec))}" for spec in recipe.targets)
+        found = [Diagnostic("nothing-to-emulate", text, hint=f"targets and batches: {names}") for text in wrong]
+        raise BoltError(found, ExitCode.USAGE)
+    return replace(recipe, targets=tuple(specs))
+
+
+def _wrong(recipe: Recipe, name: str) -> str:
+    if name not in [spec.name for spec in recipe.targets]:
+        return f"{recipe.path} has no target '{name}'"
+    return "" if target_named(name).gpu is not None else f"{name} needs no GPU: build it"
+
+
+def _with_batches(recipe: Recipe, spec: TargetSpec, batches: list[int] | None) -> TargetSpec:
+    return spec if not batches else replace(spec, batch=tuple(b for b in recipe.batches(spec) if b in batches))

@@ -1,0 +1,68 @@
+"""`bolt-build emulate`: GPU engines verified on the emulated GPU; what it says where there is nothing to emulate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import emulated
+import pytest
+from test_chain_engines import fused, write
+from test_gpu_tune import bolt
+
+from bolt_build import emulator
+from bolt_build.cli.main import main
+from bolt_build.errors import ExitCode
+from bolt_build.toolchain import probe
+
+RECIPE = """\
+bolt: 1
+name: small
+model: {zoo: resnet18, batch: [1, 4]}
+targets: {host: {precision: fp32}, h200: {precision: fp16, batch: [2]}}
+"""
+
+
+def test_chains_in_one_kernel_each_agree_with_onnxruntime(tmp_path: Path) -> None:
+    if probe(("nvcc", "cutlass")).diagnostics():
+        pytest.skip("needs nvcc and CUTLASS")
+    emulator.library(emulated.FOLDER)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "emulator").symlink_to(emulated.FOLDER)
+    recipe = write(tmp_path, 0, "always", "h200", "fp16")
+    assert fused(recipe) >= 2
+    (target,) = bolt(tmp_path, "emulate", recipe.name, "--batch", "3")["targets"]
+    folder = tmp_path / "generated" / "emulated" / "always" / "h200"
+    assert (target["verified"], target["directory"]) == (True, str(folder))
+    report = json.loads((folder / "verify.json").read_text(encoding="utf-8"))
+    assert ([batch["batch"] for batch in report["batches"]], report["problems"]) == ([3], [])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--target", "host"), "host needs no GPU: build it"),
+        (("--target", "a100"), "small.yaml has no target 'a100'"),
+        (("--batch", "4"), "small.yaml has no batch 4 for h200"),
+    ],
+)
+def test_what_is_not_there_is_said_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...],
+    message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(RECIPE)
+    assert main(["emulate", "small.yaml", *words]) == ExitCode.USAGE
+    assert capsys.readouterr().err == (
+        f"error[nothing-to-emulate]: {message}\n  hint: targets and batches: host [1, 4], h200 [2]\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["small.yaml"]
+
+
+def test_a_recipe_for_cpus_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(RECIPE.replace(", h200: {precision: fp16, batch: [2]}", ""))
+    assert main(["emulate", "small.yaml"]) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("error[nothing-to-emulate]: small.yaml has no target with a GPU\n")
