@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 from gpu_harness import TARGET
@@ -11,8 +9,8 @@ from gpu_harness import TARGET
 from bolt_build import emulator
 
 PROBES = Path(__file__).parent / "data" / "emulator"
-FOLDER = Path(tempfile.gettempdir()) / f"bolt-emulator-{os.getuid()}"
-"""Outlives a run: compiling the runtime takes half a minute."""
+FOLDER = emulator.default_folder()
+"""The user's own: compiling the runtime takes half a minute."""
 
 
 def compile_flags() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ What engines and kernels compute and where they write can be tested so, in any o
 they take cannot.
 """
 
-from bolt_build.emulator.library import SOURCES, compile_flags, cxx_flags, library, link_flags
+from bolt_build.emulator.library import SOURCES, compile_flags, cxx_flags, default_folder, library, link_flags
 from bolt_build.emulator.toolkit import environment, in_use
 
-__all__ = ["SOURCES", "compile_flags", "cxx_flags", "environment", "in_use", "library", "link_flags"]
+__all__ = ["SOURCES", "compile_flags", "cxx_flags", "default_folder", "environment", "in_use", "library", "link_flags"]

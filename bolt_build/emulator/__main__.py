@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from pathlib import Path
 
-from bolt_build.emulator import environment
+from bolt_build.emulator import default_folder, environment
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    folder = Path(tempfile.gettempdir()) / f"bolt-emulator-{os.getuid()}"
-    os.execvpe(sys.argv[1], sys.argv[1:], {**os.environ, **environment(folder)})
+    os.execvpe(sys.argv[1], sys.argv[1:], {**os.environ, **environment(default_folder())})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -14,9 +15,11 @@ from bolt_build.digest import digest, digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.targets import Target
 from bolt_build.toolchain import probe
+from bolt_build.toolchain.memory import cache_file
 
 SOURCES = Path(__file__).parent / "src"
 NAME = "libcudart_emulated.so"
+_KEPT = 8
 # A fused product and sum rounds once: the machine fuses them where PTX says so, and nowhere else.
 _CXX_FLAGS = ("-std=c++20", "-O3", "-march=x86-64-v3", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra")
 
@@ -46,6 +49,16 @@ def cxx_flags() -> tuple[str, ...]:
     return (*_CXX_FLAGS, *(f"-I{path}" for path in chain.tool("nvcc").include_dirs))
 
 
+def default_folder() -> Path:
+    """Where the user's runtimes and toolkits are kept. Raises BoltError where the user has no cache directory."""
+    beside = cache_file()
+    if beside is None:
+        raise BoltError(
+            [Diagnostic("no-home", "there is no home directory for the cache", hint="set HOME")], ExitCode.USAGE
+        )
+    return beside.parent / "emulator"
+
+
 def library(folder: Path) -> Path:
     """The emulator's CUDA runtime, compiled into `folder` unless what its sources say is there already.
 
@@ -69,7 +82,15 @@ def library(folder: Path) -> Path:
                     str(chain.tool("cxx").path), [f for f in files if f.suffix == ".cpp"], Path(scratch), made / NAME
                 )
                 made.rename(place)
+            _forget(folder, place)
     return place / NAME
+
+
+def _forget(folder: Path, newest: Path) -> None:
+    """Removes runtimes of sources that are no more, but for the last few: another checkout may use one."""
+    others = [path for path in folder.iterdir() if path.is_dir() and path.name != newest.name]
+    for old in sorted(others, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _require(wrong: Sequence[Diagnostic]) -> None:

@@ -9,10 +9,12 @@ import shlex
 import tempfile
 from pathlib import Path
 
+from bolt_build.digest import digest
 from bolt_build.emulator.library import library
 from bolt_build.toolchain import probe
 
-# Machine code of the H200 becomes PTX, and PTX is not compressed. bolt-build also asks the compiler for its place.
+# Machine code of the H200 becomes PTX, and PTX is not compressed. bolt-build also asks the compiler for its place. The
+# runtime's name is there for the compiler's digest: what was built with another runtime is built again.
 _NVCC = """\
 #!/bin/sh
 # {runtime}
@@ -38,9 +40,9 @@ def environment(folder: Path) -> dict[str, str]:
     if in_use():
         return {name: os.environ[name] for name in (_MARK, "CUDACXX", "LD_LIBRARY_PATH")}
     runtime = library(folder)
-    home = runtime.parent / "toolkit"
+    tool = probe(("nvcc",)).tool("nvcc")
+    home = runtime.parent / f"toolkit-{digest([_NVCC, tool.path, tool.include_dirs[0]])[:8]}"
     if not home.exists():
-        tool = probe(("nvcc",)).tool("nvcc")
         with tempfile.TemporaryDirectory(dir=runtime.parent) as scratch:
             made = Path(scratch) / "toolkit"
             for name in ("bin", "lib"):

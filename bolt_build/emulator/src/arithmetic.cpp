@@ -238,6 +238,7 @@ bool decode_move(Reader& reader, const Statement& s, Instruction& i, Type type) 
     return true;
   }
   const bool packs = s.operands.at(1)[0] == '{', unpacks = s.operands.at(0)[0] == '{';
+  if (type.bytes > 8) return false;
   if (packs || unpacks) {
     const auto parts = elements(s.operands[packs ? 1 : 0]);
     if (parts.size() != 2) throw Unsupported("registers of more than two parts");
@@ -277,11 +278,12 @@ Execute plain_function(const Statement& s, Type t, int& sources) {
   if (base == "popc") return unary<u32, Ones>;
   if (base == "clz") return unary<u32, LeadingZeros>;
   if (real && t.bytes == 4) {
-    if (base == "ex2") return unary<float, Exponential2>;
-    if (base == "lg2") return unary<float, Logarithm2>;
-    if (base == "rcp") return unary<float, Inverse>;
-    if (base == "sqrt") return unary<float, Root>;
-    if (base == "rsqrt") return unary<float, InverseRoot>;
+    const bool flush = s.has("ftz");
+    if (base == "ex2") return flush ? unary<float, Flushed<Exponential2>> : unary<float, Exponential2>;
+    if (base == "lg2") return flush ? unary<float, Flushed<Logarithm2>> : unary<float, Logarithm2>;
+    if (base == "rcp") return flush ? unary<float, Flushed<Inverse>> : unary<float, Inverse>;
+    if (base == "sqrt") return flush ? unary<float, Flushed<Root>> : unary<float, Root>;
+    if (base == "rsqrt") return flush ? unary<float, Flushed<InverseRoot>> : unary<float, InverseRoot>;
     if (base == "tanh") return unary<float, HyperbolicTangent>;
   }
   sources = 3;
@@ -371,6 +373,13 @@ bool decode_arithmetic(Reader& reader, const Statement& s, Instruction& i) {
     i.number = reader.integer(s.operands.at(4));
     i.execute = logic;
   } else {
+    const bool directed = s.has("rz") || s.has("rm") || s.has("rp");
+    const bool known = type.kind == 'f' && type.bytes == 4 &&
+                       ((base == "add" && s.has("rz")) || (base == "fma" && s.has("rm")));
+    static constexpr std::string_view flush[] = {"ex2", "lg2", "rcp", "sqrt", "rsqrt"};
+    const bool flushes = std::find(std::begin(flush), std::end(flush), base) != std::end(flush);
+    if ((directed && !known) || s.has("xorsign") || s.has("relu") || (s.has("ftz") && !flushes)) return false;
+    if ((base == "popc" || base == "clz" || base == "copysign") && type.bytes != 4) return false;
     int count = 0;
     i.execute = plain_function(s, type, count);
     if (i.execute != nullptr) sources(1, count, type);

@@ -12,6 +12,13 @@ std::uint32_t shared_address(Warp& warp, std::uint32_t offset, bool wide, int la
   return wide ? static_cast<std::uint32_t>(warp.at<std::uint64_t>(offset)[lane]) : warp.at<std::uint32_t>(offset)[lane];
 }
 
+/// A tensor map, where the copy engine can read one: in global memory or among the parameters.
+const void* map_at(Warp& warp, std::uint32_t offset, int lane) {
+  const std::uint64_t address = warp.at<std::uint64_t>(offset)[lane];
+  if ((address & local_window) != 0) warp.fail("a tensor map in local memory: the parameter is no __grid_constant__");
+  return warp.resolve(generic, address, 128, false, lane);
+}
+
 /// The block that an address in shared memory of the cluster names; the address without its name.
 Block& block_of(Warp& warp, std::uint32_t& address) {
   const std::uint32_t named = address >> rank_shift;
@@ -28,7 +35,7 @@ void load(Warp& warp, const Instruction& i, Mask mask) {
     std::uint32_t barrier = shared_address(warp, i.at[2], i.form & wide_barrier, lane);
     Block& own = block_of(warp, to);
     if (&block_of(warp, barrier) != &own) warp.fail("a copy into one block that another block's barrier counts");
-    const auto map = reinterpret_cast<const void*>(warp.at<std::uint64_t>(i.at[1])[lane]);
+    const void* const map = map_at(warp, i.at[1], lane);
     std::vector<std::int32_t> coordinates;
     for (const std::uint32_t c : i.list) coordinates.push_back(warp.at<std::int32_t>(c)[lane]);
     std::vector<std::uint16_t> offsets;
@@ -45,6 +52,7 @@ void load(Warp& warp, const Instruction& i, Mask mask) {
     const auto happen = [=] {
       const std::size_t bytes = box_bytes(map);
       for (Block* const block : blocks) {
+        block->require_running();
         block->shared(to, bytes);
         load_box(map, coordinates.data(), offsets.empty() ? nullptr : offsets.data(), block->memory(), to);
         block->count(barrier, 0, -static_cast<std::int64_t>(bytes));
@@ -57,7 +65,7 @@ void load(Warp& warp, const Instruction& i, Mask mask) {
 void store(Warp& warp, const Instruction& i, Mask mask) {
   each(mask, [&](int lane) {
     const std::uint32_t from = shared_address(warp, i.at[0], i.form & wide_shared, lane);
-    const auto map = reinterpret_cast<const void*>(warp.at<std::uint64_t>(i.at[1])[lane]);
+    const void* const map = map_at(warp, i.at[1], lane);
     std::vector<std::int32_t> coordinates;
     for (const std::uint32_t c : i.list) coordinates.push_back(warp.at<std::int32_t>(c)[lane]);
     const auto happen = [=, &block = warp.block] {

@@ -191,7 +191,7 @@ bool decode_cvt(Reader& reader, const Statement& s, Instruction& i) {
   const std::string_view to_word = s.modifiers.at(s.modifiers.size() - 2), from_word = s.type();
   i.at[0] = reader.reg(s.operands.at(0)).offset;
   if (to_word == "f16x2" || to_word == "bf16x2") {
-    if (from_word != "f32") return false;
+    if (from_word != "f32" || s.modifiers.size() != 3 || s.modifiers[0] != "rn") return false;
     i.at[1] = reader.source(s.operands.at(1), {'f', 4});
     i.at[2] = reader.source(s.operands.at(2), {'f', 4});
     i.execute = to_word == "f16x2" ? to_halves<half_of_float> : to_halves<bfloat_of_float>;

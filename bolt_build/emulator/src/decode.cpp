@@ -105,12 +105,14 @@ bool Reader::symbol(std::string_view word, int bytes, Register& found) {
     found = {constant(lanes, 4), {'u', 4}};
   } else if (inside || shared != entry_.module->shared.end()) {
     found = make({'u', narrow ? 4 : 8});
-    if (!inside && shared->second.first == 0)
+    if (!inside && shared->second.first == 0) {
+      entry_.dynamic_align = std::max(entry_.dynamic_align, shared->second.second);
       entry_.specials.push_back({found.offset, narrow ? "dynamic/32" : "dynamic"});
-    else
+    } else {
       entry_.constants.push_back({found.offset, inside ? shared_.find(word)->second
                                                        : shared_variable(word, shared->second.first, shared->second.second),
                                   narrow ? 4 : 8});
+    }
   } else if (const auto global = entry_.module->variables.find(word); global != entry_.module->variables.end()) {
     found = {constant(reinterpret_cast<std::uint64_t>(global->second.memory.get()), 8), {'u', 8}};
   } else {
@@ -323,13 +325,8 @@ std::shared_ptr<Entry> read_entry(const std::shared_ptr<Module>& module, const s
         else if (statement.rfind(".local", 0) == 0)
           reader.declare_local(statement);
         else if (statement.rfind(".shared", 0) == 0) {
-          const std::size_t bracket = statement.find('['), blank = statement.find_last_of(" \t", bracket) + 1;
-          const std::string variable(statement.substr(blank, bracket - blank));
-          const std::size_t align_at = statement.find(".align");
-          const std::size_t align = align_at == std::string_view::npos
-                                        ? 16 : std::strtoul(statement.data() + align_at + 6, nullptr, 10);
-          const std::size_t bytes = std::strtoul(statement.data() + bracket + 1, nullptr, 10);
-          reader.shared_variable(variable, bytes, align);
+          const Declared variable = declared(statement);
+          reader.shared_variable(variable.name, variable.bytes, variable.align);
         } else if (statement.rfind(".pragma", 0) != 0) {
           fail(statement, "a directive that is not known");
         }

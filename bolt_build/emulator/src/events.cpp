@@ -41,7 +41,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return call([&] { require_passed(handles<CUevent_st>().at(event)); });
+  return call([&] {
+    require_passed(handles<CUevent_st>().at(event));
+    everything_has_ended();
+  });
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {

@@ -52,6 +52,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
   return call([&] {
     const CUgraphExec_st& from = handles<CUgraphExec_st>().at(ready);
     require_not_recording(stream);
+    // A recording begins when all in front has ended, and what is behind waits for all of it.
+    everything_has_ended(stream);
     for (const Work& work : from.nodes) perform(work, stream);
+    everything_has_ended(stream);
   });
 }

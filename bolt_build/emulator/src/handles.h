@@ -27,6 +27,11 @@ class Handles {
     require(found != all_.end(), cudaErrorInvalidResourceHandle);
     return *found->second;
   }
+  template <typename Body>
+  void each(const Body& body) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [handle, held] : all_) body(*held);
+  }
   void remove(T* handle) {
     const std::lock_guard lock(mutex_);
     require(all_.erase(handle) == 1, cudaErrorInvalidResourceHandle);

@@ -88,7 +88,8 @@ void copy(Warp& warp, const Instruction& i, Mask mask) {
       std::memset(to + read, 0, bytes - read);
     });
   };
-  if (warp.block.cluster.shuffled())
+  // At once, or as late as it is waited for.
+  if (warp.block.cluster.shuffled() && warp.block.cluster.random() % 2 == 0)
     warp.copies.push_back({[later, &warp] { later(warp); }, warp.copy_group});
   else
     later(warp);

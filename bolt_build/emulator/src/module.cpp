@@ -46,13 +46,17 @@ std::size_t bytes_of(std::string_view type) {
   return digits == std::string_view::npos ? 0 : std::strtoul(type.data() + digits, nullptr, 10) / 8;
 }
 
-struct Declared {
-  std::string name;
-  std::size_t bytes = 0, align = 1;
-  std::vector<std::uint8_t> values;
-};
+std::size_t closing(const std::string& text, std::size_t open, char begins, char ends) {
+  int depth = 0;
+  for (std::size_t i = open; i < text.size(); ++i) {
+    if (text[i] == begins) ++depth;
+    if (text[i] == ends && --depth == 0) return i;
+  }
+  throw Unsupported("a PTX text without its end");
+}
 
-/// .global .align 4 .b8 name[12] = {1, 2, ...}
+}  // namespace
+
 Declared declared(std::string_view text) {
   Declared found;
   std::size_t element = 1, count = 1;
@@ -61,7 +65,7 @@ Declared declared(std::string_view text) {
     if (words[i] == ".align") {
       found.align = std::strtoul(words[++i].data(), nullptr, 10);
     } else if (words[i] == "[") {
-      count = words[i + 1] == "]" ? 0 : std::strtoul(words[i + 1].data(), nullptr, 10);
+      count = words[i + 1] == "]" ? 0 : std::strtoul(words[++i].data(), nullptr, 10);
     } else if (words[i] == "=") {
       for (++i; i < words.size(); ++i)
         if (std::isdigit(static_cast<unsigned char>(words[i][0]))) {
@@ -79,17 +83,6 @@ Declared declared(std::string_view text) {
   found.bytes = element * count;
   return found;
 }
-
-std::size_t closing(const std::string& text, std::size_t open, char begins, char ends) {
-  int depth = 0;
-  for (std::size_t i = open; i < text.size(); ++i) {
-    if (text[i] == begins) ++depth;
-    if (text[i] == ends && --depth == 0) return i;
-  }
-  throw Unsupported("a PTX text without its end");
-}
-
-}  // namespace
 
 Module::Module(std::string_view ptx) : text_(without_comments(ptx)) {
   unsigned line = 1;

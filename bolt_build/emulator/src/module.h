@@ -41,7 +41,12 @@ class Entry {
   std::vector<Instruction> code;
   std::vector<std::string> lines;  // of the text, for messages; as long as code
 
-  std::size_t dynamic_offset() const { return (first_shared + shared_bytes + 1023) / 1024 * 1024; }
+  std::size_t dynamic_align = 16;
+
+  /// Where dynamic shared memory begins: no further along than a GPU would put it.
+  std::size_t dynamic_offset() const {
+    return (first_shared + shared_bytes + dynamic_align - 1) / dynamic_align * dynamic_align;
+  }
 };
 
 class Module {
@@ -66,6 +71,14 @@ class Module {
  private:
   std::string text_;
 };
+
+/// .shared .align 4 .b8 name[12], with initial values in global memory.
+struct Declared {
+  std::string name;
+  std::size_t bytes = 0, align = 1;
+  std::vector<std::uint8_t> values;
+};
+Declared declared(std::string_view text);
 
 /// Reads the body of a kernel. Throws Unsupported naming the line.
 std::shared_ptr<Entry> read_entry(const std::shared_ptr<Module>& module, const std::string& name);

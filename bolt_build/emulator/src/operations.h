@@ -55,13 +55,15 @@ struct ShiftRight { template <typename T> T operator()(T a, u32 b) const {
   if (b < 8 * sizeof(T)) return static_cast<T>(a >> b);
   return a < 0 ? static_cast<T>(-1) : T(0); } };
 struct Least { template <typename T> T operator()(T a, T b) const {
-  if constexpr (std::is_floating_point_v<T>) return std::fmin(a, b); else return std::min(a, b); } };
+  if constexpr (std::is_floating_point_v<T>) return a == b ? (std::signbit(a) ? a : b) : std::fmin(a, b);
+  else return std::min(a, b); } };
 struct Most { template <typename T> T operator()(T a, T b) const {
-  if constexpr (std::is_floating_point_v<T>) return std::fmax(a, b); else return std::max(a, b); } };
+  if constexpr (std::is_floating_point_v<T>) return a == b ? (std::signbit(a) ? b : a) : std::fmax(a, b);
+  else return std::max(a, b); } };
 struct LeastOrNan { float operator()(float a, float b) const {
-  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<float>::quiet_NaN() : std::fmin(a, b); } };
+  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<float>::quiet_NaN() : Least()(a, b); } };
 struct MostOrNan { float operator()(float a, float b) const {
-  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<float>::quiet_NaN() : std::fmax(a, b); } };
+  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<float>::quiet_NaN() : Most()(a, b); } };
 struct Fused { template <typename T> T operator()(T a, T b, T c) const { return std::fma(a, b, c); } };
 struct MultiplyAdd { template <typename T> T operator()(T a, T b, T c) const { return Add()(Multiply()(a, b), c); } };
 /// Computed twice as precisely, then rounded down or towards zero.
@@ -80,6 +82,9 @@ struct InverseRoot { float operator()(float a) const { return static_cast<float>
 struct Exponential2 { float operator()(float a) const { return static_cast<float>(std::exp2(static_cast<double>(a))); } };
 struct Logarithm2 { float operator()(float a) const { return static_cast<float>(std::log2(static_cast<double>(a))); } };
 struct HyperbolicTangent { float operator()(float a) const { return std::tanh(a); } };
+/// Numbers below the least normal one are zero, of the operand and of the result.
+inline float flushed(float a) { return std::fabs(a) < std::numeric_limits<float>::min() ? std::copysign(0.0f, a) : a; }
+template <typename F> struct Flushed { float operator()(float a) const { return flushed(F()(flushed(a))); } };
 struct Ones { u32 operator()(u32 a) const { return static_cast<u32>(std::popcount(a)); } };
 struct LeadingZeros { u32 operator()(u32 a) const { return static_cast<u32>(std::countl_zero(a)); } };
 

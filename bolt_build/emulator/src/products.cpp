@@ -146,15 +146,18 @@ bool wgmma(Warp& warp, const Instruction& i, Mask mask) {
   return true;
 }
 
-void commit_products(Warp& warp, const Instruction&, Mask) {
+bool commit_products(Warp& warp, const Instruction&, Mask mask) {
+  if (!whole(warp, mask)) return false;
   ++warp.product_group;
   // At once, or as late as a wait allows.
   if (warp.block.cluster.shuffled() && warp.block.cluster.random() % 2 == 0)
     for (; !warp.products.empty(); warp.products.pop_front()) warp.products.front().happen();
+  return true;
 }
 
 /// The four warps' products are one: who waits for his own waits for all of them. CUTLASS frees a buffer on one warp's word.
-bool await_products(Warp& warp, const Instruction& i, Mask) {
+bool await_products(Warp& warp, const Instruction& i, Mask mask) {
+  if (!whole(warp, mask)) return false;
   const auto left = static_cast<std::uint64_t>(i.number);
   const std::uint64_t done = warp.product_group > left ? warp.product_group - left : 0;
   const auto& warps = warp.block.warps;
@@ -215,7 +218,7 @@ bool decode_wgmma(Reader& reader, const Statement& s, Instruction& i) {
   if (s.has("fence")) {
     i.execute = nothing;
   } else if (s.has("commit_group")) {
-    i.execute = commit_products;
+    i.attempt = commit_products;
   } else if (s.has("wait_group")) {
     i.number = reader.integer(s.operands.at(0));
     i.attempt = await_products;

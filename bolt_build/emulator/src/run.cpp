@@ -10,6 +10,13 @@
 namespace emulator {
 namespace {
 
+/// SplitMix64's: neighbouring numbers have nothing to do with each other afterwards.
+std::uint64_t mixed(std::uint64_t z) {
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+  return z ^ z >> 31;
+}
+
 /// Has this thread's accesses counted as a cluster's.
 class Touching {
  public:
@@ -28,6 +35,9 @@ std::byte* allocate(std::size_t bytes) {
   return static_cast<std::byte*>(std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment));
 }
 
+// Stands where a barrier is kept, whose count no kernel may read.
+constexpr std::uint64_t barrier_mark = 0x7ff4ba551e57ba55ull;
+
 void Block::Free::operator()(std::byte* p) const { std::free(p); }
 
 Block::Block(Cluster& c, const Entry& entry, const Launch& launch, unsigned r)
@@ -41,7 +51,6 @@ Block::Block(Cluster& c, const Entry& entry, const Launch& launch, unsigned r)
 void Block::begin(Dim at) {
   index = at;
   numbered = {};
-  cluster_arrived = 0;
   barriers_.clear();
   std::memset(memory_.get(), 0xff, bytes_);
   for (const auto& warp : warps) warp->begin();
@@ -55,17 +64,23 @@ std::byte* Block::shared(std::uint32_t address, std::size_t bytes) {
 }
 
 void Block::init_barrier(std::uint32_t address, std::uint32_t count) {
-  shared(address, 8);
-  barriers_[address & ((1u << rank_shift) - 1)] = {count, count, 0, false};
+  address &= (1u << rank_shift) - 1;
+  if (address % 8 != 0 || count == 0 || count >= 1u << 20)
+    throw Fault("a barrier of " + std::to_string(count) + " arrivals at " + std::to_string(address));
+  std::memcpy(shared(address, 8), &barrier_mark, 8);
+  barriers_[address] = {count, count, 0, false};
 }
 
 ArrivalBarrier& Block::barrier(std::uint32_t address) {
   if (const std::uint32_t named = address >> rank_shift; named != 0) {
     if (named > cluster.blocks.size()) throw Fault("a barrier of a block beyond the cluster");
+    cluster.blocks[named - 1]->require_running();
     return cluster.blocks[named - 1]->barrier(address & ((1u << rank_shift) - 1));
   }
   const auto found = barriers_.find(address);
   if (found == barriers_.end()) throw Fault("no barrier was begun at " + std::to_string(address) + " of shared memory");
+  if (std::memcmp(shared(address, 8), &barrier_mark, 8) != 0)
+    throw Fault("something was written over the barrier at " + std::to_string(address));
   return found->second;
 }
 
@@ -75,6 +90,10 @@ void Block::count(std::uint32_t address, std::uint32_t arrivals, std::int64_t by
   if (arrivals > at.pending) throw Fault("a barrier that more came to than were to come, at " + std::to_string(address));
   at.pending -= arrivals;
   at.settle();
+}
+
+void Block::require_running() const {
+  if (live_warps() == 0) throw Fault("shared memory of a block that has ended");
 }
 
 unsigned Block::live_warps() const {
@@ -89,13 +108,7 @@ Cluster::Cluster(const Launch& l, const Chance& chance) : launch(l), chance_(cha
     blocks.push_back(std::make_unique<Block>(*this, *l.entry, l, rank));
 }
 
-/// SplitMix64.
-std::uint64_t Cluster::random() {
-  std::uint64_t z = state_ += 0x9e3779b97f4a7c15ull;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-  return z ^ z >> 31;
-}
+std::uint64_t Cluster::random() { return mixed(state_ += 0x9e3779b97f4a7c15ull); }
 
 void Cluster::begin(Copy copy) {
   if (chance_.shuffled)
@@ -119,7 +132,7 @@ void Cluster::stuck() const {
 }
 
 void Cluster::run(std::uint64_t number) {
-  state_ = chance_.seed * 0x9e3779b97f4a7c15ull + number;
+  state_ = mixed(mixed(chance_.seed) + number);
   copies_.clear();
   waited = !launch.overlaps;
   const Dim& c = launch.cluster;

@@ -42,7 +42,7 @@ Chance chance() {
   const char* const seed = std::getenv("EMULATED_SEED");
   static std::atomic<std::uint64_t> launches{0};
   if (seed == nullptr) return {};
-  return {std::strtoull(seed, nullptr, 10) + launches++, true};
+  return {std::strtoull(seed, nullptr, 10) << 32 | launches++, true};
 }
 
 struct Perform {
@@ -69,15 +69,33 @@ struct Perform {
 
 }  // namespace
 
-void perform(const Work& work, cudaStream_t stream) {
+namespace {
+
+InFront& in_front_of(cudaStream_t stream) {
   static InFront& of_default = *new InFront;
-  InFront& in_front = is_default(stream) ? of_default : handles<CUstream_st>().at(stream).in_front;
+  return is_default(stream) ? of_default : handles<CUstream_st>().at(stream).in_front;
+}
+
+}  // namespace
+
+void everything_has_ended(cudaStream_t stream) {
+  InFront& in_front = in_front_of(stream);
+  const std::lock_guard lock(in_front.mutex);
+  in_front.written.clear();
+}
+
+void everything_has_ended() {
+  everything_has_ended(nullptr);
+  handles<CUstream_st>().each([](CUstream_st& stream) {
+    const std::lock_guard lock(stream.in_front.mutex);
+    stream.in_front.written.clear();
+  });
+}
+
+void perform(const Work& work, cudaStream_t stream) {
   // Copies wait for every kernel in front of them, and what is behind a copy waits for that.
-  if (!std::holds_alternative<Launch>(work)) {
-    const std::lock_guard lock(in_front.mutex);
-    in_front.written.clear();
-  }
-  std::visit(Perform{in_front}, work);
+  if (!std::holds_alternative<Launch>(work)) everything_has_ended(stream);
+  std::visit(Perform{in_front_of(stream)}, work);
 }
 
 void queue(cudaStream_t stream, Work work) {
@@ -122,11 +140,17 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return call([&] { require_not_recording(stream); });
+  return call([&] {
+    require_not_recording(stream);
+    everything_has_ended(stream);
+  });
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  return call([] { require_no_recording(); });
+  return call([] {
+    require_no_recording();
+    everything_has_ended();
+  });
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {

@@ -29,6 +29,10 @@ using Work = std::variant<Launch, CopyWork, FillWork>;
 /// Throws Fault and Unsupported.
 void perform(const Work& work, cudaStream_t stream);
 
+/// What was written in a stream, or in all of them, no longer concerns a kernel that begins early.
+void everything_has_ended(cudaStream_t stream);
+void everything_has_ended();
+
 /// Performs it, or has the stream record it. Throws CallError, Fault and Unsupported.
 void queue(cudaStream_t stream, Work work);
 

@@ -7,7 +7,10 @@ namespace emulator {
 namespace {
 
 /// Whether those of `wanted` that have not left go together; the others come, or are stuck where they are.
-bool together(Warp& warp, Mask mask, Mask wanted) { return (wanted & warp.live() & ~mask) == 0; }
+bool together(Warp& warp, Mask mask, Mask wanted) {
+  if ((mask & wanted) != mask) warp.fail("lanes that their own mask leaves out");
+  return (wanted & warp.live() & ~mask) == 0;
+}
 
 bool sync_warp(Warp& warp, const Instruction& i, Mask mask) {
   return together(warp, mask, warp.at<std::uint32_t>(i.at[0])[std::countr_zero(mask)]);
@@ -71,6 +74,10 @@ bool numbered_barrier(Warp& warp, const Instruction& i, Mask mask, bool waits) {
     return i.number != 0 ? warp.at<std::uint32_t>(i.at[1])[lane] : warp.block.live_warps() * lanes;
   };
   if (!group.arrived) {
+    // Where no number is given, it is that of the threads that have not left, which may change.
+    if (i.number != 0 && barrier.arrived != 0 && barrier.wanted != threads()) warp.fail("a barrier for other numbers of threads at once");
+    if (threads() % lanes != 0) warp.fail("a barrier for a number of threads that is no multiple of a warp's");
+    barrier.wanted = threads();
     barrier.arrived += lanes;
     group.ticket = barrier.generation;
     group.arrived = true;
@@ -97,21 +104,20 @@ bool numbered_barrier(Warp& warp, const Instruction& i, Mask mask, bool waits) {
 bool sync_block(Warp& warp, const Instruction& i, Mask mask) { return numbered_barrier(warp, i, mask, true); }
 bool arrive_block(Warp& warp, const Instruction& i, Mask mask) { return numbered_barrier(warp, i, mask, false); }
 
-/// Arrivals of all of the cluster's warps, in a barrier that every block keeps.
-void arrive_cluster(Warp& warp, const Instruction&, Mask) {
-  for (const auto& block : warp.block.cluster.blocks) block->cluster_arrived += lanes;
+/// Warps of the cluster wait for those that have not ended.
+bool arrive_cluster(Warp& warp, const Instruction&, Mask mask) {
+  if (!together(warp, mask, all_lanes)) return false;
+  if (warp.cluster_arrivals != warp.cluster_turns) warp.fail("a warp that arrives twice without waiting");
+  ++warp.cluster_arrivals;
+  return true;
 }
 
 bool await_cluster(Warp& warp, const Instruction&, Mask) {
-  Block& block = warp.block;
-  Group& group = *warp.group;
-  if (!group.arrived) {
-    group.ticket = ++warp.cluster_turns;
-    group.arrived = true;
-  }
-  const std::uint64_t threads = block.cluster.blocks.size() * block.warps.size() * lanes;
-  if (block.cluster_arrived < group.ticket * threads) return false;
-  group.arrived = false;
+  const std::uint64_t turn = warp.cluster_turns + 1;
+  for (const auto& block : warp.block.cluster.blocks)
+    for (const auto& other : block->warps)
+      if (!other->done() && other->cluster_arrivals < turn) return false;
+  warp.cluster_turns = turn;
   return true;
 }
 
@@ -140,8 +146,16 @@ bool await(Warp& warp, const Instruction& i, Mask mask) {
     const std::uint32_t parity = warp.at<std::uint32_t>(i.at[1])[lane] & 1;
     all = all && warp.block.barrier(lane_address(warp, i, lane)).phase != (parity != 0);
   });
-  if (!all) return false;
-  warp.predicate(i.at[2]) |= mask;
+  Mask& p = warp.predicate(i.at[2]);
+  if (!all) {
+    // In order it waits for as long as it takes. Shuffled it gives up once, as it may, and is not asked in vain for ever.
+    if (!warp.block.cluster.shuffled() || (warp.refused & mask) == mask) return false;
+    warp.refused |= mask;
+    p &= ~mask;
+    return true;
+  }
+  warp.refused &= ~mask;
+  p |= mask;
   return true;
 }
 
@@ -187,10 +201,7 @@ bool decode_bar(Reader& reader, const Statement& s, Instruction& i) {
     return true;
   }
   if (s.has("cluster")) {
-    if (s.has("arrive"))
-      i.execute = arrive_cluster;
-    else
-      i.attempt = await_cluster;
+    i.attempt = s.has("arrive") ? arrive_cluster : await_cluster;
     return true;
   }
   std::size_t first = 0;

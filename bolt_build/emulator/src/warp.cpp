@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "module.h"
 
@@ -20,6 +21,7 @@ Warp::Warp(Block& b, const Entry& e, const Launch& launch, unsigned n)
       local_(allocate(e.local_bytes * lanes)), predicates_(e.predicates) {
   // What was never written looks like nothing that was meant: NaN, a huge index.
   std::memset(file_.get(), 0xff, e.file_bytes);
+  std::memset(local_.get(), 0xff, e.local_bytes * lanes);
   const auto put = [&](std::uint32_t offset, std::uint64_t bits, int bytes) {
     for (int lane = 0; lane < lanes; ++lane)
       std::memcpy(file_.get() + offset + static_cast<std::uint32_t>(lane * bytes), &bits, static_cast<std::size_t>(bytes));
@@ -74,8 +76,9 @@ void Warp::begin() {
   spent_ = 0;
   copies.clear();
   products.clear();
-  copy_group = product_group = cluster_turns = 0;
+  copy_group = product_group = cluster_arrivals = cluster_turns = 0;
   bulk_group.fill(0);
+  refused = 0;
 }
 
 Mask Warp::live() const {
@@ -107,6 +110,8 @@ std::byte* Warp::resolve(int space, std::uint64_t address, std::size_t bytes, bo
       if (address >> 32 != 0) fail("an address beyond shared memory");
       if (named == 0) return block.shared(static_cast<std::uint32_t>(address), bytes);
       if (named > block.cluster.blocks.size()) fail("shared memory of a block beyond the cluster");
+      if (space == shared_block && named != block.rank + 1) fail("another block's shared memory, which is not this one's");
+      block.cluster.blocks[named - 1]->require_running();
       return block.cluster.blocks[named - 1]->shared(static_cast<std::uint32_t>(address) & ((1u << rank_shift) - 1), bytes);
     }
     case local: {
@@ -158,6 +163,18 @@ void Warp::pick() {
 }
 
 bool Warp::run(std::uint64_t budget) {
+  try {
+    return proceed(budget);
+  } catch (const IllegalAddress&) {
+    throw;
+  } catch (const Fault& fault) {
+    // Most say it themselves.
+    if (std::string_view(fault.what()).find("; block (") != std::string_view::npos) throw;
+    fail(fault.what());
+  }
+}
+
+bool Warp::proceed(std::uint64_t budget) {
   for (Group& g : groups_) g.blocked = false;
   bool proceeded = false;
   const std::uint64_t end = spent_ + budget;

@@ -72,7 +72,7 @@ struct ArrivalBarrier {
 
 /// One of a block's sixteen barriers by number.
 struct NumberedBarrier {
-  std::uint32_t arrived = 0;
+  std::uint32_t arrived = 0, wanted = 0;  // threads
   std::uint64_t generation = 0;
   bool all = true, result = true;
 };
@@ -98,13 +98,14 @@ class Block {
   /// Counts `arrivals` of a barrier, and bytes that are to come (or, below zero, have come).
   void count(std::uint32_t address, std::uint32_t arrivals, std::int64_t bytes);
   unsigned live_warps() const;
+  /// Throws Fault where it has ended, and its shared memory with it.
+  void require_running() const;
 
   Cluster& cluster;
   const unsigned rank;
   Dim index;
   std::vector<std::unique_ptr<Warp>> warps;
   std::array<NumberedBarrier, 16> numbered;
-  std::uint64_t cluster_arrived = 0;  // threads, since the block began
   std::byte* memory() { return memory_.get(); }
 
  private:
@@ -151,12 +152,14 @@ class Warp {
   std::deque<Pending> copies, products;
   std::uint64_t copy_group = 0, product_group = 0;
   std::array<std::uint64_t, lanes> bulk_group{};
-  std::uint64_t cluster_turns = 0;  // barriers of the cluster that it has waited for
+  Mask refused = 0;  // lanes that a wait has given up on, and that will try again
+  std::uint64_t cluster_arrivals = 0, cluster_turns = 0;  // at the cluster's barrier: begun, and waited for
 
  private:
   struct Free {
     void operator()(std::byte* p) const;
   };
+  bool proceed(std::uint64_t budget);
   void pick();
   void merge();
 

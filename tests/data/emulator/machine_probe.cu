@@ -87,6 +87,114 @@ static void ringed() {
   if (found < 0) finish("");
 }
 
+/// Every thread reads the number of the warp in front of its own.
+template <bool waits>
+__global__ void neighbour(int* to) {
+  __shared__ int memory[kThreads];
+  memory[threadIdx.x] = static_cast<int>(threadIdx.x);
+  if (waits) __syncthreads();
+  to[threadIdx.x] = threadIdx.x < 32 ? 0 : memory[threadIdx.x - 32];
+}
+
+/// Reads what it has asked to be copied.
+template <bool waits>
+__global__ void copied(const int* from, int* to) {
+  __shared__ alignas(16) int memory[kThreads];
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&memory[threadIdx.x * 4]));
+  if (threadIdx.x < kThreads / 4)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from + threadIdx.x * 4) : "memory");
+  if (waits) asm volatile("cp.async.wait_all;" ::: "memory");
+  __syncthreads();
+  to[threadIdx.x] = memory[threadIdx.x];
+}
+
+/// Sixteen ones times sixteen ones, from shared memory.
+template <bool waits>
+__global__ void multiplied(int* to) {
+  __shared__ alignas(1024) unsigned short memory[64 * 16];
+  for (int i = static_cast<int>(threadIdx.x); i < 64 * 16; i += kThreads) memory[i] = 0x3c00;
+  __syncthreads();
+  const std::uint64_t start = __cvta_generic_to_shared(memory) >> 4;
+  const std::uint64_t described = start | 8ull << 16 | 16ull << 32;  // 8 x 8 matrices one behind the other
+  float sums[4] = {};
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\nwgmma.fence.sync.aligned;\n"
+               "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %4, p, 1, 1, 0, 0;\n"
+               "wgmma.commit_group.sync.aligned;\n}"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]) : "l"(described) : "memory");
+  if (waits) asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]));
+  to[threadIdx.x] = static_cast<int>(sums[0] + sums[1] + sums[2] + sums[3]);
+  if (!waits) asm volatile("wgmma.wait_group.sync.aligned 0;");
+}
+
+/// The first block of a cluster writes into the second one's shared memory, which may have ended.
+template <bool waits>
+__global__ void __cluster_dims__(2, 1, 1) beside(int* to) {
+  __shared__ int memory[32];
+  unsigned rank, far;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  const auto own = static_cast<unsigned>(__cvta_generic_to_shared(&memory[threadIdx.x]));
+  if (rank == 0) {
+    asm volatile("mapa.shared::cluster.u32 %0, %1, 1;" : "=r"(far) : "r"(own));
+    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(far), "r"(threadIdx.x) : "memory");
+  }
+  if (waits) {
+    asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  }
+  to[rank * 32 + threadIdx.x] = rank == 1 && waits ? memory[threadIdx.x] : static_cast<int>(threadIdx.x);
+}
+
+template <typename Launch>
+static void compared(int count, int (*wanted)(int), const Launch& launch) {
+  int* const to = numbers(count);
+  launch(to);
+  const int found = wrong(to, count, wanted);
+  if (found >= 0) std::printf("%d wrong\n", found);
+  if (found < 0) finish("");
+}
+
+template <bool waits>
+static void copies() {
+  int* const from = numbers(kThreads);
+  std::vector<int> host(kThreads);
+  for (int i = 0; i < kThreads; ++i) host[i] = i;
+  cudaMemcpy(from, host.data(), kThreads * sizeof(int), cudaMemcpyHostToDevice);
+  compared(kThreads, [](int i) { return i; }, [&](int* to) { copied<waits><<<1, kThreads>>>(from, to); });
+}
+
+template <bool waits>
+static void clusters() {
+  compared(64, [](int i) { return i % 32; }, [](int* to) {
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {2, 1, 1};
+    cudaLaunchConfig_t how{};
+    how.gridDim = 2;
+    how.blockDim = 32;
+    how.attrs = &cluster;
+    how.numAttrs = 1;
+    cudaLaunchKernelEx(&how, beside<waits>, to);
+  });
+}
+
+/// Variables of shared memory that are no arrays, and dynamic ones behind them.
+__global__ void scalars(int* to) {
+  __shared__ int p, q;
+  __shared__ double r;
+  extern __shared__ int more[];
+  p = 1, q = 2, r = 3, more[0] = 4, more[1] = 5;
+  __syncthreads();
+  to[0] = p, to[1] = q, to[2] = static_cast<int>(r), to[3] = more[0], to[4] = more[1];
+}
+
+__global__ void over_a_barrier() {
+  __shared__ alignas(8) std::uint64_t barrier;
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(at) : "memory");
+  barrier = 0;
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+}
+
 __global__ void alone() { asm volatile("bar.sync 1, 64;" ::: "memory"); }
 __global__ void never_begun() {
   __shared__ std::uint64_t barrier;
@@ -247,6 +355,18 @@ int main(int, char** arguments) {
   if (is("beyond global")) beyond_global<<<1, 65>>>(numbers(64)), finish("ended");
   if (is("beyond shared")) beyond_shared<<<1, 32, 128>>>(numbers(32), 1), finish("ended");
   if (is("misaligned")) misaligned<<<1, 1>>>(reinterpret_cast<char*>(numbers(2))), finish("ended");
+  const auto in_front = [](int i) { return i < 32 ? 0 : i - 32; };
+  const auto sixteens = [](int) { return 64; };
+  if (is("neighbour")) compared(kThreads, in_front, [](int* to) { neighbour<true><<<1, kThreads>>>(to); });
+  if (is("neighbour without a barrier")) compared(kThreads, in_front, [](int* to) { neighbour<false><<<1, kThreads>>>(to); });
+  if (is("copy")) copies<true>();
+  if (is("copy without waiting")) copies<false>();
+  if (is("multiply")) compared(kThreads, sixteens, [](int* to) { multiplied<true><<<1, kThreads>>>(to); });
+  if (is("multiply without waiting")) compared(kThreads, sixteens, [](int* to) { multiplied<false><<<1, kThreads>>>(to); });
+  if (is("cluster")) clusters<true>();
+  if (is("cluster without waiting")) clusters<false>();
+  if (is("scalars")) compared(5, [](int i) { return i + 1; }, [](int* to) { scalars<<<1, 1, 64>>>(to); });
+  if (is("over a barrier")) over_a_barrier<<<1, 1>>>(), finish("ended");
   if (is("follow")) followed(true, true);
   if (is("follow and read too early")) followed(false, true);
   if (is("follow and write too early")) followed(false, false);
