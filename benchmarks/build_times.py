@@ -3,6 +3,7 @@
     python benchmarks/build_times.py                    # the host engine, then changes to its recipe
     python benchmarks/build_times.py --all-targets      # every target of the recipe, from nothing
     python benchmarks/build_times.py --locked           # the GPU's engine alone, with the kernels of its lock
+    python benchmarks/build_times.py --emulated         # the same engine at batch 1, built and verified without a GPU
     python benchmarks/build_times.py --bundle           # what `bolt-build tune --export` takes, for batch 32
 
 Clones this checkout's last commit into a temporary directory, with a virtual environment and a cache of its own, and
@@ -41,6 +42,7 @@ class Stranger:
     extras: str = "host,verify"
     target: str | None = "host"
     options: tuple[str, ...] = ()
+    verb: str = "build"
 
     @property
     def clone(self) -> Path:
@@ -59,7 +61,7 @@ class Stranger:
     def build(self, *options: str) -> list[str]:
         """The command that builds the recipe."""
         only = ["--target", self.target] if self.target else []
-        return [self.bolt_build, self.recipe, *only, *self.options, *options]
+        return [self.bolt_build, self.verb, self.recipe, *only, *self.options, *options]
 
     def run(self, argv: Sequence[str], where: Path | None = None) -> tuple[dict[str, float], str]:
         """Seconds of the wall and of the CPU (of the command and all that it started), and what it printed.
@@ -156,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all-targets", action="store_true", help="only the first build, of every target")
     parser.add_argument("--locked", action="store_true", help="only the first build of the H200's engine, locked")
+    parser.add_argument("--emulated", action="store_true", help="only `bolt-build emulate` at batch 1")
     parser.add_argument("--bundle", action="store_true", help="only the export of candidates for an H200")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="with --bundle: where the bundle stays")
     parser.add_argument("--recipe", default="recipes/resnet50.yaml", help="within the clone")
@@ -168,6 +171,9 @@ def main() -> None:
         elif arguments.locked:
             gpu = Stranger(place, arguments.recipe, "cuda,verify", "h200", ("--locked",))
             figures = {"first_build": first_build(gpu)}
+        elif arguments.emulated:
+            emulated = Stranger(place, arguments.recipe, "cuda,verify", "h200", ("--batch", "1"), "emulate")
+            figures = {"first_build": first_build(emulated)}
         elif arguments.bundle:
             figures = bundle(Stranger(place, arguments.recipe, "cuda"), arguments.keep)
         else:
@@ -176,7 +182,7 @@ def main() -> None:
         shutil.rmtree(place, ignore_errors=True)
     head = record.environment("bolt-build", "scons", "onnx", "onnxruntime", "numpy")
     load = {"load_average_at_end": [round(value, 2) for value in os.getloadavg()]}
-    chosen = next((name for name in ("all_targets", "locked", "bundle") if getattr(arguments, name)), "")
+    chosen = next((name for name in ("all_targets", "locked", "emulated", "bundle") if getattr(arguments, name)), "")
     record.write("_".join(filter(None, ("build_times", chosen))), head | load | figures)
     if arguments.bundle:
         print(f"bundle: {figures['export']['wall_s']:.1f} s, {figures['bundle_bytes'] / 1e6:.1f} MB")
