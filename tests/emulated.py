@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 from gpu_harness import TARGET
@@ -9,8 +11,17 @@ from gpu_harness import TARGET
 from bolt_build import emulator
 
 PROBES = Path(__file__).parent / "data" / "emulator"
-FOLDER = emulator.default_folder()
-"""The user's own: compiling the runtime takes half a minute."""
+
+
+def _folder() -> Path:
+    own = emulator.default_folder()
+    if os.access(next(path for path in (own, *own.parents) if path.exists()), os.W_OK):
+        return own
+    return Path(tempfile.gettempdir()) / f"bolt-emulator-{os.getuid()}"
+
+
+FOLDER = _folder()
+"""The user's own, where it can be written: compiling the runtime takes half a minute."""
 
 
 def compile_flags() -> tuple[str, ...]:
