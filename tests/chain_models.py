@@ -84,12 +84,12 @@ class _Chains:
         self.outputs.append(helper.make_tensor_value_info(y, TensorProto.FLOAT, None))
 
 
-def random_chains(seed: int) -> onnx.ModelProto:
-    """The same model for the same seed; the last chain is one of matrix products."""
+def random_chains(seed: int, count: int = CHAINS) -> onnx.ModelProto:
+    """The same model for the same seed and number of chains; the last chain is one of matrix products."""
     chains = _Chains(seed)
-    for index in range(CHAINS - 1):
+    for index in range(count - 1):
         chains.images(f"chain{index}")
-    chains.matrices(f"chain{CHAINS - 1}")
+    chains.matrices(f"chain{count - 1}")
     graph = helper.make_graph(chains.nodes, f"chains{seed}", chains.inputs, chains.outputs, chains.constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     return onnx.shape_inference.infer_shapes(model)

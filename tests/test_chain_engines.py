@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from chain_models import random_chains
+from chain_models import CHAINS, random_chains
 from test_gpu_tune import bolt, target_here
 
 from bolt_build.build.builder import BuildOptions
@@ -26,8 +26,8 @@ verify: {{samples: 1}}
 """
 
 
-def write(folder: Path, seed: int, policy: str, target: str, precision: str) -> Path:
-    onnx.save(random_chains(seed), str(folder / "chains.onnx"))
+def write(folder: Path, seed: int, policy: str, target: str, precision: str, chains: int = CHAINS) -> Path:
+    onnx.save(random_chains(seed, chains), str(folder / "chains.onnx"))
     recipe = folder / f"{policy}.yaml"
     recipe.write_text(RECIPE.format(policy=policy, target=target, precision=precision))
     return recipe

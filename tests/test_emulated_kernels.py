@@ -1,4 +1,4 @@
-"""One kernel of each kind agrees with NumPy on the emulated GPU, in whatever order warps, copies and products proceed.
+"""Kernels of most kinds agree with NumPy on the emulated GPU, in whatever order warps, copies and products proceed.
 
 `python -m bolt_build.emulator python -m pytest -m gpu tests/test_gpu_kernels.py` asks the same of all of them.
 """
@@ -15,26 +15,19 @@ from shared_folders import SharedFolder
 
 from bolt_build.toolchain import probe
 
-# Of the matrix instructions of one warp and of four; alone, in slices of the depth, in clusters with multicast; weights
-# in registers, both orders; pairs, with residuals; poolings behind windows; and plain loops.
+# Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
+# registers; pairs, with residuals; pooling behind windows; and plain loops.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "f16-gelu-portable-direct-f16/row-f32/row",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
-    "narrow-1x1-residual-cutlass-128x32x64x32x32x4x4-f16/channels_last-f16/channels_last",
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
     "slices-3x3s2-residual-cutlass-128x32x64xpingpongx2x1x1x4-f16/channels_last-f16/channels_last-shares3",
-    "thin-valid-cutlass-64x16x64xpingpong-f32/row-f16/channels_last",
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
     "resident-residual-cutlass-8x4xturns-f16/channels_last-f16/channels_last-shares3",
-    "resident-residual-cutlass-16x4xtogether-f16/channels_last-f16/channels_last",
     "pair-resident-many+200-cutlass-14x256x4xturns-f16/channels_last-f16/channels_last",
-    "pair-resident+256-cutlass-8x256x4xturns-f16/channels_last-f16/channels_last-shares5",
     "pool-stem+max3-cutlass-8x16x4xturnsx3-f32/row-f16/channels_last",
-    "pool-2+max2-cutlass-16x8x4xturnsx2-f16/channels_last-f16/channels_last",
     "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16/channels_last-f16/channels_last-shares5",
-    "pair-matmul-128-576+64-cutlass-64x128x64x64xpingpong-f16/row-f16/row",
-    "pair-form-3x3s2+72-cutlass-64x64x128x64x32x32x64x3xshared-f16/channels_last-f16/channels_last-shares5",
 )
 
 
