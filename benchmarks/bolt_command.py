@@ -17,12 +17,12 @@ class CommandFailed(Exception):
     """bolt-build ended with an exit code other than 0; the text has the command, the code and what it said last."""
 
 
-def bolt(folder: Path, *words: str) -> dict[str, Any]:
+def bolt(folder: Path, *words: str, root: Path = ROOT) -> dict[str, Any]:
     """What `bolt-build WORDS` says of its result, and how long its process took (`wall_seconds`).
 
-    Runs this checkout's program in `folder`. Raises CommandFailed.
+    Runs the program of this checkout, or of that in `root`, in `folder`. Raises CommandFailed.
     """
-    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    paths = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "bolt_build", *words, "--format", "json"]
     started = time.monotonic()
     done = subprocess.run(
@@ -36,11 +36,11 @@ def bolt(folder: Path, *words: str) -> dict[str, Any]:
     return result | {"wall_seconds": round(seconds, 2)}
 
 
-def build_one(folder: Path, recipe: str, *words: str) -> dict[str, Any]:
+def build_one(folder: Path, recipe: str, *words: str, root: Path = ROOT) -> dict[str, Any]:
     """Of a recipe with one target, or one that the words name, `build`'s `directory`, `verified` and `kernels`; or why
     it `failed`."""
     try:
-        (found,) = bolt(folder, "build", recipe, *words)["targets"]
+        (found,) = bolt(folder, "build", recipe, *words, root=root)["targets"]
     except CommandFailed as error:
         return {"failed": str(error)}
     return {key: found[key] for key in ("directory", "verified", "kernels")}

@@ -33,7 +33,7 @@ from bolt_command import ROOT, CommandFailed, bolt
 
 sys.path.insert(0, str(ROOT))
 
-from fusion_models import ACTIVATIONS, BATCH, GROUPS, Model, write_models, write_together
+from fusion_models import BATCH, GROUPS, Model, write_models, write_together
 from fusion_plans import (
     POLICIES,
     TOGETHER,
@@ -123,7 +123,7 @@ def timed(
     engines = list(engines_of(group))
     there = {built[each.name].engine: built[each.name] for each in engines if not built[each.name].failed}
     entrants = [Entrant(name, each.directory) for name, each in there.items()]
-    swapped = any(each.model.variant in ACTIVATIONS for each in engines)
+    swapped = group == "activations"
     where = "cpu" if arguments.target == "host" else "cuda"
     turns = measured_in_turns(entrants, arguments.batch, rounds=arguments.rounds, where=where, steps=swapped)
     rows = [engine_row(each, plans[each.name], built[each.name], turns, arguments.batch) for each in engines]

@@ -51,7 +51,8 @@ def _family(name: str, *variants: str) -> tuple[Model, ...]:
 
 
 GROUPS: dict[str, tuple[Model, ...]] = {
-    "repvgg_a0": _family("repvgg_a0", *ACTIVATIONS, "deep"),
+    "activations": _family("repvgg_a0", *ACTIVATIONS),
+    "repvgg_a0": _family("repvgg_a0", "deep"),
     "repvgg_a1": _family("repvgg_a1", "deep"),
     "repvgg_b0": _family("repvgg_b0", "deep"),
     "vgg16": (Model("vgg16", "vgg16", policies=True),),

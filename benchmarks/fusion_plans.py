@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fusion_models import ACTIVATIONS, BATCH, GROUPS, ROOT, Model
+from fusion_models import BATCH, GROUPS, ROOT, Model
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.evidence import gather
@@ -45,13 +45,11 @@ def engines_of(group: str) -> Iterator[Engine]:
     """What is to be timed of a group. Activations are compared with kernels chosen by prediction, the same tiles in all
     of them, so that none is better tuned than another."""
     for model in GROUPS[group]:
-        if model.variant in ACTIVATIONS:
+        if group == "activations":
             yield Engine(model, "auto", PREDICTED)
             continue
         lock = "recipe" if model.name == "vgg16" else TOGETHER  # no pair is legal there, and it is half of all weights
         yield from (Engine(model, policy, lock) for policy in (POLICIES if model.policies else ("auto",)))
-        if any(other.variant in ACTIVATIONS and other.base == model.name for other in GROUPS[group]):
-            yield Engine(model, "auto", PREDICTED)
 
 
 def write_recipe(engine: Engine, folder: Path, target: str, batch: int) -> Path:

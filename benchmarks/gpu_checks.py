@@ -36,6 +36,7 @@ sys.path.insert(0, str(PACKAGE))
 
 RUNS = 200
 ENDURANCE_RUNS = 10_000
+REPLAYS = 20_000
 
 
 def worker(directory: Path, checks: list[str]) -> dict[str, Any]:
@@ -47,6 +48,7 @@ def worker(directory: Path, checks: list[str]) -> dict[str, Any]:
         "pointers": lambda: changed_pointers(engine),
         "streams": lambda: two_streams(engine),
         "endurance": lambda: endurance(engine),
+        "replays": lambda: {str(batch): replays(engine, batch) for batch in engine.batches},
     }
     found: dict[str, Any] = {"name": engine.plan.name, "target": engine.plan.target, "weights_s": engine.weights_s}
     for name in checks:
@@ -289,6 +291,26 @@ def endurance(engine: PreparedEngine) -> dict[str, Any]:
         after = torch.cuda.mem_get_info()[0], resident_bytes()
     device, host = before[0] - after[0], after[1] - before[1]
     return {"ok": device <= 0 and host < 1 << 20, "runs": ENDURANCE_RUNS, "device_growth": device, "host_growth": host}
+
+
+def replays(engine: PreparedEngine, batch: int) -> dict[str, Any]:
+    """One run 20,000 times: every result must be the first one, bit by bit. A race that is rarely lost shows here."""
+    import torch
+
+    with engine.open() as model:
+        bound = Bound(model, batch, seed=0)
+        bound.run()
+        torch.cuda.synchronize()
+        first = bound.results()
+        wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+        for _ in range(REPLAYS):
+            for output in bound.outputs:
+                output.fill_(0xFF)
+            bound.run()
+            for output, result in zip(bound.outputs, first, strict=True):
+                wrong += (output != result).any()
+        found = int(wrong.item())
+    return {"ok": found == 0, "replays": REPLAYS, "wrong": found}
 
 
 def resident_bytes() -> int:

@@ -1,7 +1,11 @@
-"""Every kernel of the CUDA families agrees with NumPy on a GPU, between guards, with every sharing of memory."""
+"""Every kernel of the CUDA families agrees with NumPy on a GPU, between guards, with every sharing of memory.
+
+BOLT_GPU_TRIALS may name a folder that keeps what was compiled, so that another machine can compile most of it.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,7 +26,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
     assert nvcc is not None
     assert cutlass is not None
-    folder = tmp_path_factory.mktemp("kernels")
+    kept = os.environ.get("BOLT_GPU_TRIALS")
+    folder = tmp_path_factory.mktemp("kernels") if kept is None else Path(kept)
     write(TRIALS, folder)
     compile_all(folder, Path(nvcc), Path(cutlass).parent)
     return Library(folder)

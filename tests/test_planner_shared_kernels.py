@@ -20,11 +20,11 @@ def test_a_problem_alone_gets_those_that_the_prediction_puts_first() -> None:
 
 
 def test_behind_the_first_three_a_kernel_that_another_problem_needs_goes_before_one_that_none_does() -> None:
-    assert chosen("a10 b11 c12 d13 e14", "e1 f2 g3") == ((0, 1, 2, 4), (0, 1, 2))
+    assert chosen("a10 b11 c12 d13 e15", "e1 f2 g3") == ((0, 1, 2, 4), (0, 1, 2))
 
 
-def test_unless_it_is_predicted_to_be_a_tenth_slower() -> None:
-    assert chosen("a10 b11 c12 d13 e15", "e1 f2 g3") == ((0, 1, 2, 3), (0, 1, 2))
+def test_unless_it_is_predicted_to_be_a_fifth_slower() -> None:
+    assert chosen("a10 b11 c12 d13 e16", "e1 f2 g3") == ((0, 1, 2, 3), (0, 1, 2))
 
 
 def test_the_first_three_are_taken_whoever_needs_them() -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bolt_build.planner.tuning_set import ProblemTrials
 
 LIMIT_SECONDS = 2.0
+PREPARING_SECONDS = 10.0
+"""On top of the limit where a player has to prepare an engine again, because the candidate before ended its process."""
 
 EXPECTED = (
     ("kNone", "ok", ""),
@@ -46,8 +48,8 @@ EXPECTED = (
 IN_ENGINE = (
     ("kThrows", "refused", "first: this kernel does not take the problem"),
     ("kNullPointer", "crashed", "an illegal memory access was encountered"),
-    ("kNeverEnds", "timed-out", f"took longer than {LIMIT_SECONDS:g} s"),
-    ("kHostHangs", "timed-out", f"took longer than {LIMIT_SECONDS:g} s"),
+    ("kNeverEnds", "timed-out", f"took longer than {LIMIT_SECONDS + PREPARING_SECONDS:g} s"),
+    ("kHostHangs", "timed-out", f"took longer than {LIMIT_SECONDS + PREPARING_SECONDS:g} s"),
     ("kHostCrashes", "crashed", "its process was ended by signal 6 (Aborted)"),
     ("kExits", "crashed", "its process ended with exit status 0"),
     ("kNoMemory", "out-of-memory", "no memory is left"),
@@ -129,7 +131,7 @@ def played(folder: Path, results: Path) -> list[dict[str, Any]]:
     """What the driver says of the swaps of IN_ENGINE, in their order, and last of the engine."""
     argv = [
         folder / "run", "--results", results, "--limit", str(LIMIT_SECONDS), "--gpus", "0", "--stage", "engines",
-        "--engines", folder / "faults.tsv", "--engine-budget", "120",
+        "--engines", folder / "faults.tsv", "--engine-budget", "120", "--preparing-limit", str(PREPARING_SECONDS),
     ]  # fmt: skip
     done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False, timeout=300)
     sys.stderr.write(done.stderr)

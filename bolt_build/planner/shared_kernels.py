@@ -2,7 +2,8 @@
 hardly tells apart, those whose kernels another problem needs anyway.
 
 A kernel takes the compiler longer than the GPU takes to measure it for a dozen problems, and predictions are off by
-more than `NEAR`. For ResNet-50 at batch 32 a quarter of the kernels need not be compiled.
+more than `NEAR`. For ResNet-50 at batch 32 a quarter of the kernels need not be compiled, and of the candidates of
+Wide ResNet-50-2 four in five find their kernels there afterwards (`kernel_reuse.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 SURE = 3
 """Candidates that are taken for their prediction alone."""
-NEAR = 1.1
+NEAR = 1.2
 """Predictions within this factor are not told apart."""
 
 

@@ -145,6 +145,7 @@ struct PooledWindows {
   /// One thread: the boxes of every tile of this block, those of the two warpgroups by turns while both have any.
   CUTLASS_DEVICE static void load(const Params& params, Shared& shared) {
     const Order orders[2] = {Order(params, 0), Order(params, 1)};
+    let_next_kernel_begin();
     wait_for_kernel_in_front();
     Turn<depth> turn;
     const auto boxes = [&](const Order& order, int tile) {
@@ -156,7 +157,6 @@ struct PooledWindows {
       boxes(orders[0], tile);
       if (tile < orders[1].count) boxes(orders[1], tile);
     }
-    let_next_kernel_begin();
   }
 
   /// A warpgroup: 64 channels of every tile of its strips.

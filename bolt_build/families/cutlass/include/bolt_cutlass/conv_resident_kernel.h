@@ -111,13 +111,13 @@ struct ResidentWindows {
 
   /// One thread: the boxes of every tile of this block.
   CUTLASS_DEVICE static void load(const Params& params, Shared& shared) {
+    let_next_kernel_begin();
     wait_for_kernel_in_front();
     Turn<depth> turn;
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x) / params.groups; tile < params.tiles; tile += params.blocks) {
       load_windows<shifts, Factor::window_bytes>(params, shared, turn, At(params, tile));
     }
-    let_next_kernel_begin();
   }
 
   /// A warpgroup: 64 channels of every tile, or of every second one.

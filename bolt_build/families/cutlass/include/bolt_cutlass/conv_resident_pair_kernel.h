@@ -182,13 +182,13 @@ struct ResidentWindowsPair {
       cute::SM90_TMA_LOAD_4D::copy(&params.second_weights, loaded,
                                    static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST),
                                    shared.weights[group], 0, 0, group * 8, 0);
+    let_next_kernel_begin();
     wait_for_kernel_in_front();
     Turn<depth> turn;
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x); tile < params.tiles; tile += params.blocks) {
       load_windows<shifts, window_bytes>(params, shared, turn, At(params, tile));
     }
-    let_next_kernel_begin();
   }
 
   /// One thread: the residual of every tile of this block, 64 channels at a time, as soon as a box is free.

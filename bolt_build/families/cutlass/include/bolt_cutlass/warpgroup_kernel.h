@@ -121,6 +121,8 @@ struct WarpgroupKernel {
       __syncthreads();
     }
 
+    // What the next kernel does before it waits, its weights' loads above all, costs this one nothing.
+    let_next_kernel_begin();
     if (warpgroup == 0) {
       ::cutlass::arch::warpgroup_reg_dealloc<40>();
       if (warp == 0)
@@ -178,10 +180,10 @@ struct WarpgroupKernel {
   CUTLASS_DEVICE static unsigned blocks() { return gridDim.x * gridDim.y; }
 
   /// One warp: factors of every tile of the block, step by step. Of what blocks of a cluster have in common each loads
-  /// its part for all.
+  /// its part for all. No kernel in front has written weights, so those of the first steps are asked for before it has
+  /// finished.
   CUTLASS_DEVICE void load_factors(const Params& params, Factors& factors, Pipeline& pipeline,
                                    AfterFactors& after_factors) {
-    wait_for_kernel_in_front();
     PipelineState state = ::cutlass::make_producer_start_state<Pipeline>();
     const int own_m = cluster_m == 1 ? 0 : static_cast<int>(blockIdx.x) % cluster_m;
     const int own_n = cluster_n == 1 ? 0 : static_cast<int>(blockIdx.y) % cluster_n;
@@ -189,29 +191,54 @@ struct WarpgroupKernel {
     const auto all_n = static_cast<std::uint16_t>(((1 << cluster_n) - 1) << own_m * cluster_n);
     const auto all_m = static_cast<std::uint16_t>(((1 << cluster_m) - 1) << own_n * cluster_m);
     static_assert(cluster_m == 1 || cluster_n == 1, "the blocks of a row of a cluster would lie apart in the masks");
+    const auto steps_of = [&](const TilePlace& place) {
+      return typename Loads::Steps(params.loads, place.row * m + own_n * rows, place.column * n + own_m * columns,
+                                   place.slice, params.steps);
+    };
+    const auto load_x = [&](const typename Loads::Steps& steps, const PipelineState& to) {
+      std::uint64_t* const barrier = pipeline.producer_get_barrier(to);
+#pragma unroll
+      for (int part = 0; part < parts; ++part)
+        steps.template x<(cluster_n > 1)>(barrier, all_n, factors.x[to.index()][part][own_n * rows], part * width);
+    };
+    const auto load_weights = [&](const typename Loads::Steps& steps, const PipelineState& to) {
+      std::uint64_t* const barrier = pipeline.producer_get_barrier(to);
+#pragma unroll
+      for (int part = 0; part < parts; ++part)
+        steps.template weights<(cluster_m > 1)>(barrier, all_m, factors.weights[to.index()][part][own_m * columns],
+                                                part * width);
+    };
+    unsigned tile = params.order.first();
+    // Steps of the first tile whose weights are on their way.
+    int loaded = tile >= params.order.tiles ? 0 : params.steps < stages ? params.steps : stages;
+    if (loaded > 0 && cute::elect_one_sync()) {
+      typename Loads::Steps steps = steps_of(params.order.place(tile));
+      PipelineState ahead = state;
+#pragma unroll 1
+      for (int step = 0; step < loaded; ++step) {
+        pipeline.producer_acquire(ahead);
+        load_weights(steps, ahead);
+        steps.next();
+        ++ahead;
+      }
+    }
+    __syncwarp();
+    wait_for_kernel_in_front();
     bool first = true;
-    for (unsigned tile = params.order.first(); tile < params.order.tiles; tile += blocks()) {
-      const TilePlace place = params.order.place(tile);
+    for (; tile < params.order.tiles; tile += blocks()) {
       if (cute::elect_one_sync()) {
-        typename Loads::Steps steps(params.loads, place.row * m + own_n * rows, place.column * n + own_m * columns,
-                                    place.slice, params.steps);
+        typename Loads::Steps steps = steps_of(params.order.place(tile));
         PipelineState ahead = state;
 #pragma unroll 1
         for (int step = 0; step < params.steps; ++step) {
-          pipeline.producer_acquire(ahead);
-          std::uint64_t* const barrier = pipeline.producer_get_barrier(ahead);
-          const int stage = ahead.index();
-#pragma unroll
-          for (int part = 0; part < parts; ++part)
-            steps.template x<(cluster_n > 1)>(barrier, all_n, factors.x[stage][part][own_n * rows], part * width);
-#pragma unroll
-          for (int part = 0; part < parts; ++part)
-            steps.template weights<(cluster_m > 1)>(barrier, all_m, factors.weights[stage][part][own_m * columns],
-                                                    part * width);
+          if (step >= loaded) pipeline.producer_acquire(ahead);
+          load_x(steps, ahead);
+          if (step >= loaded) load_weights(steps, ahead);
           steps.next();
           ++ahead;
         }
       }
+      loaded = 0;
       state.advance(params.steps);
       __syncwarp();
       if (first) after_factors.arrive();
@@ -253,7 +280,6 @@ struct WarpgroupKernel {
       state.advance(params.steps);
       residual.advance(loads);
     }
-    if (tile >= params.order.tiles) let_next_kernel_begin();
     for (; tile < params.order.tiles; tile += turn * blocks()) {
       Sums sums;
       turns.wait();
@@ -261,7 +287,6 @@ struct WarpgroupKernel {
       turns.arrive();
       finish_products(pipeline, state, params.steps, sums);
       state.advance(params.steps * static_cast<int>(turn));
-      if (tile + turn * blocks() >= params.order.tiles) let_next_kernel_begin();
       turns.wait();
       auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
                                         at(params.order.place(tile)), sums, 0, thread, shared.store);
