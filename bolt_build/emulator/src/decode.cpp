@@ -12,9 +12,6 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-namespace {
-
-/// Parts between commas that stand in no brackets.
 std::vector<std::string_view> split(std::string_view text) {
   std::vector<std::string_view> parts;
   int depth = 0;
@@ -31,10 +28,6 @@ std::vector<std::string_view> split(std::string_view text) {
   }
   return parts;
 }
-
-std::size_t align_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
-
-}  // namespace
 
 std::vector<std::string_view> elements(std::string_view braces) {
   if (braces.empty() || braces.front() != '{') return {braces};
@@ -203,181 +196,6 @@ void Reader::declare_local(std::string_view text) {
   const Register found = make({'u', 8});
   entry_.constants.push_back({found.offset, local_window + at, 8});
   symbols_.emplace(std::string(text.substr(name, bracket - name)), found);
-}
-
-namespace {
-
-Statement statement_of(std::string_view text) {
-  Statement found;
-  const std::size_t blank = text.find_first_of(" \t\n{[");
-  std::string_view opcode = text.substr(0, blank);
-  if (blank != std::string_view::npos) found.operands = split(text.substr(blank));
-  for (bool first = true; !opcode.empty(); first = false) {
-    const std::size_t dot = opcode.find('.');
-    const std::string_view word = opcode.substr(0, dot);
-    if (first)
-      found.base = word;
-    else
-      found.modifiers.push_back(word);
-    opcode = dot == std::string_view::npos ? std::string_view() : opcode.substr(dot + 1);
-  }
-  return found;
-}
-
-void read_parameters(Entry& entry, std::string_view text, std::vector<std::pair<std::string, std::size_t>>& names) {
-  for (const std::string_view declared : split(text)) {
-    std::size_t align = 0, bytes = 0, count = 1;
-    std::string name;
-    std::string_view rest = declared;
-    while (!rest.empty()) {
-      rest = trimmed(rest);
-      const std::size_t blank = rest.find_first_of(" \t\n");
-      const std::string_view word = rest.substr(0, blank);
-      rest = blank == std::string_view::npos ? std::string_view() : rest.substr(blank);
-      if (word == ".align") {
-        rest = trimmed(rest);
-        align = std::strtoul(rest.data(), nullptr, 10);
-        rest = rest.substr(rest.find_first_of(" \t"));
-      } else if (word == ".param" || word == ".ptr" || word == ".global") {
-      } else if (word[0] == '.') {
-        bytes = static_cast<std::size_t>(type_of(word.substr(1)).bytes);
-      } else {
-        const std::size_t bracket = word.find('[');
-        name = word.substr(0, bracket);
-        if (bracket != std::string_view::npos) count = std::strtoul(word.data() + bracket + 1, nullptr, 10);
-      }
-    }
-    const std::size_t at = align_up(entry.parameter_bytes, std::max(align, bytes));
-    entry.parameters.push_back({at, bytes * count});
-    entry.parameter_bytes = at + bytes * count;
-    names.emplace_back(name, at);
-  }
-}
-
-}  // namespace
-
-std::shared_ptr<Entry> read_entry(const std::shared_ptr<Module>& module, const std::string& name) {
-  const auto body = module->bodies.find(name);
-  if (body == module->bodies.end()) throw Unsupported("no kernel " + name);
-  auto entry = std::make_shared<Entry>();
-  entry->name = name;
-  entry->module = module;
-  Reader reader(*entry);
-  std::vector<std::pair<std::string, std::size_t>> names;
-  read_parameters(*entry, body->second.parameters, names);
-  for (const auto& [parameter, offset] : names) {
-    const Register found = reader.make({'u', 8});
-    entry->parameter_addresses.push_back({found.offset, offset, 8});
-    reader.symbols_.emplace(parameter, found);
-  }
-
-  struct Jump {
-    std::size_t from;
-    std::string label;
-    int scope;
-  };
-  std::vector<Jump> jumps;
-  const std::string_view text = body->second.text;
-  unsigned line = body->second.line;
-  const auto fail = [&](std::string_view statement, const std::string& why) {
-    throw Unsupported(name + ", line " + std::to_string(line) + ": " + std::string(statement.substr(0, 200)) + ": " + why);
-  };
-  for (std::size_t i = 0; i < text.size();) {
-    const char c = text[i];
-    if (c == '\n') ++line;
-    if (std::isspace(static_cast<unsigned char>(c)) || c == ';') {
-      ++i;
-      continue;
-    }
-    if (c == '{') {
-      reader.scopes_.push_back({{}, {}, {}, reader.scope_});
-      reader.scope_ = static_cast<int>(reader.scopes_.size()) - 1;
-      ++i;
-      continue;
-    }
-    if (c == '}') {
-      reader.scope_ = reader.scopes_[reader.scope_].parent;
-      ++i;
-      continue;
-    }
-    // A label, or a statement up to its semicolon.
-    std::size_t word = i;
-    while (word < text.size() && (std::isalnum(static_cast<unsigned char>(text[word])) || text[word] == '_' ||
-                                  text[word] == '$' || text[word] == '%'))
-      ++word;
-    std::size_t colon = word;
-    while (colon < text.size() && (text[colon] == ' ' || text[colon] == '\t')) ++colon;
-    if (word > i && colon < text.size() && text[colon] == ':') {
-      reader.scopes_[reader.scope_].labels[std::string(text.substr(i, word - i))] =
-          static_cast<std::uint32_t>(entry->code.size());
-      i = colon + 1;
-      continue;
-    }
-    const std::size_t end = text.find(';', i);
-    std::string_view statement = trimmed(text.substr(i, end - i));
-    const auto newlines = std::count(text.begin() + static_cast<std::ptrdiff_t>(i),
-                                     text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
-    i = end + 1;
-    try {
-      if (statement[0] == '.') {
-        if (statement.rfind(".reg", 0) == 0)
-          reader.declare(statement);
-        else if (statement.rfind(".local", 0) == 0)
-          reader.declare_local(statement);
-        else if (statement.rfind(".shared", 0) == 0) {
-          const Declared variable = declared(statement);
-          reader.shared_variable(variable.name, variable.bytes, variable.align);
-        } else if (statement.rfind(".pragma", 0) != 0) {
-          fail(statement, "a directive that is not known");
-        }
-        line += static_cast<unsigned>(newlines);
-        continue;
-      }
-      Instruction made;
-      made.line = line;
-      const std::string whole(statement);
-      if (statement[0] == '@') {
-        const bool negated = statement[1] == '!';
-        const std::size_t blank = statement.find_first_of(" \t");
-        made.guard = static_cast<std::int32_t>(reader.predicate(statement.substr(negated ? 2 : 1, blank - (negated ? 2 : 1))));
-        made.negated = negated;
-        statement = trimmed(statement.substr(blank));
-      }
-      const Statement parts = statement_of(statement);
-      if (parts.base == "bra") {
-        made.kind = Instruction::Kind::branch;
-        jumps.push_back({entry->code.size(), std::string(parts.operands.at(0)), reader.scope_});
-      } else if (parts.base == "ret" || parts.base == "exit") {
-        made.kind = Instruction::Kind::leave;
-      } else {
-        constexpr Decode all[] = {decode_arithmetic, decode_conversion, decode_memory, decode_atomics,
-                                  decode_waiting,    decode_products,   decode_copies};
-        if (std::none_of(std::begin(all), std::end(all), [&](Decode decode) { return decode(reader, parts, made); }))
-          fail(statement, "an instruction that is not known");
-        if (made.attempt != nullptr) made.kind = Instruction::Kind::waiting;
-      }
-      entry->code.push_back(std::move(made));
-      entry->lines.push_back(whole.substr(0, 160));
-    } catch (const Unsupported& error) {
-      if (std::string_view(error.what()).rfind(name, 0) == 0) throw;
-      fail(statement, error.what());
-    } catch (const std::out_of_range&) {
-      fail(statement, "operands that are missing");
-    }
-    line += static_cast<unsigned>(newlines);
-  }
-  for (const Jump& jump : jumps) {
-    bool found = false;
-    for (int scope = jump.scope; scope >= 0 && !found; scope = reader.scopes_[scope].parent)
-      if (const auto label = reader.scopes_[scope].labels.find(jump.label); label != reader.scopes_[scope].labels.end()) {
-        entry->code[jump.from].target = label->second;
-        found = true;
-      }
-    if (!found) throw Unsupported(name + ": no label " + jump.label);
-  }
-  entry->file_bytes = reader.next_;
-  entry->predicates = reader.predicates_;
-  return entry;
 }
 
 }  // namespace emulator

@@ -64,7 +64,7 @@ class Reader {
   std::int64_t integer(std::string_view word);
 
  private:
-  friend std::shared_ptr<Entry> read_entry(const std::shared_ptr<Module>&, const std::string&);
+  friend class BodyReader;
   struct Scope {
     std::map<std::string, Register, std::less<>> registers;
     std::map<std::string, Type, std::less<>> ranges;  // %f<100>: prefix and type
@@ -88,7 +88,10 @@ class Reader {
   std::map<std::string, std::uint32_t, std::less<>> shared_;  // offsets of variables that were met
 };
 
+/// Parts between commas that stand in no brackets.
+std::vector<std::string_view> split(std::string_view text);
 std::vector<std::string_view> elements(std::string_view braces);
 std::string_view trimmed(std::string_view text);
+inline std::size_t align_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace emulator
