@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
-import struct
 import threading
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from border import BAD_WEIGHTS, DEVICE_ERROR, INTERNAL, INVALID_ARGUMENT, NO_DEVICE, OK, create, refused, table_of
 from tiny_engine import build_engine, tiny_constants, tiny_plan, tiny_reference
 
-from bolt_build.emit.names import symbol
 from bolt_build.emit.weights import write_weights
 from bolt_build.graph.ir import Array
 from bolt_build.runtime import engine_abi as abi
 from bolt_build.runtime.loader import Engine, EngineError, Model
 
 X = np.random.RandomState(0).standard_normal((4, 3, 5)).astype(np.float32)
-OK, INVALID_ARGUMENT, BAD_WEIGHTS, NO_DEVICE, DEVICE_ERROR, INTERNAL = 0, 1, 2, 4, 5, 6
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +34,6 @@ def weights(library: Path) -> Path:
 def model(library: Path, weights: Path) -> Iterator[Model]:
     with Engine(library) as engine, engine.create(weights, threads=1) as created:
         yield created
-
-
-def _table(library: Path) -> abi.EngineTable:
-    entry = getattr(ctypes.CDLL(str(library)), symbol("tiny"))
-    entry.restype = ctypes.POINTER(abi.EngineTable)
-    table = entry().contents
-    assert isinstance(table, abi.EngineTable)
-    return table
-
-
-def _refused(table: abi.EngineTable, status: int) -> tuple[int, str]:
-    return status, table.last_error().decode()
 
 
 # What it computes
@@ -111,7 +95,7 @@ def test_every_step_has_a_time_of_its_own(model: Model) -> None:
 
 
 def test_callers_can_have_memory_where_the_ports_live(library: Path, model: Model) -> None:
-    table, made, back = _table(library), ctypes.c_void_p(), np.zeros_like(X)
+    table, made, back = table_of(library), ctypes.c_void_p(), np.zeros_like(X)
     assert table.allocate(model._handle, X.nbytes, ctypes.byref(made)) == OK
     assert table.copy(model._handle, made, X.ctypes.data, X.nbytes, None) == OK
     assert table.copy(model._handle, back.ctypes.data, made, X.nbytes, None) == OK
@@ -140,7 +124,7 @@ def test_contexts_are_made_and_run_in_threads_at_once(model: Model) -> None:
 
 def test_weights_come_from_memory_too_aligned_or_not(library: Path, weights: Path) -> None:
     data = weights.read_bytes()
-    table = _table(library)
+    table = table_of(library)
     for shift in (0, 1):
         memory = ctypes.create_string_buffer(len(data) + 128)
         at = -(-ctypes.addressof(memory) // 64) * 64 + shift
@@ -197,37 +181,28 @@ def test_a_batch_it_lacks(model: Model) -> None:
     assert str(caught.value) == "batch 7 is not one of this engine's: 1, 4 (invalid argument)"
 
 
-def _create(library: Path, **changes: object) -> tuple[int, str]:
-    table = _table(library)
-    options = abi.ModelOptions(size=ctypes.sizeof(abi.ModelOptions))
-    for name, value in changes.items():
-        setattr(options, name, value)
-    model = ctypes.c_void_p()
-    return _refused(table, table.create(ctypes.byref(options), ctypes.byref(model)))
-
-
 def test_wrong_options(library: Path, weights: Path) -> None:
     path = str(weights).encode()
-    assert _create(library) == (
+    assert create(library) == (
         INVALID_ARGUMENT, "no weights given: set weights_path, or weights and weights_bytes",
     )  # fmt: skip
-    assert _create(library, weights_path=path, weights=1, weights_bytes=1) == (
+    assert create(library, weights_path=path, weights=1, weights_bytes=1) == (
         INVALID_ARGUMENT, "both weights_path and weights are given: set one of them",
     )  # fmt: skip
-    assert _create(library, size=0) == (
+    assert create(library, size=0) == (
         INVALID_ARGUMENT, "options->size is 0: set it to sizeof(bolt_model_options), 40",
     )  # fmt: skip
-    assert _create(library, weights_path=path, threads=-1) == (
+    assert create(library, weights_path=path, threads=-1) == (
         INVALID_ARGUMENT, "threads is -1: give 0 for as many as the process may use, or 1 to 1024",
     )  # fmt: skip
-    assert _create(library, weights_path=path, threads=1025)[0] == INVALID_ARGUMENT
-    assert _create(library, weights_path=path, device=3) == (
+    assert create(library, weights_path=path, threads=1025)[0] == INVALID_ARGUMENT
+    assert create(library, weights_path=path, device=3) == (
         NO_DEVICE, "device 3 does not exist: a CPU engine has device 0 alone",
     )  # fmt: skip
-    assert _create(library, weights_path=b"/nowhere/w") == (
+    assert create(library, weights_path=b"/nowhere/w") == (
         BAD_WEIGHTS, "cannot open weights '/nowhere/w': No such file or directory",
     )  # fmt: skip
-    assert _create(library, weights_path=b"/") == (BAD_WEIGHTS, "cannot read weights '/': not a regular file")
+    assert create(library, weights_path=b"/") == (BAD_WEIGHTS, "cannot read weights '/': not a regular file")
 
 
 class LaterOptions(ctypes.Structure):
@@ -237,15 +212,15 @@ class LaterOptions(ctypes.Structure):
 
 
 def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(library: Path, weights: Path) -> None:
-    table = _table(library)
+    table = table_of(library)
     model = ctypes.c_void_p()
     known = abi.ModelOptions(ctypes.sizeof(LaterOptions), 0, 1, str(weights).encode(), None, 0)
     later = LaterOptions(known, 0)
-    create = ctypes.cast(table.create, ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p))
-    assert create(ctypes.addressof(later), ctypes.addressof(model)) == OK
+    call = ctypes.cast(table.create, ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p))
+    assert call(ctypes.addressof(later), ctypes.addressof(model)) == OK
     table.destroy(model)
     later.unknown = 1
-    assert _refused(table, create(ctypes.addressof(later), ctypes.addressof(model))) == (
+    assert refused(table, call(ctypes.addressof(later), ctypes.addressof(model))) == (
         INVALID_ARGUMENT, "bolt_model_options sets what this engine does not know yet",
     )  # fmt: skip
     assert model.value is None
@@ -254,7 +229,7 @@ def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(libr
 @pytest.mark.parametrize("last", ["batch", "staged"])
 def test_options_of_an_earlier_border_are_zero_where_they_end(library: Path, weights: Path, last: str) -> None:
     """What lies behind the last field that such a caller knows is not its options."""
-    table = _table(library)
+    table = table_of(library)
     model, context = ctypes.c_void_p(), ctypes.c_void_p()
     known = abi.ModelOptions(ctypes.sizeof(abi.ModelOptions), 0, 1, str(weights).encode(), None, 0)
     assert table.create(ctypes.byref(known), ctypes.byref(model)) == OK
@@ -263,22 +238,22 @@ def test_options_of_an_earlier_border_are_zero_where_they_end(library: Path, wei
     assert table.context_create(model, ctypes.byref(options), ctypes.byref(context)) == OK
     table.context_destroy(context)
     options.size = abi.ContextOptions.batch.offset
-    assert _refused(table, table.context_create(model, ctypes.byref(options), ctypes.byref(context))) == (
+    assert refused(table, table.context_create(model, ctypes.byref(options), ctypes.byref(context))) == (
         INVALID_ARGUMENT, "options->size is 8: set it to sizeof(bolt_context_options), 32",
     )  # fmt: skip
     table.destroy(model)
 
 
 def test_null_arguments(library: Path) -> None:
-    table = _table(library)
+    table = table_of(library)
     tensor = abi.Tensor()
     invalid = INVALID_ARGUMENT
-    assert _refused(table, table.create(None, ctypes.byref(ctypes.c_void_p()))) == (invalid, "options is NULL")
-    assert _refused(table, table.create(None, None)) == (invalid, "model is NULL")
-    assert _refused(table, table.run(None, None, None, None)) == (invalid, "context is NULL")
-    assert _refused(table, table.input(1, 0, None)) == (invalid, "tensor is NULL")
-    assert _refused(table, table.input(1, 1, ctypes.byref(tensor))) == (invalid, "input 1 does not exist: there are 1")
-    assert _refused(table, table.output(2, 0, ctypes.byref(tensor))) == (
+    assert refused(table, table.create(None, ctypes.byref(ctypes.c_void_p()))) == (invalid, "options is NULL")
+    assert refused(table, table.create(None, None)) == (invalid, "model is NULL")
+    assert refused(table, table.run(None, None, None, None)) == (invalid, "context is NULL")
+    assert refused(table, table.input(1, 0, None)) == (invalid, "tensor is NULL")
+    assert refused(table, table.input(1, 1, ctypes.byref(tensor))) == (invalid, "input 1 does not exist: there are 1")
+    assert refused(table, table.output(2, 0, ctypes.byref(tensor))) == (
         invalid, "batch 2 is not one of this engine's: 1, 4",
     )  # fmt: skip
     assert table.context_bytes(None) == 0
@@ -287,7 +262,7 @@ def test_null_arguments(library: Path) -> None:
 
 
 def test_null_buffers_and_streams(library: Path, weights: Path) -> None:
-    table = _table(library)
+    table = table_of(library)
     options = abi.ModelOptions(ctypes.sizeof(abi.ModelOptions), 0, 1, str(weights).encode(), None, 0)
     model, context = ctypes.c_void_p(), ctypes.c_void_p()
     assert table.create(ctypes.byref(options), ctypes.byref(model)) == OK
@@ -295,10 +270,10 @@ def test_null_buffers_and_streams(library: Path, weights: Path) -> None:
     assert table.context_create(model, ctypes.byref(batch), ctypes.byref(context)) == OK
     one, none = (ctypes.c_void_p * 1)(ctypes.addressof(model)), (ctypes.c_void_p * 1)(None)
     invalid = INVALID_ARGUMENT
-    assert _refused(table, table.run(context, None, one, None)) == (invalid, "inputs is NULL")
-    assert _refused(table, table.run(context, none, one, None)) == (invalid, "input 0 ('x') is NULL")
-    assert _refused(table, table.run(context, one, none, None)) == (invalid, "output 0 ('y') is NULL")
-    assert _refused(table, table.run(context, one, one, 8)) == (
+    assert refused(table, table.run(context, None, one, None)) == (invalid, "inputs is NULL")
+    assert refused(table, table.run(context, none, one, None)) == (invalid, "input 0 ('x') is NULL")
+    assert refused(table, table.run(context, one, none, None)) == (invalid, "output 0 ('y') is NULL")
+    assert refused(table, table.run(context, one, one, 8)) == (
         invalid, "stream is not NULL: a CPU engine has no streams",
     )  # fmt: skip
     table.context_destroy(context)
@@ -306,7 +281,7 @@ def test_null_buffers_and_streams(library: Path, weights: Path) -> None:
 
 
 def test_an_error_is_the_thread_s_own_and_goes_with_its_next_call(library: Path) -> None:
-    table = _table(library)
+    table = table_of(library)
     tensor = abi.Tensor()
     assert table.input(2, 0, ctypes.byref(tensor)) == INVALID_ARGUMENT
     others: list[bytes] = []
@@ -337,78 +312,6 @@ def test_a_kernel_that_cannot_be_prepared_is_named(library: Path, tmp_path: Path
     scale, shift = tiny_constants()
     scale[0] = np.nan
     write_weights(tmp_path / "w", tiny_plan(), (scale, shift))
-    assert _create(library, weights_path=str(tmp_path / "w").encode()) == (
+    assert create(library, weights_path=str(tmp_path / "w").encode()) == (
         INTERNAL, "preparing step 0 'Mul_0' of batch 1 failed: the scale is not a number",
     )  # fmt: skip
-
-
-# Weights that are not whole
-
-
-def _resealed(data: bytes, at: int, value: bytes) -> bytes:
-    """`data` with bytes of the header replaced and the header's checksum made to fit."""
-    (size,) = struct.unpack_from("<Q", data, 16)
-    header = bytearray(data[:size])
-    header[at : at + len(value)] = value
-    header[12:16] = bytes(4)
-    struct.pack_into("<I", header, 12, zlib.crc32(header))
-    return bytes(header) + data[size:]
-
-
-def _damage(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda data: b"", "W is empty"),
-        (lambda data: b"\x89PNG", "W is not a bolt-build weights file"),
-        (lambda data: data[:40], "W is truncated: 40 bytes, fewer than its header"),
-        (lambda data: data[:200], "W is truncated: 200 bytes, fewer than its header's 320"),
-        (lambda data: data[:-1], "W is truncated: 447 bytes where 448 are expected"),
-        (lambda data: data + b"x", "W is 449 bytes long where 448 are expected"),
-        (lambda data: data[:8] + b"\2" + data[9:], "W has format version 2; this engine reads version 1"),
-        (lambda data: _damage(data, 16), "the header of W is damaged: impossible sizes"),
-        (lambda data: _resealed(data, 80, b"\x40"), "the header of W contradicts its layout digest"),
-    ],
-)
-def test_weights_that_are_not_whole(
-    library: Path, weights: Path, tmp_path: Path, change: Callable[[bytes], bytes], sentence: str
-) -> None:
-    path = tmp_path / "w"
-    path.write_bytes(change(weights.read_bytes()))
-    assert _create(library, weights_path=str(path).encode()) == (BAD_WEIGHTS, sentence.replace("W", f"'{path}'", 1))
-    if path.stat().st_size:
-        data = ctypes.create_string_buffer(path.read_bytes(), path.stat().st_size)
-        said = _create(library, weights=ctypes.addressof(data), weights_bytes=path.stat().st_size)
-        assert said == (BAD_WEIGHTS, sentence.replace("W", "the memory given as weights", 1))
-
-
-def test_a_damaged_tensor_is_named(library: Path, weights: Path, tmp_path: Path) -> None:
-    data = _damage(weights.read_bytes(), 320 + 64)
-    (tmp_path / "w").write_bytes(data)
-    found, expected = zlib.crc32(data[-64:]), zlib.crc32(weights.read_bytes()[-64:])
-    assert _create(library, weights_path=str(tmp_path / "w").encode()) == (
-        BAD_WEIGHTS,
-        f"'{tmp_path}/w' is damaged: tensor 'shift' has checksum {found:08x} where {expected:08x} is expected",
-    )
-
-
-def test_weights_of_another_engine(library: Path, tmp_path: Path) -> None:
-    other = dataclasses.replace(tiny_plan(), structure="another")
-    write_weights(tmp_path / "w", other, tiny_constants())
-    assert _create(library, weights_path=str(tmp_path / "w").encode()) == (
-        BAD_WEIGHTS,
-        (
-            f"'{tmp_path}/w' belongs to another engine: layout digest {other.layout_digest} where "
-            f"{tiny_plan().layout_digest} is expected"
-        ),
-    )
-
-
-def test_no_single_byte_of_the_weights_can_change_unnoticed(library: Path, weights: Path, tmp_path: Path) -> None:
-    data = weights.read_bytes()
-    for at in range(len(data)):
-        (tmp_path / "w").write_bytes(_damage(data, at))
-        assert _create(library, weights_path=str(tmp_path / "w").encode())[0] == BAD_WEIGHTS
