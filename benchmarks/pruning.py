@@ -1,6 +1,6 @@
 """How much the pruning of candidates costs: every legal candidate measured, against the few that tuning would try.
 
-    python benchmarks/pruning.py            # on the GPU: compiles every legal candidate of ten 3x3 convolutions
+    python benchmarks/pruning.py            # on the GPU: compiles every legal candidate of eleven 3x3 convolutions
     python benchmarks/pruning.py --again    # the analysis alone, with the times that results/pruning.json has
 
 The convolutions (batch 32, fp16, fp32 accumulation, bias and ReLU in the epilogue) are those of ResNet-50, VGG-16 and

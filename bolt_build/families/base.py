@@ -106,8 +106,15 @@ class KernelProblem:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that must move at least once."""
-        return sum(o.nbytes for o in (*self.inputs, *self.outputs))
+        """Bytes that must move at least once: without what lies between windows that are further apart than large."""
+        return sum(o.nbytes for o in (*self.inputs, *self.outputs)) - self.unread
+
+    @property
+    def unread(self) -> int:
+        """Bytes of the operator's first input that it does not read."""
+        if not self.inputs:
+            return 0
+        return self.op.unread([i.type for i in self.inputs]) * self.inputs[0].format.dtype.nbytes
 
     @property
     def flops(self) -> int:

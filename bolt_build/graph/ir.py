@@ -90,6 +90,10 @@ class Op(ABC):
         """Floating-point operations (a multiply-add counts two); one an output element unless said."""
         return sum(t.elements for t in outputs)
 
+    def unread(self, inputs: Sequence[TensorType]) -> int:
+        """Elements of input 0 that no output depends on, wherever strides leave some out; none unless said."""
+        return 0
+
 
 @dataclass(frozen=True)
 class EpilogueOp:

@@ -52,6 +52,16 @@ class Windows:
         starts_beyond = (count - 1) * stride >= extent + self.pads_begin[axis]
         return count - 1 if starts_beyond else count
 
+    def touched(self, spatial: Sequence[int]) -> int:
+        """Cells of an input of extents `spatial` that lie in some window."""
+        found = 1
+        for axis, (extent, count) in enumerate(zip(spatial, self.output_shape(spatial), strict=True)):
+            first, stride = -self.pads_begin[axis], self.strides[axis]
+            starts = range(first, first + count * stride, stride)
+            taps = range(0, self.reach[axis], self.dilations[axis])
+            found *= len({start + tap for start in starts for tap in taps if 0 <= start + tap < extent})
+        return found
+
     def view(self, padded: Array, out: Sequence[int]) -> Array:
         """`padded` [N,C,*spatial] seen as [N,C,*out,*kernel], without a copy."""
         spatial = padded.strides[2:]

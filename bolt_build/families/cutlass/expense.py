@@ -18,7 +18,9 @@ def expense(problem: KernelProblem, product: Product) -> Expense:
     padded, wanted = product.n * product.taps * product.depth, prod(weights.shape)
     if padded > wanted:
         why.append(f"weights padded from {wanted} to {padded} values")
-    if product.widen is not None:
+    if product.widen is None:
+        moved -= problem.unread
+    else:
         moved += x.nbytes + product.widen.nbytes
         why.append(f"input of {x.nbytes} bytes copied to {product.widen.nbytes}")
     zeros = 2 * product.m * (padded - wanted)

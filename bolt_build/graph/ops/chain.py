@@ -50,3 +50,6 @@ class Chain(Op):
         inner = self.inner(inputs)
         own = self.first.flops(inputs[: self.operands], [inner])
         return own + self.second.flops([inner, *inputs[self.operands :]], outputs)
+
+    def unread(self, inputs: Sequence[TensorType]) -> int:
+        return self.first.unread(inputs[: self.operands])

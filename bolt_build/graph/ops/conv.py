@@ -72,6 +72,10 @@ class Conv(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return outputs[0].elements * (2 * prod(inputs[1].shape[1:]) + (len(inputs) == 3))
 
+    def unread(self, inputs: Sequence[TensorType]) -> int:
+        x, kernel = inputs[0], inputs[1].shape[2:]
+        return x.elements - prod(x.shape[:2]) * self.windows(kernel).touched(x.shape[2:])
+
 
 def import_conv(node: NodeImport) -> None:
     spatial = node.type(0).shape[2:]

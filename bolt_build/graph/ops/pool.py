@@ -80,6 +80,10 @@ class Pool(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return outputs[0].elements * prod(self.kernel)
 
+    def unread(self, inputs: Sequence[TensorType]) -> int:
+        x = inputs[0]
+        return x.elements - prod(x.shape[:2]) * self.windows.touched(x.shape[2:])
+
 
 def import_pool(node: NodeImport) -> None:
     spatial = node.type(0).shape[2:]

@@ -1,0 +1,39 @@
+"""Windows over spatial axes: which cells of the input any of them reads."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import TensorType
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.windows import Windows
+
+
+def test_a_1x1_with_a_stride_reads_every_second_row_and_column() -> None:
+    conv = Conv((2, 2), (0, 0), (0, 0), (1, 1))
+    x, w = TensorType(DType.F16, (2, 8, 5, 6)), TensorType(DType.F16, (4, 8, 1, 1))
+    assert x.elements - conv.unread([x, w]) == 2 * 8 * 3 * 3
+
+
+def test_windows_that_touch_each_other_read_everything() -> None:
+    conv = Conv((2, 2), (1, 1), (1, 1), (1, 1))
+    assert conv.unread([TensorType(DType.F16, (1, 8, 7, 7)), TensorType(DType.F16, (4, 8, 3, 3))]) == 0
+
+
+@given(
+    extent=st.integers(1, 12), kernel=st.integers(1, 4), stride=st.integers(1, 5), begin=st.integers(0, 3),
+    end=st.integers(0, 3), dilation=st.integers(1, 3), ceil_mode=st.booleans(),
+)  # fmt: skip
+def test_cells_are_those_that_the_windows_show(
+    extent: int, kernel: int, stride: int, begin: int, end: int, dilation: int, ceil_mode: bool
+) -> None:
+    windows = Windows((kernel,), (stride,), (begin,), (end,), (dilation,), ceil_mode)
+    if extent + begin + end < windows.reach[0]:
+        return
+    out = windows.output_shape((extent,))
+    cells = np.arange(1, extent + 1, dtype=np.float32).reshape(1, 1, extent)
+    seen = set(windows.view(windows.pad(cells, out, 0.0), out).ravel().tolist()) - {0.0}
+    assert windows.touched((extent,)) == len(seen)
