@@ -1,21 +1,60 @@
-"""What the README shows is what bolt-build takes."""
+"""What the README shows is what bolt-build takes, and what compilers take."""
 
 from __future__ import annotations
 
+import subprocess
 import textwrap
 from pathlib import Path
 
+import pytest
+
+from bolt_build import runtime
 from bolt_build.schema import load_recipe
+from bolt_build.schema.recipe import Recipe
 
 README = Path(__file__).parents[1] / "README.md"
+PROGRAM = """\
+#include <stdio.h>
+#include "bolt_engine.h"
+#ifdef __cplusplus
+extern "C"
+#endif
+const bolt_engine_v1* resnet50_bolt_v1(void);
+void classify(const void* const* inputs, void* const* outputs) {{
+{shown}
+}}
+"""
+
+
+def shown_behind(line: str) -> str:
+    """The first block of code behind a line."""
+    behind = README.read_text(encoding="utf-8").partition(f"\n{line}\n")[2].strip("\n")
+    return textwrap.dedent(behind.split("\n\n")[0]) + "\n"
+
+
+def recipe_of(folder: Path, line: str, name: str, model: str) -> Recipe:
+    recipe = folder / name
+    recipe.write_text(shown_behind(line), encoding="utf-8")
+    (folder / model).parent.mkdir(exist_ok=True)
+    (folder / model).write_bytes(b"not read here")
+    return load_recipe(recipe)
 
 
 def test_its_recipe_is_valid(tmp_path: Path) -> None:
-    shown = README.read_text(encoding="utf-8").partition("\n## Recipes\n")[2].strip("\n").split("\n\n")[0]
-    recipe = tmp_path / "resnet50.yaml"
-    recipe.write_text(textwrap.dedent(shown), encoding="utf-8")
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "resnet50.onnx").write_bytes(b"not read here")
-    loaded = load_recipe(recipe)
+    loaded = recipe_of(tmp_path, "## Recipes", "resnet50.yaml", "models/resnet50.onnx")
     assert loaded.name == "resnet50"
     assert [spec.name for spec in loaded.targets] == ["host", "h200"]
+
+
+def test_a_model_of_ones_own_is_computed_in_what_targets_are_best_at(tmp_path: Path) -> None:
+    loaded = recipe_of(tmp_path, "## Your own model", "net.yaml", "net.onnx")
+    assert [(spec.name, spec.precision) for spec in loaded.targets] == [("host", "fp32"), ("h200", "fp16")]
+
+
+@pytest.mark.parametrize("compiler", [("gcc", "-std=c11", "-xc"), ("g++", "-std=c++20", "-xc++")], ids=["c", "c++"])
+def test_its_program_compiles(tmp_path: Path, compiler: tuple[str, ...]) -> None:
+    source = tmp_path / "program"
+    source.write_text(PROGRAM.format(shown=shown_behind("From C or C++:")))
+    command = [*compiler, "-Wall", "-Werror", "-fsyntax-only", f"-I{runtime.include_dir()}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -36,7 +36,7 @@ from bolt_build.schema.validate import (
     validate,
 )
 from bolt_build.schema.values import Scalar, Table, plain, shorten, walk
-from bolt_build.targets import Target, all_targets
+from bolt_build.targets import Target, all_targets, target_named
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -87,7 +87,7 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
             variant=model["variant"],
         ),
         targets=tuple(
-            TargetSpec(name, spec["precision"], _batches(spec.get("batch", [])))
+            TargetSpec(name, spec.get("precision", target_named(name).precisions[0]), _batches(spec.get("batch", [])))
             for name, spec in data["targets"].items()
         ),
         policy=Policy(FusionPolicy(data["policy"]["fusion"]["epilogue"], data["policy"]["fusion"]["persistent"])),

@@ -45,7 +45,8 @@ class VariantSpec:
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """A target by the name of its row in `bolt_build.targets`, and what it computes in ("fp32", "bf16").
+    """A target by the name of its row in `bolt_build.targets`, and what it computes in ("fp32", "bf16", "fp16"): the
+    first of the row's precisions where the recipe does not say.
 
     `batch`: sizes of its own, empty where the model's hold (`Recipe.batches` says which).
     """
