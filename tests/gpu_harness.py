@@ -32,6 +32,8 @@ from bolt_build.targets import target_named
 TARGET = target_named(os.environ.get("BOLT_GPU_TARGET", "h200"))
 """Another one has kernels of one warp's instructions alone: `write FOLDER warps`."""
 HERE = Path(__file__).parent
+WAITS = 90
+"""From this compute capability (times ten) on kernels wait by themselves for the one in front."""
 _PARTS, _ENTRIES, _UNITS = 16, 16, 4
 _POISON = 0xFF
 """Every byte of an output before a kernel has written it."""
@@ -175,7 +177,7 @@ class Given(ctypes.Structure):
     _fields_ = (
         ("inputs", ctypes.c_void_p), ("bytes", ctypes.c_void_p), ("count", ctypes.c_int), ("output", ctypes.c_void_p),
         ("output_bytes", ctypes.c_size_t), ("sets", ctypes.c_int), ("shared", ctypes.c_int),
-        ("left", ctypes.c_uint), ("microseconds", ctypes.c_void_p),
+        ("left", ctypes.c_uint), ("overlap", ctypes.c_int), ("microseconds", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -222,7 +224,7 @@ class Library:
         given = Given(
             ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, memory.nbytes,
             sets, -1 if trial.shared is None else trial.shared,
-            left, ctypes.addressof(time_found),
+            left, int(TARGET.gpu is not None and TARGET.gpu.sm >= WAITS), ctypes.addressof(time_found),
         )  # fmt: skip
         entry = getattr(self._library, f"kernel_{index}")
         if entry(ctypes.byref(given), message, ctypes.c_size_t(1024)) != 0:

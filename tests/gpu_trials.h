@@ -79,6 +79,7 @@ struct Given {
   int sets;      // of buffers to time with; 0: not timed
   int shared;    // input whose memory is the output's, -1 for none
   unsigned left;  // inputs that a kernel in front leaves, a bit each; others are there from the start
+  int overlap;    // 1: it may begin before that kernel has ended, as in engines for GPUs whose kernels can wait
   float* microseconds;
 };
 
@@ -160,7 +161,7 @@ void run(const Given& given, const Make& make, const Scratch& scratch_of, const 
           leave<<<blocks, 256, 0, stream>>>(static_cast<const char*>(kept.back()->data()), static_cast<char*>(to.data()),
                                             given.bytes[i]);
       }
-      all[0].run.overlap = true;
+      all[0].run.overlap = given.overlap != 0;
       call(kernel, all[0].run);
       check(cudaStreamSynchronize(stream), "run");
     } else {
