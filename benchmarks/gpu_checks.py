@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from typing import Any
 
 import gpu_models
 import record
+from sanitizers import sanitize
 
 PACKAGE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PACKAGE))
@@ -317,36 +317,6 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-UNSEEN = (
-    "initcheck does not see what the tensor copy engine stores, and takes every reader of it for one of "
-    "uninitialised memory: see an engine without such kernels"
-)
-
-
-def sanitize(directory: Path, tools: list[str]) -> dict[str, Any]:
-    """compute-sanitizer's tools over the runner program, at the smallest batch."""
-    steps = [step for plan in PreparedEngine(directory).plan.plans for step in plan.steps]
-    unseen = any("warpgroups" in dict(step.candidate.parameters) for step in steps)
-    return {
-        tool: {"ok": None, "reason": UNSEEN} if tool == "initcheck" and unseen else sanitize_with(directory, tool)
-        for tool in tools
-    }
-
-
-def sanitize_with(directory: Path, tool: str) -> dict[str, Any]:
-    """`ok` is None where the tool could not be run."""
-    program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    (runner,) = directory.glob("*-run")
-    command = [program, "--tool", tool, "--error-exitcode", "9", str(runner), "--bench", "--runs", "1"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return {"ok": None, "reason": str(error)}
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    ran = any("SUMMARY" in line for line in lines) and done.returncode in (0, 9)
-    return {"ok": done.returncode == 0 if ran else None, "exit": done.returncode, "tail": lines[-2:]}
-
-
 def peers(models: str, batches: str) -> dict[str, Any]:
     """What a PyTorch user would run instead, on this GPU, now."""
     with tempfile.TemporaryDirectory() as folder:
@@ -403,7 +373,8 @@ def main() -> None:
     for directory in directories:
         found = run_worker(directory, arguments.checks)
         if found.get("name") in arguments.sanitize.split(","):
-            found["sanitizers"] = sanitize(directory, arguments.sanitizers.split(","))
+            plans = PreparedEngine(directory).plan.plans
+            found["sanitizers"] = sanitize(directory, plans, arguments.sanitizers.split(","))
         result["engines"][f"{found.get('name', directory.name)}/{found.get('target', '')}"] = found
         save()
     if arguments.peers:

@@ -109,7 +109,7 @@ class KernelProblem:
         """Bytes that must move at least once: without what lies between windows that are further apart than large."""
         return sum(o.nbytes for o in (*self.inputs, *self.outputs)) - self.unread
 
-    @property
+    @cached_property
     def unread(self) -> int:
         """Bytes of the operator's first input that it does not read."""
         if not self.inputs:
