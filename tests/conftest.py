@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from shared_folders import SharedFolder
+from tiny_engine import build_engine, tiny_constants, tiny_plan
 
 DATA = Path(__file__).parent / "data"
 
@@ -68,3 +69,9 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
             yield folder
 
     return entered
+
+
+@pytest.fixture(scope="session")
+def tiny_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The engine of `tiny_engine.py`, built once for all tests that only read it; its weights lie beside it."""
+    return build_engine(tmp_path_factory.mktemp("tiny"), tiny_plan(), tiny_constants())

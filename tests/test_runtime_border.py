@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from border import BAD_WEIGHTS, DEVICE_ERROR, INTERNAL, INVALID_ARGUMENT, NO_DEVICE, OK, create, refused, table_of
-from tiny_engine import build_engine, tiny_constants, tiny_plan, tiny_reference
+from tiny_engine import tiny_constants, tiny_plan, tiny_reference
 
 from bolt_build.emit.weights import write_weights
 from bolt_build.graph.ir import Array
@@ -21,18 +21,13 @@ X = np.random.RandomState(0).standard_normal((4, 3, 5)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_engine(tmp_path_factory.mktemp("engine"), tiny_plan(), tiny_constants())
-
-
-@pytest.fixture(scope="module")
-def weights(library: Path) -> Path:
-    return library.with_name("tiny.weights")
+def weights(tiny_library: Path) -> Path:
+    return tiny_library.with_name("tiny.weights")
 
 
 @pytest.fixture
-def model(library: Path, weights: Path) -> Iterator[Model]:
-    with Engine(library) as engine, engine.create(weights, threads=1) as created:
+def model(tiny_library: Path, weights: Path) -> Iterator[Model]:
+    with Engine(tiny_library) as engine, engine.create(weights, threads=1) as created:
         yield created
 
 
@@ -94,8 +89,8 @@ def test_every_step_has_a_time_of_its_own(model: Model) -> None:
         np.testing.assert_array_equal(context.run({"x": X})["y"], tiny_reference(X, tiny_constants()))
 
 
-def test_callers_can_have_memory_where_the_ports_live(library: Path, model: Model) -> None:
-    table, made, back = table_of(library), ctypes.c_void_p(), np.zeros_like(X)
+def test_callers_can_have_memory_where_the_ports_live(tiny_library: Path, model: Model) -> None:
+    table, made, back = table_of(tiny_library), ctypes.c_void_p(), np.zeros_like(X)
     assert table.allocate(model._handle, X.nbytes, ctypes.byref(made)) == OK
     assert table.copy(model._handle, made, X.ctypes.data, X.nbytes, None) == OK
     assert table.copy(model._handle, back.ctypes.data, made, X.nbytes, None) == OK
@@ -122,9 +117,9 @@ def test_contexts_are_made_and_run_in_threads_at_once(model: Model) -> None:
     assert wrong == []
 
 
-def test_weights_come_from_memory_too_aligned_or_not(library: Path, weights: Path) -> None:
+def test_weights_come_from_memory_too_aligned_or_not(tiny_library: Path, weights: Path) -> None:
     data = weights.read_bytes()
-    table = table_of(library)
+    table = table_of(tiny_library)
     for shift in (0, 1):
         memory = ctypes.create_string_buffer(len(data) + 128)
         at = -(-ctypes.addressof(memory) // 64) * 64 + shift
@@ -159,12 +154,12 @@ class Threads:
         self.set = ctypes.CDLL("libgomp.so.1").omp_set_num_threads
 
 
-def test_a_run_has_the_model_s_threads_and_leaves_the_caller_s(library: Path, weights: Path) -> None:
+def test_a_run_has_the_model_s_threads_and_leaves_the_caller_s(tiny_library: Path, weights: Path) -> None:
     threads = Threads()
     before = threads.get()
     threads.set(3)
     seen = set()
-    with Engine(library) as engine, engine.create(weights, threads=2) as model, model.context(4) as context:
+    with Engine(tiny_library) as engine, engine.create(weights, threads=2) as model, model.context(4) as context:
         assert threads.get() == 3
         context.run_observed({"x": X}, lambda step, name, data: seen.add(threads.get()))
     assert seen == {2}
@@ -181,28 +176,28 @@ def test_a_batch_it_lacks(model: Model) -> None:
     assert str(caught.value) == "batch 7 is not one of this engine's: 1, 4 (invalid argument)"
 
 
-def test_wrong_options(library: Path, weights: Path) -> None:
+def test_wrong_options(tiny_library: Path, weights: Path) -> None:
     path = str(weights).encode()
-    assert create(library) == (
+    assert create(tiny_library) == (
         INVALID_ARGUMENT, "no weights given: set weights_path, or weights and weights_bytes",
     )  # fmt: skip
-    assert create(library, weights_path=path, weights=1, weights_bytes=1) == (
+    assert create(tiny_library, weights_path=path, weights=1, weights_bytes=1) == (
         INVALID_ARGUMENT, "both weights_path and weights are given: set one of them",
     )  # fmt: skip
-    assert create(library, size=0) == (
+    assert create(tiny_library, size=0) == (
         INVALID_ARGUMENT, "options->size is 0: set it to sizeof(bolt_model_options), 40",
     )  # fmt: skip
-    assert create(library, weights_path=path, threads=-1) == (
+    assert create(tiny_library, weights_path=path, threads=-1) == (
         INVALID_ARGUMENT, "threads is -1: give 0 for as many as the process may use, or 1 to 1024",
     )  # fmt: skip
-    assert create(library, weights_path=path, threads=1025)[0] == INVALID_ARGUMENT
-    assert create(library, weights_path=path, device=3) == (
+    assert create(tiny_library, weights_path=path, threads=1025)[0] == INVALID_ARGUMENT
+    assert create(tiny_library, weights_path=path, device=3) == (
         NO_DEVICE, "device 3 does not exist: a CPU engine has device 0 alone",
     )  # fmt: skip
-    assert create(library, weights_path=b"/nowhere/w") == (
+    assert create(tiny_library, weights_path=b"/nowhere/w") == (
         BAD_WEIGHTS, "cannot open weights '/nowhere/w': No such file or directory",
     )  # fmt: skip
-    assert create(library, weights_path=b"/") == (BAD_WEIGHTS, "cannot read weights '/': not a regular file")
+    assert create(tiny_library, weights_path=b"/") == (BAD_WEIGHTS, "cannot read weights '/': not a regular file")
 
 
 class LaterOptions(ctypes.Structure):
@@ -211,8 +206,8 @@ class LaterOptions(ctypes.Structure):
     _fields_ = (("known", abi.ModelOptions), ("unknown", ctypes.c_int64))
 
 
-def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(library: Path, weights: Path) -> None:
-    table = table_of(library)
+def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(tiny_library: Path, weights: Path) -> None:
+    table = table_of(tiny_library)
     model = ctypes.c_void_p()
     known = abi.ModelOptions(ctypes.sizeof(LaterOptions), 0, 1, str(weights).encode(), None, 0)
     later = LaterOptions(known, 0)
@@ -227,9 +222,9 @@ def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(libr
 
 
 @pytest.mark.parametrize("last", ["batch", "staged"])
-def test_options_of_an_earlier_border_are_zero_where_they_end(library: Path, weights: Path, last: str) -> None:
+def test_options_of_an_earlier_border_are_zero_where_they_end(tiny_library: Path, weights: Path, last: str) -> None:
     """What lies behind the last field that such a caller knows is not its options."""
-    table = table_of(library)
+    table = table_of(tiny_library)
     model, context = ctypes.c_void_p(), ctypes.c_void_p()
     known = abi.ModelOptions(ctypes.sizeof(abi.ModelOptions), 0, 1, str(weights).encode(), None, 0)
     assert table.create(ctypes.byref(known), ctypes.byref(model)) == OK
@@ -244,8 +239,8 @@ def test_options_of_an_earlier_border_are_zero_where_they_end(library: Path, wei
     table.destroy(model)
 
 
-def test_null_arguments(library: Path) -> None:
-    table = table_of(library)
+def test_null_arguments(tiny_library: Path) -> None:
+    table = table_of(tiny_library)
     tensor = abi.Tensor()
     invalid = INVALID_ARGUMENT
     assert refused(table, table.create(None, ctypes.byref(ctypes.c_void_p()))) == (invalid, "options is NULL")
@@ -261,8 +256,8 @@ def test_null_arguments(library: Path) -> None:
     table.context_destroy(None)
 
 
-def test_null_buffers_and_streams(library: Path, weights: Path) -> None:
-    table = table_of(library)
+def test_null_buffers_and_streams(tiny_library: Path, weights: Path) -> None:
+    table = table_of(tiny_library)
     options = abi.ModelOptions(ctypes.sizeof(abi.ModelOptions), 0, 1, str(weights).encode(), None, 0)
     model, context = ctypes.c_void_p(), ctypes.c_void_p()
     assert table.create(ctypes.byref(options), ctypes.byref(model)) == OK
@@ -280,8 +275,8 @@ def test_null_buffers_and_streams(library: Path, weights: Path) -> None:
     table.destroy(model)
 
 
-def test_an_error_is_the_thread_s_own_and_goes_with_its_next_call(library: Path) -> None:
-    table = table_of(library)
+def test_an_error_is_the_thread_s_own_and_goes_with_its_next_call(tiny_library: Path) -> None:
+    table = table_of(tiny_library)
     tensor = abi.Tensor()
     assert table.input(2, 0, ctypes.byref(tensor)) == INVALID_ARGUMENT
     others: list[bytes] = []
@@ -308,10 +303,10 @@ def test_a_failed_run_names_its_step_and_sticks_to_the_context(model: Model) -> 
         context.run({"x": X})
 
 
-def test_a_kernel_that_cannot_be_prepared_is_named(library: Path, tmp_path: Path) -> None:
+def test_a_kernel_that_cannot_be_prepared_is_named(tiny_library: Path, tmp_path: Path) -> None:
     scale, shift = tiny_constants()
     scale[0] = np.nan
     write_weights(tmp_path / "w", tiny_plan(), (scale, shift))
-    assert create(library, weights_path=str(tmp_path / "w").encode()) == (
+    assert create(tiny_library, weights_path=str(tmp_path / "w").encode()) == (
         INTERNAL, "preparing step 0 'Mul_0' of batch 1 failed: the scale is not a number",
     )  # fmt: skip

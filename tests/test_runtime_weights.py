@@ -11,19 +11,14 @@ from pathlib import Path
 
 import pytest
 from border import BAD_WEIGHTS, create
-from tiny_engine import build_engine, tiny_constants, tiny_plan
+from tiny_engine import tiny_constants, tiny_plan
 
 from bolt_build.emit.weights import write_weights
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_engine(tmp_path_factory.mktemp("engine"), tiny_plan(), tiny_constants())
-
-
-@pytest.fixture(scope="module")
-def weights(library: Path) -> Path:
-    return library.with_name("tiny.weights")
+def weights(tiny_library: Path) -> Path:
+    return tiny_library.with_name("tiny.weights")
 
 
 def _resealed(data: bytes, at: int, value: bytes) -> bytes:
@@ -55,31 +50,31 @@ def _damage(data: bytes, at: int) -> bytes:
     ],
 )
 def test_weights_that_are_not_whole(
-    library: Path, weights: Path, tmp_path: Path, change: Callable[[bytes], bytes], sentence: str
+    tiny_library: Path, weights: Path, tmp_path: Path, change: Callable[[bytes], bytes], sentence: str
 ) -> None:
     path = tmp_path / "w"
     path.write_bytes(change(weights.read_bytes()))
-    assert create(library, weights_path=str(path).encode()) == (BAD_WEIGHTS, sentence.replace("W", f"'{path}'", 1))
+    assert create(tiny_library, weights_path=str(path).encode()) == (BAD_WEIGHTS, sentence.replace("W", f"'{path}'", 1))
     if path.stat().st_size:
         data = ctypes.create_string_buffer(path.read_bytes(), path.stat().st_size)
-        said = create(library, weights=ctypes.addressof(data), weights_bytes=path.stat().st_size)
+        said = create(tiny_library, weights=ctypes.addressof(data), weights_bytes=path.stat().st_size)
         assert said == (BAD_WEIGHTS, sentence.replace("W", "the memory given as weights", 1))
 
 
-def test_a_damaged_tensor_is_named(library: Path, weights: Path, tmp_path: Path) -> None:
+def test_a_damaged_tensor_is_named(tiny_library: Path, weights: Path, tmp_path: Path) -> None:
     data = _damage(weights.read_bytes(), 320 + 64)
     (tmp_path / "w").write_bytes(data)
     found, expected = zlib.crc32(data[-64:]), zlib.crc32(weights.read_bytes()[-64:])
-    assert create(library, weights_path=str(tmp_path / "w").encode()) == (
+    assert create(tiny_library, weights_path=str(tmp_path / "w").encode()) == (
         BAD_WEIGHTS,
         f"'{tmp_path}/w' is damaged: tensor 'shift' has checksum {found:08x} where {expected:08x} is expected",
     )
 
 
-def test_weights_of_another_engine(library: Path, tmp_path: Path) -> None:
+def test_weights_of_another_engine(tiny_library: Path, tmp_path: Path) -> None:
     other = dataclasses.replace(tiny_plan(), structure="another")
     write_weights(tmp_path / "w", other, tiny_constants())
-    assert create(library, weights_path=str(tmp_path / "w").encode()) == (
+    assert create(tiny_library, weights_path=str(tmp_path / "w").encode()) == (
         BAD_WEIGHTS,
         (
             f"'{tmp_path}/w' belongs to another engine: layout digest {other.layout_digest} where "
@@ -88,8 +83,8 @@ def test_weights_of_another_engine(library: Path, tmp_path: Path) -> None:
     )
 
 
-def test_no_single_byte_of_the_weights_can_change_unnoticed(library: Path, weights: Path, tmp_path: Path) -> None:
+def test_no_single_byte_of_the_weights_can_change_unnoticed(tiny_library: Path, weights: Path, tmp_path: Path) -> None:
     data = weights.read_bytes()
     for at in range(len(data)):
         (tmp_path / "w").write_bytes(_damage(data, at))
-        assert create(library, weights_path=str(tmp_path / "w").encode())[0] == BAD_WEIGHTS
+        assert create(tiny_library, weights_path=str(tmp_path / "w").encode())[0] == BAD_WEIGHTS
