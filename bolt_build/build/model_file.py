@@ -80,17 +80,11 @@ def untouched(file: FileStamp) -> bool:
 
 
 def _external_files(path: Path) -> tuple[Path, ...]:
-    """Files of external data that an ONNX file names and that exist; none where it cannot be read as ONNX.
+    """Files of external data that an ONNX file names, that lie in its folder and that exist; none where it cannot be
+    read as ONNX.
 
     What is wrong with the file is the importer's to say.
     """
-    import onnx
-    from onnx.external_data_helper import _get_all_tensors, uses_external_data
+    from bolt_build.graph.onnx_tensor import external_files
 
-    try:
-        model = onnx.load(str(path), load_external_data=False)
-        tensors = [tensor for tensor in _get_all_tensors(model) if uses_external_data(tensor)]
-    except Exception:  # protobuf's errors have no common base that all versions export
-        return ()
-    names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
-    return tuple(path.parent / name for name in sorted(names) if (path.parent / name).is_file())
+    return external_files(path)

@@ -219,8 +219,8 @@ class _Import:
             self._report(node, refusal.code, refusal.message, refusal.hint)
         except ShapeError as error:
             self._report(node, "shape-mismatch", str(error))
-        except (ValueError, IndexError, OverflowError, MemoryError) as error:
-            self._report(node, "invalid-node", f"cannot be imported: {error}")
+        except Exception as error:  # whatever NumPy, or another package's importer, raises of what does not fit
+            self._report(node, "invalid-node", f"cannot be imported: {str(error) or type(error).__name__}")
 
     def _check_outputs(self, node: OnnxNode) -> None:
         for index, name in enumerate(node.outputs):

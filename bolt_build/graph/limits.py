@@ -1,0 +1,47 @@
+"""What an engine's tensors can be, and how much a model may ask of the importer before anything is planned.
+
+Every limit is far above what networks are, and low enough that a model within all of them is planned in seconds.
+"""
+
+from __future__ import annotations
+
+from bolt_build.graph.ir import TensorType
+
+MOST_RANK = 8
+"""Axes of a tensor in an engine: BOLT_MAX_RANK of its border."""
+
+MOST_BYTES = (1 << 63) - 1
+"""Bytes of a tensor: kernels count elements and bytes in 64 bits, with a sign."""
+
+WIDEST = 8
+"""Bytes of the widest element: a tensor may be stored in another type than the model's."""
+
+MOST_NODES = 20_000
+"""Nodes that a graph's outputs may depend on, local functions inlined. The largest network seen has 2,600."""
+
+MOST_INLINED_BYTES = 512 << 20
+"""What inlining local functions may write, their constants once for each call."""
+
+MOST_CALL_DEPTH = 50
+"""Local functions that may call each other: the inliner calls itself for each."""
+
+FREE_FOLD_BYTES = 32 << 20
+"""A constant computed at import may always be this large, ..."""
+
+FOLD_GROWTH = 2
+"""... and otherwise so many times the constants that it is computed from."""
+
+FREE_FOLDED_BYTES = 256 << 20
+"""All constants computed at import together may be this large, and `FOLD_GROWTH` times the model's own."""
+
+MOST_FOLD_OPERATIONS = 1 << 32
+"""Floating-point operations that computing one constant may take."""
+
+
+def too_large(type: TensorType) -> str | None:
+    """Why no engine can have a tensor of this type; None where it can."""
+    if type.rank > MOST_RANK:
+        return f"the shape {list(type.shape)} has {type.rank} axes; an engine's tensors have at most {MOST_RANK}"
+    if type.elements * WIDEST > MOST_BYTES:
+        return f"the shape {list(type.shape)} has {type.elements} elements, whose bytes 63 bits cannot count"
+    return None

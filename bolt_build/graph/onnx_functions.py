@@ -1,0 +1,134 @@
+"""Local functions of a model, inlined once it is known what that makes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx
+import onnx.inliner
+
+from bolt_build.graph.limits import MOST_CALL_DEPTH, MOST_INLINED_BYTES, MOST_NODES
+from bolt_build.graph.onnx_findings import Findings, listed
+from bolt_build.graph.onnx_parse import check_text, subgraphs
+
+_Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class _Body:
+    """The nodes of a graph or function without calls, their bytes, and the functions called, each as often as it is."""
+
+    nodes: int
+    nbytes: int
+    calls: tuple[tuple[_Key, int], ...]
+
+
+@dataclass(frozen=True)
+class _Size:
+    """What a body becomes once all calls are inlined; `depth` counts the functions inside each other."""
+
+    nodes: int
+    nbytes: int
+    depth: int
+
+
+def inlined(findings: Findings, model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without local functions. Raises BoltError where they cannot be inlined, or not within the limits."""
+    if not model.functions:
+        return model
+    for (domain, name, _), count in Counter(_key_of(function) for function in model.functions).items():
+        if count > 1:
+            findings.report("invalid-model", f"the function '{name}' of domain '{domain}' is given {count} times")
+    findings.check()
+    _check_size(findings, model)
+    try:
+        model = onnx.inliner.inline_local_functions(model)
+    except Exception as error:  # the inliner is C++ and raises whatever its checker does
+        raise findings.fail("invalid-model", f"the model's functions cannot be inlined: {error}") from error
+    check_text(findings, model)
+    return model
+
+
+def _check_size(findings: Findings, model: onnx.ModelProto) -> None:
+    """Raises BoltError where functions call themselves, or what the calls become is beyond a limit."""
+    keys = {_key_of(function) for function in model.functions}
+    bodies = {_key_of(function): _body(function.node, keys) for function in model.functions}
+    sizes: dict[_Key, _Size] = {}
+    for key in _callees_first(findings, bodies):
+        sizes[key] = _size(bodies[key], sizes)
+    size = _size(_body(model.graph.node, keys), sizes)
+    if size.depth > MOST_CALL_DEPTH:
+        message = f"the model's functions call each other {size.depth} deep; supported are {MOST_CALL_DEPTH}"
+        raise findings.fail("model-too-large", message, "export the model with fewer functions inside each other")
+    if size.nodes > MOST_NODES:
+        message = f"the model has {size.nodes} nodes once its functions are inlined; supported are {MOST_NODES}"
+        raise findings.fail("model-too-large", message)
+    if size.nbytes > MOST_INLINED_BYTES:
+        message = (
+            f"the model has {size.nbytes} bytes once its functions are inlined; supported are {MOST_INLINED_BYTES}"
+        )
+        raise findings.fail("model-too-large", message, "give constants to functions as inputs")
+
+
+def _callees_first(findings: Findings, bodies: Mapping[_Key, _Body]) -> Iterator[_Key]:
+    """Every function behind those that it calls. Raises BoltError where that cannot be: one calls itself."""
+    waits = {key: len(body.calls) for key, body in bodies.items()}
+    callers: dict[_Key, list[_Key]] = {}
+    for key, body in bodies.items():
+        for callee, _ in body.calls:
+            callers.setdefault(callee, []).append(key)
+    ready = [key for key, count in waits.items() if not count]
+    while ready:
+        key = ready.pop()
+        del waits[key]
+        yield key
+        for caller in callers.get(key, ()):
+            waits[caller] -= 1
+            if not waits[caller]:
+                ready.append(caller)
+    if waits:
+        names = listed([name for _, name, _ in waits])
+        raise findings.fail(
+            "invalid-model", f"functions of the model call themselves, or each other in a circle: {names}"
+        )
+
+
+def _body(nodes: Iterable[onnx.NodeProto], functions: set[_Key]) -> _Body:
+    count = nbytes = 0
+    calls: Counter[_Key] = Counter()
+    for node in _all_nodes(nodes):
+        key = (_own(node.domain), node.op_type, node.overload)
+        if key in functions:
+            calls[key] += 1
+        else:
+            count += 1
+            nbytes += node.ByteSize()
+    return _Body(count, nbytes, tuple(calls.items()))
+
+
+def _size(body: _Body, sizes: Mapping[_Key, _Size]) -> _Size:
+    found = [(sizes[key], times) for key, times in body.calls]
+    return _Size(
+        body.nodes + sum(size.nodes * times for size, times in found),
+        body.nbytes + sum(size.nbytes * times for size, times in found),
+        max((size.depth + 1 for size, _ in found), default=0),
+    )
+
+
+def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes and those of the graphs inside them. Protobuf bounds how deep messages nest."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in subgraphs(attribute):
+                yield from _all_nodes(graph.node)
+
+
+def _key_of(function: onnx.FunctionProto) -> _Key:
+    return (_own(function.domain), function.name, function.overload)
+
+
+def _own(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain

@@ -1,0 +1,247 @@
+"""Any structure that a protobuf can carry is a model or a diagnostic: what of names, shapes, functions and external
+data cannot be is said once, with the node's name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from graph_models import model, node, ones, saved, tensor
+from onnx import TensorProto, helper, numpy_helper
+
+from bolt_build.errors import BoltError
+from bolt_build.graph.limits import MOST_NODES
+from bolt_build.graph.onnx_import import load_model
+
+
+def said(path: Path) -> list[tuple[str, str]]:
+    """Codes and messages of what loading and binding say of the model at `path`."""
+    with pytest.raises(BoltError) as raised:
+        load_model(path).bind(1)
+    assert all(d.subject == str(path) for d in raised.value.diagnostics)
+    return [(d.code, d.message) for d in raised.value.diagnostics]
+
+
+def of(tmp_path: Path, proto: onnx.ModelProto) -> list[tuple[str, str]]:
+    return said(saved(tmp_path, proto))
+
+
+# -- names -------------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_input_given_twice(tmp_path: Path) -> None:
+    proto = model([node("Relu", "x", "y")], [tensor("x", [1, 4]), tensor("x", [1, 4])])
+    assert of(tmp_path, proto) == [("duplicate-tensor", "the graph input 'x' is given 2 times")]
+
+
+def test_names_left_out(tmp_path: Path) -> None:
+    proto = model([node("Relu", "x", "y")], [tensor("x", [1, 4]), tensor("", [1])], ("y", ""), {"": ones(1)})
+    assert of(tmp_path, proto) == [
+        ("invalid-model", "an initializer has no name"),
+        ("invalid-model", "a graph input has no name"),
+        ("invalid-model", "a graph output has no name"),
+    ]
+
+
+def test_a_domain_imported_twice(tmp_path: Path) -> None:
+    proto = model([node("Relu", "x", "y")], opsets=[("ai.onnx", 18), ("local", 1), ("local", 1), ("far", 2**40)])
+    assert of(tmp_path, proto) == [
+        ("invalid-model", "the model imports ONNX's own domain twice: opset 17 and 18"),
+        ("invalid-model", "the model imports domain 'local' twice: opset 1 and 1"),
+        ("invalid-model", f"the model imports domain 'far' in opset {2**40}, which cannot be"),
+    ]
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        (node("Where", "true w w w", "y", "n"), "invalid-node", "Where 'n': has 4 inputs, of at most 3"),
+        (node("Relu", "x", "y more", "n"), "invalid-node", "Relu 'n': has 2 outputs, of at most 1"),
+    ],
+)
+def test_a_node_that_cannot_be(tmp_path: Path, line: onnx.NodeProto, code: str, message: str) -> None:
+    constants = {"true": np.asarray([True]), "w": ones(2), "scalar": np.asarray(3), "half": ones(1)}
+    assert of(tmp_path, model([line], [tensor("x", [1, 4])], constants=constants)) == [(code, message)]
+
+
+def test_an_attribute_given_twice(tmp_path: Path) -> None:
+    line = node("LeakyRelu", "x", "y", "n", alpha=0.1)
+    line.attribute.append(helper.make_attribute("alpha", 0.2))
+    assert of(tmp_path, model([line])) == [("invalid-node", "LeakyRelu 'n': attribute 'alpha' is given 2 times")]
+
+
+def test_an_attribute_that_only_a_call_gives(tmp_path: Path) -> None:
+    line = node("LeakyRelu", "x", "y", "n", alpha=0.1)
+    line.attribute[0].ref_attr_name = "slope"
+    message = "LeakyRelu 'n': attribute 'alpha' is of a kind that is not supported"
+    assert of(tmp_path, model([line])) == [("unsupported-attribute", message)]
+
+
+# -- shapes ------------------------------------------------------------------------------------------------------
+
+
+def test_dimensions_without_elements(tmp_path: Path) -> None:
+    inputs = [tensor("x", [1, 4]), tensor("a", [1, 0]), tensor("b", [-2])]
+    assert of(tmp_path, model([node("Relu", "x", "y")], inputs)) == [
+        ("empty-input", "dimension 1 of the input 'a' is 0, so that it has no elements"),
+        ("empty-input", "dimension 0 of the input 'b' is -2, so that it has no elements"),
+    ]
+
+
+def test_a_dimension_of_minus_one_is_one_without_an_extent(tmp_path: Path) -> None:
+    graph = load_model(saved(tmp_path, model([node("Relu", "x", "y")], [tensor("x", [-1, 4])]))).bind(3)
+    assert graph.type("x").shape == (3, 4)
+
+
+def test_an_initializer_with_a_negative_dimension(tmp_path: Path) -> None:
+    proto = model([node("Add", "x w", "y")], constants={"w": ones(8, 8)})
+    proto.graph.initializer[0].dims[:] = [-1, 8]
+    message = "the tensor 'w' cannot be read: its shape [-1, 8] has a negative extent"
+    assert of(tmp_path, proto) == [("broken-tensor", message)]
+
+
+def test_a_constant_with_a_negative_dimension(tmp_path: Path) -> None:
+    value = numpy_helper.from_array(ones(8))
+    value.dims[:] = [-1]
+    proto = model([node("Constant", "", "w", "c", value=value), node("Add", "x w", "y")])
+    message = "the tensor 'value' of Constant 'c' cannot be read: its shape [-1] has a negative extent"
+    assert of(tmp_path, proto)[0] == ("broken-tensor", message)
+
+
+# -- functions ---------------------------------------------------------------------------------------------------
+
+
+def with_functions(bodies: dict[str, list[onnx.NodeProto]]) -> onnx.ModelProto:
+    """A model that calls the first of `bodies`, local functions from "a" to "b"."""
+    proto = model([node(next(iter(bodies)), "x", "y", "call", domain="local")], opsets=[("local", 1)])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    for name, body in bodies.items():
+        proto.functions.append(helper.make_function("local", name, ["a"], ["b"], body, imports))
+    return proto
+
+
+def call(name: str, inputs: str, outputs: str) -> onnx.NodeProto:
+    return node(name, inputs, outputs, domain="local")
+
+
+def test_functions_that_call_themselves(tmp_path: Path) -> None:
+    proto = with_functions({"F": [call("G", "a", "b")], "G": [call("F", "a", "b")]})
+    message = "functions of the model call themselves, or each other in a circle: 'F', 'G'"
+    assert of(tmp_path, proto) == [("invalid-model", message)]
+
+
+def test_functions_that_become_too_much_are_refused_before_they_are_inlined(tmp_path: Path) -> None:
+    twice = {f"F{i}": [call(f"F{i + 1}", "a", "m"), call(f"F{i + 1}", "m", "b")] for i in range(40)}
+    proto = with_functions(twice | {"F40": [node("Relu", "a", "b")]})
+    message = f"the model has {2**40} nodes once its functions are inlined; supported are {MOST_NODES}"
+    assert of(tmp_path, proto) == [("model-too-large", message)]
+
+
+def test_functions_inside_each_other_too_deep(tmp_path: Path) -> None:
+    chain = {f"F{i}": [call(f"F{i + 1}", "a", "b")] for i in range(3000)}
+    proto = with_functions(chain | {"F3000": [node("Relu", "a", "b")]})
+    assert of(tmp_path, proto) == [
+        ("model-too-large", "the model's functions call each other 3001 deep; supported are 50")
+    ]
+
+
+def test_a_function_given_twice(tmp_path: Path) -> None:
+    proto = with_functions({"F": [node("Relu", "a", "b")]})
+    proto.functions.append(proto.functions[0])
+    assert of(tmp_path, proto) == [("invalid-model", "the function 'F' of domain 'local' is given 2 times")]
+
+
+def test_functions_with_constants_that_calls_multiply(tmp_path: Path) -> None:
+    constant = node("Constant", "", "c", value=numpy_helper.from_array(ones(1 << 18)))
+    calls = [call("G", "a" if i == 0 else f"m{i}", "b" if i == 999 else f"m{i + 1}") for i in range(1000)]
+    ((code, message),) = of(tmp_path, with_functions({"F": calls, "G": [constant, node("Add", "a c", "b")]}))
+    assert code == "model-too-large"
+    assert message.endswith("bytes once its functions are inlined; supported are 536870912")
+
+
+# -- external data -----------------------------------------------------------------------------------------------
+
+
+def external(tmp_path: Path, location: str, dims: tuple[int, ...] = (4,), names: str = "w", **entries: str) -> Path:
+    """A model whose weights lie in `location`."""
+    tensors = names.split()
+    lines = [node("Add", f"{'x' if i == 0 else f's{i}'} {name}", f"s{i + 1}") for i, name in enumerate(tensors)]
+    proto = model([*lines, node("Relu", f"s{len(tensors)}", "y")], [tensor("x", [1, 4])])
+    for name in tensors:
+        found = proto.graph.initializer.add(name=name, data_type=TensorProto.FLOAT, dims=dims)
+        found.data_location = TensorProto.EXTERNAL
+        for key, value in {"location": location, **entries}.items():
+            found.external_data.add(key=key, value=value)
+    return saved(tmp_path, proto)
+
+
+def test_external_data_that_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "circle").symlink_to("circle")
+    no_file = "it is not a regular file"
+    for location, why in (("folder", no_file), ("fifo", no_file), ("circle", "Too many levels of symbolic links")):
+        message = f"the data of 'w' cannot be read from '{tmp_path / location}': {why}"
+        assert said(external(tmp_path, location)) == [("external-data", message)]
+    for location in (".", "./", "a\0b"):
+        message = f"the data of 'w' lies at '{location}', outside the model's directory"
+        assert said(external(tmp_path, location)) == [("external-data", message)]
+
+
+def test_external_data_whose_name_is_too_long(tmp_path: Path) -> None:
+    ((code, message),) = said(external(tmp_path, "n" * 100_000))
+    assert code == "external-data"
+    assert message.startswith(f"the data of 'w' cannot be read from '{tmp_path}")
+    assert message.endswith("[...]" + "n" * 200 + "': File name too long")
+
+
+def test_external_data_behind_a_link_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(bytes(16))
+    folder = tmp_path / "model"
+    (folder / "inside").mkdir(parents=True)
+    (folder / "link").symlink_to("../secret")
+    (folder / "up").symlink_to(tmp_path)
+    (folder / "inside/data").write_bytes(bytes(16))
+    (folder / "beside").symlink_to("inside/data")
+    for location in ("link", "up/secret"):
+        message = (
+            f"the data of 'w' lies at '{location}', a link to '{tmp_path / 'secret'}' outside the model's directory"
+        )
+        assert said(external(folder, location)) == [("external-data", message)]
+    assert load_model(external(folder, "beside")).bind(1).constant("w") is not None
+
+
+def test_missing_external_data_is_said_once(tmp_path: Path) -> None:
+    path = external(tmp_path, "w.bin", names=" ".join(f"w{i}" for i in range(41)))
+    shown = ", ".join(f"'w{i}'" for i in range(8))
+    message = f"the data of 41 tensors ({shown}, ...) is missing: there is no file '{tmp_path / 'w.bin'}'"
+    assert said(path) == [("external-data", message)]
+
+
+def test_external_data_larger_than_its_file(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(bytes(4096))
+    message = f"the data of 'w' is cut off: '{tmp_path / 'w.bin'}' is too short"
+    for dims in ((2**40,), (2**62, 2**62)):
+        assert said(external(tmp_path, "w.bin", dims)) == [("external-data", message)]
+    message = f"the data of 'w' in '{tmp_path / 'w.bin'}' does not have its 16 bytes"
+    assert said(external(tmp_path, "w.bin", offset=str(2**80))) == [("external-data", message)]
+    message = f"the data of 'w' in '{tmp_path / 'w.bin'}' has no offset or length in digits"
+    assert said(external(tmp_path, "w.bin", offset="9" * 10_000)) == [("external-data", message)]
+
+
+def test_tensors_that_share_external_data_take_its_memory_once(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(np.arange(4, dtype=np.float32).tobytes())
+    graph = load_model(external(tmp_path, "w.bin", names="w0 w1")).bind(1)
+    np.testing.assert_array_equal(graph.constant("w1"), [0, 1, 2, 3])
+    path = external(tmp_path, "w.bin", names="w0 w1")
+    proto = onnx.load(str(path), load_external_data=False)
+    proto.graph.initializer[1].dims[:] = [2]
+    proto.graph.node[1].input[0] = "s1"
+    message = f"the data of 'w1' overlaps that of other tensors in '{tmp_path / 'w.bin'}'"
+    assert of(tmp_path, proto) == [("external-data", message)]
