@@ -40,6 +40,15 @@ def test_what_steers_a_terminal_is_not_printed(tmp_path: Path) -> None:
     assert marked(tmp_path, "a: \x1b[31mred", 9, 3) == "  2 | a: \ufffd[31mred\n    |         ^^^\n"
 
 
+def test_what_steers_a_terminal_is_not_printed_of_names_either() -> None:
+    about = Diagnostic("code", "no '\x1b[1mkey'\nhere", None, "not '\x1b[0m'", "\x9bnet.onnx")
+    assert render([about], color=False) == (
+        "\ufffdnet.onnx: error[code]: no '\ufffd[1mkey'\nhere\n  hint: not '\ufffd[0m'\n"
+    )
+    named = Diagnostic("code", "message", Mark("\x1b]0;a.yaml", 1, 1))
+    assert render([named], color=False) == "\ufffd]0;a.yaml:1:1: error[code]: message\n"
+
+
 def test_a_long_line_is_cut_around_its_mark(tmp_path: Path) -> None:
     line = "x" * 300 + "MARK" + "y" * 300
     assert marked(tmp_path, line, 301, 4) == (

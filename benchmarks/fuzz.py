@@ -1,0 +1,99 @@
+"""Feeds inputs made at random to all that reads what others wrote (tests/fuzz), and says what violated.
+
+    python benchmarks/fuzz.py [KIND...] [--count N] [--seed N] [--workers 2] [--keep FOLDER] [--out FILE]
+    python benchmarks/fuzz.py KIND --case N [--seed N] --keep FOLDER
+
+The second form makes one case again, checks it, and leaves its files in FOLDER. Exits with 1 where anything violated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import record
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import fuzz
+from fuzzing import supervisor, worker
+from fuzzing.case import Limits, random_of
+
+LIMITS = Limits()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(fuzz.names())} (default: all)")
+    parser.add_argument("--count", type=int, help="cases of each kind (default: what the kind says)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--case", type=int, help="only this one")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--keep", type=Path, help="where the files of violating cases stay (default: nowhere)")
+    parser.add_argument("--out", type=Path, help="write here instead of results/fuzz.json")
+    args = parser.parse_args()
+    kinds = tuple(args.kinds) or fuzz.names()
+    for kind in kinds:
+        if kind not in fuzz.names():
+            parser.error(f"no kind '{kind}': {', '.join(fuzz.names())}")
+    if args.keep is not None:
+        args.keep.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bolt-fuzz-") as temporary:
+        home = (args.keep or Path(temporary)).resolve()
+        if args.case is not None:
+            sys.exit(one(kinds[0], args.seed, args.case, home))
+        orders = [(kind, args.count or fuzz.kind(kind).LONG) for kind in kinds]
+        begun = time.monotonic()
+        tallies = supervisor.run(orders, args.seed, args.workers, home, LIMITS, lambda text: print(text, flush=True))
+        result = record.environment("bolt-build", "onnx", "numpy", "pyyaml") | {
+            "seed": args.seed,
+            "wall_s": round(time.monotonic() - begun),
+            "limits": {"cpu_s": LIMITS.cpu, "wall_s": LIMITS.wall, "bytes": LIMITS.memory},
+            "kinds": {kind: summary(tally) for kind, tally in tallies.items()},
+        }
+    print(record.write("fuzz", result, args.out))
+    sys.exit(1 if any(tally.violations for tally in tallies.values()) else 0)
+
+
+def one(kind: str, seed: int, number: int, home: Path) -> int:
+    """Makes and checks one case in this process, whose files stay in `home`. Returns an exit code."""
+    module = fuzz.kind(kind)
+    prepare = getattr(module, "prepare", None)
+    if prepare is not None:
+        (home / "prepared").mkdir()
+        prepare(home / "prepared")
+    case = module.case(random_of(kind, seed, number))
+    print(f"{kind} {number}: {case.about}")
+    case.write(home)
+    answer = worker.run_one(kind, module, seed, number, home, LIMITS)
+    print(answer["violation"] or answer["outcome"])
+    return 0 if answer["violation"] is None else 1
+
+
+def summary(tally: supervisor.Tally) -> dict[str, Any]:
+    """One kind's part of the result."""
+    return {
+        "cases": tally.cases,
+        "cpu_s": round(tally.seconds, 1),
+        "outcomes": dict(tally.outcomes.most_common()),
+        "slowest": tally.slowest and {"s": round(tally.slowest.seconds, 3), **place(tally, tally.slowest)},
+        "largest": tally.largest and {"mb": round(tally.largest.peak / 1e6), **place(tally, tally.largest)},
+        "violations": [
+            {"what": answer.violation, **place(tally, answer)}
+            for answer in sorted(tally.violations, key=lambda answer: answer.number)
+        ],
+    }
+
+
+def place(tally: supervisor.Tally, answer: supervisor.Answer) -> dict[str, str]:
+    """What a case was and how it is made again."""
+    again = f"python benchmarks/fuzz.py {tally.kind} --seed {tally.seed} --case {answer.number} --keep FOLDER"
+    return {"about": answer.about, "again": again}
+
+
+if __name__ == "__main__":
+    main()
