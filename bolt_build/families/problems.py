@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.dtypes import DType
+from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.families.base import KernelProblem, Operand, TensorFormat
 from bolt_build.graph.ir import Graph, Layout, Node, TensorType
 from bolt_build.graph.ops.conv import Conv
@@ -15,8 +15,9 @@ _MOVES = Concat | Identity | Pad | Reshape | Slice | Transpose
 
 
 def stored(dtype: DType, precision: DType) -> DType:
-    """The element type in which a tensor of the graph is stored: a model's f32 in the layer's precision."""
-    return precision if dtype is DType.F32 else dtype
+    """The element type in which a tensor of the graph is stored: numbers of a model in f32, f16 or bf16 in the layer's
+    precision, for which a target has kernels; anything else as it is."""
+    return precision if dtype in PRECISIONS.values() else dtype
 
 
 def problem_of(

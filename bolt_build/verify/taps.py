@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ops.chain import Chain
-from bolt_build.graph.ops.shape import Convert
+from bolt_build.graph.ops.shape import Cast, Convert
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.verify.tolerance import coarser
 
@@ -98,6 +98,8 @@ def _origin(step: Step, origins: dict[str, _Origin]) -> _Origin:
     coarsest = DType.F64
     for tensor in (*step.inputs, *step.outputs):
         coarsest = coarser(coarsest, tensor.operand.format.dtype)
+    if isinstance(step.problem.op, Cast):  # the reference rounds there, even where the engine computes in a finer type
+        coarsest = coarser(coarsest, step.problem.op.to)
     for tensor in step.inputs:
         known = origins.get(tensor.value)
         if known is not None:

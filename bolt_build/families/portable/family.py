@@ -23,7 +23,7 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.cost import roofline
 from bolt_build.families.portable.kernels import RULES
-from bolt_build.families.portable.rule import Rule
+from bolt_build.families.portable.rule import COMPUTED, Rule
 from bolt_build.families.problems import problem_of
 from bolt_build.families.stages import may_share
 from bolt_build.graph.ir import Graph, Node
@@ -40,13 +40,13 @@ def _efficiency(rule: Rule, problem: KernelProblem, target: Target) -> float:
 
 
 def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> KernelProblem | None:
-    """The problem of a node that makes a graph output in fp32 with its result stored as such, so that nothing has to
-    convert it; None where it is anyway, or the node makes no such output."""
+    """The problem of a node that makes a graph output with its result stored in the model's element type, so that
+    nothing has to convert it; None where it is anyway, or the node makes no such output."""
     (name, *more), (output, *_) = node.outputs, problem.outputs
-    wide = TensorFormat(DType.F32, output.format.layout)
-    if more or name not in graph.outputs or graph.type(name).dtype is not DType.F32 or output.format == wide:
+    own = TensorFormat(graph.type(name).dtype, output.format.layout)
+    if more or name not in graph.outputs or own.dtype not in COMPUTED or output.format == own:
         return None
-    return replace(problem, outputs=(Operand(output.shape, wide),))
+    return replace(problem, outputs=(Operand(output.shape, own),))
 
 
 class Portable:
