@@ -24,6 +24,7 @@ from bolt_build.build.builder import BuildOptions
 from bolt_build.build.evidence import gather
 from bolt_build.build.tune.kernels import TuningKernels, tuning_kernels
 from bolt_build.schema import load_recipe
+from bolt_build.targets import target_named
 
 
 def kernels(folder: Path, model: str, batch: int, target: str) -> TuningKernels:
@@ -37,7 +38,8 @@ def kernels(folder: Path, model: str, batch: int, target: str) -> TuningKernels:
     (spec,) = recipe.targets
     options = BuildOptions(output=folder / "generated", cache=folder / "cache")
     evidence = gather(recipe, spec, options, lambda text: None)
-    return tuning_kernels(evidence.problems.problems, {family.name: family for family in evidence.families})
+    families = {family.name: family for family in evidence.families}
+    return tuning_kernels(evidence.problems.problems, families, target_named(target))
 
 
 def reuse(first: TuningKernels, then: TuningKernels) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bolt_build.emit.weights import write_weights
 from bolt_build.families.base import Candidate, KernelProblem, StepCode, StepExpressions
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import EnginePlan
-from bolt_build.targets import target_named
+from bolt_build.targets import Target, target_named
 from bolt_build.toolchain import Tool, probe
 
 _CXX = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
@@ -27,8 +27,8 @@ _NVCC = ("-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden")
 class CudaPlainFamily(PlainFamily):
     """Kernels of `data/emit/plain_cuda/kernels.h`."""
 
-    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
-        code = super().emit(problem, candidate, at)
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        code = super().emit(problem, candidate, target, at)
         call = code.call.replace("plain::add(", "plain::add(r, ").replace("plain::relu(", "plain::relu(r, ")
         return StepCode(("plain_cuda/kernels.h",), code.member_type, code.member_arguments, call)
 
@@ -44,7 +44,7 @@ def nvcc() -> Tool:
 def build_cuda_engine(directory: Path, plan: EnginePlan, constants: Sequence[Array]) -> Path:
     """Emits, compiles and links `plan` with the runner beside it in `directory`, and writes its weights."""
     directory.mkdir(parents=True, exist_ok=True)
-    files = (*emit(plan, (CudaPlainFamily(),), FACTS), emit_runner(plan))
+    files = (*emit(plan, target_named(plan.target), (CudaPlainFamily(),), FACTS), emit_runner(plan))
     for file in files:
         (directory / file.path).write_text(file.text)
     for file in files[:-1]:

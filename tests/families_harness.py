@@ -223,7 +223,7 @@ def _entry(index: int, kernel: Kernel) -> tuple[str, tuple[str, ...]]:
     problem = kernel.step.problem
     ((candidate, *_), refused) = kernel.family.candidates(problem, HOST)
     assert not refused
-    code = kernel.family.emit(problem, candidate, _expressions(kernel))
+    code = kernel.family.emit(problem, candidate, HOST, _expressions(kernel))
     sizes = ", ".join(str(operand.nbytes) for operand in problem.inputs)
     body = code.call.replace("{member}", "kernel")
     made = "" if code.member_type is None else f"{code.member_type} kernel(p, {code.member_arguments});"

@@ -94,7 +94,8 @@ def write(trials: Sequence[Trial], folder: Path) -> None:
         text = "".join(f'#include "{header}"\n' for header in headers) + "".join(code for code, _ in entries)
         _write(folder / f"calls{part}.cu", text)
     (cutlass,) = [family for family in load(TARGET) if family.name == "cutlass"]
-    units = cutlass.units([(t.step.problem, t.candidate) for t in trials if t.candidate.family == "cutlass"])
+    steps = [(t.step.problem, t.candidate) for t in trials if t.candidate.family == "cutlass"]
+    units = cutlass.units(steps, TARGET)
     # Several kernels a file: most of the time goes into the headers.
     for kind in sorted({unit.text.splitlines()[0] for unit in units}):
         texts = [unit.text for unit in units if unit.text.startswith(kind)]
@@ -150,7 +151,7 @@ def _entry(index: int, trial: Trial) -> tuple[str, tuple[str, ...]]:
     prepare = tuple(f"p.weight({i})" if operand.constant else None for i, operand in enumerate(problem.inputs))
     families = {family.name: family for family in load(TARGET)}
     at = StepExpressions(inputs, ("r.output(0)",), prepare, (trial.pitch,))
-    code = families[trial.candidate.family].emit(problem, trial.candidate, at)
+    code = families[trial.candidate.family].emit(problem, trial.candidate, TARGET, at)
     make = "0" if code.member_type is None else f"{code.member_type}(p, {code.member_arguments})"
     scratch = "0" if code.member_type is None else "kernel.scratch_bytes()"
     text = f"""

@@ -20,6 +20,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
+from bolt_build.families.offered import refuse_unoffered
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -113,10 +114,13 @@ class Fake:
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         return Expense(problem.nbytes, problem.flops)
 
-    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        return refuse_unoffered(self, problem, candidate, target)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         raise AssertionError("plans are not emitted here")
 
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         return ()
 
 

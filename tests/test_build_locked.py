@@ -13,6 +13,7 @@ from tuning_evidence import H200
 
 from bolt_build.emit.manifest import embedded_manifest
 from bolt_build.errors import BoltError
+from bolt_build.targets import target_named
 from bolt_build.toolchain import Tool, Toolchain
 from bolt_build.tuning.lock import load_lock
 from bolt_build.tuning.record import TuningTools
@@ -40,7 +41,8 @@ def test_the_engine_has_the_kernels_of_the_lock_and_says_so(net: Net) -> None:
     for step in (step for batch in plan.plans for step in batch.steps if not step.view):
         assert step.candidate == winners[step.problem.digest]
     assert net.kernels(planned) != predicted
-    statement = json.loads(embedded_manifest(plan, facts))["predicate"]["buildDefinition"]["internalParameters"]
+    manifest = json.loads(embedded_manifest(plan, target_named(plan.target), facts))
+    statement = manifest["predicate"]["buildDefinition"]["internalParameters"]
     assert statement["tuning"] == {
         "source": "lock", "lock": "net.lock.yaml", "gpu": "NVIDIA H200", "stale": False, "predicted": 0,
     }  # fmt: skip
@@ -53,7 +55,8 @@ def test_without_a_lock_kernels_are_predicted_and_that_is_said(net: Net) -> None
     )
     assert planned.warnings == ()
     plan, facts = planned.emission_inputs()
-    statement = json.loads(embedded_manifest(plan, facts))["predicate"]["buildDefinition"]["internalParameters"]
+    manifest = json.loads(embedded_manifest(plan, target_named(plan.target), facts))
+    statement = manifest["predicate"]["buildDefinition"]["internalParameters"]
     assert statement["tuning"] == {"source": "predictions"}
 
 

@@ -194,7 +194,7 @@ def arguments(problem: KernelProblem, candidate: Candidate) -> str:
     count = len(problem.inputs)
     names = tuple(f"x{i}" for i in range(count))
     prepare = tuple(name if problem.inputs[i].constant else None for i, name in enumerate(names))
-    code = FAMILY.emit(problem, candidate, StepExpressions(names, ("y",), prepare))
+    code = FAMILY.emit(problem, candidate, H200, StepExpressions(names, ("y",), prepare))
     return code.member_arguments.split("Arguments", 1)[1].split("}", 1)[0] + "}"
 
 
@@ -207,7 +207,7 @@ def test_settings_are_arguments_of_the_same_kernel() -> None:
     ]  # fmt: skip
     assert ".swizzle" not in arguments(problem, plain)
     assert arguments(problem, variants[3]).endswith(".swizzle = 4, .along = 1}")
-    units = {unit.name for variant in (plain, *variants) for unit in FAMILY.units([(problem, variant)])}
+    units = {unit.name for variant in (plain, *variants) for unit in FAMILY.units([(problem, variant)], H200)}
     assert len(units) == 1
 
 
@@ -221,18 +221,18 @@ def test_sums_of_slices_serve_every_epilogue() -> None:
     graph, node = graph_with(conv("c", (32, 2048, 1, 1), 1000, (1, 1)))
     rectified = FAMILY.propose(graph, node, H200, DType.F16)[0][0].steps[0].problem
     kernel = candidate_of(Kernel(WARPGROUP_TILES[2], partial=True))
-    units = {FAMILY.units([(problem, kernel)])[0] for problem in (silent, rectified)}
+    units = {FAMILY.units([(problem, kernel)], H200)[0] for problem in (silent, rectified)}
     (unit,) = units
     assert "const bolt::cutlass_kernels::Partial&" in unit.text
     whole = candidate_of(Kernel(WARPGROUP_TILES[2]))
-    assert len({FAMILY.units([(problem, whole)])[0].name for problem in (silent, rectified)}) == 2
+    assert len({FAMILY.units([(problem, whole)], H200)[0].name for problem in (silent, rectified)}) == 2
 
 
 def test_a_cluster_is_part_of_the_kernel() -> None:
     problem = conv_problem(56, 64, 64)
     kernel = candidate_of(Kernel(WarpgroupTile(128, 64, 64, False, (2, 1))))
     assert dict(kernel.parameters)["cluster"] == "2x1"
-    (unit,) = FAMILY.units([(problem, kernel)])
+    (unit,) = FAMILY.units([(problem, kernel)], H200)
     assert "WarpgroupTile<128, 64, 64, false, 2, 1>" in unit.text
 
 

@@ -15,6 +15,7 @@ from bolt_build.emit.manifest import BuildFacts, ResolvedTool, embedded_manifest
 from bolt_build.families.base import Candidate
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.runtime.loader import Engine
+from bolt_build.targets import HOST, target_named
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_engine_carries_what_is_known_before_linking(library: Path) -> None:
     with Engine(library) as engine:
-        assert engine.manifest == json.loads(embedded_manifest(tiny_plan(batches=(1,)), FACTS))
+        assert engine.manifest == json.loads(embedded_manifest(tiny_plan(batches=(1,)), HOST, FACTS))
 
 
 def test_the_file_adds_digests_of_artifacts_and_what_the_library_needs(library: Path) -> None:
@@ -32,7 +33,7 @@ def test_the_file_adds_digests_of_artifacts_and_what_the_library_needs(library: 
     tools = (ResolvedTool("cxx", "12.2.0", "33" * 32), ResolvedTool("onednn", "3.2.0"))
     facts = BuildFacts("11" * 32, "22" * 32, tools, version="9")
     plan = tiny_plan(batches=(1,))
-    statement = json.loads(manifest_json(plan, facts, library, [weights, library]))
+    statement = json.loads(manifest_json(plan, HOST, facts, library, [weights, library]))
     assert statement["subject"] == [
         {"name": "libtiny.so", "digest": {"sha256": digest_file(library)}},
         {"name": "tiny.weights", "digest": {"sha256": digest_file(weights)}},
@@ -46,21 +47,23 @@ def test_the_file_adds_digests_of_artifacts_and_what_the_library_needs(library: 
     requires = build["internalParameters"].pop("requires")
     assert {"libgomp.so.1", "libc.so.6"} <= set(requires["libraries"])
     assert set(requires["leastVersions"]) >= {"GLIBC", "GOMP"}
-    embedded = json.loads(embedded_manifest(plan, facts))
+    embedded = json.loads(embedded_manifest(plan, HOST, facts))
     del embedded["predicate"]["buildDefinition"]["internalParameters"]["requires"]
     assert {**statement, "subject": []} == embedded
 
 
 def test_a_cuda_engine_states_the_least_driver() -> None:
     facts = BuildFacts(tools=(ResolvedTool("nvcc", "13.0.88"),))
-    statement = json.loads(embedded_manifest(tiny_plan(target="h200"), facts))
+    statement = json.loads(embedded_manifest(tiny_plan(target="h200"), target_named("h200"), facts))
     requires = statement["predicate"]["buildDefinition"]["internalParameters"]["requires"]
     assert requires == {"arch": "sm_90", "where": "cuda", "driver": "CUDA 13.0"}
 
 
 def test_a_gpu_engine_says_where_its_kernels_come_from() -> None:
     def said(kernels: KernelSource | None) -> object:
-        statement = json.loads(embedded_manifest(tiny_plan(target="h200"), BuildFacts(kernels=kernels)))
+        statement = json.loads(
+            embedded_manifest(tiny_plan(target="h200"), target_named("h200"), BuildFacts(kernels=kernels))
+        )
         return statement["predicate"]["buildDefinition"]["internalParameters"].get("tuning")
 
     assert said(None) is None
@@ -74,7 +77,7 @@ def test_settings_of_a_kernel_stand_beside_its_parameters() -> None:
     plan = tiny_plan(batches=(1,))
     step = replace(plan.plans[0].steps[0], candidate=Candidate("x", (("m", 64),), (("slices", 2),)))
     plan = replace(plan, plans=(replace(plan.plans[0], steps=(step,)),))
-    statement = json.loads(embedded_manifest(plan, FACTS))
+    statement = json.loads(embedded_manifest(plan, HOST, FACTS))
     (batch,) = statement["predicate"]["buildDefinition"]["internalParameters"]["batches"]
     assert batch["kernels"] == [
         {"kernel": "x", "layer": step.name, "parameters": {"m": 64}, "settings": {"slices": 2}}
@@ -82,8 +85,8 @@ def test_settings_of_a_kernel_stand_beside_its_parameters() -> None:
 
 
 def test_equal_builds_have_equal_manifests(library: Path) -> None:
-    first = manifest_json(tiny_plan(), FACTS, library, [library])
-    assert first == manifest_json(tiny_plan(), FACTS, library, [library])
+    first = manifest_json(tiny_plan(), HOST, FACTS, library, [library])
+    assert first == manifest_json(tiny_plan(), HOST, FACTS, library, [library])
     assert str(library.parent) not in first
 
 

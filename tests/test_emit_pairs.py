@@ -35,7 +35,7 @@ def planned(way: str) -> PlannedEngine:
 
 
 def sources(way: str) -> dict[str, SourceFile]:
-    return {file.path: file for file in emit(planned(way).plan, FAMILIES)}
+    return {file.path: file for file in emit(planned(way).plan, H200, FAMILIES)}
 
 
 @pytest.mark.parametrize(("way", "header"), [("warpgroups", "_warpgroup"), ("through", "")])

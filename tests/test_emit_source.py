@@ -17,17 +17,18 @@ from bolt_build.emit.engine import emit, emit_runner, source_names
 from bolt_build.emit.text import c_string, comment, raw_string, wrapped
 from bolt_build.planner.engine_plan import EnginePlan, Location
 from bolt_build.runtime.loader import Engine
+from bolt_build.targets import HOST
 
 BORDER = Path(__file__).parents[1] / "bolt_build/runtime/include/bolt_engine.h"
 
 
 def _files(plan: EnginePlan) -> dict[str, str]:
-    return {file.path: file.text for file in emit(plan, FAMILIES, FACTS)}
+    return {file.path: file.text for file in emit(plan, HOST, FAMILIES, FACTS)}
 
 
 def test_source_is_the_golden_text(golden: Callable[[str, str], None]) -> None:
     files = _files(tiny_plan())
-    assert tuple(files) == source_names(tiny_plan())
+    assert tuple(files) == source_names(tiny_plan(), HOST)
     for name in ("engine.cpp", "plan_b4.cpp", "exports.map"):
         golden(f"emit/golden/{name}", files[name])
     golden("emit/golden/runner.cpp", emit_runner(tiny_plan()).text)
@@ -41,7 +42,7 @@ def test_header_is_the_border_and_one_function() -> None:
 
 
 def test_equal_plans_give_equal_text() -> None:
-    assert emit(tiny_plan(), FAMILIES, FACTS) == emit(tiny_plan(), FAMILIES, FACTS)
+    assert emit(tiny_plan(), HOST, FAMILIES, FACTS) == emit(tiny_plan(), HOST, FAMILIES, FACTS)
 
 
 def test_text_names_no_directory() -> None:
@@ -51,7 +52,7 @@ def test_text_names_no_directory() -> None:
 
 def test_a_family_that_is_not_there_is_named() -> None:
     with pytest.raises(ValueError, match=r"^step 0 'Mul_0' needs family 'plain', which is none of: $"):
-        emit(tiny_plan(), ())
+        emit(tiny_plan(), HOST, ())
 
 
 def test_a_view_that_would_have_to_move_bytes_is_refused() -> None:
@@ -62,7 +63,7 @@ def test_a_view_that_would_have_to_move_bytes_is_refused() -> None:
     steps = (*batch.steps[:2], moved, *batch.steps[3:])
     broken = dataclasses.replace(plan, plans=(dataclasses.replace(batch, steps=steps),))
     with pytest.raises(ValueError, match=r"^step 2 'Reshape_2' is a view, but its output is not where its input is$"):
-        emit(broken, FAMILIES)
+        emit(broken, HOST, FAMILIES)
 
 
 ODD_NAMES = ("back\\slash\\", 'quo"te', "line\nbreak", "*/ what??/", "%s%n", 'R"text(', ')text"', "日本 é", "\x01\x7f")

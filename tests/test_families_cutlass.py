@@ -56,7 +56,7 @@ def emitted(layer: Layer, target: Target = H200) -> tuple[str, str, str]:
         ("y",),
         tuple(f"w{i}" if problem.inputs[i].constant else None for i in range(count)),
     )
-    code = FAMILY.emit(problem, candidate, at)
+    code = FAMILY.emit(problem, candidate, target, at)
     assert code.includes == ("bolt_cutlass/prepared.h",)
     texts = (code.member_type or "", code.member_arguments, code.call)
     kernel, arguments, call = (t.replace("bolt::cutlass_kernels::", "").replace("bolt::", "") for t in texts)
@@ -100,7 +100,7 @@ def test_a_first_layer_pads_while_it_changes_the_layout() -> None:
     planes = found[1].problem
     candidates = FAMILY.candidates(planes, H200)[0]
     assert all("loads" not in dict(candidate.parameters) for candidate in candidates)
-    code = FAMILY.emit(planes, candidates[0], StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b")))
+    code = FAMILY.emit(planes, candidates[0], H200, StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b")))
     assert "bolt::cutlass_kernels::Widened<float>{" in code.member_arguments
     assert (
         ".image = 3312, .row = 9, .column = 1, .channel = 72, .to_width = 9, .to_channels = 48" in code.member_arguments
@@ -117,7 +117,7 @@ def emitted_by(layer: Layer, loads: int) -> tuple[str, str]:
     candidates = FAMILY.candidates(problem, H200)[0]
     candidate = next(c for c in candidates if dict(c.parameters).get("loads", 8) == loads)
     at = StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b"))
-    code = FAMILY.emit(problem, candidate, at)
+    code = FAMILY.emit(problem, candidate, H200, at)
     texts = (code.member_type or "", code.member_arguments)
     kernel, arguments = (t.replace("bolt::cutlass_kernels::", "").replace("bolt::", "") for t in texts)
     return kernel, arguments
@@ -145,7 +145,7 @@ def test_or_read_as_they_are_with_narrower_loads(channels: int, loads: int) -> N
     narrow = next(c for c in candidates if "loads" in dict(c.parameters))
     assert FAMILY.expense(problem, narrow) == Expense(problem.nbytes, problem.flops)
     assert FAMILY.expense(problem).copied == 32 * 20 * 26 * (channels + 8 - channels % 8) * 2
-    (unit,) = FAMILY.units([(problem, narrow)])
+    (unit,) = FAMILY.units([(problem, narrow)], H200)
     assert f", 8, 16, {loads}>" in unit.text
 
 
@@ -163,7 +163,7 @@ def test_rows_of_the_output_can_be_stored_apart() -> None:
     assert step.pitched == (0,)
     _, candidate = first(layer)
     at = StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b"), (128,))
-    assert ", .y_row = 128}" in FAMILY.emit(step.problem, candidate, at).member_arguments
+    assert ", .y_row = 128}" in FAMILY.emit(step.problem, candidate, H200, at).member_arguments
     first_layer = conv((32, 3, 224, 224), (64, 3, 3, 3))
     assert {product_of(step.problem).n: step.pitched for step in steps(first_layer)} == {128: ()}
 
@@ -177,7 +177,7 @@ def test_a_last_matrix_product_also_leaves_fp32() -> None:
     assert candidates
     assert all("partial" in dict(candidate.parameters) for candidate in candidates)
     assert "stores half precision, fp32 is what sums of slices become" in {refusal.reason for refusal in refusals}
-    code = FAMILY.emit(full.problem, candidates[0], StepExpressions(("x", "w"), ("y",), (None, "w")))
+    code = FAMILY.emit(full.problem, candidates[0], H200, StepExpressions(("x", "w"), ("y",), (None, "w")))
     assert (code.member_type or "").endswith(", bolt::cutlass_kernels::AsItIs, float>")
     assert ".slices = " in code.member_arguments
 
@@ -258,19 +258,19 @@ def test_units_are_shared_by_problems_and_named_by_their_text() -> None:
     small, large = conv((2, 64, 28, 28), (64, 64, 3, 3)), conv((2, 128, 28, 28), (64, 128, 3, 3))
     tile = first(small, A100)[1]
     pairs = [(first(layer, A100)[0], tile) for layer in (small, small, large)]
-    (unit,) = FAMILY.units(pairs)
+    (unit,) = FAMILY.units(pairs, A100)
     lines = unit.text.splitlines()
     assert lines[0] == '#include "bolt_cutlass/conv_kernel.h"'
     assert lines[2] == "template void bolt::cutlass_kernels::launch_conv("
     assert unit.name.startswith("k_")
     assert unit.name.endswith(".cu")
-    other = FAMILY.units([(first(conv((2, 64, 28, 28), (64, 64, 3, 3), stages=(RELU,)), A100)[0], tile)])
+    other = FAMILY.units([(first(conv((2, 64, 28, 28), (64, 64, 3, 3), stages=(RELU,)), A100)[0], tile)], A100)
     assert [u.name for u in other] != [unit.name]
 
 
 def test_hopper_has_units_of_its_own() -> None:
     layer = conv((32, 128, 28, 28), (128, 128, 3, 3))
-    headers = [FAMILY.units([first(layer, target)])[0].text.splitlines()[0] for target in (A100, H200)]
+    headers = [FAMILY.units([first(layer, target)], target)[0].text.splitlines()[0] for target in (A100, H200)]
     assert headers == ['#include "bolt_cutlass/conv_kernel.h"', '#include "bolt_cutlass/conv_warpgroup_kernel.h"']
 
 
@@ -278,9 +278,9 @@ def test_every_kernel_is_a_unit_of_its_own() -> None:
     """So that an engine compiles its winners alone, and what tuning compiled serves the final link."""
     problem = first(conv((32, 64, 56, 56), (64, 64, 3, 3)))[0]
     candidates = [c for c in FAMILY.candidates(problem, H200)[0] if "warpgroups" in dict(c.parameters)][:3]
-    units = FAMILY.units([(problem, candidate) for candidate in candidates])
-    assert FAMILY.units([(problem, candidate) for candidate in candidates[::-1]]) == units
-    assert {unit.name for unit in units} == {FAMILY.units([(problem, c)])[0].name for c in candidates}
+    units = FAMILY.units([(problem, candidate) for candidate in candidates], H200)
+    assert FAMILY.units([(problem, candidate) for candidate in candidates[::-1]], H200) == units
+    assert {unit.name for unit in units} == {FAMILY.units([(problem, c)], H200)[0].name for c in candidates}
     for unit in units:
         assert unit.text.count("#include") == unit.text.count("template void") == 1
         assert unit.memory_mb == 700
@@ -308,7 +308,7 @@ def test_warpgroup_tiles_are_refused_with_reasons() -> None:
 def test_values_of_activations_are_no_part_of_a_unit() -> None:
     def unit(low: float) -> str:
         clip = EpilogueOp(Activation("clip", low, 6.0))
-        return FAMILY.units([first(conv((2, 64, 28, 28), (64, 64, 3, 3), stages=(clip,)))])[0].name
+        return FAMILY.units([first(conv((2, 64, 28, 28), (64, 64, 3, 3), stages=(clip,)))], H200)[0].name
 
     assert unit(0.0) == unit(-1.0)
 

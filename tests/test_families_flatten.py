@@ -54,7 +54,9 @@ def test_the_product_reads_the_image_channels_last() -> None:
     assert [str(tensor.operand.format) for tensor in whole.inputs] == ["f16/channels_last", "f16/row", "f32/row"]
     assert whole.inputs[1].operand.shape == (128, 64, 7, 5)
     assert steps["relu"].view
-    code = Cutlass().emit(whole.problem, whole.candidate, StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b")))
+    code = Cutlass().emit(
+        whole.problem, whole.candidate, H200, StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b"))
+    )
     assert "GemmArguments{.m = 4, .n = 128, .k = 2240" in code.member_arguments
     packed = "Filter{.outputs = 128, .channels = 64, .rows = 7, .taps = 5, .to_taps = 5, .to_channels = 64}"
     assert packed in code.member_arguments

@@ -195,7 +195,7 @@ def test_plans_compile_without_onednns_own_headers() -> None:
     own = [path.read_text() for path in OneDnn().include_dir.rglob("*.h")]
     assert own
     assert not [text for text in own if "dnnl.h" in text or "dnnl::" in text]
-    emitted = [kernel.family.emit(kernel.step.problem, Candidate("onednn"), AT) for kernel in KERNELS]
+    emitted = [kernel.family.emit(kernel.step.problem, Candidate("onednn"), HOST, AT) for kernel in KERNELS]
     assert not [code for code in emitted if "dnnl::" in code.member_arguments + code.call]
 
 

@@ -285,7 +285,7 @@ def test_a_pair_is_called_and_instantiated() -> None:
     )  # fmt: skip
     wide = next(each for each in candidates if "warpgroups" in dict(each.parameters))
     narrow = next(each for each in candidates if "warpgroups" not in dict(each.parameters))
-    code = FAMILY.emit(given_problem, wide, at)
+    code = FAMILY.emit(given_problem, wide, H200, at)
     space = "bolt::cutlass_kernels"
     epilogue = f"{space}::Epilogue<{space}::Map<bolt::portable::Relu>>"
     values = dict(wide.parameters)
@@ -300,7 +300,9 @@ def test_a_pair_is_called_and_instantiated() -> None:
     )
     assert code.member_arguments.endswith(f"{relu}, {second}{relu}")
     assert code.call == "{member}.run(r, r.arena(0), nullptr, r.output(0));"
-    texts = {unit.text.splitlines()[0]: unit for unit in FAMILY.units([(given_problem, wide), (given_problem, narrow)])}
+    texts = {
+        unit.text.splitlines()[0]: unit for unit in FAMILY.units([(given_problem, wide), (given_problem, narrow)], H200)
+    }
     assert set(texts) == {
         '#include "bolt_cutlass/conv_pair_warpgroup_kernel.h"', '#include "bolt_cutlass/conv_pair_kernel.h"',
     }  # fmt: skip

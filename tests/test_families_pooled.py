@@ -186,7 +186,7 @@ def test_the_kernel_in_words_and_in_cxx() -> None:
     wanted, candidate = problem(stem(2)), candidate_of(STEM)
     assert str(candidate) == "cutlass rows=16 width=16 steps=4 resident=turns pool=3"
     assert str(STEM) == "16x16 positions pooled 3x3, weights of 64 channels in registers"
-    (unit,) = FAMILY.units([(wanted, candidate)])
+    (unit,) = FAMILY.units([(wanted, candidate)], H200)
     assert unit.text == (
         '#include "bolt_cutlass/conv_pooled_kernel.h"\n\n'
         "template void bolt::cutlass_kernels::launch_conv(\n"
@@ -194,7 +194,7 @@ def test_the_kernel_in_words_and_in_cxx() -> None:
         "    const bolt::cutlass_kernels::ConvArguments&, const bolt::cutlass_kernels::Pooling&,\n"
         "    const bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Map<bolt::portable::Relu>>&, void*);\n"
     )
-    code = FAMILY.emit(wanted, candidate, StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b")))
+    code = FAMILY.emit(wanted, candidate, H200, StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b")))
     assert code.includes == ("bolt_cutlass/pooled.h",)
     assert code.call == "{member}.run(r, x, y);"
     assert code.member_type == (
@@ -215,7 +215,7 @@ def test_first_layers_are_pooled_from_single_results() -> None:
     thin = problem(pooling(conv("thin", (2, 3, 32, 32), 64, (3, 3)), 2))
     found, _ = ranked(thin, H200)
     assert {tile.steps for _, tile in found} == {2}
-    (unit,) = FAMILY.units([(thin, candidate_of(found[0][1]))])
+    (unit,) = FAMILY.units([(thin, candidate_of(found[0][1]))], H200)
     assert "PooledTile<8, 2, 3, 1, 8, 2>" in unit.text
 
 

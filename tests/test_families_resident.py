@@ -267,7 +267,7 @@ def test_the_kernel_and_its_weights_in_words() -> None:
     wanted, candidate = problem((2, 20, 28, 28), 72), candidate_of(Kernel(ResidentTile(14, 2, together=True)))
     assert str(candidate) == "cutlass rows=14 steps=2 resident=together"
     assert str(kernel_of(candidate)) == "tile 14x8 pixels together, weights of 32 channels in registers"
-    (unit,) = FAMILY.units([(wanted, candidate)])
+    (unit,) = FAMILY.units([(wanted, candidate)], H200)
     assert unit.text == (
         '#include "bolt_cutlass/conv_resident_kernel.h"\n\n'
         "template void bolt::cutlass_kernels::launch_conv(\n"
@@ -277,7 +277,7 @@ def test_the_kernel_and_its_weights_in_words() -> None:
     )
     names = tuple(f"x{i}" for i in range(len(wanted.inputs)))
     prepare = tuple(name if wanted.inputs[i].constant else None for i, name in enumerate(names))
-    code = FAMILY.emit(wanted, candidate, StepExpressions(names, ("y",), prepare))
+    code = FAMILY.emit(wanted, candidate, H200, StepExpressions(names, ("y",), prepare))
     # The source has its own 20 channels, of which the kernel sees 24; 72 filters are two groups of 64.
     assert (
         "bolt::cutlass_kernels::ResidentFilter{bolt::cutlass_kernels::Filter{.outputs = 72, .channels = 20, .rows = 3, "

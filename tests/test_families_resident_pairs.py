@@ -163,8 +163,8 @@ def emitted(of: Graph, tile: ResidentPairTile) -> tuple[str, str, str]:
     wanted = problem(of)
     names = tuple(f"x{i}" for i in range(len(wanted.inputs)))
     prepare = tuple(name if wanted.inputs[i].constant else None for i, name in enumerate(names))
-    code = FAMILY.emit(wanted, candidate_of(tile), StepExpressions(names, ("y",), prepare))
-    (unit,) = FAMILY.units([(wanted, candidate_of(tile))])
+    code = FAMILY.emit(wanted, candidate_of(tile), H200, StepExpressions(names, ("y",), prepare))
+    (unit,) = FAMILY.units([(wanted, candidate_of(tile))], H200)
     return str(code.member_type), code.member_arguments, unit.text
 
 

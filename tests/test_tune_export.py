@@ -113,8 +113,8 @@ def test_the_engine_takes_the_winners_object_from_the_cache(exported: tuple[Proj
 class BrokenCutlass(Cutlass):
     """CUTLASS whose smallest tile does not compile."""
 
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
-        found = super().units(steps)
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
+        found = super().units(steps, target)
         if dict(steps[0][1].parameters)["m"] != 64:
             return found
         return tuple(KernelUnit(f"k_broken_{i}.cu", '#error "no such tile"\n', 900) for i, _ in enumerate(found))

@@ -13,13 +13,16 @@ from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.tune.kernels import is_verdict, last_words, not_compiled, tuning_kernels, without
 from bolt_build.families.base import Candidate, KernelProblem, KernelUnit
 from bolt_build.planner.tuning_set import ProblemTrials
+from bolt_build.targets import Target, target_named
 from bolt_build.tuning.record import Record, Status
+
+H200 = target_named("h200")
 
 
 class OneUnitATile(Fake):
     """A family whose kernels are called by their m."""
 
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         return tuple(KernelUnit(f"k_{dict(c.parameters)['m']}.cu", "text", 900) for _, c in steps)
 
 
@@ -31,7 +34,7 @@ def failed(log: str, text: str = "exit status 2") -> TaskEvent:
 
 
 def test_problems_share_units_and_variants_need_no_more() -> None:
-    kernels = tuning_kernels((FIRST, SECOND), FAMILIES)
+    kernels = tuning_kernels((FIRST, SECOND), FAMILIES, H200)
     assert [unit.name for unit in kernels.units] == ["k_128.cu", "k_64.cu"]
     first, second = FIRST.problem.digest, SECOND.problem.digest
     assert kernels.needs == (
@@ -41,7 +44,7 @@ def test_problems_share_units_and_variants_need_no_more() -> None:
 
 
 def test_every_candidate_of_a_unit_that_does_not_compile_gets_a_record_with_the_compilers_words() -> None:
-    kernels = tuning_kernels((FIRST, SECOND), FAMILIES)
+    kernels = tuning_kernels((FIRST, SECOND), FAMILIES, H200)
     records = not_compiled(kernels, {"k_64.cu": "error: no such tile"})
     assert records == tuple(
         Record(problem.problem.digest, candidate, Status.NOT_COMPILED, "error: no such tile")

@@ -95,7 +95,7 @@ def test_a_candidate_is_called_as_an_engine_calls_it(layer: Layer) -> None:
     prepare = [None, "p.weight(1)", "p.weight(2)", None][: len(inputs)]
     at = StepExpressions(tuple(inputs), ("r.output(0)",), tuple(prepare))
     for index, trial in enumerate(trials.trials):
-        code = FAMILIES["cutlass"].emit(trials.problem, trial.candidate, at)
+        code = FAMILIES["cutlass"].emit(trials.problem, trial.candidate, TARGET, at)
         assert f"using Kernel_{index} = {code.member_type};" in text
         assert f"return new Kernel_{index}(p, {code.member_arguments});" in text
         assert code.call.replace("{member}", "kernel") in text

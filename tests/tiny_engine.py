@@ -33,6 +33,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
+from bolt_build.families.offered import refuse_unoffered
 from bolt_build.graph.ir import Array, EpilogueOp, Graph, Layout, Node, Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -83,7 +84,10 @@ class PlainFamily:
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         return Expense(problem.nbytes, problem.flops)
 
-    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        return refuse_unoffered(self, problem, candidate, target)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         shape = problem.inputs[0].shape
         channels, count = shape[-1], problem.inputs[0].type.elements
         includes = ("plain/kernels.h",)
@@ -101,7 +105,7 @@ class PlainFamily:
             includes, None, "", f"std::memcpy({at.outputs[0]}, {at.inputs[0]}, {problem.inputs[0].nbytes});"
         )
 
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         return ()
 
 
@@ -219,7 +223,7 @@ def _object(source: Path) -> Path:
 def build_engine(directory: Path, plan: EnginePlan, constants: Sequence[Array]) -> Path:
     """Emits, compiles and links `plan` in `directory`, weights beside it. Returns the library."""
     directory.mkdir(parents=True, exist_ok=True)
-    files = emit(plan, FAMILIES, FACTS)
+    files = emit(plan, target_named(plan.target), FAMILIES, FACTS)
     for file in files:
         (directory / file.path).write_text(file.text)
     generated = [directory / file.path for file in files if file.path.endswith(".cpp")]

@@ -69,7 +69,7 @@ def write(problems: Sequence[ProblemTrials], folder: Path, bundle: str) -> None:
         _write(folder / source.name, source.text)
     for family in _FAMILIES.values():
         steps = [(p.problem, t.candidate) for p in problems for t in p.trials if t.candidate.family == family.name]
-        for unit in family.units(steps):
+        for unit in family.units(steps, TARGET):
             _write(folder / unit.name, unit.text)
 
 

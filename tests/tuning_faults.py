@@ -69,6 +69,7 @@ def build(folder: Path) -> None:
     from bolt_build.families.base import Candidate, Family, KernelProblem, StepCode, StepExpressions
     from bolt_build.graph.ops.activation import Activation
     from bolt_build.planner.tuning_set import ProblemTrials, Trial
+    from bolt_build.targets import Target
     from bolt_build.tuning import glue
 
     class Faults:
@@ -76,7 +77,7 @@ def build(folder: Path) -> None:
 
         name = "faults"
 
-        def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+        def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
             count = problem.outputs[0].type.elements
             kind = f"faults::Clip<faults::Fault::{dict(candidate.parameters)['fault']}>"
             call = f"{{member}}.run(r, {at.inputs[0]}, {at.outputs[0]});"

@@ -48,7 +48,8 @@ def weights(model: str, out: str) -> None:
 
 def manifest(out: str, library: str, *artifacts: str) -> None:
     """Write the manifest with the digests of the artifacts."""
-    text = manifest_json(_engine(), _facts(), Path(library), [Path(artifact) for artifact in artifacts])
+    plan, found = _engine(), [Path(artifact) for artifact in artifacts]
+    text = manifest_json(plan, target_named(plan.target), _facts(), Path(library), found)
     Path(out).write_text(text, encoding="utf-8")
 
 

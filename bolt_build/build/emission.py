@@ -11,5 +11,6 @@ from bolt_build.targets import target_named
 
 def emitted_sources(plan: EnginePlan, facts: BuildFacts) -> tuple[tuple[str, str], ...]:
     """(path under the target's directory, text) of every generated source."""
-    files = (*emit(plan, load(target_named(plan.target)), facts), emit_runner(plan))
+    target = target_named(plan.target)
+    files = (*emit(plan, target, load(target), facts), emit_runner(plan))
     return tuple((f"src/{file.path}", file.text) for file in files)

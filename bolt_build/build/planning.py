@@ -329,9 +329,9 @@ def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
     from bolt_build.emit.weights import payload_bytes
     from bolt_build.families import load
 
-    units = tuple(UnitSummary(unit.name, unit.memory_mb) for unit in kernel_units(plan, load(target)))
+    units = tuple(UnitSummary(unit.name, unit.memory_mb) for unit in kernel_units(plan, target, load(target)))
     return EngineSummary(
-        plan.name, source_names(plan), units, tuple(p.batch for p in plan.plans), plan.layout_digest,
+        plan.name, source_names(plan, target), units, tuple(p.batch for p in plan.plans), plan.layout_digest,
         payload_bytes(plan.weights), max(p.arena_bytes for p in plan.plans), sum(len(p.steps) for p in plan.plans),
     )  # fmt: skip
 

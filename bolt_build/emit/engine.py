@@ -18,7 +18,7 @@ from bolt_build.emit.weights import payload_bytes
 from bolt_build.families.base import Family, KernelUnit, Operand
 from bolt_build.graph.ir import Layout
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Step
-from bolt_build.targets import target_named
+from bolt_build.targets import Target
 
 _BORDER = Path(__file__).resolve().parents[1] / "runtime" / "include" / "bolt_engine.h"
 _DTYPES = {dtype: f"BOLT_{dtype.name}" for dtype in DType}
@@ -33,13 +33,13 @@ class SourceFile:
     text: str
 
 
-def source_names(plan: EnginePlan) -> tuple[str, ...]:
+def source_names(plan: EnginePlan, target: Target) -> tuple[str, ...]:
     """Names of the files that `emit` returns before the kernel units, in its order.
 
     The `.cpp` and `.cu` files make up the library, with the units. Plans of CUDA targets are `.cu`: their kernels'
     launches are CUDA's own syntax.
     """
-    suffix = "cu" if target_named(plan.target).where == "cuda" else "cpp"
+    suffix = "cu" if target.where == "cuda" else "cpp"
     return (
         "engine.cpp",
         *(f"plan_b{batch.batch}.{suffix}" for batch in plan.plans),
@@ -48,7 +48,7 @@ def source_names(plan: EnginePlan) -> tuple[str, ...]:
     )
 
 
-def kernel_units(plan: EnginePlan, families: Sequence[Family]) -> tuple[KernelUnit, ...]:
+def kernel_units(plan: EnginePlan, target: Target, families: Sequence[Family]) -> tuple[KernelUnit, ...]:
     """Sources of kernels that all plans of the engine share, each once, by name."""
     found: dict[str, KernelUnit] = {}
     for family in families:
@@ -59,11 +59,13 @@ def kernel_units(plan: EnginePlan, families: Sequence[Family]) -> tuple[KernelUn
             if not step.view and step.candidate.family == family.name
         }
         if steps:
-            found |= {unit.name: unit for unit in family.units(tuple(steps))}
+            found |= {unit.name: unit for unit in family.units(tuple(steps), target)}
     return tuple(found[name] for name in sorted(found))
 
 
-def emit(plan: EnginePlan, families: Sequence[Family], facts: BuildFacts | None = None) -> tuple[SourceFile, ...]:
+def emit(
+    plan: EnginePlan, target: Target, families: Sequence[Family], facts: BuildFacts | None = None
+) -> tuple[SourceFile, ...]:
     """The library's generated files, named as `source_names` says: tables, one file a plan, header, linker script; and
     behind them the kernel units.
 
@@ -71,15 +73,14 @@ def emit(plan: EnginePlan, families: Sequence[Family], facts: BuildFacts | None 
     manifest. Raises ValueError where the plan contradicts itself or names a family not among `families`.
     """
     by_name = {family.name: family for family in families}
-    where = f"BOLT_{target_named(plan.target).where.upper()}"
     texts = [
-        _engine_source(plan, facts or BuildFacts()),
-        *(_plan_source(plan, batch, by_name, where) for batch in plan.plans),
+        _engine_source(plan, target, facts or BuildFacts()),
+        *(_plan_source(plan, batch, by_name, target) for batch in plan.plans),
         _render("header.h.j2", name=plan.name, symbol=names.symbol(plan.name), border=_border_text()),
         _render("exports.map.j2", symbol=names.symbol(plan.name)),
     ]
-    files = [SourceFile(name, text) for name, text in zip(source_names(plan), texts, strict=True)]
-    return (*files, *(SourceFile(unit.name, unit.text) for unit in kernel_units(plan, families)))
+    files = [SourceFile(name, text) for name, text in zip(source_names(plan, target), texts, strict=True)]
+    return (*files, *(SourceFile(unit.name, unit.text) for unit in kernel_units(plan, target, families)))
 
 
 def emit_runner(plan: EnginePlan) -> SourceFile:
@@ -98,8 +99,7 @@ def _border_text() -> str:
     return _BORDER.read_text(encoding="utf-8")
 
 
-def _engine_source(plan: EnginePlan, facts: BuildFacts) -> str:
-    target = target_named(plan.target)
+def _engine_source(plan: EnginePlan, target: Target, facts: BuildFacts) -> str:
     return _render(
         "engine.cpp.j2",
         arch=c_string(target.arch),
@@ -108,7 +108,7 @@ def _engine_source(plan: EnginePlan, facts: BuildFacts) -> str:
         header=names.header(plan.name),
         inputs=len(plan.plans[0].inputs),
         layout_digest=c_string(plan.layout_digest),
-        manifest=raw_string(embedded_manifest(plan, facts)),
+        manifest=raw_string(embedded_manifest(plan, target, facts)),
         name=c_string(plan.name),
         namespace=_namespace(plan),
         outputs=len(plan.plans[0].outputs),
@@ -124,8 +124,9 @@ def _engine_source(plan: EnginePlan, facts: BuildFacts) -> str:
     )
 
 
-def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family], where: str) -> str:
-    steps = [step_source(step, families) for step in batch.steps]
+def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family], target: Target) -> str:
+    where = f"BOLT_{target.where.upper()}"
+    steps = [step_source(step, families, target) for step in batch.steps]
     if [step.index for step in steps] != list(range(len(steps))):
         raise ValueError(f"steps of batch {batch.batch} are not numbered in their order")
     return _render(

@@ -18,7 +18,7 @@ from bolt_build.digest import digest_file
 from bolt_build.emit.elf import read_elf
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Port, Step
 from bolt_build.planner.kernel_sources import KernelSource
-from bolt_build.targets import Target, target_named
+from bolt_build.targets import Target
 
 MANIFEST_VERSION = 1
 _STATEMENT = "https://in-toto.io/Statement/v1"
@@ -47,18 +47,18 @@ class BuildFacts:
     kernels: KernelSource | None = None
 
 
-def embedded_manifest(plan: EnginePlan, facts: BuildFacts) -> str:
+def embedded_manifest(plan: EnginePlan, target: Target, facts: BuildFacts) -> str:
     """The manifest that the engine carries: JSON with sorted keys, without subjects."""
-    return _text(_statement(plan, facts))
+    return _text(_statement(plan, target, facts))
 
 
-def manifest_json(plan: EnginePlan, facts: BuildFacts, library: Path, artifacts: Sequence[Path]) -> str:
+def manifest_json(plan: EnginePlan, target: Target, facts: BuildFacts, library: Path, artifacts: Sequence[Path]) -> str:
     """The manifest beside the artifacts: subjects are `artifacts` (the library among them) by file name and digest.
 
     `requires` has the shared libraries that `library` needs and the least version of each of their symbol sets that
     it uses (the least glibc). Raises OSError; ValueError where `library` is no ELF file.
     """
-    statement = _statement(plan, facts)
+    statement = _statement(plan, target, facts)
     statement["subject"] = [
         {"digest": {"sha256": digest_file(path)}, "name": path.name} for path in sorted(artifacts, key=lambda p: p.name)
     ]
@@ -85,8 +85,7 @@ def _lines(value: Any, depth: int) -> str:
     return "{" + ",".join(items) + end + "}"
 
 
-def _statement(plan: EnginePlan, facts: BuildFacts) -> dict[str, Any]:
-    target = target_named(plan.target)
+def _statement(plan: EnginePlan, target: Target, facts: BuildFacts) -> dict[str, Any]:
     dependencies = [{"name": tool.name, "version": tool.version, **_digest(tool.digest)} for tool in facts.tools]
     if facts.model:
         dependencies.insert(0, {"name": "model", **_digest(facts.model)})

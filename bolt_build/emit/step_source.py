@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bolt_build.emit.text import c_string, comment, kernel_text, operand_text, problem_text, wrapped
 from bolt_build.families.base import Family, StepCode, StepExpressions
 from bolt_build.planner.engine_plan import Location, Step, StepTensor
+from bolt_build.targets import Target
 
 _KEPT = re.compile(r"\br\.weight\((\d+)\)")
 
@@ -36,9 +37,9 @@ class StepSource:
         return " r" if re.search(r"\br\b", self.call) else ""
 
 
-def step_source(step: Step, families: dict[str, Family]) -> StepSource:
+def step_source(step: Step, families: dict[str, Family], target: Target) -> StepSource:
     """Raises ValueError where no family has the candidate's name, or a view would have to move bytes."""
-    code = _code(step, families)
+    code = _code(step, families, target)
     arguments = [f"p.step({step.index})", code.member_arguments] if code.member_arguments else [f"p.step({step.index})"]
     call = code.call.replace("{member}", "kernel")
     kept = tuple(sorted({int(index) for index in _KEPT.findall(call)}))
@@ -55,7 +56,7 @@ def step_source(step: Step, families: dict[str, Family]) -> StepSource:
     )
 
 
-def _code(step: Step, families: dict[str, Family]) -> StepCode:
+def _code(step: Step, families: dict[str, Family], target: Target) -> StepCode:
     if step.view:
         if not all(_lies_within(tensor, step.outputs[0]) for tensor in step.inputs):
             raise ValueError(f"step {step.index} '{step.name}' is a view, but its output is not where its input is")
@@ -72,7 +73,7 @@ def _code(step: Step, families: dict[str, Family]) -> StepCode:
         ),
         pitches=tuple(tensor.pitch for tensor in step.outputs),
     )
-    return family.emit(step.problem, step.candidate, at)
+    return family.emit(step.problem, step.candidate, target, at)
 
 
 def _lies_within(one: StepTensor, other: StepTensor) -> bool:

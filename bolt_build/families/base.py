@@ -302,10 +302,16 @@ class Family(Protocol):
         that pads where some do and some do not."""
         ...
 
-    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
-        """The C++ of one step."""
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        """Why a candidate of this family, from a lock say, is none for the problem, settings included; None where it
+        is one. Predictions have no part in it: what was measured stays legal when they change."""
         ...
 
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
-        """The units that the code of these steps, all of this family, needs beside the plans: each once, by name."""
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        """The C++ of one step: what the problem, the candidate and the target's row say, nothing predicted."""
+        ...
+
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
+        """The units that the code of these steps, all of this family, needs beside the plans: each once, by name.
+        Settings make no difference."""
         ...

@@ -80,10 +80,7 @@ def _legal(
             continue
         candidate = winner.candidate
         choice = choices.get((candidate.family, problem))
-        legal = choice is not None and candidate.compiled in choice.candidates
-        if legal and candidate.settings:
-            legal = candidate in by_name[candidate.family].variants(problem, candidate.compiled, target)
-        if legal:
+        if choice is not None and by_name[candidate.family].refuse(problem, candidate, target) is None:
             winners[problem] = winner
         else:
             reason = f"{source} names a kernel that is none of its family's candidates any more"

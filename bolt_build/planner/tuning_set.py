@@ -72,7 +72,7 @@ def tuning_set(spaces: Sequence[SearchSpace], families: Sequence[Family], target
     @cache
     def units(problem: int, place: int) -> tuple[str, ...]:
         candidate = ranked[problem][place].candidate
-        return tuple(unit.name for unit in by_name[candidate.family].units([(wanted[problem], candidate)]))
+        return tuple(unit.name for unit in by_name[candidate.family].units([(wanted[problem], candidate)], target))
 
     chosen = choose([[trial.predicted for trial in ranking] for ranking in ranked], limit, units)
     problems = []

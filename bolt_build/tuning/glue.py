@@ -68,7 +68,8 @@ def problem_source(trials: ProblemTrials, family_of: Mapping[str, Family], targe
     """The source of one problem. Raises KeyError where a candidate's family is not in `family_of`."""
     problem = trials.problem
     codes = [
-        functions_of(problem, t.candidate, family_of[t.candidate.family], str(i)) for i, t in enumerate(trials.trials)
+        functions_of(problem, t.candidate, family_of[t.candidate.family], target, str(i))
+        for i, t in enumerate(trials.trials)
     ]
     families = {trial.candidate.family for trial in trials.trials}
     reference = reference_of(problem, families, family_of.get("portable"), target)

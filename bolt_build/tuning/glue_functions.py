@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bolt_build.emit.text import comment
 from bolt_build.families.base import Candidate, Family, KernelProblem, StepExpressions
+from bolt_build.targets import Target
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,11 @@ def expressions(problem: KernelProblem) -> StepExpressions:
     )
 
 
-def functions_of(problem: KernelProblem, candidate: Candidate, family: Family, name: str) -> FunctionsCode:
+def functions_of(
+    problem: KernelProblem, candidate: Candidate, family: Family, target: Target, name: str
+) -> FunctionsCode:
     """`functions_<name>`: the code that an engine would have for this step."""
-    code = family.emit(problem, candidate, expressions(problem))
+    code = family.emit(problem, candidate, target, expressions(problem))
     call = code.call.replace("{member}", "kernel")
     text = f"\n// {comment(str(candidate))}\n"
     if code.member_type is None:

@@ -39,7 +39,7 @@ def reference_of(
         candidates, refusals = portable.candidates(problem, target)
         if not candidates:
             return Reference(None, f"the portable family has no kernel for it: {refusals[0].reason}")
-        return Reference(functions_of(problem, candidates[0], portable, "reference"))
+        return Reference(functions_of(problem, candidates[0], portable, target, "reference"))
     sequence = _Sequence(portable, target)
     try:
         sequence.add(problem, expressions(problem))
@@ -105,7 +105,7 @@ class _Sequence:
         candidates, refusals = self._portable.candidates(problem, self._target)
         if not candidates:
             raise _NoKernelError(f"the portable family has no kernel for it: {refusals[0].reason}")
-        code = self._portable.emit(problem, candidates[0], at)
+        code = self._portable.emit(problem, candidates[0], self._target, at)
         self._includes += code.includes
         self._calls.append(code.call)
 

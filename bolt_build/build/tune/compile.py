@@ -79,7 +79,7 @@ def compile_candidates(
     Raises BoltError where the directory cannot be written.
     """
     context = session.context
-    kernels = tuning_kernels(problems, families)
+    kernels = tuning_kernels(problems, families, context.target)
     glue = tuple(problem_source(problem, families, context.target) for problem in problems)
     sources = _Sources(kernels.units, glue)
     first = session.run(kernels_graph(context, sources.units, sources.glue), sources.files, keep_going=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bolt_build.build.events import TaskEvent
 from bolt_build.families.base import Candidate, Family, KernelUnit
 from bolt_build.planner.tuning_set import ProblemTrials
+from bolt_build.targets import Target
 from bolt_build.tuning import glue
 from bolt_build.tuning.record import Record, Status
 
@@ -26,7 +27,7 @@ class TuningKernels:
     needs: tuple[tuple[str, Candidate, tuple[str, ...]], ...]
 
 
-def tuning_kernels(problems: Sequence[ProblemTrials], families: Mapping[str, Family]) -> TuningKernels:
+def tuning_kernels(problems: Sequence[ProblemTrials], families: Mapping[str, Family], target: Target) -> TuningKernels:
     """The units of all trials of `problems`, each as the family gives it for that trial alone. Variants run the kernel
     that they vary."""
     units: dict[str, KernelUnit] = {}
@@ -36,7 +37,7 @@ def tuning_kernels(problems: Sequence[ProblemTrials], families: Mapping[str, Fam
         for trial in problem.trials:
             kernel = trial.candidate.compiled
             if kernel not in known:
-                found = families[kernel.family].units([(problem.problem, kernel)])
+                found = families[kernel.family].units([(problem.problem, kernel)], target)
                 units |= {unit.name: unit for unit in found}
                 known[kernel] = tuple(unit.name for unit in found)
             needs.append((problem.problem.digest, trial.candidate, known[kernel]))

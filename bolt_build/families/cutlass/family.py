@@ -29,6 +29,7 @@ from bolt_build.families.cutlass.kernels import SPACE, Kernel, candidate_of, cxx
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Products
 from bolt_build.families.cutlass.resident import ResidentTile, packed_for
 from bolt_build.families.cutlass.settings import arguments_of, slices_of, variants
+from bolt_build.families.offered import refuse_unoffered
 from bolt_build.families.problems import op_operands, problem_of
 from bolt_build.families.stages import may_share
 from bolt_build.graph.chains import link
@@ -38,7 +39,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.shape import Reshape
-from bolt_build.targets import Gpu, Target, target_named
+from bolt_build.targets import Gpu, Target
 
 
 @dataclass(frozen=True)
@@ -142,12 +143,14 @@ class Cutlass:
             return chains.way(problem).expense(problem)
         return expense(problem, product_of(problem, None if candidate is None else kernel_of(candidate)))
 
-    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        return refuse_unoffered(self, problem, candidate, target)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         if isinstance(problem.op, Chain):
-            return chains.way(problem).emit(problem, candidate, at)
+            return chains.way(problem).emit(problem, candidate, target, at)
         own, kernel = op_operands(problem), kernel_of(candidate)
         product = product_of(problem, kernel)
-        target = target_named(problem.target)
         bias = constant(at, *own[2:])
         name = f"Split{product.kernel}" if kernel.partial else product.kernel
         tile = cxx_tile(kernel, product, _gpu(target))
@@ -162,9 +165,9 @@ class Cutlass:
         call = f"{{member}}.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
         return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
 
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """One instantiation each, so that an engine compiles its winners alone and tuning compiles none twice."""
-        found = {unit.name: unit for unit in (_unit(problem, candidate) for problem, candidate in steps)}
+        found = {unit.name: unit for unit in (_unit(problem, candidate, target) for problem, candidate in steps)}
         return tuple(found[name] for name in sorted(found))
 
 
@@ -242,11 +245,11 @@ _WARPGROUP_MB, _WARP_MB, _RESIDENT_MB = 700, 900, 700
 """Memory that compiling a kernel takes at its peak."""
 
 
-def _unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
+def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
     """What instantiates the kernel. Sums of slices have no epilogue: such a kernel serves every problem of its kind."""
     if isinstance(problem.op, Chain):
         joint = chains.way(problem)
-        text = joint.unit_text(problem, candidate)
+        text = joint.unit_text(problem, candidate, target)
         memory = _WARPGROUP_MB if joint.of_warpgroups(candidate) else _WARP_MB
         return KernelUnit(f"k_{digest(text)[:16]}.cu", text, memory)
     kernel = kernel_of(candidate)
@@ -257,7 +260,7 @@ def _unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
         way, memory = "_warpgroup", _WARPGROUP_MB
     elif kernel.resident:
         way, memory = "_resident", _RESIDENT_MB
-    tile = cxx_tile(kernel, product, _gpu(target_named(problem.target)))
+    tile = cxx_tile(kernel, product, _gpu(target))
     epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem)
     text = (
         f'#include "bolt_cutlass/{kind}{way}_kernel.h"\n\n'

@@ -29,7 +29,7 @@ from bolt_build.families.problems import op_operands
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.targets import Gpu, Target, target_named
+from bolt_build.targets import Gpu, Target
 
 _SPACE = "bolt::cutlass_kernels"
 _FAMILY = "cutlass"
@@ -193,10 +193,10 @@ def cxx_tile(tile: PairTile, pair: Pair, gpu: Gpu) -> str:
     return f"{_SPACE}::Pair<{', '.join(map(str, values))}>"
 
 
-def emit(problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
     """The C++ of a step that computes both products."""
     (first, second), pair, tile = parts(problem), pair_of(problem), tile_of(candidate)
-    gpu = target_named(problem.target).gpu
+    gpu = target.gpu
     assert gpu is not None
     own, count = op_operands(problem), len(first.inputs)
     types = (cxx_tile(tile, pair, gpu), epilogue_type(first), epilogue_type(second), pair.first.source)
@@ -219,10 +219,10 @@ def _first_weights(tile: PairTile, pair: Pair) -> str:
     return packed(pair.first, tile.steps, 1) if isinstance(tile, ResidentPairTile) else pair.first.weights
 
 
-def unit_text(problem: KernelProblem, candidate: Candidate) -> str:
+def unit_text(problem: KernelProblem, candidate: Candidate, target: Target) -> str:
     """The source that instantiates the kernel."""
     (first, second), pair, tile = parts(problem), pair_of(problem), tile_of(candidate)
-    gpu = target_named(problem.target).gpu
+    gpu = target.gpu
     assert gpu is not None
     kind = pair.first.kernel.lower()
     header = f"{kind}_pair_warpgroup_kernel.h" if of_warpgroups(candidate) else f"{kind}_pair_kernel.h"

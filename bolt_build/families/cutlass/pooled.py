@@ -14,7 +14,7 @@ from bolt_build.families.cutlass.resident import CHANNELS, packed
 from bolt_build.families.cxx import struct
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.pool import Pool
-from bolt_build.targets import Target, target_named
+from bolt_build.targets import Target
 
 _SPACE = "bolt::cutlass_kernels"
 _FAMILY = "cutlass"
@@ -119,12 +119,12 @@ def tile_of(candidate: Candidate) -> PooledTile:
     return PooledTile(rows, width, steps, pool)
 
 
-def emit(problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
     """The C++ of a step that computes both."""
     first, product, tile = parts(problem)[0], product_of(problem), tile_of(candidate)
     member = f"{_SPACE}::PooledConv<{tile.cxx(product)}, {epilogue_type(first)}, {product.source}>"
     pooled = _extents(problem)
-    strips = length(tile, product, pooled, target_named(problem.target))
+    strips = length(tile, product, pooled, target)
     arguments = (
         product.arguments(()), product.source_value, constant(at, 1),
         packed(product, tile.steps, -(-product.n // CHANNELS)),
@@ -135,7 +135,7 @@ def emit(problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> S
     return StepCode(("bolt_cutlass/pooled.h",), member, ", ".join(arguments), call)
 
 
-def unit_text(problem: KernelProblem, candidate: Candidate) -> str:
+def unit_text(problem: KernelProblem, candidate: Candidate, target: Target) -> str:
     """The source that instantiates the kernel."""
     return (
         '#include "bolt_cutlass/conv_pooled_kernel.h"\n\n'

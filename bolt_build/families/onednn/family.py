@@ -19,6 +19,7 @@ from bolt_build.families.base import (
     TensorFormat,
 )
 from bolt_build.families.cost import roofline
+from bolt_build.families.offered import refuse_unoffered
 from bolt_build.families.onednn.kernels import RULES
 from bolt_build.families.problems import problem_of
 from bolt_build.graph.ir import Graph, Node
@@ -82,9 +83,12 @@ class OneDnn:
         """The problem's own: what oneDNN pads inside its blocked weights is not known here."""
         return Expense(problem.nbytes, problem.flops)
 
-    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        return refuse_unoffered(self, problem, candidate, target)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         return RULES[type(problem.op)].emit(problem, at)
 
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """None: all of it is in headers."""
         return ()

@@ -22,6 +22,7 @@ from bolt_build.families.base import (
     same_bytes,
 )
 from bolt_build.families.cost import roofline
+from bolt_build.families.offered import refuse_unoffered
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.families.portable.rule import COMPUTED, Rule
 from bolt_build.families.problems import problem_of
@@ -123,9 +124,12 @@ class Portable:
         """The problem's own: nothing is padded or copied."""
         return Expense(problem.nbytes, problem.flops)
 
-    def emit(self, problem: KernelProblem, candidate: Candidate, at: StepExpressions) -> StepCode:
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        return refuse_unoffered(self, problem, candidate, target)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         return RULES[type(problem.op)].emit(problem, at)
 
-    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]]) -> tuple[KernelUnit, ...]:
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """None: all of it is in headers."""
         return ()
