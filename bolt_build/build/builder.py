@@ -24,6 +24,7 @@ from bolt_build.digest import digest_bytes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.schema.validate import suggest
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,14 @@ def chosen(recipe: Recipe, names: Sequence[str]) -> tuple[TargetSpec, ...]:
     have = [spec.name for spec in recipe.targets]
     wrong = [name for name in names if name not in have]
     if wrong:
-        hint = f"its targets: {', '.join(have)}"
+        targets = f"its targets: {', '.join(have)}"
         raise BoltError(
-            [Diagnostic("unknown-target", f"{recipe.path} has no target '{name}'", hint=hint) for name in wrong],
+            [
+                Diagnostic(
+                    "unknown-target", f"{recipe.path} has no target '{name}'", hint=suggest(name, have) or targets
+                )
+                for name in wrong
+            ],
             ExitCode.USAGE,
         )
     return tuple(spec for spec in recipe.targets if not names or spec.name in names)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from bolt_build.bench.runner import Measurement, measure_alone
 from bolt_build.build.built import BuiltEngine, built_engines
 from bolt_build.build.contests import batches_of, contests_of, threads_of
-from bolt_build.cli.common_arguments import add_place, add_recipes, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, count, options_of, read_recipes, seconds
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
 from bolt_build.schema.recipe import Recipe
@@ -24,21 +24,21 @@ HELP = "time built engines for each batch and, where they run on CPU threads, nu
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
-    parser.add_argument("--batch", type=int, action="append", metavar="N", help="only this batch (repeatable)")
+    parser.add_argument("--batch", type=count, action="append", metavar="N", help="only this batch (repeatable)")
     parser.add_argument(
-        "--threads", type=int, action="append", metavar="N",
+        "--threads", type=count, action="append", metavar="N",
         help="so many CPU threads, for engines that run on them (repeatable; default: 1 and all, against peers all)",
     )  # fmt: skip
-    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="for about so long each (default: 3)")
+    parser.add_argument("--seconds", type=seconds, default=3.0, metavar="S", help="for about so long each (default: 3)")
     parser.add_argument(
         "--against", type=_names, metavar="PEER,...",
         help="measure these in turns with the engine, on the same inputs, and compare outputs: torch, torch-graph,"
         " torch-compile, onnxruntime, and what other packages add",
     )  # fmt: skip
     parser.add_argument(
-        "--rounds", type=_rounds, default=3, metavar="N", help="turns that each contestant has (default: 3)"
+        "--rounds", type=count, default=3, metavar="N", help="turns that each contestant has (default: 3)"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the table")
+    add_format(parser, "table")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,13 +104,6 @@ def _names(text: str) -> tuple[str, ...]:
     if not names:
         raise argparse.ArgumentTypeError("at least one name")
     return names
-
-
-def _rounds(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return number
 
 
 def _show(found: list[Measurement]) -> None:

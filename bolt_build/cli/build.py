@@ -6,10 +6,17 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build, chosen, dry_run
-from bolt_build.cli.common_arguments import add_place, add_recipes, jobs, options_of, read_recipes
+from bolt_build.cli.common_arguments import (
+    add_cache,
+    add_format,
+    add_jobs,
+    add_place,
+    add_recipes,
+    options_of,
+    read_recipes,
+)
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.report.diagnostics import as_json, render
@@ -28,7 +35,7 @@ _WORST_FIRST = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
-    parser.add_argument("-j", "--jobs", type=jobs, metavar="N", help="tasks at once (default: as many as CPUs)")
+    add_jobs(parser)
     parser.add_argument("-k", "--keep-going", action="store_true", help="go on with what a failure does not touch")
     parser.add_argument("-n", "--dry-run", action="store_true", help="say what would run and why, and run nothing")
     parser.add_argument(
@@ -37,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--locked", action="store_true", help="end with exit code 6 unless the whole plan comes from the recipe's lock"
     )
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+    add_cache(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
+from bolt_build.cli.common_arguments import add_format, file_name
 from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.diagnostics import as_json
@@ -18,9 +18,9 @@ HELP = "validate recipes and report every mistake at once; --expand writes out e
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipes", nargs="+", type=Path, metavar="RECIPE", help="a recipe file")
+    parser.add_argument("recipes", nargs="+", type=file_name, metavar="RECIPE", help="a recipe file")
     parser.add_argument("--expand", action="store_true", help="print each recipe with every default, as YAML")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the report (default: text)")
+    add_format(parser, "report")
 
 
 def run(args: argparse.Namespace) -> int:

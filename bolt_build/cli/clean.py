@@ -6,10 +6,9 @@ import argparse
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from bolt_build.build.cleaning import clean
-from bolt_build.cli.common_arguments import add_place, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_cache, add_place, file_name, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.variants import with_variant
 
@@ -18,10 +17,10 @@ HELP = "remove what was generated for recipes and their variants; --prune-cache 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipes", nargs="*", type=Path, metavar="RECIPE", help="a recipe file")
+    parser.add_argument("recipes", nargs="*", type=file_name, metavar="RECIPE", help="a recipe file")
     add_place(parser)
     parser.add_argument("--prune-cache", action="store_true", help="empty the local cache of task outputs")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+    add_cache(parser)
 
 
 def run(args: argparse.Namespace) -> int:

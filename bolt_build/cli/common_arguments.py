@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
@@ -12,11 +15,11 @@ from bolt_build.schema.recipe import Recipe
 
 
 def add_recipes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipes", nargs="+", type=Path, metavar="RECIPE", help="a recipe file")
+    parser.add_argument("recipes", nargs="+", type=file_name, metavar="RECIPE", help="a recipe file")
 
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", type=Path, metavar="RECIPE", help="a recipe file")
+    parser.add_argument("recipe", type=file_name, metavar="RECIPE", help="a recipe file")
 
 
 def add_place(parser: argparse.ArgumentParser, option: str = "--output") -> None:
@@ -24,7 +27,7 @@ def add_place(parser: argparse.ArgumentParser, option: str = "--output") -> None
         "--target", action="append", default=[], metavar="NAME", help="only this target of the recipe (repeatable)"
     )
     parser.add_argument(
-        option, dest="generated", type=Path, default=Path("generated"), metavar="DIR",
+        option, dest="generated", type=file_name, default=Path("generated"), metavar="DIR",
         help="where what is built lies (default: generated)",
     )  # fmt: skip
 
@@ -54,12 +57,57 @@ def options_of(args: argparse.Namespace) -> BuildOptions:
     return BuildOptions(output=args.generated, targets=tuple(args.target))
 
 
-def jobs(text: str) -> int:
-    """A number of tasks that may run at once."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return number
+def add_cache(parser: argparse.ArgumentParser, what: str = "the local cache") -> None:
+    parser.add_argument("--cache", type=file_name, metavar="DIR", help=f"{what} (default: ~/.cache/bolt-build)")
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-j", "--jobs", type=count, metavar="N", help="tasks at once (default: as many as CPUs)")
+
+
+def add_format(parser: argparse.ArgumentParser, what: str = "output") -> None:
+    parser.add_argument(
+        "--format", type=one_of("text", "json"), default="text", metavar="{text,json}",
+        help=f"form of the {what} (default: text)",
+    )  # fmt: skip
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """A reader of one of `words`, which says what was meant by another."""
+
+    def read(text: str) -> str:
+        if text in words:
+            return text
+        near = difflib.get_close_matches(text.lower(), words, 1, 0.6)
+        hint = f"did you mean '{near[0]}'?" if near else f"it is one of: {', '.join(words)}"
+        raise argparse.ArgumentTypeError(f"'{text}' is no choice; {hint}")
+
+    return read
+
+
+def count(text: str) -> int:
+    """A number of things: a whole number from 1 up, of at most nine digits."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no whole number of at least 1")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time above 0, at most a day."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found <= 86400:
+        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no number of seconds above 0, at most a day")
+    return found
+
+
+def file_name(text: str) -> Path:
+    """A path. The empty one, which a shell makes of a variable that is not set, would be the current directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return Path(text)
 
 
 def need_one(targets: tuple[str, ...], recipe: Recipe) -> str:

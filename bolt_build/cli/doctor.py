@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bolt_build.cli.common_arguments import add_format
 from bolt_build.errors import ExitCode
 from bolt_build.targets import Target, all_targets
 from bolt_build.toolchain import Tool, Toolchain, probe
@@ -35,7 +36,7 @@ class Examination:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--targets", action="store_true", help="list the targets, and which of them can be built here")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the report (default: text)")
+    add_format(parser, "report")
 
 
 def run(args: argparse.Namespace) -> int:

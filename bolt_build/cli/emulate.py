@@ -11,7 +11,16 @@ from pathlib import Path
 from bolt_build import emulator
 from bolt_build.build.cache import default_cache_directory
 from bolt_build.cli.build import build_all
-from bolt_build.cli.common_arguments import add_place, add_recipes, jobs, options_of, read_recipes
+from bolt_build.cli.common_arguments import (
+    add_cache,
+    add_format,
+    add_jobs,
+    add_place,
+    add_recipes,
+    count,
+    options_of,
+    read_recipes,
+)
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import target_named
@@ -23,11 +32,11 @@ HELP = "build GPU engines from the same sources for an emulated GPU, and verify 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
-    parser.add_argument("--batch", type=int, action="append", metavar="N", help="only this batch (repeatable)")
-    parser.add_argument("-j", "--jobs", type=jobs, metavar="N", help="tasks at once (default: as many as CPUs)")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+    parser.add_argument("--batch", type=count, action="append", metavar="N", help="only this batch (repeatable)")
+    add_jobs(parser)
+    add_cache(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

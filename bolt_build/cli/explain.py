@@ -7,10 +7,17 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, chosen
-from bolt_build.cli.common_arguments import add_place, add_recipe, options_of, read_recipes
+from bolt_build.cli.common_arguments import (
+    add_cache,
+    add_format,
+    add_place,
+    add_recipe,
+    count,
+    options_of,
+    read_recipes,
+)
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.explanation import Explanation
 from bolt_build.schema.recipe import Recipe, TargetSpec
@@ -25,11 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "layer", nargs="?", metavar="LAYER", help="a step or an ONNX node: everything about it (default: all, briefly)"
     )
     add_place(parser)
-    parser.add_argument("--batch", type=int, metavar="N", help="only this batch of the recipe")
-    parser.add_argument(
-        "--cache", type=Path, metavar="DIR", help="the cache with the records (default: ~/.cache/bolt-build)"
-    )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the explanation")
+    parser.add_argument("--batch", type=count, metavar="N", help="only this batch of the recipe")
+    add_cache(parser, "the cache with the records")
+    add_format(parser, "explanation")
 
 
 def run(args: argparse.Namespace) -> int:

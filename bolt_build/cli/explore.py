@@ -6,10 +6,19 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bolt_build.cli.common_arguments import add_place, add_recipes, jobs, options_of, read_recipes
+from bolt_build.cli.common_arguments import (
+    add_cache,
+    add_format,
+    add_jobs,
+    add_place,
+    add_recipes,
+    count,
+    options_of,
+    read_recipes,
+    seconds,
+)
 from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import failure_text, progress
 
@@ -24,24 +33,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
     parser.add_argument(
-        "--batch", type=int, action="append", default=[], metavar="N",
+        "--batch", type=count, action="append", default=[], metavar="N",
         help="only this batch, for which alone engines are then built (repeatable)",
     )  # fmt: skip
     parser.add_argument(
-        "--threads", type=jobs, action="append", default=[], metavar="N",
+        "--threads", type=count, action="append", default=[], metavar="N",
         help="so many CPU threads, for engines that run on them (repeatable; default: all)",
     )  # fmt: skip
-    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="for about so long each (default: 3)")
-    parser.add_argument("--rounds", type=jobs, default=3, metavar="N", help="turns that each engine has (default: 3)")
+    parser.add_argument("--seconds", type=seconds, default=3.0, metavar="S", help="for about so long each (default: 3)")
+    parser.add_argument("--rounds", type=count, default=3, metavar="N", help="turns that each engine has (default: 3)")
     parser.add_argument("--predict", action="store_true", help="build and measure nothing: compare predicted times")
     parser.add_argument(
         "--no-lock", action="store_true",
         help="choose every kernel by prediction, so that a tuned model has no advantage over untuned variants",
     )  # fmt: skip
-    parser.add_argument("-j", "--jobs", type=jobs, metavar="N", help="tasks at once (default: as many as CPUs)")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+    add_jobs(parser)
+    add_cache(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but the tables and what went wrong")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import sys
 
 from bolt_build.build.builder import chosen
 from bolt_build.build.planning import Planner
-from bolt_build.cli.common_arguments import add_place, add_recipe, need_one, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_place, add_recipe, count, need_one, one_of, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 
 NAME = "graph"
@@ -18,9 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe(parser)
     add_place(parser)
     parser.add_argument(
-        "--stage", choices=("imported", "optimised"), default="optimised", help="before the passes or after them"
+        "--stage",
+        type=one_of("imported", "optimised"),
+        default="optimised",
+        metavar="{imported,optimised}",
+        help="before the passes or after them",
     )
-    parser.add_argument("--batch", type=int, metavar="N", help="which of the recipe's batches (default: the first)")
+    parser.add_argument("--batch", type=count, metavar="N", help="which of the recipe's batches (default: the first)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,101 +2,127 @@
 
 from __future__ import annotations
 
-import argparse
-import difflib
-import importlib
+import errno
+import itertools
+import json
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, cast
 
 import bolt_build
-from bolt_build.errors import BoltError, ExitCode
-from bolt_build.report.diagnostics import render
-
-VERBS = (
-    "build", "check", "plan", "graph", "explain", "explore", "tune", "verify", "emulate", "run", "bench", "clean",
-    "doctor",
-)  # fmt: skip
-"""Each is a module of this package; only the one that is asked for is imported."""
+from bolt_build.cli import streams
+from bolt_build.cli.verb_parser import VerbParser
+from bolt_build.cli.verbs import VERBS, nearest_verb, verb_named
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.diagnostics import as_json, render
 
 _BROKEN_PIPE = 141
 """What a shell reports of a program that SIGPIPE ended."""
 
-
-class Verb(Protocol):
-    """What a verb's module offers."""
-
-    NAME: str
-    HELP: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
-    def run(self, args: argparse.Namespace) -> int: ...
+_MACHINE = (
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+    errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
+)  # fmt: skip
+"""Refusals of the operating system that say something of the machine, and are no mistake of bolt-build's."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: this process's). Returns the exit code; raises nothing but SystemExit
     from argparse."""
     words = list(sys.argv[1:] if argv is None else argv)
-    color = _wants_color()
+    streams.prepare()
     try:
-        code = _dispatch(words)
-        sys.stdout.flush()
-        return code
-    except BoltError as error:
-        sys.stderr.write(render(error.diagnostics, color=color))
-        return int(error.exit_code)
+        try:
+            return _run(words)
+        except BoltError as error:
+            return _refused(error, words)
     except KeyboardInterrupt:
-        sys.stderr.write("\nbolt-build: interrupted\n")
+        streams.complain("\nbolt-build: interrupted\n")
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # The reader went away. Python flushes stdout once more at exit: let it flush into nothing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.abandon(sys.stdout)
         return _BROKEN_PIPE
     except Exception as error:
-        sys.stderr.write(_bug(error, words))
-        return int(ExitCode.INTERNAL)
+        streams.abandon(sys.stdout)
+        trouble = _trouble(error)
+        if trouble is None:
+            streams.complain(_bug(error, words))
+            return int(ExitCode.INTERNAL)
+        streams.complain(render([trouble], color=_wants_color()))
+        return int(ExitCode.TASK_FAILED)
 
 
-def verb_named(name: str) -> Verb:
-    """The module of a verb of `VERBS`."""
-    return cast("Verb", importlib.import_module(f"bolt_build.cli.{name}"))
+def _run(words: list[str]) -> int:
+    """Raises what a verb raises, and OSError where its output cannot be written to the end."""
+    try:
+        return _dispatch(words)
+    finally:
+        sys.stdout.flush()
+
+
+def _refused(error: BoltError, words: list[str]) -> int:
+    """Says what is wrong, in the form that was asked for."""
+    if _wants_json(words):
+        said = {"event": "result", "exit_code": int(error.exit_code), "diagnostics": as_json(error.diagnostics)}
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+    else:
+        streams.complain(render(error.diagnostics, color=_wants_color()))
+    return int(error.exit_code)
+
+
+def _wants_json(words: list[str]) -> bool:
+    return "--format=json" in words or ("--format", "json") in itertools.pairwise(words)
+
+
+def _trouble(error: Exception) -> Diagnostic | None:
+    """What is wrong with the machine, where that is what `error` says."""
+    if isinstance(error, MemoryError):
+        hint = "build on a machine with more of it, or a smaller batch"
+        return Diagnostic("out-of-memory", "the memory of this machine does not suffice", hint=hint)
+    if not isinstance(error, OSError) or error.errno not in _MACHINE:
+        return None
+    reason = os.strerror(error.errno)
+    if error.filename is None:
+        return Diagnostic("cannot-write", f"the output cannot be written: {reason}")
+    return Diagnostic("file-trouble", reason, subject=str(error.filename))
 
 
 def _dispatch(words: list[str]) -> int:
     if not words:
-        sys.stderr.write(_overview())
+        streams.complain(_overview())
         return int(ExitCode.USAGE)
     first = words[0]
+    if first == "help" and not Path(first).exists():
+        words = [*words[1:2], "--help"]
+        first = words[0]
     if first in ("-h", "--help"):
         sys.stdout.write(_overview())
         return int(ExitCode.OK)
-    if first == "--version":
+    if first in ("-V", "--version"):
         sys.stdout.write(f"bolt-build {bolt_build.__version__}\n")
         return int(ExitCode.OK)
     if first not in VERBS:
         if _is_no_recipe(first):
-            sys.stderr.write(_unknown_verb(first))
+            streams.complain(_unknown_verb(first))
             return int(ExitCode.USAGE)
         words = ["build", *words]
     verb = verb_named(words[0])
-    parser = argparse.ArgumentParser(prog=f"bolt-build {verb.NAME}", description=verb.HELP, allow_abbrev=False)
-    verb.add_arguments(parser)
-    return verb.run(parser.parse_args(words[1:]))
+    return verb.run(VerbParser(verb).arguments(words[1:]))
 
 
 def _is_no_recipe(word: str) -> bool:
     """True for a bare word that is no file: a verb that does not exist."""
-    return not word.startswith("-") and word.isidentifier() and not Path(word).exists()
+    bare = not word.startswith("-") and word.replace("-", "_").isidentifier()
+    return bare and not Path(word).exists()
 
 
 def _unknown_verb(word: str) -> str:
-    near = difflib.get_close_matches(word, VERBS, 1, 0.6)
-    hint = f"did you mean '{near[0]}'?" if near else f"verbs: {', '.join(VERBS)}"
+    near = nearest_verb(word)
+    hint = f"did you mean '{near}'?" if near else f"verbs: {', '.join(VERBS)}"
     return f"bolt-build: error: '{word}' is neither a verb nor a recipe; {hint}\n"
 
 

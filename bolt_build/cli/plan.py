@@ -8,7 +8,7 @@ import sys
 
 from bolt_build.build.builder import chosen
 from bolt_build.build.planning import Planner
-from bolt_build.cli.common_arguments import add_place, add_recipes, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
 
@@ -19,7 +19,7 @@ HELP = "print the steps, kernels and memory of an engine, and what the planner d
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the plan")
+    add_format(parser, "plan")
 
 
 def run(args: argparse.Namespace) -> int:

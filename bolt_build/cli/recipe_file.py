@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from pathlib import Path
 
+from bolt_build.cli.verbs import VERBS
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema import load_recipe
 from bolt_build.schema.recipe import Recipe
@@ -15,7 +18,10 @@ def checked_recipe(path: Path) -> Recipe:
 
     Raises BoltError with all that is wrong with it; the zoo is asked here, as the schema does not know it."""
     file, variant = split_variant(str(path))
-    recipe = load_recipe(Path(file))
+    try:
+        recipe = load_recipe(Path(file))
+    except BoltError as error:
+        raise BoltError([_with_hint(each, file) for each in error.diagnostics], error.exit_code) from error
     if variant is not None:
         recipe = with_variant(recipe, variant)
     name = recipe.model.zoo
@@ -28,3 +34,20 @@ def checked_recipe(path: Path) -> Recipe:
             mark = recipe.mark("model.zoo")
             raise BoltError([Diagnostic("unknown-zoo-model", f"unknown zoo model '{name}'", mark, hint)])
     return recipe
+
+
+def _with_hint(diagnostic: Diagnostic, file: str) -> Diagnostic:
+    """What could have been meant by a recipe that is not there."""
+    if diagnostic.code != "no-such-file" or diagnostic.subject != file or diagnostic.hint is not None:
+        return diagnostic
+    if file in VERBS:
+        return replace(diagnostic, hint=f"'{file}' is a verb, and stands first: bolt-build {file} RECIPE")
+    from bolt_build.schema.validate import nearest
+
+    path = Path(file)
+    with contextlib.suppress(OSError):
+        beside = {each.stem: each for each in sorted(path.parent.iterdir()) if each.suffix in (".yaml", ".yml")}
+        near = nearest(path.name.removesuffix(path.suffix), beside)
+        if near is not None:
+            return replace(diagnostic, hint=f"did you mean '{beside[near]}'?")
+    return diagnostic

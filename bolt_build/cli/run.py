@@ -7,7 +7,7 @@ import os
 import subprocess
 
 from bolt_build.build.built import built_engines
-from bolt_build.cli.common_arguments import add_place, add_recipe, need_one, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_place, add_recipe, count, need_one, options_of, read_recipes
 from bolt_build.errors import ExitCode
 
 NAME = "run"
@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", action="append", dest="results", default=[], metavar="[NAME=]FILE",
         help="a .npy for the output NAME (repeatable), or one .npz for all outputs; without it a summary is printed",
     )  # fmt: skip
-    parser.add_argument("--batch", type=int, metavar="N", help="which of the engine's batches (default: the inputs')")
-    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: as many as CPUs)")
+    parser.add_argument("--batch", type=count, metavar="N", help="which of the engine's batches (default: the inputs')")
+    parser.add_argument("--threads", type=count, metavar="N", help="threads (default: as many as CPUs)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,11 +6,19 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from bolt_build.build.tune.outcome import TuneResult
 from bolt_build.build.tune.run import TuneOptions, tune
-from bolt_build.cli.common_arguments import add_place, add_recipe, jobs, options_of, read_recipes
+from bolt_build.cli.common_arguments import (
+    add_cache,
+    add_format,
+    add_jobs,
+    add_place,
+    add_recipe,
+    file_name,
+    options_of,
+    read_recipes,
+)
 from bolt_build.errors import BoltError
 from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import progress
@@ -26,10 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument(
-        "--export", type=Path, metavar="BUNDLE.tar", help="compile for measuring on another machine; needs no GPU"
+        "--export", type=file_name, metavar="BUNDLE.tar", help="compile for measuring on another machine; needs no GPU"
     )
     ways.add_argument(
-        "--import", dest="results", type=Path, metavar="RESULTS", help="take what a bundle's 'run' wrote, and choose"
+        "--import",
+        dest="results",
+        type=file_name,
+        metavar="RESULTS",
+        help="take what a bundle's 'run' wrote, and choose",
     )
     ways.add_argument("--from-records", action="store_true", help="choose again from what was measured before")
     ways.add_argument("--remeasure", action="store_true", help="measure also what has records of this GPU")
@@ -37,15 +49,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all-candidates", action="store_true", help="every legal kernel, not the tuning.candidates best predicted"
     )
     parser.add_argument(
-        "--records-out", type=Path, metavar="FILE.json", help="write every record of the recipe's problems"
+        "--records-out", type=file_name, metavar="FILE.json", help="write every record of the recipe's problems"
     )
-    parser.add_argument("-j", "--jobs", type=jobs, metavar="N", help="tasks at once (default: as many as CPUs)")
+    add_jobs(parser)
     parser.add_argument(
         "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
     )
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="the local cache (default: ~/.cache/bolt-build)")
+    add_cache(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the output")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:

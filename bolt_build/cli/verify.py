@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 from bolt_build.build.built import BuiltEngine, built_engines
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.cli.common_arguments import add_place, add_recipes, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
 from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.schema.recipe import Recipe
@@ -27,7 +27,7 @@ HELP = "compare built engines with the reference again, layer by layer"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the report")
+    add_format(parser, "report")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -117,8 +117,15 @@ def fits(value: Any, schema: Schema) -> bool:
 
 def suggest(word: str, known: Iterable[str]) -> str | None:
     """ "did you mean 'x'?" for the known word nearest to `word`; None where none is near."""
-    near = difflib.get_close_matches(word.lower(), list(known), 1, 0.6)
-    return f"did you mean '{near[0]}'?" if near else None
+    near = nearest(word, known)
+    return f"did you mean '{near}'?" if near is not None else None
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word nearest to `word`, whatever its case; None where none is near."""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, 1, 0.6)
+    return by_lower[near[0]] if near else None
 
 
 def suggest_name(text: str) -> str | None:
