@@ -18,6 +18,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bolt_build.user_files import open_regular
+
 T = TypeVar("T")
 
 
@@ -27,8 +29,8 @@ def digest_bytes(data: bytes) -> str:
 
 
 def digest_file(path: Path) -> str:
-    """SHA-256 of a file's contents in hex. Raises OSError."""
-    with path.open("rb") as handle:
+    """SHA-256 of a file's contents in hex. Raises OSError, also for what is no regular file."""
+    with open_regular(path) as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
@@ -77,10 +79,17 @@ def _decode(hint: Any, data: Any) -> Any:
         return hint(data)
     if isinstance(hint, type) and not dataclasses.is_dataclass(hint):
         accepted: Any = (int, float) if hint is float else hint
-        if not isinstance(data, accepted):
+        if not isinstance(data, accepted) or (isinstance(data, bool) and hint is not bool):
             raise ValueError(f"expected {hint.__name__}, found {type(data).__name__}")
-        return hint(data) if hint is float else data
+        return _as_float(data) if hint is float else data
     return _decode_dataclass(hint, data)
+
+
+def _as_float(data: int | float) -> float:
+    try:
+        return float(data)
+    except OverflowError as error:
+        raise ValueError("expected float, found an integer that no float can hold") from error
 
 
 def _decode_union(kinds: tuple[Any, ...], data: Any) -> Any:
@@ -120,7 +129,7 @@ def _named(base: Any, name: str) -> Any:
         if cls.__name__ == name:
             return cls
         waiting.extend(cls.__subclasses__())
-    raise ValueError(f"{name!r} is no {base.__name__}")
+    raise ValueError(f"{name!r:.80} is no {base.__name__}")
 
 
 @functools.cache

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
+import zlib
 from pathlib import Path
 
 import ml_dtypes
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from tiny_engine import tiny_constants, tiny_plan
 
 from bolt_build.dtypes import DType
-from bolt_build.emit.weights import payload_bytes, read_weights, write_weights
+from bolt_build.emit.weights import _CRC_AT, _ENTRY, _HEADER, payload_bytes, read_weights, write_weights
 from bolt_build.errors import BoltError
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import EnginePlan, WeightSlot
@@ -111,6 +113,35 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path: Path, change: object, mes
     with pytest.raises(BoltError) as caught:
         read_weights(path)
     assert [(d.code, d.message, d.subject) for d in caught.value.diagnostics] == [("bad-weights", message, str(path))]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (0, 1 << 40, "tensor 'scale' lies outside of the file"),
+        (3, 1 << 20, "tensor '' lies outside of the file"),
+        (5, 99, "tensor 'scale' has no element type or shape that there is"),
+        (6, 9, "tensor 'scale' has no element type or shape that there is"),
+        (7, -1, "tensor 'scale' has no element type or shape that there is"),
+        (7, 1 << 62, "tensor 'scale' has 20 bytes, which its shape does not make"),
+    ],
+)
+def test_a_header_that_lies_under_a_right_checksum_is_refused(
+    tmp_path: Path, field: int, value: int, message: str
+) -> None:
+    path = tmp_path / "w"
+    write_weights(path, tiny_plan(), tiny_constants())
+    data = bytearray(path.read_bytes())
+    entry = list(_ENTRY.unpack_from(data, _HEADER.size))
+    entry[field] = value
+    _ENTRY.pack_into(data, _HEADER.size, *entry)
+    header = _HEADER.unpack_from(data)[3]
+    struct.pack_into("<I", data, _CRC_AT, 0)
+    struct.pack_into("<I", data, _CRC_AT, zlib.crc32(data[:header]))
+    path.write_bytes(data)
+    with pytest.raises(BoltError) as caught:
+        read_weights(path)
+    assert [d.message for d in caught.value.diagnostics] == [message]
 
 
 def test_every_single_byte_is_under_a_checksum(tmp_path: Path) -> None:

@@ -47,6 +47,15 @@ def test_directory(tmp_path: Path) -> None:
     assert only(tmp_path) == ("model-is-a-directory", f"'{tmp_path}' is a directory, not an ONNX file", None)
 
 
+def test_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.onnx")
+    (tmp_path / "zero.onnx").symlink_to("/dev/zero")
+    assert [only(tmp_path / name) for name in ("pipe.onnx", "zero.onnx")] == [
+        ("model-unreadable", f"the model '{tmp_path}/pipe.onnx' cannot be read: a pipe, not a file", None),
+        ("model-unreadable", f"the model '{tmp_path}/zero.onnx' cannot be read: a device, not a file", None),
+    ]
+
+
 def test_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "empty.onnx"
     path.write_bytes(b"")

@@ -185,8 +185,10 @@ def test_external_data_that_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "circle").symlink_to("circle")
-    no_file = "it is not a regular file"
-    for location, why in (("folder", no_file), ("fifo", no_file), ("circle", "Too many levels of symbolic links")):
+    why_not = {
+        "folder": "Is a directory", "fifo": "a pipe, not a file", "circle": "Too many levels of symbolic links",
+    }  # fmt: skip
+    for location, why in why_not.items():
         message = f"the data of 'w' cannot be read from '{tmp_path / location}': {why}"
         assert said(external(tmp_path, location)) == [("external-data", message)]
     for location in (".", "./", "a\0b"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bolt_build.errors import Diagnostic, Mark
-from bolt_build.report.diagnostics import as_json, render
+from bolt_build.report.diagnostics import MOST_SHOWN, as_json, render
 
 
 def marked(tmp_path: Path, line: str, column: int, length: int, hint: str | None = None) -> str:
@@ -119,3 +119,15 @@ def test_json() -> None:
             "hint": None,
         },
     ]
+
+
+def test_of_many_the_errors_are_shown_first_and_the_rest_is_counted() -> None:
+    notes = [Diagnostic("old", f"note {number}", severity="note") for number in range(MOST_SHOWN)]
+    errors = [Diagnostic("wrong", f"error {number}") for number in range(2)]
+    said = render([*notes, *errors], color=False).splitlines()
+    assert said[-4:] == [
+        "note[old]: note 97", "error[wrong]: error 0", "error[wrong]: error 1",
+        "note[more]: 2 notes more are not shown",
+    ]  # fmt: skip
+    assert [each["message"] for each in as_json([*notes, *errors])[-2:]] == ["error 1", "2 notes more are not shown"]
+    assert render([*notes, errors[0]], color=False).endswith("note[more]: 1 note more is not shown\n")

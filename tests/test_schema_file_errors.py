@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from recipe_complaints import HEAD, complaint, complaint_about
+
+from bolt_build.report.diagnostics import MOST_SHOWN
+from bolt_build.schema.document import MAX_BYTES, MAX_NODES
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +53,17 @@ recipe.yaml:2:8: error[not-utf8]: byte 0xe9 is not UTF-8
     "a PNG": (
         b"\x89PNG\r\n\x1a\n",
         """\
-recipe.yaml:1:1: error[not-utf8]: byte 0x89 is not UTF-8
+recipe.yaml:1:1: error[other-file]: this is a PNG image, not a recipe
   1 | \ufffdPNG
-    | ^ a recipe is UTF-8 text
+    | ^ a recipe is YAML text
+""",
+    ),
+    "an ONNX model": (
+        b"\x08\x08\x12\x07pytorch\xf5",
+        """\
+recipe.yaml:1:1: error[other-file]: this is an ONNX model, not a recipe
+  1 | \ufffd\ufffd\ufffd\ufffdpytorch\ufffd
+    | ^ name it in a recipe, as model.onnx
 """,
     ),
     "control character": (
@@ -155,6 +167,61 @@ def test_a_directory() -> None:
     assert complaint("recipes") == (
         "recipes: error[not-a-file]: is a directory, not a recipe\n  hint: name the recipe's file\n"
     )
+
+
+def test_what_is_no_file() -> None:
+    """Nobody ever writes to this pipe, and the device never ends: neither is waited for."""
+    os.mkfifo("pipe.yaml")
+    Path("zero.yaml").symlink_to("/dev/zero")
+    assert [complaint(name) for name in ("pipe.yaml", "zero.yaml")] == [
+        "pipe.yaml: error[not-a-file]: is a pipe, not a recipe\n  hint: name the recipe's file\n",
+        "zero.yaml: error[not-a-file]: is a device, not a recipe\n  hint: name the recipe's file\n",
+    ]
+
+
+def test_what_a_recipe_extends_is_no_file() -> None:
+    os.mkfifo("base.yaml")
+    assert complaint_about(f"{HEAD}extend: base.yaml\n") == (
+        """\
+recipe.yaml:4:9: error[not-a-file]: 'base.yaml': is a pipe, not a recipe
+  4 | extend: base.yaml
+    |         ^^^^^^^^^ name the recipe's file
+"""
+    )
+
+
+def test_a_model_that_is_no_file() -> None:
+    os.mkfifo("pipe.onnx")
+    assert complaint_about(HEAD.replace("zoo: resnet50", "onnx: pipe.onnx")) == (
+        """\
+recipe.yaml:2:15: error[no-such-model]: the model file 'pipe.onnx' is a pipe
+  2 | model: {onnx: pipe.onnx}
+    |               ^^^^^^^^^
+"""
+    )
+
+
+def test_a_file_that_is_too_large() -> None:
+    with Path("large.yaml").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    assert complaint("large.yaml") == (
+        "large.yaml: error[unreadable]: cannot be read: larger than 16 MiB\n"
+        "  hint: a recipe is YAML text that people read\n"
+    )
+
+
+def test_values_without_end() -> None:
+    said = complaint_about("a: [" + "1," * MAX_NODES + "]\n")
+    assert said.startswith(
+        f"recipe.yaml:1:{5 + 2 * (MAX_NODES - 3)}: error[too-large]: more than 200000 keys and values"
+    )
+
+
+def test_thousands_of_mistakes_are_counted_where_a_hundred_are_shown() -> None:
+    said = complaint_about(HEAD + "".join(f"unknown_{number}: 1\n" for number in range(8000)))
+    assert said.count("error[unknown-key]") == MOST_SHOWN == 100
+    assert said.endswith("note[more]: 7900 errors more are not shown\n")
+    assert len(said) < 30_000
 
 
 def test_a_file_below_a_file() -> None:

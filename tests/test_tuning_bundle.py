@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tarfile
@@ -12,9 +13,10 @@ from pathlib import Path
 import pytest
 from tune_sets import FIRST, SECOND, bundle
 
+from bolt_build.digest import digest
 from bolt_build.errors import BoltError
 from bolt_build.report.diagnostics import render
-from bolt_build.tuning.bundle import bundle_text, read_bundle, read_bundle_id, write_bundle
+from bolt_build.tuning.bundle import LARGEST_DESCRIPTION, bundle_text, read_bundle, read_bundle_id, write_bundle
 
 
 def linked(directory: Path) -> Path:
@@ -166,6 +168,61 @@ def test_a_tar_file_that_is_no_bundle(tmp_path: Path) -> None:
         archive.add(linked(tmp_path / "other") / "run", "run")
     assert (
         complaint(path) == "error[bundle-unreadable]: cannot read the bundle B: there is no whole bundle.json in it\n"
+    )
+
+
+def described(path: Path, member: tarfile.TarInfo, data: bytes = b"") -> Path:
+    """A tar file whose description is this member."""
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_a_tar_file_whose_description_is_no_file(tmp_path: Path) -> None:
+    """A link to itself: to follow it would never end."""
+    member = tarfile.TarInfo("bundle.json")
+    member.type, member.linkname = tarfile.SYMTYPE, "bundle.json"
+    assert complaint(described(tmp_path / "b.tar", member)) == (
+        "error[bundle-unreadable]: cannot read the bundle B: there is no whole bundle.json in it\n"
+    )
+
+
+def test_a_tar_file_whose_description_is_too_large(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("bundle.json")
+    member.size = LARGEST_DESCRIPTION + 1
+    with (tmp_path / "b.tar").open("wb") as file:
+        file.write(member.tobuf())
+        file.truncate(2 * LARGEST_DESCRIPTION)
+    assert complaint(tmp_path / "b.tar") == (
+        "error[bundle-unreadable]: cannot read the bundle B: its bundle.json is larger than 64 MiB\n"
+    )
+
+
+def test_a_bundle_that_is_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "b.tar")
+    assert complaint(tmp_path / "b.tar") == ("error[bundle-unreadable]: cannot read the bundle B: a pipe, not a file\n")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"version": NaN}'], ids=["nested", "no number"])
+def test_a_description_that_is_no_json(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bundle.json"
+    path.write_text(text)
+    assert complaint(path) == (
+        "error[bundle-damaged]: the bundle B is damaged: it is not JSON to its end\n"
+        "  hint: copy it again, or make it again: bolt-build tune RECIPE --export BUNDLE.tar\n"
+    )
+
+
+def test_contents_of_which_the_id_is_right_and_the_types_are_not(tmp_path: Path) -> None:
+    """Whoever changes a bundle can give it another id."""
+    path = tmp_path / "bundle.json"
+    data = json.loads(bundle_text(bundle()))
+    data["bundle"]["problems"][0]["trials"][0]["predicted"] = 10**400
+    path.write_text(json.dumps(data | {"id": digest(data["bundle"])}))
+    assert complaint(path) == (
+        "error[bundle-damaged]: the bundle B is damaged: its contents are no bundle (expected float, found an integer "
+        "that no float can hold)\n"
+        "  hint: copy it again, or make it again: bolt-build tune RECIPE --export BUNDLE.tar\n"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from bolt_build.tuning.engine_record import Gain
 from bolt_build.tuning.engine_results import EngineRow, PlanRow, SwapRow, Unplayed
 from bolt_build.tuning.record import Device, Statistics, Status
 from bolt_build.tuning.results import (
+    LARGEST_RESULTS,
     RESULTS_VERSION,
     WITHOUT_ENGINES,
     Results,
@@ -172,6 +174,22 @@ def test_no_file(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_no_file_or_too_large(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe.jsonl", tmp_path / "large.jsonl"
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(LARGEST_RESULTS + 1)
+    said = []
+    for path in (pipe, large):
+        with pytest.raises(BoltError) as raised:
+            read_results(path)
+        said += [each.message for each in raised.value.diagnostics]
+    assert said == [
+        f"'{pipe}' holds no results of a measurement: a pipe, not a file",
+        f"'{large}' holds no results of a measurement: larger than 64 MiB",
+    ]
+
+
 def test_an_empty_file(tmp_path: Path) -> None:
     (found,) = complaints(tmp_path / "results.jsonl", "")
     assert found.message == f"'{tmp_path}/results.jsonl' holds no results of a measurement: it is empty"
@@ -190,6 +208,11 @@ def test_an_empty_file(tmp_path: Path) -> None:
         (1, {"error": -1}, '"error" is no positive number'),
         (2, {"problem": 7}, '"problem" is missing or of another type'),
         (4, {"message": None}, '"message" is missing or of another type'),
+        (1, {"error": 10**400}, '"error" is no positive number'),
+        (1, {"problem": "\ud800"}, '"problem" is no text of Unicode'),
+        (1, {"device": 10**400}, '"device" is larger than any count'),
+        (1, {"message": "x" * (1 << 20)}, "the line has more than 1048576 characters"),
+        (1, {"status": "x" * 1000}, f'unknown status "{"x" * 57}..."'),
         (5, {"measured": 4}, "lines are missing: 4 records and 1 unmeasured are stated, not 3 and 1"),
     ],
 )

@@ -6,6 +6,7 @@ and checksums), zeros up to a multiple of 64 bytes, then the payload: row-major 
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import zlib
@@ -20,6 +21,7 @@ from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import EnginePlan, WeightSlot
+from bolt_build.user_files import open_regular
 
 MAGIC = b"BOLTWGHT"
 WEIGHTS_VERSION = 1
@@ -82,7 +84,8 @@ def read_weights(path: Path) -> WeightsFile:
     Raises BoltError ("bad-weights") where it cannot be read, is damaged, truncated or of another version.
     """
     try:
-        data = path.read_bytes()
+        with open_regular(path) as handle:
+            data = handle.read()
     except OSError as error:
         raise _bad(path, f"cannot open weights: {error.strerror}") from error
     if data[:8] != MAGIC:
@@ -108,14 +111,20 @@ def _entries(path: Path, data: bytes, start: int, layout: str, count: int) -> We
     rows = [_ENTRY.unpack_from(data, _HEADER.size + i * _ENTRY.size) for i in range(count)]
     dtypes = {code: dtype for dtype, code in _CODES.items()}
     slots, arrays = [], []
-    for i, (offset, nbytes, crc, name_at, name_bytes, code, rank, *shape) in enumerate(rows):
-        name = data[names_at + name_at : names_at + name_at + name_bytes].decode()
+    for i, (offset, nbytes, crc, name_at, name_bytes, code, rank, *extents) in enumerate(rows):
+        name = data[names_at + name_at : names_at + name_at + name_bytes].decode(errors="replace")
         end = rows[i + 1][0] if i + 1 < count else len(data) - start
+        if not (names_at + name_at + name_bytes <= start and offset + nbytes <= end <= len(data) - start):
+            raise _bad(path, f"tensor '{name}' lies outside of the file")
         if zlib.crc32(data[start + offset : start + end]) != crc:
             raise _bad(path, f"tensor '{name}' is damaged")
-        slots.append(WeightSlot(name, dtypes[code], tuple(shape[:rank]), offset, nbytes))
-        flat = np.frombuffer(data, _NUMPY[dtypes[code]], nbytes // dtypes[code].nbytes, start + offset)
-        arrays.append(flat.reshape(shape[:rank]))
+        shape = tuple(extents[:rank])
+        if code not in dtypes or rank > len(extents) or min(shape, default=0) < 0:
+            raise _bad(path, f"tensor '{name}' has no element type or shape that there is")
+        if math.prod(shape) * dtypes[code].nbytes != nbytes:
+            raise _bad(path, f"tensor '{name}' has {nbytes} bytes, which its shape does not make")
+        slots.append(WeightSlot(name, dtypes[code], shape, offset, nbytes))
+        arrays.append(np.frombuffer(data, _NUMPY[dtypes[code]], math.prod(shape), start + offset).reshape(shape))
     return WeightsFile(layout, tuple(slots), tuple(arrays))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterator
 
 import onnx
@@ -10,15 +9,11 @@ import onnx.defs
 from google.protobuf.message import DecodeError
 
 from bolt_build.graph.onnx_findings import Findings
+from bolt_build.user_files import known_kind, read_regular
 
 OLDEST_OPSET = 9
 LARGEST_FILE = 2**31 - 1
 _LARGEST_VERSION = 2**31 - 1
-_MAGIC = (
-    (b"\x89PNG", "a PNG image"), (b"\xff\xd8\xff", "a JPEG image"), (b"PK\x03\x04", "a ZIP archive or a checkpoint"),
-    (b"\x1f\x8b", "a gzip archive"), (b"\x89HDF", "an HDF5 file"), (b"version https://git-lfs", "a Git LFS pointer"),
-    (b"<", "markup text"), (b"ir_version", "ONNX in text form"), (b"{", "JSON text"),
-)  # fmt: skip
 
 
 def parse_model(findings: Findings) -> onnx.ModelProto:
@@ -27,9 +22,9 @@ def parse_model(findings: Findings) -> onnx.ModelProto:
     data = _contents(findings)
     if not data:
         raise findings.fail("model-empty", f"the model '{path}' is empty")
-    for magic, what in _MAGIC:
-        if data.startswith(magic):
-            raise findings.fail("not-onnx", f"'{path}' is not an ONNX file but {what}")
+    kind = known_kind(data)
+    if kind is not None:
+        raise findings.fail("not-onnx", f"'{path}' is not an ONNX file but {kind}")
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -47,13 +42,10 @@ def _contents(findings: Findings) -> bytes:
     if path.is_dir():
         raise findings.fail("model-is-a-directory", f"'{path}' is a directory, not an ONNX file")
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise findings.fail("model-unreadable", f"the model '{path}' cannot be read: it is not a regular file")
-        if status.st_size > LARGEST_FILE:
+        if path.stat().st_size > LARGEST_FILE:
             hint = "save it with its tensors as external data: onnx.save(model, path, save_as_external_data=True)"
             raise findings.fail("model-too-large", f"the model '{path}' is larger than a protobuf can be (2 GiB)", hint)
-        return path.read_bytes()
+        return read_regular(path, LARGEST_FILE)
     except FileNotFoundError:
         raise findings.fail("model-not-found", f"the model '{path}' does not exist") from None
     except OSError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -17,6 +16,7 @@ from onnx import TensorProto, numpy_helper
 from bolt_build.graph.arrays import dtype_of
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_findings import SHOWN, Findings, clipped
+from bolt_build.user_files import open_regular
 
 _LARGEST_OFFSET = (1 << 63) - 1
 
@@ -148,22 +148,15 @@ class Tensors:
         """A range of a file, read. Raises OSError, and _Unusable where the file is too short, or its tensors overlap:
         they would take more memory than it has bytes."""
         where = f"'{clipped(str(file))}'"
-        # Neither a FIFO nor a device may hold the importer up.
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise _Unusable(f"cannot be read from {where}: it is not a regular file")
-            if offset + nbytes > status.st_size:
+        with open_regular(file) as handle:
+            size = os.fstat(handle.fileno()).st_size
+            if offset + nbytes > size:
                 raise _Unusable(f"is cut off: {where} is too short")
             taken = self._taken.get(file, 0) + nbytes
-            if taken > status.st_size:
+            if taken > size:
                 raise _Unusable(f"overlaps that of other tensors in {where}")
-            with os.fdopen(descriptor, "rb", closefd=False) as handle:
-                handle.seek(offset)
-                data = handle.read(nbytes)
-        finally:
-            os.close(descriptor)
+            handle.seek(offset)
+            data = handle.read(nbytes)
         if len(data) != nbytes:
             raise _Unusable(f"is cut off: {where} became shorter")
         if file not in self._taken:

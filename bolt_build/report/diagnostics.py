@@ -15,6 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from bolt_build.errors import Diagnostic, Mark
+from bolt_build.user_files import read_regular
+
+MOST_SHOWN = 100
+"""Diagnostics that are shown; whoever mends a hundred has seen what kind of mistake it is."""
+
+_LARGEST_SOURCE = 16 << 20
+"""Bytes of a file whose lines are shown."""
 
 _WIDTH = 120
 """Characters of a source line that are shown; a longer one is cut around its mark."""
@@ -27,13 +34,17 @@ _BOLD, _DIM, _RESET = "\033[1m", "\033[2m", "\033[0m"
 
 
 def render(diagnostics: Sequence[Diagnostic], *, color: bool) -> str:
-    """All `diagnostics` as text, each ended by a line break, the marked source line beneath where it can be read."""
+    """`diagnostics` as text, each ended by a line break, the marked source line beneath where it can be read.
+
+    Of more than `MOST_SHOWN` the first errors are shown, then the first of the others, and at last how many are not.
+    """
     lines_of = cache(_lines)
-    return "".join(_one(diagnostic, lines_of, color) for diagnostic in diagnostics)
+    return "".join(_one(diagnostic, lines_of, color) for diagnostic in _shown(diagnostics))
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """`diagnostics` as JSON data: code, severity, message, file, line, column, length, subject, hint."""
+    """`diagnostics` as JSON data: code, severity, message, file, line, column, length, subject, hint. As many as
+    `render` shows."""
     return [
         {
             "code": diagnostic.code,
@@ -46,8 +57,19 @@ def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
             "subject": diagnostic.subject,
             "hint": diagnostic.hint,
         }
-        for diagnostic in diagnostics
+        for diagnostic in _shown(diagnostics)
     ]
+
+
+def _shown(diagnostics: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
+    if len(diagnostics) <= MOST_SHOWN:
+        return diagnostics
+    errors_first = sorted(range(len(diagnostics)), key=lambda place: diagnostics[place].severity != "error")
+    shown = [diagnostics[place] for place in sorted(errors_first[:MOST_SHOWN])]
+    left = [diagnostics[place].severity for place in errors_first[MOST_SHOWN:]]
+    counts = [f"{left.count(kind)} {kind}{'s' * (left.count(kind) != 1)}" for kind in dict.fromkeys(left)]
+    verb = "is" if len(left) == 1 else "are"
+    return [*shown, Diagnostic("more", f"{' and '.join(counts)} more {verb} not shown", severity="note")]
 
 
 def _one(diagnostic: Diagnostic, lines_of: Callable[[str], tuple[str, ...]], color: bool) -> str:
@@ -95,7 +117,7 @@ def _source_line(mark: Mark, lines: tuple[str, ...]) -> str | None:
 
 def _lines(file: str) -> tuple[str, ...]:
     try:
-        text = Path(file).read_bytes().decode("utf-8-sig", "replace")
+        text = read_regular(Path(file), _LARGEST_SOURCE).decode("utf-8-sig", "replace")
     except OSError:
         return ()
     return tuple(_LINE_BREAK.split(text))

@@ -16,9 +16,16 @@ import yaml
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.schema.values import Entry, Items, Plain, Scalar, Table, Unreadable, Value, describe, shorten
+from bolt_build.user_files import UnfitFile, binary_kind, read_regular, reason_of
 
 MAX_VALUES = 100_000
 """Values of one document with its aliases expanded; more is a mistake or an attack."""
+
+MAX_BYTES = 16 << 20
+"""Of a document; more is no document that anybody wrote."""
+
+MAX_NODES = 2 * MAX_VALUES
+"""Keys and values of a document as it is written: a value has one key at most."""
 
 MAX_DEPTH = 200
 """Collections inside one another; more is a mistake or an attack."""
@@ -77,7 +84,7 @@ def read_document(path: Path, kind: DocumentKind = RECIPE) -> tuple[Table, tuple
     """
     text = _read_text(path, kind)
     try:
-        _check_depth(text, path)
+        _check_events(text, path)
         node = CoreLoader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         raise BoltError([_syntax_error(error, path, text, kind)]) from error
@@ -98,15 +105,19 @@ def read_document(path: Path, kind: DocumentKind = RECIPE) -> tuple[Table, tuple
 
 def _read_text(path: Path, kind: DocumentKind) -> str:
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
     except FileNotFoundError as error:
         raise BoltError([Diagnostic("no-such-file", f"no such {kind.noun}", subject=str(path))]) from error
     except IsADirectoryError as error:
-        message, hint = f"is a directory, not a {kind.noun}", f"name the {kind.noun}'s file"
-        raise BoltError([Diagnostic("not-a-file", message, None, hint, str(path))]) from error
+        raise BoltError([_no_file(path, "a directory", kind)]) from error
+    except UnfitFile as error:
+        raise BoltError([_unfit(path, error, kind)]) from error
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise BoltError([Diagnostic("unreadable", f"cannot be read: {reason}", subject=str(path))]) from error
+        raise BoltError([Diagnostic("unreadable", f"cannot be read: {reason_of(error)}", subject=str(path))]) from error
+    found = binary_kind(data)
+    if found is not None:
+        hint = "name it in a recipe, as model.onnx" if found == "an ONNX model" else f"a {kind.noun} is YAML text"
+        raise BoltError([Diagnostic("other-file", f"this is {found}, not a {kind.noun}", Mark(str(path), 1, 1), hint)])
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode()
@@ -114,6 +125,18 @@ def _read_text(path: Path, kind: DocumentKind) -> str:
         mark = _end_of(data[: error.start].decode(), path)
         message = f"byte 0x{data[error.start]:02x} is not UTF-8"
         raise BoltError([Diagnostic("not-utf8", message, mark, f"a {kind.noun} is UTF-8 text")]) from error
+
+
+def _no_file(path: Path, found: str, kind: DocumentKind) -> Diagnostic:
+    message, hint = f"is {found}, not a {kind.noun}", f"name the {kind.noun}'s file"
+    return Diagnostic("not-a-file", message, None, hint, str(path))
+
+
+def _unfit(path: Path, error: UnfitFile, kind: DocumentKind) -> Diagnostic:
+    if error.kind is not None:
+        return _no_file(path, error.kind, kind)
+    hint = f"a {kind.noun} is YAML text that people read" if "larger" in str(error) else None
+    return Diagnostic("unreadable", f"cannot be read: {error}", None, hint, str(path))
 
 
 def _lines(text: str) -> list[str]:
@@ -127,18 +150,23 @@ def _end_of(before: str, path: Path) -> Mark:
     return Mark(str(path), len(lines), len(lines[-1]) + 1)
 
 
-def _check_depth(text: str, path: Path) -> None:
-    depth = 0
+def _check_events(text: str, path: Path) -> None:
+    """What a document may not be, said before anything is made of it. Raises BoltError ("too-large")."""
+    depth, nodes = 0, 0
     for event in yaml.parse(text, Loader=CoreLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                at = event.start_mark
-                mark = Mark(str(path), at.line + 1, at.column + 1) if at else Mark(str(path), 1, 1)
-                message = f"more than {MAX_DEPTH} collections inside one another"
-                raise BoltError([Diagnostic("too-large", message, mark)])
-        elif isinstance(event, yaml.CollectionEndEvent):
+        if isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+            continue
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        nodes += 1
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        if depth > MAX_DEPTH or nodes > MAX_NODES:
+            at = event.start_mark
+            mark = Mark(str(path), at.line + 1, at.column + 1) if at else Mark(str(path), 1, 1)
+            deep = f"more than {MAX_DEPTH} collections inside one another"
+            message = deep if depth > MAX_DEPTH else f"more than {MAX_NODES} keys and values"
+            raise BoltError([Diagnostic("too-large", message, mark)])
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, path: Path, text: str, kind: DocumentKind) -> Diagnostic:

@@ -37,6 +37,7 @@ from bolt_build.schema.validate import (
 )
 from bolt_build.schema.values import Scalar, Table, plain, shorten, walk
 from bolt_build.targets import Target, all_targets, target_named
+from bolt_build.user_files import kind_of
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -234,8 +235,9 @@ def _check_model(table: Table) -> list[Diagnostic]:
     path = _beside(name, mark)
     if os.path.isfile(path):
         return []
-    kind = "is a directory" if os.path.isdir(path) else "does not exist"
-    near = suggest(os.path.basename(path), _siblings(path))
+    other = kind_of(path)
+    kind = f"is {other}" if other is not None else "does not exist"
+    near = None if other is not None else suggest(os.path.basename(path), _siblings(path))
     return [Diagnostic("no-such-model", f"the model file '{shorten(name)}' {kind}", mark, near)]
 
 

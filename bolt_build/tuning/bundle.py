@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import tarfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from bolt_build.digest import decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.planner.tuning_set import ProblemTrials
+from bolt_build.schema.values import shorten
 from bolt_build.tuning.record import Record, TuningTools
+from bolt_build.user_files import MEBIBYTE, UnfitFile, open_regular, read_regular, size_text
 
 BUNDLE_VERSION = 1
 
@@ -30,6 +33,10 @@ DESCRIPTION = "bundle.json"
 README = "README"
 RESULTS = "results.jsonl"
 ENGINES = "engines.tsv"
+
+LARGEST_DESCRIPTION = 64 * MEBIBYTE
+_MOST_MEMBERS = 16
+"""Files of a tar file that are looked at for the description: a bundle has five."""
 
 _README = """\
 Kernels of {recipe} for {target}, to be measured on that GPU: {problems} problems, {trials} candidates.
@@ -92,11 +99,14 @@ def read_bundle(path: Path) -> Bundle:
     data = _data(path)
     version = data.get("version")
     if version != BUNDLE_VERSION:
-        message = f"{path} is a bundle of version {version}; this bolt-build reads version {BUNDLE_VERSION}"
+        stated = shorten(json.dumps(version))
+        message = f"{path} is a bundle of version {stated}; this bolt-build reads version {BUNDLE_VERSION}"
         hint = "make it again: bolt-build tune RECIPE --export BUNDLE.tar"
         raise BoltError([Diagnostic("bundle-version", message, hint=hint, subject=str(path))])
     import bolt_build.graph.ops  # noqa: F401  (operators are found by name once they are imported)
 
+    if digest(data.get("bundle")) != data.get("id"):
+        raise _damaged(path, "its contents are not those that its id stands for")
     try:
         bundle = decode(Bundle, data.get("bundle"))
     except ValueError as error:
@@ -154,32 +164,47 @@ def _readme(bundle: Bundle, engines: str) -> str:
 
 def _data(path: Path) -> dict[str, Any]:
     try:
-        with _description(path) as stream:
-            data = json.load(stream)
+        data = json.loads(_description(path), parse_constant=_refuse)
+    except UnfitFile as error:
+        raise _unreadable(path, str(error)) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise _unreadable(path, reason) from error
     except (tarfile.TarError, KeyError) as error:
         raise _unreadable(path, f"there is no whole {DESCRIPTION} in it") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, "it is not JSON to its end") from error
     if not isinstance(data, dict):
         raise _damaged(path, "its contents are no bundle")
     return data
 
 
-@contextlib.contextmanager
-def _description(path: Path) -> Any:
-    """The description's bytes, from the file itself or from the tar file that it is in."""
-    if not (path.is_file() and tarfile.is_tarfile(path)):
-        with path.open("rb") as stream:
-            yield stream
-        return
-    with tarfile.open(path) as archive:
-        inside: IO[bytes] | None = archive.extractfile(DESCRIPTION)
-        if inside is None:
-            raise KeyError(DESCRIPTION)
-        yield inside
+def _refuse(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _description(path: Path) -> bytes:
+    """The description, from the file itself or from the tar file that it is in.
+
+    Raises OSError, UnfitFile, TarError, and KeyError where the first files of a tar file are not it.
+    """
+    with open_regular(path) as stream:
+        if not tarfile.is_tarfile(stream):
+            return read_regular(path, LARGEST_DESCRIPTION)
+        stream.seek(0)
+        with tarfile.open(fileobj=stream, mode="r:") as archive:
+            for member in itertools.islice(archive, _MOST_MEMBERS):
+                if member.name == DESCRIPTION and member.isreg():
+                    return _contents(path, archive, member)
+    raise KeyError(DESCRIPTION)
+
+
+def _contents(path: Path, archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    if member.size > LARGEST_DESCRIPTION:
+        raise UnfitFile(path, f"its {DESCRIPTION} is larger than {size_text(LARGEST_DESCRIPTION)}")
+    inside = archive.extractfile(member)
+    assert inside is not None, "a regular member has contents"
+    return inside.read(LARGEST_DESCRIPTION)
 
 
 def _unreadable(path: Path, reason: str) -> BoltError:

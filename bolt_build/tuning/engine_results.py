@@ -144,4 +144,4 @@ def engine_row(data: Mapping[str, Any], devices: int) -> EngineRow:
 
 def _kernels(data: Mapping[str, Any], key: str) -> tuple[tuple[str, str], ...]:
     found = fields.get(data, key, dict)
-    return tuple(sorted((problem, fields.text(found, problem)) for problem in found))
+    return tuple(sorted((fields.whole_text(problem, key), fields.text(found, problem)) for problem in found))

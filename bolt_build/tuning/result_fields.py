@@ -7,7 +7,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from bolt_build.schema.values import shorten
 from bolt_build.tuning.record import Statistics, Status
+
+LONGEST_LINE = 1 << 20
+"""Characters: engines of thousands of kernels have lines of some 100,000."""
+
+LARGEST_WHOLE = 2**63 - 1
+"""Of a whole number: what records can hold."""
 
 
 class DamagedError(Exception):
@@ -18,6 +25,8 @@ def json_object(line: str) -> Mapping[str, Any]:
     def refuse(word: str) -> float:
         raise DamagedError(f"{word} is no number of JSON")
 
+    if len(line) > LONGEST_LINE:
+        raise DamagedError(f"the line has more than {LONGEST_LINE} characters")
     try:
         data = json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
@@ -35,18 +44,37 @@ def get(data: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any
 
 
 def text(data: Mapping[str, Any], key: str) -> str:
-    return str(get(data, key, str))
+    return whole_text(str(get(data, key, str)), key)
+
+
+def whole_text(value: str, key: str) -> str:
+    """`value`, where it is text that can be written down: JSON can name half a character alone."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DamagedError(f"{json.dumps(key)} is no text of Unicode") from error
+    return value
 
 
 def whole(data: Mapping[str, Any], key: str) -> int:
     value = int(get(data, key, int))
     if value < 0:
         raise DamagedError(f'"{key}" is negative')
+    if value > LARGEST_WHOLE:
+        raise DamagedError(f'"{key}" is larger than any count')
     return value
 
 
+def _real(data: Mapping[str, Any], key: str) -> float:
+    """The number as a float, infinite where none can hold it."""
+    try:
+        return float(get(data, key, (int, float)))
+    except OverflowError:
+        return math.inf
+
+
 def number(data: Mapping[str, Any], key: str) -> float:
-    value = float(get(data, key, (int, float)))
+    value = _real(data, key)
     if not math.isfinite(value) or value < 0:
         raise DamagedError(f'"{key}" is no positive number')
     return value
@@ -54,7 +82,7 @@ def number(data: Mapping[str, Any], key: str) -> float:
 
 def part(data: Mapping[str, Any], key: str) -> float:
     """A part of a time: at most 1, and below 0 for what is slower."""
-    value = float(get(data, key, (int, float)))
+    value = _real(data, key)
     if not math.isfinite(value) or value > 1:
         raise DamagedError(f'"{key}" is no part of a time')
     return value
@@ -71,7 +99,7 @@ def status_of(data: Mapping[str, Any]) -> Status:
     try:
         return Status(text(data, "status"))
     except ValueError as error:
-        raise DamagedError(f"unknown status {json.dumps(data['status'])}") from error
+        raise DamagedError(f"unknown status {json.dumps(shorten(data['status']))}") from error
 
 
 def device_of(data: Mapping[str, Any], devices: int) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
+from bolt_build.schema.values import shorten
 from bolt_build.tuning import result_fields as fields
 from bolt_build.tuning.engine_results import (
     EngineRow,
@@ -23,9 +24,13 @@ from bolt_build.tuning.engine_results import (
 )
 from bolt_build.tuning.record import Device, Statistics, Status
 from bolt_build.tuning.result_fields import DamagedError
+from bolt_build.user_files import MEBIBYTE, read_regular
 
 RESULTS_VERSION = 2
 _OF_ENGINES = ("swaps", "plans", "engines", "unplayed")
+LARGEST_RESULTS = 64 * MEBIBYTE
+"""Bytes of a results file: a candidate's line has some 300, and ResNet-50 with three batches a thousand candidates."""
+
 WITHOUT_ENGINES = 1
 """The version of results that know nothing of whole engines, which are read as well."""
 
@@ -81,11 +86,11 @@ class Results:
 def read_results(path: Path) -> Results:
     """The contents of a results file; a last line that is not whole is left out, as of a measurement that was ended.
 
-    Raises BoltError: "results-unreadable" (no such file, no text), "results-version" (of another version), or one
-    "results-damaged" for each line that is none of a results file.
+    Raises BoltError: "results-unreadable" (no such file, no file, or one of more than 64 MiB), "results-version" (of
+    another version), or one "results-damaged" for each line that is none of a results file.
     """
     try:
-        text = path.read_bytes().decode("utf-8", errors="replace")
+        text = read_regular(path, LARGEST_RESULTS).decode("utf-8", errors="replace")
     except OSError as error:
         raise BoltError([_unreadable(path, error.strerror or str(error))]) from error
     reader = _Reader(str(path))
@@ -179,7 +184,7 @@ class _Reader:
         elif kind == "end":
             self._take_end(data)
         else:
-            raise DamagedError(f"unknown kind of line {json.dumps(kind)}")
+            raise DamagedError(f"unknown kind of line {shorten(json.dumps(kind))}")
 
     def _take_header(self, data: Mapping[str, Any]) -> None:
         version = fields.whole(data, "version")
