@@ -62,11 +62,54 @@ def test_dimensions_left_open_are_all_listed_with_what_to_write(tmp_path: Path) 
     assert found.hint == "set model.dims in the recipe: dims: {height: N, width: N, i1.2: N}"
 
 
-def test_fixed_batch_that_is_not_the_one_asked_for(tmp_path: Path) -> None:
-    (found,) = refused(tmp_path, two_inputs([1, 3], ["N", 3]), batch=32)
-    assert found.code == "fixed-batch"
-    assert found.message == "the first dimension of input 'i0' is 1, but batch 32 is asked for"
-    assert found.hint == "set model.batch: 1, or export the model with a symbolic first dimension"
+def test_a_fixed_batch_that_is_not_the_one_asked_for(tmp_path: Path) -> None:
+    found = refused(tmp_path, two_inputs([1, 3], [2, 3]), batch=32)
+    hint = "leave model.batch out, or set it to 1, or export the model with a symbolic first dimension"
+    assert [(d.code, d.message, d.hint) for d in found] == [
+        ("fixed-batch", "the first dimension of input 'i0' is 1, but batch 32 is asked for", hint),
+        ("fixed-batch", "the first dimension of input 'i1' is 2, but batch 32 is asked for", hint),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dims", "batch"),
+    [
+        (([32, 3],), 32),
+        (([], [5], [3, 4]), 5),
+        (([3, 4, 5], [5]), 3),
+        (([], []), 1),
+        (([5], ["N", 3]), 1),
+        (([5], [None, 3]), 1),
+    ],
+)
+def test_the_batch_of_a_model_where_none_is_asked_for(
+    tmp_path: Path, dims: tuple[list[int | str | None], ...], batch: int
+) -> None:
+    loaded = load_model(saved(tmp_path, two_inputs(*dims)))
+    assert loaded.batches(()) == (batch,)
+    assert loaded.batches((4, 8)) == (4, 8)
+
+
+def test_inputs_with_another_fixed_first_dimension_do_not_share_the_batch(tmp_path: Path) -> None:
+    graph = bound(tmp_path, two_inputs(["N", 3], [5], [1, 3]), batch=4)
+    assert shapes(graph) == {"i0": (4, 3), "i1": (5,), "i2": (1, 3), "y": (4, 3)}
+    graph = bound(tmp_path, two_inputs([3, 4, 5], [5]), batch=3)
+    assert shapes(graph) == {"i0": (3, 4, 5), "i1": (5,), "y": (3, 4, 5)}
+
+
+def test_a_symbolic_first_dimension_that_dims_give_is_not_the_batch(tmp_path: Path) -> None:
+    graph = bound(tmp_path, two_inputs(["N", "S"], ["S", 2], [None]), 4, (("S", 7), ("i2.0", 9)))
+    assert shapes(graph) == {"i0": (4, 7), "i1": (7, 2), "i2": (9,), "y": (4, 7)}
+
+
+def test_inputs_of_more_elements_or_axes_than_an_engine_can_have(tmp_path: Path) -> None:
+    uncountable = f"has {2**62} elements, whose bytes 63 bits cannot count"
+    too_many_axes = "has 9 axes; an engine's tensors have at most 8"
+    found = refused(tmp_path, two_inputs([1, 2**31, 2**31], [1] * 9))
+    assert [(d.code, d.message) for d in found] == [
+        ("model-too-large", f"the input 'i0' cannot be: the shape [1, {2**31}, {2**31}] {uncountable}"),
+        ("model-too-large", f"the input 'i1' cannot be: the shape {[1] * 9} {too_many_axes}"),
+    ]
 
 
 def test_dims_that_bind_nothing(tmp_path: Path) -> None:

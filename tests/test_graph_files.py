@@ -21,9 +21,9 @@ from bolt_build.graph.onnx_import import load_model
 
 
 def diagnostics(path: Path) -> tuple[Diagnostic, ...]:
-    """What loading says; every diagnostic is about the file."""
+    """What loading and binding say; every diagnostic is about the file."""
     with pytest.raises(BoltError) as raised:
-        load_model(path)
+        load_model(path).bind(1)
     assert raised.value.exit_code is ExitCode.INVALID
     assert all(d.subject == str(path) for d in raised.value.diagnostics)
     return raised.value.diagnostics

@@ -103,7 +103,7 @@ def test_another_package_offers_importers(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_package_whose_importers_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with installed(tmp_path, monkeypatch, "IMPORTERS = (Importer('Conv', (11,), twice),)"):
         with pytest.raises(BoltError) as raised:
-            load_model(saved(tmp_path, model([node("Relu", "x", "y")])))
+            bound(tmp_path, model([node("Relu", "x", "y")]))
         (found,) = raised.value.diagnostics
         assert found.code == "broken-entry-point"
         assert found.message == (
@@ -363,3 +363,53 @@ def test_light_model_has_the_shapes_that_onnx_infers(path: Path) -> None:
 
 def test_there_are_light_models() -> None:
     assert len(LIGHT_MODELS) == 9
+
+
+# -- everything in one run ---------------------------------------------------------------------------------------
+
+
+def test_missing_operators_and_what_is_refused_of_data_are_reported_together(tmp_path: Path) -> None:
+    """Also what hangs on a missing operator, as far as it is known without its result."""
+    nodes = [
+        node("Einsum", "x", "e", "einsum", equation="ij->ji"),
+        node("Gather", "e i", "g", "behind the missing one"),
+        node("Gather", "x i", "h", "of the input"),
+        node("NonZero", "i", "n", "constant"),
+        node("Gather", "i n", "m", "perhaps constant"),
+        node("Conv", "x w", "c", "conv"),
+        node("Clip", "x low -", "k", "clip"),
+        node("Sum", "g h m c k", "y"),
+    ]
+    inputs = [IMAGE, tensor("low", [1, "length"]), tensor("u", [1], TensorProto.INT64)]
+    proto = model(nodes, inputs, constants={"i": np.asarray([0]), "w": ones(2, 4, 3, 3)})
+    assert refusals(tmp_path, proto) == [
+        ("unsupported-dtype", "the input 'u' is of type int64; supported are float, float16, bfloat16, double"),
+        ("unbound-dimension", "dimension without an extent: 'length' (dimension 1 of input 'low')"),
+        ("unsupported-op", "operator Einsum is not supported: node 'einsum'"),
+        ("unsupported-op", "operator NonZero is not supported: node 'constant'"),
+        (
+            "unsupported-op",
+            "Gather 'behind the missing one', 'of the input': Gather on data is not supported (only on constants)",
+        ),
+        ("shape-mismatch", "Conv 'conv': the input has 3 channels, the weight [2, 4, 3, 3] with 1 groups takes 4"),
+    ]
+
+
+def test_nodes_with_one_problem_share_a_line(tmp_path: Path) -> None:
+    nodes = [node("Relu", "x" if i == 0 else f"v{i}", f"v{i + 1}", f"n{i}", slope=0.1) for i in range(30)]
+    idle = [node("Relu", "x", f"w{i}", f"m{i}", slope=0.1) for i in range(10)]
+    proto = model([*idle, *nodes, node("Sum", " ".join(f"w{i}" for i in range(10)), "y")])
+    shown = ", ".join(f"'m{i}'" for i in range(8))
+    assert refusals(tmp_path, proto) == [
+        ("unsupported-attribute", f"Relu {shown} and 2 more: attribute 'slope' is not understood")
+    ]
+
+
+def test_every_refusal_says_what_would_help(tmp_path: Path) -> None:
+    nodes = [node("Einsum", "x", "e", equation="ij->ji"), node("Gather", "x i", "g"), node("Add", "e g", "y")]
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, model(nodes, [IMAGE], constants={"i": np.asarray([0])}))
+    assert [d.hint for d in raised.value.diagnostics] == [
+        "export the model without it, or offer an importer for it (entry points of bolt_build.ops)",
+        "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it",
+    ]

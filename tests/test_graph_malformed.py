@@ -3,6 +3,7 @@ data cannot be is said once, with the node's name."""
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from graph_models import model, node, ones, saved, tensor
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.errors import BoltError
-from bolt_build.graph.limits import MOST_NODES
+from bolt_build.graph.limits import FOLD_GROWTH, FREE_FOLDED_BYTES, MOST_NODES
 from bolt_build.graph.onnx_import import load_model
+
+AT_MOST = "an engine's tensors have at most 8"
 
 
 def said(path: Path) -> list[tuple[str, str]]:
@@ -63,10 +66,38 @@ def test_a_domain_imported_twice(tmp_path: Path) -> None:
     [
         (node("Where", "true w w w", "y", "n"), "invalid-node", "Where 'n': has 4 inputs, of at most 3"),
         (node("Relu", "x", "y more", "n"), "invalid-node", "Relu 'n': has 2 outputs, of at most 1"),
+        (
+            node("Expand", "w scalar", "y", "n"),
+            "shape-mismatch",
+            "Expand 'n': the shape of shape [] must have one axis",
+        ),
+        (node("Tile", "w scalar", "y", "n"), "shape-mismatch", "Tile 'n': the repeats of shape [] must have one axis"),
+        (
+            node("Reshape", "x half", "y", "n"),
+            "invalid-node",
+            "Reshape 'n': the new shape ('half') is of f32, not of integers",
+        ),
+        (
+            node("Clip", "x none -", "y", "n"),
+            "shape-mismatch",
+            "Clip 'n': the lower bound has 0 elements instead of one",
+        ),
+        (node("Range", "none w w", "y", "n"), "shape-mismatch", "Range 'n': start has 0 elements instead of one"),
+        (
+            node("Where", "true w indices", "y", "n"),
+            "shape-mismatch",
+            "Where 'n': the inputs have different element types: float32, int64",
+        ),
+        (
+            node("ConstantOfShape", "negative", "y", "n"),
+            "shape-mismatch",
+            "ConstantOfShape 'n': the shape [-4] has a negative extent",
+        ),
     ],
 )
 def test_a_node_that_cannot_be(tmp_path: Path, line: onnx.NodeProto, code: str, message: str) -> None:
     constants = {"true": np.asarray([True]), "w": ones(2), "scalar": np.asarray(3), "half": ones(1)}
+    constants |= {"none": ones(0), "indices": np.asarray([0, 0]), "negative": np.asarray([-4])}
     assert of(tmp_path, model([line], [tensor("x", [1, 4])], constants=constants)) == [(code, message)]
 
 
@@ -112,6 +143,61 @@ def test_a_constant_with_a_negative_dimension(tmp_path: Path) -> None:
     proto = model([node("Constant", "", "w", "c", value=value), node("Add", "x w", "y")])
     message = "the tensor 'value' of Constant 'c' cannot be read: its shape [-1] has a negative extent"
     assert of(tmp_path, proto)[0] == ("broken-tensor", message)
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------
+
+
+def beyond(op_type: str, made: int, given: int) -> str:
+    """What is said of a constant of `made` bytes in a model with constants of `given` that are used."""
+    left = FREE_FOLDED_BYTES + FOLD_GROWTH * given
+    return f"{op_type} 'n': its constant result has {made} bytes, where {left} are left for all that is computed"
+
+
+def uncountable(op_type: str, shape: list[int]) -> str:
+    elements = math.prod(shape)
+    return f"{op_type} 'n': the shape {shape} has {elements} elements, whose bytes 63 bits cannot count"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (node("ConstantOfShape", "large", "y", "n"), beyond("ConstantOfShape", 2**40, 8)),
+        (node("ConstantOfShape", "larger", "y", "n"), uncountable("ConstantOfShape", [2**61, 2**61])),
+        (node("Tile", "w large", "y", "n"), beyond("Tile", 2**40, 12)),
+        (node("Expand", "w large", "y", "n"), beyond("Expand", 2**40, 12)),
+        (node("Range", "zero far one", "y", "n"), beyond("Range", 2**41, 24)),
+        (node("Range", "zero endless one_f", "y", "n"), "Range 'n': a range from 0.0 to inf by 1.0 never ends"),
+        (node("Pad", "x pads", "y", "n"), uncountable("Pad", [2**62 + 1])),
+        (node("Reshape", "x axes", "y", "n"), f"Reshape 'n': the shape {[1] * 9} has 9 axes; {AT_MOST}"),
+    ],
+)
+def test_what_is_too_large_is_refused_before_it_is_computed(tmp_path: Path, line: onnx.NodeProto, message: str) -> None:
+    constants = {
+        "w": ones(1), "large": np.asarray([2**38]), "larger": np.asarray([2**61, 2**61]), "zero": np.asarray(0),
+        "one": np.asarray(1), "far": np.asarray(2**38), "endless": np.asarray(np.inf, np.float32),
+        "one_f": np.asarray(1, np.float32), "pads": np.asarray([2**62, 0]), "axes": np.ones(9, np.int64),
+    }  # fmt: skip
+    ((_, found),) = of(tmp_path, model([line], [tensor("x", [1])], constants=constants))
+    assert found == message
+
+
+def test_constants_that_double_are_computed_only_up_to_a_limit(tmp_path: Path) -> None:
+    """The rest is left to kernels, and takes no memory here."""
+    lines = [node("Concat", f"v{i} v{i}", f"v{i + 1}", f"double{i}", axis=0) for i in range(30)]
+    proto = model([*lines, node("Add", "x v30", "y")], [tensor("x", [1])], constants={"v0": ones(1 << 16)})
+    graph = load_model(saved(tmp_path, proto)).bind(1)
+    assert graph.type("y").shape == (1 << 46,)
+    held = sum(value.type.nbytes for value in graph.values if value.constant is not None)
+    assert held <= FREE_FOLDED_BYTES + FOLD_GROWTH * 4 * (1 << 16)
+
+
+def test_a_constant_that_takes_too_long_is_left_to_a_kernel(tmp_path: Path) -> None:
+    """A window over padding that is larger than any memory."""
+    lines = [node("Conv", "w k", "c", "conv", pads=[1 << 35, 1 << 35], strides=[1 << 35]), node("Add", "x c", "y")]
+    proto = model(lines, [tensor("x", [1, 1, 1])], constants={"w": ones(1, 1, 1), "k": ones(1, 1, 1)})
+    graph = load_model(saved(tmp_path, proto)).bind(1)
+    assert graph.constant("c") is None
 
 
 # -- functions ---------------------------------------------------------------------------------------------------

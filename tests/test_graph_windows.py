@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import TensorType
 from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.windows import Windows
+from bolt_build.graph.windows import Steps, Windows
 
 
 def test_a_1x1_with_a_stride_reads_every_second_row_and_column() -> None:
@@ -37,3 +37,19 @@ def test_cells_are_those_that_the_windows_show(
     cells = np.arange(1, extent + 1, dtype=np.float32).reshape(1, 1, extent)
     seen = set(windows.view(windows.pad(cells, out, 0.0), out).ravel().tolist()) - {0.0}
     assert windows.touched((extent,)) == len(seen)
+
+
+@given(
+    count=st.integers(0, 12), stride=st.integers(1, 9), taps=st.integers(0, 12), dilation=st.integers(1, 9),
+    limit=st.integers(-5, 200),
+)  # fmt: skip
+def test_places_of_windows_are_counted_once(count: int, stride: int, taps: int, dilation: int, limit: int) -> None:
+    places = {i * stride + j * dilation for i in range(count) for j in range(taps)}
+    assert Steps(count, stride, taps, dilation).places_below(limit) == sum(place < limit for place in places)
+
+
+def test_cells_of_an_axis_that_nobody_could_visit() -> None:
+    """Every second of 2^50 cells, and all that padding beyond them leaves."""
+    assert Windows((1,), (2,), (0,), (0,), (1,)).touched((1 << 50,)) == 1 << 49
+    assert Windows((3,), (1,), (1 << 40,), (1 << 40,), (1,)).touched((1 << 50,)) == 1 << 50
+    assert Windows((1 << 30,), (1,), (0,), (0,), (1 << 10,)).touched((1 << 50,)) == 1 << 50

@@ -24,5 +24,5 @@ def plan_parsed(
 
     Raises BoltError.
     """
-    graphs = [model.bind(batch, recipe.model.dims) for batch in recipe.batches(spec)]
+    graphs = [model.bind(batch, recipe.model.dims) for batch in model.batches(recipe.batches(spec))]
     return plan_engine(graphs, recipe, spec, target, load(target), selection)

@@ -107,7 +107,7 @@ def explore(recipes: Sequence[Recipe], options: ExploreOptions, listener: Listen
     A model that cannot be built is told of, and keeps no other from being explored. Must run in the main thread. Raises
     BoltError for targets and batches that a recipe does not have, and for two models with one name; KeyboardInterrupt.
     """
-    models = [model for recipe in recipes for model in _models(_cut(recipe, options), recipe.name)]
+    models = [model for recipe in recipes for model in _models(_cut(recipe, options, listener.say), recipe.name)]
     _check_names(models)
     matrix = _Matrix()
     for model in models:
@@ -123,19 +123,21 @@ def explore(recipes: Sequence[Recipe], options: ExploreOptions, listener: Listen
     return ExploreResult(found, tuple(matrix.diagnostics), code, tuple(matrix.broken))
 
 
-def _cut(recipe: Recipe, options: ExploreOptions) -> Recipe:
+def _cut(recipe: Recipe, options: ExploreOptions, say: Callable[[str], None]) -> Recipe:
     """The recipe for the wanted batches alone, and where times are only predicted without its lock, which variants do
     not have. Raises BoltError where a target has none of the batches."""
     if options.predict:
         recipe = replace(recipe, tuning=replace(recipe.tuning, lock=None))
     specs = {spec.name: spec for spec in chosen(recipe, options.build.targets)}
+    planner = Planner(recipe, options.build.directory(recipe), say)
     for name, spec in specs.items() if options.batches else ():
-        batches = tuple(batch for batch in recipe.batches(spec) if batch in options.batches)
+        own = planner.batches(spec)
+        batches = tuple(batch for batch in own if batch in options.batches)
         if not batches:
-            hint = f"its batches: {', '.join(map(str, recipe.batches(spec)))}"
+            hint = f"its batches: {', '.join(map(str, own))}"
             message = f"{recipe.path} has none of these batches for {name}"
             raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)
-        if batches != recipe.batches(spec):
+        if batches != own:
             specs[name] = replace(spec, batch=batches)
     return replace(recipe, targets=tuple(specs.get(spec.name, spec) for spec in recipe.targets))
 
@@ -216,7 +218,8 @@ def _onnx(directory: TargetDirectory) -> Path:
 
 
 def _parameters(recipe: Recipe, onnx: Path) -> int:
-    return count_parameters(parse(onnx).bind(recipe.model.batch[0], recipe.model.dims), recipe.policy)
+    model = parse(onnx)
+    return count_parameters(model.bind(model.batches(recipe.model.batch)[0], recipe.model.dims), recipe.policy)
 
 
 def _explore_target(

@@ -175,6 +175,18 @@ class Planner:
         target = target_named(spec.name)
         return self._plan_engine(self._model_file(()), spec, target, target_lock(self.recipe, spec, target).selection)
 
+    def batches(self, spec: TargetSpec | None = None) -> tuple[int, ...]:
+        """The batch sizes of a target, or of the model itself, which is read where the recipe leaves them to it.
+
+        Raises BoltError.
+        """
+        from bolt_build.build.engine_planning import parse
+
+        own = self.recipe.model.batch if spec is None else self.recipe.batches(spec)
+        if not own and self._parsed is None:
+            self._parsed = parse(self.model.path)
+        return own if self._parsed is None else self._parsed.batches(own)
+
     @property
     def model(self) -> ModelFile:
         """The recipe's ONNX file, written if it comes from the zoo. Raises BoltError."""

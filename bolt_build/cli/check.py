@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 def _summary(recipe: Recipe) -> str:
     model = recipe.model
     source = f"zoo model {model.zoo}" if model.zoo is not None else str(model.onnx)
-    batches = ", ".join(str(batch) for batch in model.batch)
+    batches = ", ".join(str(batch) for batch in model.batch) or "of the model"
     targets = ", ".join(f"{target.name} ({_target(target)})" for target in recipe.targets)
     return f"{recipe.path}: ok: {recipe.name}, {source}, batch {batches}, for {targets}\n"
 

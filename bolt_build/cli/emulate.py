@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bolt_build import emulator
 from bolt_build.build.cache import default_cache_directory
+from bolt_build.build.planning import Planner
 from bolt_build.cli.build import build_all
 from bolt_build.cli.common_arguments import (
     add_cache,
@@ -67,16 +68,18 @@ def _for_gpus(recipe: Recipe, args: argparse.Namespace) -> Recipe:
     wrong = [_wrong(recipe, name) for name in wanted if _wrong(recipe, name)]
     if not wanted:
         wrong = [f"{recipe.path} has no target with a GPU"]
-    specs = [_with_batches(recipe, spec, args.batch) for spec in recipe.targets if spec.name in wanted]
+    planner = Planner(recipe, options_of(args).directory(recipe), lambda text: print(text, file=sys.stderr))
+    batches = {spec.name: planner.batches(spec) if args.batch else recipe.batches(spec) for spec in recipe.targets}
+    specs = [_with_batches(spec, args.batch, batches[spec.name]) for spec in recipe.targets if spec.name in wanted]
     wrong += [
         f"{recipe.path} has no batch {batch} for {spec.name}"
         for spec in recipe.targets
         if spec.name in wanted
         for batch in args.batch or ()
-        if batch not in recipe.batches(spec)
+        if batch not in batches[spec.name]
     ]
     if wrong:
-        names = ", ".join(f"{spec.name} {list(recipe.batches(spec))}" for spec in recipe.targets)
+        names = ", ".join(f"{name} {list(own)}" if own else name for name, own in batches.items())
         found = [Diagnostic("nothing-to-emulate", text, hint=f"targets and batches: {names}") for text in wrong]
         raise BoltError(found, ExitCode.USAGE)
     return replace(recipe, targets=tuple(specs))
@@ -88,5 +91,5 @@ def _wrong(recipe: Recipe, name: str) -> str:
     return "" if target_named(name).gpu is not None else f"{name} needs no GPU: build it"
 
 
-def _with_batches(recipe: Recipe, spec: TargetSpec, batches: list[int] | None) -> TargetSpec:
-    return spec if not batches else replace(spec, batch=tuple(b for b in recipe.batches(spec) if b in batches))
+def _with_batches(spec: TargetSpec, wanted: list[int] | None, own: tuple[int, ...]) -> TargetSpec:
+    return spec if not wanted else replace(spec, batch=tuple(batch for batch in own if batch in wanted))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
+from bolt_build.build.planning import Planner
 from bolt_build.cli.common_arguments import (
     add_cache,
     add_format,
@@ -45,8 +46,9 @@ def run(args: argparse.Namespace) -> int:
     recipe = read_recipes([args.recipe])[0]
     options = replace(options_of(args), cache=args.cache)
     specs = chosen(recipe, options.targets)
-    _check_batch(recipe, specs, args.batch)
-    found = [_explained(recipe, spec, options) for spec in specs if args.batch in (None, *recipe.batches(spec))]
+    if args.batch is not None:
+        specs = _with_batch(recipe, specs, args.batch, options)
+    found = [_explained(recipe, spec, options) for spec in specs]
     if args.batch is not None:
         found = [of_batch(each, args.batch) for each in found]
     if args.layer is not None:
@@ -60,16 +62,25 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.OK)
 
 
-def _check_batch(recipe: Recipe, specs: Sequence[TargetSpec], batch: int | None) -> None:
-    batches = dict.fromkeys(each for spec in specs for each in recipe.batches(spec))
-    if batch is not None and batch not in batches:
+def _with_batch(
+    recipe: Recipe, specs: Sequence[TargetSpec], batch: int, options: BuildOptions
+) -> tuple[TargetSpec, ...]:
+    """Those of the targets that have the batch. Raises BoltError where none has it."""
+    planner = Planner(recipe, options.directory(recipe), _say)
+    batches = dict.fromkeys(each for spec in specs for each in planner.batches(spec))
+    if batch not in batches:
         hint = f"its batches: {', '.join(map(str, batches))}"
         message = f"{recipe.path} has no batch {batch}"
         raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)
+    return tuple(spec for spec in specs if batch in planner.batches(spec))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def _explained(recipe: Recipe, spec: TargetSpec, options: BuildOptions) -> Explanation:
     from bolt_build.build.evidence import gather
     from bolt_build.report.explainer import explain
 
-    return explain(gather(recipe, spec, options, lambda text: print(text, file=sys.stderr)))
+    return explain(gather(recipe, spec, options, _say))

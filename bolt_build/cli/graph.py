@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     recipe = read_recipes([args.recipe])[0]
     options = options_of(args)
     spec = chosen(recipe, (need_one(options.targets, recipe),))[0] if args.stage == "optimised" else None
-    batches = recipe.model.batch if spec is None else recipe.batches(spec)
+    planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
+    batches = planner.batches(spec)
     batch = batches[0] if args.batch is None else args.batch
     if batch not in batches:
         hint = f"its batches: {', '.join(map(str, batches))}"
@@ -40,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
         raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)
     from bolt_build.graph.text import format_graph
 
-    planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
     if spec is None:
         from bolt_build.build.engine_planning import parse
 

@@ -45,5 +45,5 @@ def widened(array: Array) -> Array:
 
 def narrowed(array: Array, dtype: np.dtype[Any]) -> Array:
     """`array` in `dtype`; values out of range become infinite without a warning."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         return np.asarray(array).astype(dtype)

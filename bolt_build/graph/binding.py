@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bolt_build.dtypes import DType
-from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.errors import Diagnostic
 from bolt_build.graph.ir import TensorType
+from bolt_build.graph.limits import too_large
 
 if TYPE_CHECKING:
     from bolt_build.graph.onnx_file import OnnxInput
@@ -17,63 +18,108 @@ INPUT_DTYPES = {"float": DType.F32, "float16": DType.F16, "bfloat16": DType.BF16
 """Element types that a graph input may have, by TensorProto's names."""
 
 
-def bind_inputs(
-    path: Path, inputs: Sequence[OnnxInput], batch: int, dims: tuple[tuple[str, int], ...]
-) -> tuple[tuple[str, TensorType], ...]:
-    """Name and static type of each input.
+@dataclass(frozen=True)
+class Binding:
+    """Name and static type of each input that has one, in order, and what keeps the others from it."""
 
-    `batch` is the first dimension of each input and every dimension of that name; `dims` gives the others by name
-    ("input.axis" for one without a name). Raises BoltError with every dimension left over on either side.
+    types: tuple[tuple[str, TensorType], ...]
+    problems: tuple[Diagnostic, ...]
+
+
+def own_batch(inputs: Sequence[OnnxInput]) -> int:
+    """The batch that a model has where none is asked for: 1 where some input's first dimension is symbolic, or no input
+    has a dimension; otherwise the first dimension of its first input that has one."""
+    first = [value.dims[0] for value in inputs if value.dims]
+    if not first or any(not isinstance(dim, int) for dim in first):
+        return 1
+    return next(dim for dim in first if isinstance(dim, int))
+
+
+def bind_inputs(inputs: Sequence[OnnxInput], batch: int, dims: tuple[tuple[str, int], ...]) -> Binding:
+    """Static types of the inputs, and every dimension left over on either side.
+
+    `dims` gives dimensions by name ("input.axis" for one without a name). `batch` is every symbolic first dimension
+    that `dims` does not give, and every other dimension of such a name. Where all first dimensions are fixed, one of
+    them must be `batch`; inputs whose first dimension is another do not share it.
     """
     bound = dict(dims)
-    batch_names = {value.dims[0] for value in inputs if value.dims and isinstance(value.dims[0], str)}
-    diagnostics = _wrong_batches(inputs, batch)
-    symbols = set()
+    open_ = {_symbol(value, 0): value for value in inputs if value.dims and not isinstance(value.dims[0], int)}
+    # Where `dims` gives every one of them, none would be the batch.
+    given = {symbol for symbol in open_ if symbol in bound}
+    shared = set(open_) - given or set(open_)
+    problems = [] if open_ else _wrong_batches(inputs, batch)
     unbound: dict[str, str] = {}
-    found = []
+    used: set[str] = set()
+    types = []
     for value in inputs:
+        if value.dtype not in INPUT_DTYPES or value.dims is None:
+            continue
         shape = []
-        for axis, dim in enumerate(value.dims or ()):
-            symbol = dim if isinstance(dim, str) else f"{value.name}.{axis}"
-            if isinstance(dim, int):
-                shape.append(dim)
-            elif axis == 0 or dim in batch_names:
-                shape.append(batch)
-            elif symbol in bound:
-                symbols.add(symbol)
-                shape.append(bound[symbol])
-            else:
+        for axis, dim in enumerate(value.dims):
+            symbol = _symbol(value, axis)
+            extent = dim if isinstance(dim, int) else batch if symbol in shared else bound.get(symbol)
+            used.add(symbol)
+            if extent is None:
                 unbound.setdefault(symbol, f"'{symbol}' (dimension {axis} of input '{value.name}')")
-        found.append((value.name, TensorType(INPUT_DTYPES[value.dtype], tuple(shape))))
-    if unbound:
-        listed = ", ".join(unbound.values())
-        example = ", ".join(f"{symbol}: N" for symbol in unbound)
-        diagnostics.append(
-            Diagnostic(
-                "unbound-dimension",
-                f"{'dimension' if len(unbound) == 1 else 'dimensions'} without an extent: {listed}",
-                hint=f"set model.dims in the recipe: dims: {{{example}}}",
-            )
-        )
+            else:
+                shape.append(extent)
+        kind = TensorType(INPUT_DTYPES[value.dtype], tuple(shape))
+        if len(shape) < len(value.dims):
+            continue
+        reason = too_large(kind)
+        if reason is None:
+            types.append((value.name, kind))
+        else:
+            problems.append(Diagnostic("model-too-large", f"the input '{value.name}' cannot be: {reason}"))
+    problems += _left_open(unbound)
+    problems += _unused(bound, shared, used - _fixed(inputs))
+    return Binding(tuple(types), tuple(problems))
+
+
+def _symbol(value: OnnxInput, axis: int) -> str:
+    """What `model.dims` calls a dimension."""
+    dim = (value.dims or ())[axis]
+    return dim if isinstance(dim, str) else f"{value.name}.{axis}"
+
+
+def _fixed(inputs: Sequence[OnnxInput]) -> set[str]:
+    """What fixed dimensions would be called, which `model.dims` cannot set."""
+    return {
+        _symbol(value, axis) for value in inputs for axis, dim in enumerate(value.dims or ()) if isinstance(dim, int)
+    }
+
+
+def _left_open(unbound: Mapping[str, str]) -> list[Diagnostic]:
+    if not unbound:
+        return []
+    what = "dimension" if len(unbound) == 1 else "dimensions"
+    example = ", ".join(f"{symbol}: N" for symbol in unbound)
+    message = f"{what} without an extent: {', '.join(unbound.values())}"
+    return [Diagnostic("unbound-dimension", message, hint=f"set model.dims in the recipe: dims: {{{example}}}")]
+
+
+def _unused(bound: Mapping[str, int], shared: set[str], used: set[str]) -> list[Diagnostic]:
+    found = []
     for name in bound:
-        if name in batch_names:
-            unused = f"model.dims sets '{name}', which model.batch binds already"
-        elif name not in symbols:
-            unused = f"model.dims sets '{name}', which no input has"
+        if name in shared:
+            message = f"model.dims sets '{name}', which model.batch binds already"
+        elif name not in used:
+            message = f"model.dims sets '{name}', which no input has"
         else:
             continue
-        diagnostics.append(Diagnostic("unused-dimension", unused))
-    if diagnostics:
-        raise BoltError(Diagnostic(d.code, d.message, hint=d.hint, subject=str(path)) for d in diagnostics)
-    return tuple(found)
+        found.append(Diagnostic("unused-dimension", message))
+    return found
 
 
 def _wrong_batches(inputs: Sequence[OnnxInput], batch: int) -> list[Diagnostic]:
-    found = []
-    for value in inputs:
-        first = value.dims[0] if value.dims else batch
-        if isinstance(first, int) and first != batch:
-            message = f"the first dimension of input '{value.name}' is {first}, but batch {batch} is asked for"
-            hint = f"set model.batch: {first}, or export the model with a symbolic first dimension"
-            found.append(Diagnostic("fixed-batch", message, hint=hint))
-    return found
+    """Of a model whose first dimensions are all fixed."""
+    first = [(value.name, value.dims[0]) for value in inputs if value.dims]
+    if not first or any(dim == batch for _, dim in first):
+        return []
+    hint = f"leave model.batch out, or set it to {first[0][1]}, or export the model with a symbolic first dimension"
+    return [
+        Diagnostic(
+            "fixed-batch", f"the first dimension of input '{name}' is {dim}, but batch {batch} is asked for", hint=hint
+        )
+        for name, dim in first
+    ]

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from bolt_build.graph.arrays import numpy_dtype, type_of
+from bolt_build.graph.budget import Budget
 from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, TensorType, Value
+from bolt_build.graph.limits import MOST_ENTRIES, too_large
 
 _Kind = type | tuple[type, ...]
 
@@ -49,19 +51,20 @@ class OnnxNode:
 class Builder:
     """The graph under construction: values and nodes by name, in the order of definition."""
 
-    def __init__(self, tensors: Iterable[str], nodes: Iterable[str]) -> None:
-        """`tensors` and `nodes` are the model's own names."""
+    def __init__(self, tensors: Iterable[str], nodes: Iterable[str], budget: Budget) -> None:
+        """`tensors` and `nodes` are the model's own names; `budget` is what may be computed at import."""
+        self.budget = budget
         self.values: dict[str, Value] = {}
         self.nodes: list[Node] = []
-        self._tensors, self._labels = set(tensors), set(nodes)
+        self._tensors, self._labels = _Names(tensors), _Names(nodes)
 
     def fresh(self, base: str) -> str:
         """A value's name: `base`, or it with the least number behind it that makes it new."""
-        return _fresh(base, self._tensors)
+        return self._tensors.fresh(base)
 
     def label(self, base: str) -> str:
         """A node's name, made as `fresh` makes a value's."""
-        return _fresh(base, self._labels)
+        return self._labels.fresh(base)
 
     def define(self, name: str, type_: TensorType, array: Array | None = None, synthetic: bool = False) -> str:
         constant = None if array is None else Constant(array)
@@ -73,13 +76,21 @@ class Builder:
         return None if constant is None else constant.array
 
 
-def _fresh(base: str, taken: set[str]) -> str:
-    name, count = base, 1
-    while name in taken:
-        count += 1
-        name = f"{base}.{count}"
-    taken.add(name)
-    return name
+class _Names:
+    """Names that are taken."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._counts: dict[str, int] = {}
+
+    def fresh(self, base: str) -> str:
+        name, count = base, self._counts.get(base, 1)
+        while name in self._taken:
+            count += 1
+            name = f"{base}.{count}"
+        self._taken.add(name)
+        self._counts[base] = count
+        return name
 
 
 class NodeImport:
@@ -136,15 +147,31 @@ class NodeImport:
         return array
 
     def static_ints(self, index: int, what: str) -> tuple[int, ...]:
-        return tuple(int(item) for item in self.static(index, what).reshape(-1))
+        """The integers of input `index`, a constant of one axis or none. Raises Refusal and ShapeError."""
+        array = self.static(index, what)
+        if array.dtype.kind != "i":
+            kind = self.type(index).dtype.value
+            raise Refusal("invalid-node", f"{what} ('{self.input(index)}') is of {kind}, not of integers")
+        if array.ndim > 1 or array.size > MOST_ENTRIES:
+            raise ShapeError(f"{what} of shape {list(array.shape)} must have one axis, of at most {MOST_ENTRIES}")
+        return tuple(int(item) for item in array.reshape(-1))
 
-    def foldable(self) -> tuple[Array, ...]:
-        """The arrays of all inputs, which must be constant. Raises Refusal: this operator only folds."""
-        arrays = [self.constant(index) for index in range(len(self.node.inputs))]
-        known = tuple(array for array in arrays if array is not None)
-        if len(known) != len(arrays):
-            raise Refusal("unsupported-op", f"{self.node.op_type} on data is not supported (only on constants)")
-        return known
+    def static_list(self, index: int, what: str) -> tuple[int, ...]:
+        """The same of exactly one axis."""
+        if self.type(index).rank != 1:
+            raise ShapeError(f"{what} of shape {list(self.type(index).shape)} must have one axis")
+        return self.static_ints(index, what)
+
+    def static_number(self, index: int, what: str) -> float:
+        """The only element of input `index`, a constant. Raises Refusal and ShapeError."""
+        array = self.static(index, what)
+        if array.size != 1:
+            raise ShapeError(f"{what} has {array.size} elements instead of one")
+        return float(array.reshape(-1)[0])
+
+    def foldable(self, count: int) -> tuple[Array, ...]:
+        """The arrays of the first `count` inputs, which must be constant: this operator only folds. Raises Refusal."""
+        return tuple(self.static(index, "an input") for index in range(count))
 
     def axis(self, value: int, rank: int) -> int:
         """`value` as a non-negative axis of a tensor of `rank`. Raises ShapeError."""
@@ -208,10 +235,13 @@ class NodeImport:
         """
         types = [self.type_of(name) for name in inputs]
         (result,) = op.infer(types)
+        reason = too_large(result)
+        if reason is not None:
+            raise Refusal("model-too-large", reason)
         arrays = [self._builder.constant(name) for name in inputs]
         known = [array for array in arrays if array is not None]
         name = self._output_name(output, op.kind)
-        if len(known) == len(arrays):
+        if len(known) == len(arrays) and self._folds(op, types, result):
             (array,) = op.evaluate(known)
             return self._builder.define(name, type_of(array), array, synthetic=output is None)
         if 0 in result.shape:
@@ -223,6 +253,16 @@ class NodeImport:
         self._builder.nodes.append(Node(label, op, tuple(inputs), (name,), covers=(self.node.name,)))
         return name
 
+    def _folds(self, op: Op, types: Sequence[TensorType], result: TensorType) -> bool:
+        """Whether what `op` makes of constants is computed now. Raises Refusal where it is too much and nothing
+        that a kernel could compute."""
+        refused = self._builder.budget.refuse(op, types, result)
+        if refused is not None and not result.dtype.is_float:
+            raise Refusal("model-too-large", refused)
+        if refused is None:
+            self._builder.budget.take(result.nbytes)
+        return refused is None
+
     def helper(self, array: Array, what: str) -> str:
         """Adds a synthetic constant. Returns its name."""
         name = self._builder.fresh(f"{self.node.name}.{what}")
@@ -232,8 +272,19 @@ class NodeImport:
         """A rank-0 synthetic constant of `value` in the element type of value `name`."""
         return self.helper(np.asarray(value, numpy_dtype(self.type_of(name).dtype)), "scalar")
 
+    def fold(self, type_: TensorType, compute: Callable[[], Array]) -> None:
+        """Defines output 0 as the constant that `compute` makes, of this type. Raises Refusal where that is too large,
+        before it is computed."""
+        reason = too_large(type_)
+        if reason is None:
+            reason = self._builder.budget.refuse_bytes(type_.nbytes)
+        if reason is not None:
+            raise Refusal("model-too-large", reason)
+        self._builder.budget.take(type_.nbytes)
+        self.result(compute())
+
     def result(self, array: Array, output: int = 0) -> None:
-        """Defines output `output` as a constant."""
+        """Defines output `output` as a constant that is small, or was in the model."""
         array = np.asarray(array)
         try:
             type_ = type_of(array)
@@ -253,6 +304,7 @@ class Importer:
 
     `run` emits nodes or constants for every output that it supports; it raises Refusal or ShapeError. An attribute that
     it does not ask for is an error, unless it stands in `ignores`: those say nothing about the supported outputs.
+    `folds`: it takes constants alone; a node with any other input is refused without being run.
     """
 
     op_type: str
@@ -260,3 +312,4 @@ class Importer:
     run: Callable[[NodeImport], None]
     domain: str = ""
     ignores: tuple[str, ...] = ()
+    folds: bool = False

@@ -90,6 +90,10 @@ class Op(ABC):
         """Floating-point operations (a multiply-add counts two); one an output element unless said."""
         return sum(t.elements for t in outputs)
 
+    def effort(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        """About how many operations and elements `evaluate` takes: every operation, and all that it reads and makes."""
+        return self.flops(inputs, outputs) + sum(t.elements for t in (*inputs, *outputs))
+
     def unread(self, inputs: Sequence[TensorType]) -> int:
         """Elements of input 0 that no output depends on, wherever strides leave some out; none unless said."""
         return 0

@@ -16,6 +16,9 @@ MOST_BYTES = (1 << 63) - 1
 WIDEST = 8
 """Bytes of the widest element: a tensor may be stored in another type than the model's."""
 
+MOST_ENTRIES = 1024
+"""Entries of a shape, of a list of axes or of the sizes of a split."""
+
 MOST_NODES = 20_000
 """Nodes that a graph's outputs may depend on, local functions inlined. The largest network seen has 2,600."""
 
@@ -25,14 +28,11 @@ MOST_INLINED_BYTES = 512 << 20
 MOST_CALL_DEPTH = 50
 """Local functions that may call each other: the inliner calls itself for each."""
 
-FREE_FOLD_BYTES = 32 << 20
-"""A constant computed at import may always be this large, ..."""
+FREE_FOLDED_BYTES = 640 << 20
+"""All constants computed together may be this large: VGG-19 with weights of ConstantOfShape has 575 MB."""
 
 FOLD_GROWTH = 2
-"""... and otherwise so many times the constants that it is computed from."""
-
-FREE_FOLDED_BYTES = 256 << 20
-"""All constants computed at import together may be this large, and `FOLD_GROWTH` times the model's own."""
+"""... and so many times the model's own constants beyond."""
 
 MOST_FOLD_OPERATIONS = 1 << 32
 """Floating-point operations that computing one constant may take."""

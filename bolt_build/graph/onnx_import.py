@@ -9,15 +9,17 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.graph.arrays import type_of
-from bolt_build.graph.binding import INPUT_DTYPES, bind_inputs
+from bolt_build.graph.binding import INPUT_DTYPES, Binding, bind_inputs, own_batch
+from bolt_build.graph.budget import Budget
 from bolt_build.graph.importing import Builder, Importer, NodeImport, OnnxNode, Refusal
-from bolt_build.graph.ir import Constant, Graph, Node, ShapeError, TensorType, Value, graph_of
+from bolt_build.graph.ir import Constant, Graph, Node, ShapeError, Value, graph_of
+from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.ops import (
     activation,
     arithmetic,
@@ -33,7 +35,7 @@ from bolt_build.graph.ops import (
 from bolt_build.graph.ops.shape import Identity
 
 if TYPE_CHECKING:
-    from bolt_build.graph.onnx_file import OnnxContents, OnnxInput
+    from bolt_build.graph.onnx_file import OnnxInput
 
 ENTRY_POINTS = "bolt_build.ops"
 _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
@@ -88,7 +90,8 @@ def importer_table() -> ImporterTable:
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """A parsed model: plain data, every operator known to have an importer. `files` are all that it was read from."""
+    """A parsed model: plain data. `files` are all that it was read from; `problems` what is known already to be in the
+    way of importing it, which `bind` reports with all else."""
 
     path: Path
     files: tuple[Path, ...]
@@ -97,117 +100,138 @@ class OnnxModel:
     outputs: tuple[str, ...]
     constants: tuple[Value, ...]
     nodes: tuple[OnnxNode, ...]
+    problems: tuple[Diagnostic, ...] = ()
+
+    def batches(self, asked: tuple[int, ...]) -> tuple[int, ...]:
+        """The batches that are `asked` for; where none is, the one that the model itself has (see `own_batch`)."""
+        return asked or (own_batch(self.inputs),)
 
     def bind(self, batch: int, dims: tuple[tuple[str, int], ...] = ()) -> Graph:
         """The graph for one batch, symbolic dimensions set by `dims`; constants are shared between graphs.
 
-        Raises BoltError with every dimension that cannot be bound, or every node that does not fit.
+        Raises BoltError with everything that is in the way: inputs, dimensions that cannot be bound, operators that are
+        not supported, and every node that does not fit.
         """
-        inputs = bind_inputs(self.path, self.inputs, batch, dims)
-        return _Import(self, inputs, importer_table()).graph(batch)
+        table = importer_table()
+        return _Import(self, bind_inputs(self.inputs, batch, dims), table).graph(batch)
 
 
 def load_model(path: Path) -> OnnxModel:
-    """Reads and checks an ONNX file. Raises BoltError with everything that is wrong, unsupported operators included."""
+    """Reads an ONNX file. Raises BoltError with everything that makes it no model."""
     from bolt_build.graph.onnx_file import read_onnx
 
     contents = read_onnx(path)
-    diagnostics = [
-        *_check_inputs(contents.path, contents.inputs),
-        *_check_operators(contents, importer_table()),
-    ]
+    problems = _check_inputs(contents.inputs)
     constants = []
     for name, array in contents.initializers:
         try:
             constants.append(Value(name, type_of(array), Constant(array)))
         except ValueError as error:
-            diagnostics.append(_diagnostic(path, "unsupported-dtype", f"the initializer '{name}': {error}"))
-    if diagnostics:
-        raise BoltError(diagnostics)
-    opset = dict(contents.opsets)[""]
+            problems.append(Diagnostic("unsupported-dtype", f"the initializer '{name}': {error}"))
     return OnnxModel(
-        path, contents.files, opset, contents.inputs, contents.outputs, tuple(constants), contents.nodes
+        path, contents.files, dict(contents.opsets)[""], contents.inputs, contents.outputs, tuple(constants),
+        contents.nodes, tuple(problems),
     )  # fmt: skip
 
 
-def _diagnostic(path: Path, code: str, message: str, hint: str | None = None) -> Diagnostic:
-    return Diagnostic(code, message, hint=hint, subject=str(path))
-
-
-def _check_inputs(path: Path, inputs: Iterable[OnnxInput]) -> list[Diagnostic]:
+def _check_inputs(inputs: Iterable[OnnxInput]) -> list[Diagnostic]:
     found = []
     for value in inputs:
         if value.dtype not in INPUT_DTYPES:
             message = f"the input '{value.name}' is of type {value.dtype}; supported are {', '.join(INPUT_DTYPES)}"
-            found.append(_diagnostic(path, "unsupported-dtype", message))
+            found.append(Diagnostic("unsupported-dtype", message))
         elif value.dims is None:
             message = f"the input '{value.name}' does not say how many dimensions it has"
-            found.append(_diagnostic(path, "unknown-rank", message, "export the model with a shape for each input"))
+            found.append(Diagnostic("unknown-rank", message, hint="export the model with a shape for each input"))
     return found
 
 
-def _check_operators(contents: OnnxContents, table: ImporterTable) -> list[Diagnostic]:
-    """One diagnostic an operator that cannot be imported, each with the names of all its nodes."""
+def _missing_operators(nodes: Iterable[OnnxNode], table: ImporterTable) -> list[Diagnostic]:
+    """One diagnostic an operator that cannot be imported, with the names of its nodes."""
     groups: dict[tuple[str, str], list[OnnxNode]] = {}
-    for node in contents.nodes:
+    for node in nodes:
         if table.find(node) is None:
             groups.setdefault((node.domain, node.op_type), []).append(node)
     found = []
-    for (domain, op_type), nodes in sorted(groups.items()):
-        names = ", ".join(f"'{node.name}'" for node in nodes)
+    for (domain, op_type), same in sorted(groups.items()):
         label = f"{domain}.{op_type}" if domain else op_type
-        where = f"{'node' if len(nodes) == 1 else 'nodes'} {names}"
-        versions = table.versions(nodes[0])
+        where = f"{'node' if len(same) == 1 else 'nodes'} {listed([node.name for node in same])}"
+        versions = table.versions(same[0])
         if versions:
             known = ", ".join(map(str, versions))
-            message = f"version {nodes[0].since_version} of operator {label} is not supported (known: {known}): {where}"
-            found.append(_diagnostic(contents.path, "unsupported-op-version", message))
+            message = f"version {same[0].since_version} of operator {label} is not supported (known: {known}): {where}"
+            found.append(Diagnostic("unsupported-op-version", message, hint=_CONVERT))
         elif op_type in _CONTROL_FLOW and not domain:
             message = f"control flow is not supported: operator {label}, {where}"
-            found.append(_diagnostic(contents.path, "unsupported-op", message))
+            found.append(Diagnostic("unsupported-op", message, hint=_UNROLL))
         else:
-            found.append(_diagnostic(contents.path, "unsupported-op", f"operator {label} is not supported: {where}"))
+            message = f"operator {label} is not supported: {where}"
+            found.append(Diagnostic("unsupported-op", message, hint=_REPLACE))
     return found
 
 
-class _Import:
-    """One run over a model's nodes with bound inputs."""
+_CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
+_UNROLL = "export the model traced, with its branches taken and its loops unrolled"
+_REPLACE = f"export the model without it, or offer an importer for it (entry points of {ENTRY_POINTS})"
+_FOLD = "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it"
 
-    def __init__(self, model: OnnxModel, inputs: tuple[tuple[str, TensorType], ...], table: ImporterTable) -> None:
-        self._model, self._inputs, self._table = model, inputs, table
+
+class _Import:
+    """One run over a model's nodes with bound inputs. What cannot be had is left out, and the rest still imported."""
+
+    def __init__(self, model: OnnxModel, binding: Binding, table: ImporterTable) -> None:
+        self._model, self._binding, self._table = model, binding, table
         names = [name for node in model.nodes for name in (*node.inputs, *node.outputs)]
-        names += [name for name, _ in inputs] + [value.name for value in model.constants]
-        self._builder = Builder(names, [node.name for node in model.nodes])
+        names += [value.name for value in model.inputs] + [value.name for value in model.constants]
+        budget = Budget(value.type.nbytes for value in model.constants)
+        self._builder = Builder(names, [node.name for node in model.nodes], budget)
         self._used = {name for node in model.nodes for name in node.inputs} | set(model.outputs)
-        self._diagnostics: list[Diagnostic] = []
-        self._lost: set[str] = set()
+        self._problems: dict[tuple[str, str, str, str | None], list[str]] = {}
+        self._lost: dict[str, bool] = {}
+        """Values that could not be had, and whether they depend on data."""
 
     def graph(self, batch: int) -> Graph:
-        for name, type_ in self._inputs:
+        for name, type_ in self._binding.types:
             self._builder.define(name, type_)
         for value in self._model.constants:
             self._builder.values[value.name] = value
+        known = {*self._builder.values, *(name for node in self._model.nodes for name in node.outputs)}
+        # An input without a type is data; a constant without one is an initializer of an unsupported type.
+        self._lost.update((value.name, True) for value in self._model.inputs if value.name not in known)
+        self._lost.update((name, False) for name in self._used if name and name not in known and name not in self._lost)
         for node in self._model.nodes:
             self._import(node)
         self._finish_outputs()
-        if self._diagnostics:
-            raise BoltError(self._diagnostics)
+        diagnostics = self._diagnostics()
+        if diagnostics:
+            raise BoltError(diagnostics)
         return graph_of(
             self._model.path.stem,
             batch,
-            [name for name, _ in self._inputs],
+            [name for name, _ in self._binding.types],
             self._model.outputs,
             self._builder.values.values(),
             _live(self._builder.nodes, self._model.outputs),
         )
 
+    def _diagnostics(self) -> list[Diagnostic]:
+        """All that was found, each once: nodes of one operator with one problem share a line."""
+        found = [*self._model.problems, *self._binding.problems, *_missing_operators(self._model.nodes, self._table)]
+        for (code, subject, message, hint), names in self._problems.items():
+            where = f"{subject} {listed(names)}: " if subject else ""
+            found.append(Diagnostic(code, f"{where}{message}", hint=hint))
+        return [replace(each, subject=str(self._model.path)) for each in found]
+
     def _import(self, node: OnnxNode) -> None:
         """Imports one node; where that fails, what depends on it is left out without further complaint."""
-        if not self._lost.isdisjoint(node.inputs):
+        importer = self._table.find(node)
+        if importer is not None and importer.folds and any(self._is_data(name) for name in node.inputs if name):
+            message = f"{node.op_type} on data is not supported (only on constants)"
+            self._report(node, "unsupported-op", message, _FOLD)
+            return
+        if importer is None or not self._lost.keys().isdisjoint(node.inputs):
             self._lose(node)
             return
-        importer = self._table.find(node)
-        assert importer is not None, node.op_type
         try:
             running = NodeImport(node, self._builder)
             importer.run(running)
@@ -222,40 +246,45 @@ class _Import:
         except Exception as error:  # whatever NumPy, or another package's importer, raises of what does not fit
             self._report(node, "invalid-node", f"cannot be imported: {str(error) or type(error).__name__}")
 
+    def _is_data(self, name: str) -> bool:
+        """True of a value that is only known at run time."""
+        if name in self._lost:
+            return self._lost[name]
+        return self._builder.values[name].constant is None
+
     def _check_outputs(self, node: OnnxNode) -> None:
         for index, name in enumerate(node.outputs):
             if name and name in self._used and name not in self._builder.values:
                 raise Refusal("unsupported-output", f"its output {index} ('{name}') is used, which is not supported")
 
     def _lose(self, node: OnnxNode) -> None:
-        self._lost.update(name for name in node.outputs if name)
+        data = any(self._is_data(name) for name in node.inputs if name)
+        self._lost.update((name, data) for name in node.outputs if name)
 
     def _report(self, node: OnnxNode, code: str, message: str, hint: str | None = None) -> None:
         self._lose(node)
-        text = f"{node.op_type} '{node.name}': {message}"
-        self._diagnostics.append(_diagnostic(self._model.path, code, text, hint))
+        self._problems.setdefault((code, node.op_type, message, hint), []).append(node.name)
 
     def _finish_outputs(self) -> None:
         """A constant that is an output gets a node that copies it; an input that is one is refused."""
-        given = {name for name, _ in self._inputs}
+        given = {value.name for value in self._model.inputs}
+        copied: dict[str, str] = {}
         for name in self._model.outputs:
             if name in given:
                 message = f"the output '{name}' is a graph input: there is nothing to compute for it"
-                self._diagnostics.append(_diagnostic(self._model.path, "unsupported-output", message))
-                continue
-            value = self._builder.values.get(name)
-            if value is not None and value.constant is not None:
-                self._copy_constant(value)
-
-    def _copy_constant(self, value: Value) -> None:
-        source = self._builder.fresh(f"{value.name}.constant")
-        self._builder.values[source] = Value(source, value.type, value.constant, synthetic=True)
+                hint = "leave it out of the outputs"
+                self._problems[("unsupported-output", "", message, hint)] = []
+            elif name not in self._lost and self._builder.values[name].constant is not None:
+                copied[name] = self._builder.fresh(f"{name}.constant")
         for index, node in enumerate(self._builder.nodes):
-            inputs = tuple(source if name == value.name else name for name in node.inputs)
-            self._builder.nodes[index] = Node(node.name, node.op, inputs, node.outputs, node.epilogue, node.covers)
-        self._builder.values[value.name] = Value(value.name, value.type)
-        label = self._builder.label(f"{value.name}.copy")
-        self._builder.nodes.append(Node(label, Identity(), (source,), (value.name,)))
+            if not copied.keys().isdisjoint(node.inputs):
+                inputs = tuple(copied.get(name, name) for name in node.inputs)
+                self._builder.nodes[index] = replace(node, inputs=inputs)
+        for name, source in copied.items():
+            value = self._builder.values[name]
+            self._builder.values[source] = Value(source, value.type, value.constant, synthetic=True)
+            self._builder.values[name] = Value(name, value.type)
+            self._builder.nodes.append(Node(self._builder.label(f"{name}.copy"), Identity(), (source,), (name,)))
 
 
 def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd, prod
 
 import numpy as np
 
@@ -53,14 +54,18 @@ class Windows:
         return count - 1 if starts_beyond else count
 
     def touched(self, spatial: Sequence[int]) -> int:
-        """Cells of an input of extents `spatial` that lie in some window."""
+        """Cells of an input of extents `spatial` that lie in some window. What it costs does not depend on extents."""
         found = 1
         for axis, (extent, count) in enumerate(zip(spatial, self.output_shape(spatial), strict=True)):
-            first, stride = -self.pads_begin[axis], self.strides[axis]
-            starts = range(first, first + count * stride, stride)
-            taps = range(0, self.reach[axis], self.dilations[axis])
-            found *= len({start + tap for start in starts for tap in taps if 0 <= start + tap < extent})
+            steps = Steps(count, self.strides[axis], self.kernel[axis], self.dilations[axis])
+            begin = self.pads_begin[axis]
+            found *= steps.places_below(begin + extent) - steps.places_below(begin)
         return found
+
+    def padded_cells(self, spatial: Sequence[int]) -> int:
+        """Cells of one channel as `pad` makes it."""
+        cells = zip(spatial, self.pads_begin, self.pads_end, self.reach, self.strides, strict=True)
+        return prod(extent + begin + end + reach + stride for extent, begin, end, reach, stride in cells)
 
     def view(self, padded: Array, out: Sequence[int]) -> Array:
         """`padded` [N,C,*spatial] seen as [N,C,*out,*kernel], without a copy."""
@@ -82,6 +87,56 @@ class Windows:
             begin = self.pads_begin[axis]
             widths.append((begin, max(self.pads_end[axis], needed - extent - begin)))
         return np.pad(x, widths, constant_values=value)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The places i * stride + j * dilation of one axis, for i below `count` and j below `taps`; all are positive."""
+
+    count: int
+    stride: int
+    taps: int
+    dilation: int
+
+    def places_below(self, limit: int) -> int:
+        """How many different places are less than `limit`.
+
+        With both moves divided by what they share, (i, j) and (i + dilation, j - stride) are one place, and no other
+        pairs are. So each place has one pair from which neither step back leads to a pair, and what is to be counted
+        are all pairs but those with a pair in front of them: which are a smaller grid, moved.
+        """
+        shared = gcd(self.stride, self.dilation)
+        stride, dilation = self.stride // shared, self.dilation // shared
+        limit = -(-limit // shared)
+        every = _pairs_below(self.count, stride, self.taps, dilation, limit)
+        again = _pairs_below(self.count - dilation, stride, self.taps - stride, dilation, limit - stride * dilation)
+        return every - again
+
+
+def _pairs_below(count: int, stride: int, taps: int, dilation: int, limit: int) -> int:
+    """Pairs (i, j) with 0 <= i < count, 0 <= j < taps and i * stride + j * dilation < limit."""
+    if count <= 0 or taps <= 0 or limit <= 0:
+        return 0
+    some = min(count, -(-limit // stride))
+    full = min(some, max(0, -(-(limit - (taps - 1) * dilation) // stride)))
+    # For i from full to some - 1, taken from the last: ceil((limit - i * stride) / dilation) taps each.
+    last = limit - (some - 1) * stride
+    return full * taps + _sum_of_quotients(some - full, stride, last + dilation - 1, dilation)
+
+
+def _sum_of_quotients(count: int, step: int, first: int, divisor: int) -> int:
+    """The sum of (first + i * step) // divisor for i below `count`, in as many rounds as Euclid's algorithm takes."""
+    total, sign = 0, 1
+    while count > 0:
+        total += sign * (count * (count - 1) // 2 * (step // divisor) + count * (first // divisor))
+        step, first = step % divisor, first % divisor
+        most = (first + (count - 1) * step) // divisor
+        if not most:
+            break
+        # Points under the line, counted by rows in place of columns: those of the whole rectangle less those above it.
+        total += sign * most * count
+        count, step, first, divisor, sign = most, divisor, divisor - first + step - 1, step, -sign
+    return total
 
 
 def auto_pads(

@@ -76,7 +76,8 @@ def _data(recipe: Recipe) -> dict[str, Any]:
         model["onnx"] = _from(recipe, recipe.model.onnx)
     else:
         model["zoo"] = recipe.model.zoo
-    model["batch"] = list(recipe.model.batch)
+    if recipe.model.batch:
+        model["batch"] = list(recipe.model.batch)
     model["dims"] = dict(recipe.model.dims)
     model["variant"] = recipe.model.variant
     return {

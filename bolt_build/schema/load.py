@@ -83,7 +83,7 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
         model=ModelSpec(
             onnx=_beside(model["onnx"], dict(marks)["model.onnx"]) if "onnx" in model else None,
             zoo=model.get("zoo"),
-            batch=_batches(model["batch"]),
+            batch=_batches(model.get("batch", [])),
             dims=tuple(model["dims"].items()),
             variant=model["variant"],
         ),

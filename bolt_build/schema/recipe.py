@@ -12,6 +12,7 @@ RECIPE_VERSION = 1
 @dataclass(frozen=True)
 class ModelSpec:
     """Exactly one of `onnx` (absolute path) and `zoo` is set. `dims` binds symbolic dimensions other than the batch.
+    `batch` is empty where the recipe leaves it to the model (`OnnxModel.batches`).
 
     `variant` names the one of the recipe's variants that is built in place of the model itself.
     """
@@ -139,7 +140,7 @@ class Recipe:
         return next((spec for spec in self.variants if spec.name == self.model.variant), None)
 
     def batches(self, spec: TargetSpec) -> tuple[int, ...]:
-        """The batch sizes that the engine of a target has plans for."""
+        """The batch sizes that the recipe gives the engine of a target; none where it leaves them to the model."""
         return spec.batch or self.model.batch
 
     def mark(self, key: str) -> Mark | None:

@@ -311,7 +311,7 @@ class TuningJob:
     def _session(self) -> TuningSession:
         plan = self.plan
         assert self.toolchain is not None, "tools are looked for before"
-        summary = EngineSummary(plan.recipe.name, (), (), plan.recipe.batches(plan.spec), "", 0, 0, 0)
+        summary = EngineSummary(plan.recipe.name, (), (), tuple(graph.batch for graph in plan.graphs), "", 0, 0, 0)
         context = BuildContext(
             plan.recipe, plan.target, plan.families, self.toolchain, summary, plan.model, verified=False
         )

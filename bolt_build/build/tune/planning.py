@@ -65,7 +65,7 @@ def plan_tuning(
     model = Planner(recipe, directory, say).model
     say(f"planning the tuning of {recipe.name} for {spec.name}")
     parsed = load_model(model.path)
-    graphs = tuple(parsed.bind(batch, recipe.model.dims) for batch in recipe.batches(spec))
+    graphs = tuple(parsed.bind(batch, recipe.model.dims) for batch in parsed.batches(recipe.batches(spec)))
     families = load(target)
     spaces = search_spaces(graphs, recipe, spec, target, families)
     found = tuning_set(spaces, families, target, recipe.tuning.candidates if limit is None else limit)

@@ -121,8 +121,8 @@ def import_clip(node: NodeImport) -> None:
     if node.version < 11:
         low, high = node.real("min", limits[0]), node.real("max", limits[1])
     else:
-        low = float(node.static(1, "the lower bound").reshape(-1)[0]) if node.has(1) else limits[0]
-        high = float(node.static(2, "the upper bound").reshape(-1)[0]) if node.has(2) else limits[1]
+        low = node.static_number(1, "the lower bound") if node.has(1) else limits[0]
+        high = node.static_number(2, "the upper bound") if node.has(2) else limits[1]
     bounds = np.asarray([low, high]).clip(*limits).astype(kind)
     node.emit(Activation("clip", float(bounds[0]), float(bounds[1])), [node.input(0)], 0)
 

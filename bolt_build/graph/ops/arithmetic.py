@@ -63,7 +63,9 @@ def import_pow(node: NodeImport) -> None:
     array = node.constant(1)
     if array is not None and node.type(1).dtype != base:
         if not base.is_float and node.type(1).dtype.is_float:
-            node.result(np.power(node.static(0, "an integer base"), array).astype(numpy_dtype(base)))
+            left = node.static(0, "an integer base")
+            result = TensorType(base, broadcast(left.shape, array.shape))
+            node.fold(result, lambda: narrowed(np.power(widened(left), widened(array)), numpy_dtype(base)))
             return
         exponent = node.helper(array.astype(numpy_dtype(base)), "exponent")
     node.emit(Binary("pow"), [node.input(0), exponent], 0)

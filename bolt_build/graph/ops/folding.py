@@ -4,11 +4,15 @@ shapes, which are static once batches and symbolic dimensions are bound."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil, isfinite
 
 import numpy as np
 
+from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import numpy_dtype, type_of
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, ShapeError
+from bolt_build.graph.ir import Array, ShapeError, TensorType
+from bolt_build.graph.ops.operands import broadcast
 from bolt_build.graph.ops.reduce import reduced_axes
 
 
@@ -31,13 +35,12 @@ def import_constant(node: NodeImport) -> None:
 
 
 def import_constant_of_shape(node: NodeImport) -> None:
-    shape = node.static_ints(0, "the shape")
-    if any(extent < 0 for extent in shape):
-        raise ShapeError(f"the shape {list(shape)} has a negative extent")
+    shape = node.static_list(0, "the shape")
+    _check_extents(shape)
     value = node.tensor("value", np.zeros(1, np.float32)).reshape(-1)
     if value.size != 1:
         raise Refusal("invalid-node", f"the value has {value.size} elements instead of one")
-    node.result(np.full(shape, value[0]))
+    node.fold(TensorType(type_of(value).dtype, shape), lambda: np.full(shape, value[0]))
 
 
 def import_shape(node: NodeImport) -> None:
@@ -52,62 +55,101 @@ def import_size(node: NodeImport) -> None:
 
 
 def import_gather(node: NodeImport) -> None:
-    data, indices = node.foldable()
+    data, indices = node.foldable(2)
     axis = node.axis(node.integer("axis", 0), data.ndim)
     extent = data.shape[axis]
+    if indices.dtype.kind != "i":
+        raise Refusal("invalid-node", f"the indices are of {type_of(indices).dtype.value}, not of integers")
     if indices.size and not (-extent <= indices.min() and indices.max() < extent):
         raise ShapeError(f"an index lies outside the extent {extent} of axis {axis}")
-    node.result(np.take(data, indices.astype(np.int64), axis=axis))
+    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+    node.fold(TensorType(type_of(data).dtype, shape), lambda: np.take(data, indices.astype(np.int64), axis=axis))
 
 
 def import_range(node: NodeImport) -> None:
-    start, limit, delta = (array.reshape(-1)[0] for array in node.foldable())
+    start, limit, delta = (node.static_number(index, what) for index, what in enumerate(("start", "limit", "delta")))
     if delta == 0:
         raise ShapeError("the step of a range is 0")
-    count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)
-    node.result((start + np.arange(count) * delta).astype(start.dtype))
+    count = (limit - start) / delta
+    if not isfinite(count):
+        raise ShapeError(f"a range from {start} to {limit} by {delta} never ends")
+    first, by = node.static(0, "start").reshape(-1)[0], node.static(2, "delta").reshape(-1)[0]
+    number = max(ceil(count), 0)
+    node.fold(
+        TensorType(node.type(0).dtype, (number,)), lambda: np.asarray(first + np.arange(number) * by, first.dtype)
+    )
 
 
 def import_expand(node: NodeImport) -> None:
-    data, shape = node.foldable()
-    wanted = tuple(int(extent) for extent in shape)
-    try:
-        node.result(np.ascontiguousarray(np.broadcast_to(data, np.broadcast_shapes(data.shape, wanted))))
-    except ValueError:
-        raise ShapeError(f"{list(data.shape)} does not broadcast to {list(wanted)}") from None
+    (data,) = node.foldable(1)
+    wanted = node.static_list(1, "the shape")
+    _check_extents(wanted)
+    shape = broadcast(data.shape, wanted)
+    node.fold(TensorType(type_of(data).dtype, shape), lambda: np.ascontiguousarray(np.broadcast_to(data, shape)))
 
 
 def import_mod(node: NodeImport) -> None:
-    a, b = node.foldable()
-    with np.errstate(all="ignore"):
-        node.result((np.fmod if node.integer("fmod", 0) else np.mod)(a, b))
+    a, b = node.foldable(2)
+    function = np.fmod if node.integer("fmod", 0) else np.mod
+    if a.dtype != b.dtype:
+        raise ShapeError(f"the inputs have different element types: {a.dtype}, {b.dtype}")
+    node.fold(TensorType(type_of(a).dtype, broadcast(a.shape, b.shape)), lambda: _quietly(function, a, b))
 
 
 def import_tile(node: NodeImport) -> None:
-    data, repeats = node.foldable()
-    node.result(np.tile(data, [int(count) for count in repeats]))
+    (data,) = node.foldable(1)
+    repeats = node.static_list(1, "the repeats")
+    _check_extents(repeats)
+    if len(repeats) != data.ndim:
+        raise ShapeError(f"the repeats {list(repeats)} must have one entry an axis of {list(data.shape)}")
+    shape = tuple(extent * times for extent, times in zip(data.shape, repeats, strict=True))
+    node.fold(TensorType(type_of(data).dtype, shape), lambda: np.tile(data, repeats))
 
 
 def import_fold_reduction(node: NodeImport) -> None:
-    data = node.foldable()[0]
-    axes = reduced_axes(node)
+    (data,) = node.foldable(1)
+    axes, keep = reduced_axes(node), bool(node.integer("keepdims", 1))
     function = np.prod if node.node.op_type == "ReduceProd" else np.min
-    node.result(np.asarray(function(data, axis=axes, keepdims=bool(node.integer("keepdims", 1))), data.dtype))
+    if 0 in data.shape and function is np.min:
+        raise ShapeError(f"{list(data.shape)} has no least element")
+    with np.errstate(all="ignore"):
+        node.result(np.asarray(function(data, axis=axes, keepdims=keep), data.dtype))
 
 
-_FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "Floor": np.floor, "Ceil": np.ceil, "Round": np.round, "Not": np.logical_not, "And": np.logical_and,
-    "Or": np.logical_or, "Equal": np.equal, "Less": np.less, "Greater": np.greater, "LessOrEqual": np.less_equal,
-    "GreaterOrEqual": np.greater_equal, "Where": np.where,
+def _check_extents(shape: tuple[int, ...]) -> None:
+    if any(extent < 0 for extent in shape):
+        raise ShapeError(f"the shape {list(shape)} has a negative extent")
+
+
+def _quietly(function: Callable[..., Array], *arrays: Array) -> Array:
+    """What NumPy makes of infinities and zeros, without its warnings."""
+    with np.errstate(all="ignore"):
+        return np.asarray(function(*arrays))
+
+
+_FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
+    "Floor": (1, np.floor), "Ceil": (1, np.ceil), "Round": (1, np.round), "Not": (1, np.logical_not),
+    "And": (2, np.logical_and), "Or": (2, np.logical_or), "Equal": (2, np.equal), "Less": (2, np.less),
+    "Greater": (2, np.greater), "LessOrEqual": (2, np.less_equal), "GreaterOrEqual": (2, np.greater_equal),
+    "Where": (3, np.where),
 }  # fmt: skip
+"""How many inputs each has, and what it computes."""
+
+_BOOLEANS = ("Not", "And", "Or", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
+"""Those that make booleans; the others keep the type of their last input."""
 
 
 def import_function(node: NodeImport) -> None:
-    arrays = node.foldable()
-    try:
-        node.result(np.asarray(_FUNCTIONS[node.node.op_type](*arrays)))
-    except ValueError:
-        raise ShapeError(f"shapes {', '.join(str(list(a.shape)) for a in arrays)} do not broadcast") from None
+    count, function = _FUNCTIONS[node.node.op_type]
+    arrays = node.foldable(count)
+    dtypes = list(dict.fromkeys(array.dtype for array in arrays[1 if node.node.op_type == "Where" else 0 :]))
+    if len(dtypes) > 1:
+        raise ShapeError(f"the inputs have different element types: {', '.join(map(str, dtypes))}")
+    shape: tuple[int, ...] = ()
+    for array in arrays:
+        shape = broadcast(shape, array.shape)
+    dtype = DType.BOOL if node.node.op_type in _BOOLEANS else type_of(arrays[-1]).dtype
+    node.fold(TensorType(dtype, shape), lambda: _quietly(function, *arrays).astype(numpy_dtype(dtype)))
 
 
 _LATE = (21, 23, 24, 25)
@@ -117,23 +159,23 @@ IMPORTERS = (
     Importer("ConstantOfShape", (9, 20, *_LATE), import_constant_of_shape),
     Importer("Shape", (1, 13, 15, 19, *_LATE), import_shape),
     Importer("Size", (1, 13, 19, *_LATE), import_size),
-    Importer("Gather", (1, 11, 13), import_gather),
-    Importer("Range", (11, 27), import_range, ignores=("stash_type",)),
-    Importer("Expand", (8, 13), import_expand),
-    Importer("Mod", (10, 13, 28), import_mod),
-    Importer("Tile", (6, 13), import_tile),
-    Importer("ReduceProd", (1, 11, 13, 18), import_fold_reduction),
-    Importer("ReduceMin", (1, 11, 12, 13, 18, 20), import_fold_reduction),
-    Importer("Floor", (6, 13), import_function),
-    Importer("Ceil", (6, 13), import_function),
-    Importer("Round", (11, 22), import_function),
-    Importer("Not", (1,), import_function),
-    Importer("And", (7,), import_function),
-    Importer("Or", (7,), import_function),
-    Importer("Equal", (7, 11, 13, 19), import_function),
-    Importer("Less", (9, 13), import_function),
-    Importer("Greater", (9, 13), import_function),
-    Importer("LessOrEqual", (12, 16), import_function),
-    Importer("GreaterOrEqual", (12, 16), import_function),
-    Importer("Where", (9, 16), import_function),
+    Importer("Gather", (1, 11, 13), import_gather, folds=True),
+    Importer("Range", (11, 27), import_range, ignores=("stash_type",), folds=True),
+    Importer("Expand", (8, 13), import_expand, folds=True),
+    Importer("Mod", (10, 13, 28), import_mod, folds=True),
+    Importer("Tile", (6, 13), import_tile, folds=True),
+    Importer("ReduceProd", (1, 11, 13, 18), import_fold_reduction, folds=True),
+    Importer("ReduceMin", (1, 11, 12, 13, 18, 20), import_fold_reduction, folds=True),
+    Importer("Floor", (6, 13), import_function, folds=True),
+    Importer("Ceil", (6, 13), import_function, folds=True),
+    Importer("Round", (11, 22), import_function, folds=True),
+    Importer("Not", (1,), import_function, folds=True),
+    Importer("And", (7,), import_function, folds=True),
+    Importer("Or", (7,), import_function, folds=True),
+    Importer("Equal", (7, 11, 13, 19), import_function, folds=True),
+    Importer("Less", (9, 13), import_function, folds=True),
+    Importer("Greater", (9, 13), import_function, folds=True),
+    Importer("LessOrEqual", (12, 16), import_function, folds=True),
+    Importer("GreaterOrEqual", (12, 16), import_function, folds=True),
+    Importer("Where", (9, 16), import_function, folds=True),
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from bolt_build.dtypes import DType
-from bolt_build.graph.arrays import numpy_dtype
+from bolt_build.graph.arrays import narrowed, numpy_dtype
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import ShapeError
+from bolt_build.graph.ir import ShapeError, TensorType
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 
 
@@ -136,7 +134,7 @@ def import_pad(node: NodeImport) -> None:
     if node.version >= 11:
         pads = node.static_ints(1, "the list of pads")
         if node.has(2) and mode == "constant":
-            value = float(node.static(2, "the padding value").reshape(-1)[0])
+            value = node.static_number(2, "the padding value")
     else:
         pads, value = node.integers("pads"), node.real("value", 0.0)
     axes = node.axes(node.static_ints(3, "the list of axes"), rank) if node.has(3) else tuple(range(rank))
@@ -153,7 +151,7 @@ def import_identity(node: NodeImport) -> None:
 
 
 def import_dropout(node: NodeImport) -> None:
-    if node.version >= 12 and node.has(2) and bool(node.static(2, "training_mode").reshape(-1)[0]):
+    if node.version >= 12 and node.has(2) and bool(node.static_number(2, "training_mode")):
         raise Refusal(
             "unsupported-attribute", "training_mode=1 is not supported", "export the model in evaluation mode"
         )
@@ -164,8 +162,7 @@ def cast_to(node: NodeImport, to: DType) -> None:
     """Output 0 as input 0 in another element type: of a constant now, of data between floating-point types."""
     array = node.constant(0)
     if array is not None:
-        with np.errstate(all="ignore"):
-            node.result(array.astype(numpy_dtype(to)))
+        node.fold(TensorType(to, array.shape), lambda: narrowed(array, numpy_dtype(to)))
         return
     node.emit(Identity() if to == node.type(0).dtype else Cast(to), [node.input(0)], 0)
 

@@ -33,6 +33,8 @@ class Reduce(Op):
             raise ShapeError(f"mode '{self.mode}' is none of {', '.join(MODES)}")
         if self.axes != tuple(sorted(set(self.axes))) or any(not 0 <= axis < x.rank for axis in self.axes):
             raise ShapeError(f"axes {list(self.axes)} must be sorted axes of the input {list(x.shape)}, each once")
+        if self.mode == "max" and any(x.shape[axis] == 0 for axis in self.axes):
+            raise ShapeError(f"{list(x.shape)} has no greatest element")
         if self.keepdims:
             return (TensorType(x.dtype, tuple(1 if i in self.axes else e for i, e in enumerate(x.shape))),)
         return (TensorType(x.dtype, tuple(e for i, e in enumerate(x.shape) if i not in self.axes)),)

@@ -1,0 +1,32 @@
+"""What may be computed from constants, at import and by passes: bounded in bytes and operations, each and in all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bolt_build.graph.ir import Op, TensorType
+from bolt_build.graph.limits import FOLD_GROWTH, FREE_FOLDED_BYTES, MOST_FOLD_OPERATIONS
+
+
+class Budget:
+    """Counts the bytes of constants that are computed. `given`: the bytes of each constant that is there before."""
+
+    def __init__(self, given: Iterable[int]) -> None:
+        self._left = FREE_FOLDED_BYTES + FOLD_GROWTH * sum(given)
+
+    def refuse(self, op: Op, inputs: Sequence[TensorType], output: TensorType) -> str | None:
+        """Why the output of `op` on constants of these types is not to be computed; None where it may be."""
+        effort = op.effort(inputs, [output])
+        if effort > MOST_FOLD_OPERATIONS:
+            return f"its constant result takes {effort} operations; at most {MOST_FOLD_OPERATIONS} are spent on one"
+        return self.refuse_bytes(output.nbytes)
+
+    def refuse_bytes(self, made: int) -> str | None:
+        """Why a constant of `made` bytes is not to be computed; None where it may be."""
+        if made > self._left:
+            return f"its constant result has {made} bytes, where {self._left} are left for all that is computed"
+        return None
+
+    def take(self, nbytes: int) -> None:
+        """Counts a constant that is computed."""
+        self._left -= nbytes
