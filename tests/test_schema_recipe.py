@@ -45,7 +45,7 @@ def test_the_shortest_recipe_has_every_default(tmp_path: Path) -> None:
     assert without_place(load_recipe(path)) == Recipe(
         path="",
         name="net",
-        model=ModelSpec(onnx=None, zoo="resnet50", batch=(1,), dims=()),
+        model=ModelSpec(onnx=None, zoo="resnet50", batch=(), dims=()),
         targets=(TargetSpec("host", "fp32"),),
         policy=Policy(FusionPolicy(epilogue=True)),
         layers=(),
@@ -117,7 +117,6 @@ bolt: 1
 name: net
 model:
   onnx: m.onnx
-  batch: [1]
   dims: {}
   variant: null
 variants: {}
