@@ -64,7 +64,8 @@ def test_every_contestant_is_measured_at_every_batch_on_the_same_inputs(library:
         assert isinstance(result, Measured)
         assert result.runs == 3 * 7
         assert len(result.round_medians_ms) == 3
-        assert 0 < result.min_ms <= result.median_ms <= result.p99_ms
+        assert 0 < result.min_ms <= result.median_ms
+        assert result.p99_ms is None
         assert result.images_per_second == pytest.approx(1e3 * result.batch / result.median_ms)
         assert result.agrees
         assert result.agreement[0].cosine == pytest.approx(1.0)

@@ -86,9 +86,24 @@ def test_every_target_that_is_not_locked_is_named(command: Net, capsys: pytest.C
     assert main(["net.yaml", "--locked", "--format", "json"]) == ExitCode.LOCK
     data = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert data["exit_code"] == 6
-    assert {each["message"] for each in data["diagnostics"] if each["code"] == "no-lock"} == {
+    assert [each["message"] for each in data["diagnostics"]] == [
         f"kernels of '{name}' are not locked: net.lock.yaml is not there yet" for name in ("a100", "h200")
-    }
+    ]
+
+
+def test_a_lock_that_is_not_there_is_one_cause(command: Net, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is planned: that every single kernel is not locked follows from it."""
+    assert main(["net.yaml", "--locked"]) == ExitCode.LOCK
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert (
+        shown.err
+        == """\
+net.yaml:4:16: error[no-lock]: kernels of 'h200' are not locked: net.lock.yaml is not there yet
+  4 | tuning: {lock: net.lock.yaml}
+    |                ^^^^^^^^^^^^^ tune with: bolt-build tune net.yaml --target h200
+"""
+    )
 
 
 def test_the_dry_run_has_the_warnings_in_both_forms(command: Net, capsys: pytest.CaptureFixture[str]) -> None:

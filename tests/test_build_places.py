@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from build_graphs import shell, write_plan
 
+from bolt_build.build import builder
+from bolt_build.build import lock as lock_module
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import told, trouble, write_text
 from bolt_build.build.lock import build_lock
-from bolt_build.build.session import SessionOptions, run_session
+from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.errors import BoltError, ExitCode
 
 
@@ -36,6 +40,34 @@ def test_a_lock_is_free_again_after_its_holder(tmp_path: Path) -> None:
     for _ in range(2):
         with build_lock(tmp_path / "toy", wait=False, say=print):
             pass
+
+
+def test_a_wait_for_another_build_is_counted_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 seconds pass before the other build ends, 2 while this one is at work."""
+    clock = [100.0]
+    monkeypatch.setattr(lock_module.time, "monotonic", lambda: clock[0])
+    other = contextlib.ExitStack()
+    other.enter_context(build_lock(tmp_path / "toy", wait=True, say=print))
+
+    def say(text: str) -> None:
+        said.append(text)
+        clock[0] += 40
+        other.close()
+
+    def run(*args: object) -> SessionResult:
+        clock[0] += 2
+        return SessionResult(False, (), ())
+
+    said: list[str] = []
+    monkeypatch.setattr(builder, "_plan", lambda *args: ((), {}, ExitCode.OK))
+    monkeypatch.setattr(builder, "_run", run)
+    recipe = SimpleNamespace(name="toy")
+    listener = SimpleNamespace(say=lambda text: say(text), start=lambda name, tasks: None)
+    result = builder.build(recipe, builder.BuildOptions(output=tmp_path), listener)  # type: ignore[arg-type]
+    assert (result.waited, result.seconds) == (40.0, 2.0)
+    assert said == [f"waiting for another build (process {os.getpid()}) in {tmp_path}/toy"]
+    again = builder.build(recipe, builder.BuildOptions(output=tmp_path), listener)  # type: ignore[arg-type]
+    assert (again.waited, again.seconds) == (0.0, 2.0)
 
 
 def test_a_place_that_is_a_file_is_a_diagnostic(tmp_path: Path) -> None:

@@ -50,6 +50,11 @@ def test_a_build_with_nothing_to_do_says_so_in_one_line() -> None:
     assert summary_text(result()) == "toy: done, nothing to do, 1.23 s\n"
 
 
+def test_the_wait_for_another_build_is_no_part_of_the_time() -> None:
+    said = "toy: done, nothing to do, 1.23 s after 46.30 s of waiting for another build\n"
+    assert summary_text(result(waited=46.3)) == said
+
+
 def test_the_summary_lists_artifacts_with_their_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "host").mkdir()

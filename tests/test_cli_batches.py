@@ -45,3 +45,39 @@ def test_a_graph_is_of_a_batch_that_its_target_has(capsys: pytest.CaptureFixture
     assert "error[unknown-batch]: net.yaml has no batch 4" in capsys.readouterr().err
     assert main(["graph", "net.yaml", "--stage", "imported", "--batch", "4"]) == 0
     assert "batch=4 (%x: f32[4,8])" in capsys.readouterr().out
+
+
+def test_graphs_that_differ_are_printed_for_each_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", "net.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if line.startswith(("//", "graph"))] == [
+        "// net for t4", "graph net batch=1 (%x: f32[1,8]) -> (%y) {",
+        "// net for host", "graph net batch=2 (%x: f32[2,8]) -> (%y) {",
+    ]  # fmt: skip
+    assert out.count("\n\n") == 1
+
+
+def test_a_graph_that_several_targets_share_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("net.yaml").write_text(RECIPE.replace(", batch: 2", ""))
+    assert main(["graph", "net.yaml", "--batch", "4"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("graph net batch=4 (%x: f32[4,8]) -> (%y) {\n")
+    assert out.count("graph ") == 1
+
+
+def test_a_batch_that_some_targets_have_is_printed_for_those(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", "net.yaml", "--batch", "2"]) == 0
+    assert capsys.readouterr().out.startswith("graph net batch=2 ")
+    assert main(["graph", "net.yaml", "--batch", "7"]) == 2
+    said = capsys.readouterr().err
+    assert "error[unknown-batch]: net.yaml has no batch 7\n" in said
+    assert "its batches: 1, 4, 2\n" in said
+
+
+def test_graphs_of_several_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("other.yaml").write_text(RECIPE.replace("batch: [1, 4]", "batch: 8"))
+    assert main(["graph", "net.yaml", "other.yaml", "--stage", "imported"]) == 0
+    headings = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("//", "graph"))]
+    assert [heading.split(" (")[0] for heading in headings] == [
+        "// net", "graph net batch=1", "// other", "graph net batch=8",
+    ]  # fmt: skip

@@ -18,7 +18,7 @@ from bolt_build.bench.contest import Contest
 from bolt_build.bench.contestant import Effort
 from bolt_build.build.built import BuiltEngine
 from bolt_build.build.files import FileStamp
-from bolt_build.cli import bench
+from bolt_build.cli import bench, engines_here
 from bolt_build.cli.main import main
 from bolt_build.digest import decode, encode
 from bolt_build.report.bench import render
@@ -28,7 +28,7 @@ RUNNER = """\
 #!/bin/sh
 echo "$*" >> "$(dirname "$0")/calls"
 echo '{"name": "toy", "target": "TARGET", "batch": 1, "threads": 0, "inputs": "random", "warmup_runs": 1, "runs": 7,
-"min_ms": 1.5, "median_ms": 2.0, "p99_ms": 2.5, "images_per_second": 500.0, "context_bytes": 0}'
+"min_ms": 1.5, "median_ms": 2.0, "p99_ms": null, "images_per_second": 500.0, "context_bytes": 0}'
 """
 TASK = shell("nothing", "true", ())
 
@@ -48,11 +48,15 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[BuiltEngin
     """Engines of a CPU and of a GPU, on a machine where both run."""
     both = (engine(tmp_path, "host"), engine(tmp_path, "t4"))
     recipe = SimpleNamespace(
-        name="toy", model=SimpleNamespace(dims=(("side", 8),)), verify=SimpleNamespace(seed=5)
+        name="toy", path="toy.yaml", targets=(SimpleNamespace(name="host"), SimpleNamespace(name="t4")),
+        model=SimpleNamespace(dims=(("side", 8),)), verify=SimpleNamespace(seed=5),
     )  # fmt: skip
     monkeypatch.setattr(bench, "read_recipes", lambda paths: [recipe])
-    monkeypatch.setattr(bench, "built_engines", lambda recipe, options: both)
-    monkeypatch.setattr(bench, "why_not_here", lambda target: None)
+    built = {engine.target: engine for engine in both}
+    monkeypatch.setattr(
+        engines_here, "built_engines", lambda recipe, options: tuple(built[name] for name in options.targets)
+    )
+    monkeypatch.setattr(engines_here, "why_not_here", lambda target: None)
     return both
 
 
@@ -70,9 +74,9 @@ def test_threads_are_varied_only_where_runs_take_them(
     assert calls(on_cpu) == [f"{each} --threads 1", f"{each} --threads 2"]
     assert calls(on_gpu) == [each]
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [
-        ["toy", "host", "1", "1", "2.000", "1.500", "2.500", "500.0", "7"],
-        ["toy", "host", "1", "2", "2.000", "1.500", "2.500", "500.0", "7"],
-        ["toy", "t4", "1", "-", "2.000", "1.500", "2.500", "500.0", "7"],
+        ["toy", "host", "1", "1", "2.000", "1.500", "-", "500.0", "7"],
+        ["toy", "host", "1", "2", "2.000", "1.500", "-", "500.0", "7"],
+        ["toy", "t4", "1", "-", "2.000", "1.500", "-", "500.0", "7"],
     ]
 
 
@@ -88,7 +92,7 @@ def test_an_engine_that_cannot_run_here_keeps_no_other_from_being_measured(
     engines: tuple[BuiltEngine, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reason = "this machine has no GPU that CUDA can use"
-    monkeypatch.setattr(bench, "why_not_here", lambda target: reason if target.name == "t4" else None)
+    monkeypatch.setattr(engines_here, "why_not_here", lambda target: reason if target.name == "t4" else None)
     assert main(["bench", "toy.yaml", "--threads", "1", "--format", "json"]) == 0
     shown = capsys.readouterr()
     assert [row["target"] for row in json.loads(shown.out)] == ["host"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -72,19 +73,27 @@ onednn: onednn is not installed
     )
 
 
-def test_without_the_verifier_targets_still_build(
+def test_without_the_verifier_something_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine_with(monkeypatch, onnxruntime=lacking("onnxruntime"))
-    assert main(["doctor"]) == 0
+    assert main(["doctor"]) == 7
     assert capsys.readouterr().out.endswith("\nonnxruntime: onnxruntime is not installed\n  pip install onnxruntime\n")
 
 
-def test_one_target_that_builds_is_enough(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_target_that_builds_is_not_enough(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine_with(monkeypatch, magic=lacking("magic"))
     other = replace(HOST, name="other", description="another machine", precisions=("fp16",), tools=("cxx", "magic"))
     monkeypatch.setattr(doctor, "all_targets", lambda: (HOST, other))
-    assert main(["doctor", "--targets"]) == 0
+    assert main(["doctor", "--target", "host"]) == 0
+    assert "magic" not in capsys.readouterr().out
+    assert main(["doctor", "--target", "othr"]) == 2
+    assert capsys.readouterr().err == (
+        "error[unknown-target]: there is no target 'othr'\n  hint: did you mean 'other'?\n"
+    )
+    assert main(["doctor", "--targets"]) == 7
     assert (
         capsys.readouterr().out
         == """\
@@ -128,3 +137,17 @@ def test_json_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
             "missing": ["onednn"],
         }
     ]
+
+
+def test_a_recipe_asks_for_the_tools_of_its_targets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    machine_with(monkeypatch, magic=lacking("magic"))
+    other = replace(HOST, name="other", tools=("cxx", "magic"))
+    monkeypatch.setattr(doctor, "all_targets", lambda: (HOST, other))
+    (tmp_path / "net.yaml").write_text("bolt: 1\nmodel: {zoo: resnet18}\ntargets: {host: }\n")
+    assert main(["doctor", str(tmp_path / "net.yaml"), "--format", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [target["name"] for target in report["targets"]] == ["host"]
+    assert main(["doctor", str(tmp_path / "net.yaml"), "--target", "other"]) == 2
+    assert capsys.readouterr().err == "error[unknown-target]: there is no target 'other'\n  hint: there are: host\n"

@@ -39,7 +39,7 @@ class Agreement:
 @dataclass(frozen=True)
 class Measured:
     """A contestant that ran. Times are milliseconds a run of the whole batch, of all rounds together; beside them
-    stands the median of each round, with the device's state when it began.
+    stands the median of each round, with the device's state when it began. `p99_ms` is None for fewer than 100 runs.
 
     `images_per_second` is that of the median; `sustained_images_per_second` that of runs back to back, and
     `joules_per_image` the energy per inference of one image that the whole device used meanwhile. `memory_bytes` is
@@ -54,7 +54,7 @@ class Measured:
     form: str
     runs: int
     median_ms: float
-    p99_ms: float
+    p99_ms: float | None
     min_ms: float
     round_medians_ms: tuple[float, ...]
     states: tuple[DeviceState, ...]
@@ -143,7 +143,7 @@ def measured(batch: int, shown: Performance, engine: Performance) -> Measured:
     ready = shown.ready
     return Measured(
         name=shown.name, batch=batch, library=ready.library, precision=ready.precision, form=ready.form,
-        runs=len(times), median_ms=shown.median_ms, p99_ms=_quantile(times, 0.99), min_ms=times[0],
+        runs=len(times), median_ms=shown.median_ms, p99_ms=_p99(times), min_ms=times[0],
         round_medians_ms=tuple(statistics.median(turn.times_ms) for turn in shown.rounds),
         states=tuple(turn.state for turn in shown.rounds),
         images_per_second=1e3 * batch / shown.median_ms,
@@ -154,9 +154,9 @@ def measured(batch: int, shown: Performance, engine: Performance) -> Measured:
     )  # fmt: skip
 
 
-def _quantile(ordered: Sequence[float], part: float) -> float:
-    """The least time that at least so great a part of the runs did not exceed."""
-    return ordered[max(0, int(np.ceil(part * len(ordered))) - 1)]
+def _p99(ordered: Sequence[float]) -> float | None:
+    """The least time that at least 99 in 100 runs did not exceed; None where there were not 100."""
+    return ordered[int(np.ceil(0.99 * len(ordered))) - 1] if len(ordered) >= 100 else None
 
 
 def _compared(outputs: Mapping[str, Array], engine: Mapping[str, Array]) -> tuple[tuple[Agreement, ...], str | None]:

@@ -17,7 +17,7 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 class Measurement:
     """What a runner says of one batch and number of threads; milliseconds a run.
 
-    `threads` is None for an engine whose runs use no CPU threads.
+    `threads` is None for an engine whose runs use no CPU threads, `p99_ms` where there were fewer than 100 runs.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Measurement:
     runs: int
     min_ms: float
     median_ms: float
-    p99_ms: float
+    p99_ms: float | None
     images_per_second: float
 
 

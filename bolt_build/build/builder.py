@@ -15,7 +15,7 @@ from bolt_build.build.cache import DEFAULT_LIMIT, Cache, default_cache_directory
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import told
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
-from bolt_build.build.lock import build_lock
+from bolt_build.build.lock import Wait, build_lock
 from bolt_build.build.planning import PlannedTarget, Planner, missing_verifier
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.build.signal_handlers import handled
@@ -82,7 +82,8 @@ class TargetResult:
 @dataclass(frozen=True)
 class BuildResult:
     """A finished build, whatever came of it. `not_attempted` are labels of tasks that stood behind a failure,
-    `obstacles` what kept a target, by its name, from being planned."""
+    `obstacles` what kept a target, by its name, from being planned. It took `seconds`, after it had `waited` so many
+    seconds for another build."""
 
     recipe: str
     exit_code: ExitCode
@@ -93,6 +94,7 @@ class BuildResult:
     not_attempted: tuple[str, ...]
     seconds: float
     obstacles: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
+    waited: float = 0.0
 
 
 def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildResult:
@@ -104,14 +106,17 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
     directory = options.directory(recipe)
     # SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers.
     ended = handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
-    with ended, build_lock(directory.path, wait=options.wait, say=listener.say) as lock:
+    wait = Wait(listener.say)
+    with ended, build_lock(directory.path, wait=options.wait, say=wait.say) as lock:
+        waited = wait.seconds
         planned, obstacles, code = _plan(recipe, options, listener)
         forecasts = [_forecast(target, recipe, options) for target in planned]
         for target in planned:
             target.write()
         listener.start(recipe.name, sum(len(f.stale) for f in forecasts))
         session = _run(directory, planned, options, lock, listener)
-    return _result(recipe, planned, obstacles, code, session, time.monotonic() - started)
+    seconds = time.monotonic() - started - waited
+    return replace(_result(recipe, planned, obstacles, code, session, seconds), waited=waited)
 
 
 def dry_run(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[Forecast, ...]:

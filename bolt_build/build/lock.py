@@ -5,11 +5,31 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.files import told
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+
+
+@dataclass
+class Wait:
+    """Says that a lock is waited for, and counts the seconds."""
+
+    tell: Callable[[str], None]
+    _since: float | None = None
+
+    def say(self, text: str) -> None:
+        """What `build_lock` says before it waits."""
+        self._since = time.monotonic()
+        self.tell(text)
+
+    @property
+    def seconds(self) -> float:
+        """Since it began, 0 where nobody had to wait. To be read when the lock is held."""
+        return 0.0 if self._since is None else time.monotonic() - self._since
 
 
 @contextlib.contextmanager

@@ -115,7 +115,8 @@ class TargetLock:
         batch, naming each that is not."""
         if not self.target.tuned:
             return
-        wrong = [self._incomplete(use, "error") if self.part is not None else self._no_lock()]
+        self.check_there()
+        wrong = [self._incomplete(use, "error")]
         where = f"{self.recipe.name}/{self.spec.name}"
         wrong += [
             Diagnostic(
@@ -129,9 +130,11 @@ class TargetLock:
         if found:
             raise BoltError(found, ExitCode.LOCK)
 
-    def _no_lock(self) -> Diagnostic:
-        message = f"kernels of '{self.spec.name}' are not locked: {self.absent}"
-        return Diagnostic("no-lock", message, self._mark, self._hint)
+    def check_there(self) -> None:
+        """Raises BoltError (exit code 6) where nothing of the target is locked: that is the one cause of all else."""
+        if self.target.tuned and self.part is None:
+            message = f"kernels of '{self.spec.name}' are not locked: {self.absent}"
+            raise BoltError([Diagnostic("no-lock", message, self._mark, self._hint)], ExitCode.LOCK)
 
     def _incomplete(self, use: TuningUse, severity: str) -> Diagnostic | None:
         missing = sum(not each.measured for each in use.used)

@@ -124,6 +124,8 @@ class Planner:
         and the lock does not do, else for what is wrong with the model or the lock.
         """
         found = self._question(spec)
+        if self.locked:
+            found.lock.check_there()
         if found.current and found.known is not None:
             touched = found.known.model != found.model.files
             plan = replace(found.known, model=found.model.files) if touched else found.known

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterator
 
 from bolt_build.bench.runner import Measurement, measure_alone
-from bolt_build.build.built import BuiltEngine, built_engines
+from bolt_build.build.built import BuiltEngine
 from bolt_build.build.contests import batches_of, contests_of, threads_of
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, count, options_of, read_recipes, seconds
+from bolt_build.cli.engines_here import engines_here
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
 from bolt_build.schema.recipe import Recipe
-from bolt_build.targets import target_named
-from bolt_build.toolchain.machine import why_not_here
 
 NAME = "bench"
 HELP = "time built engines for each batch and, where they run on CPU threads, number of threads; also against peers"
@@ -91,12 +90,8 @@ def _against(args: argparse.Namespace) -> int:
 def _engines(args: argparse.Namespace) -> Iterator[tuple[Recipe, BuiltEngine]]:
     """The engines that run on this machine; of the others it says why not."""
     for recipe in read_recipes(args.recipes):
-        for engine in built_engines(recipe, options_of(args)):
-            elsewhere = why_not_here(target_named(engine.target))
-            if elsewhere is None:
-                yield recipe, engine
-            else:
-                sys.stderr.write(f"{recipe.name}/{engine.target}: not measured: {elsewhere}\n")
+        for engine in engines_here(recipe, options_of(args), "measured"):
+            yield recipe, engine
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -116,7 +111,7 @@ def _show(found: list[Measurement]) -> None:
         (
             m.name, m.target, str(m.batch), "-" if m.threads is None else str(m.threads),
             f"{m.median_ms:.3f}", f"{m.min_ms:.3f}",
-            f"{m.p99_ms:.3f}", f"{m.images_per_second:.1f}", str(m.runs),
+            "-" if m.p99_ms is None else f"{m.p99_ms:.3f}", f"{m.images_per_second:.1f}", str(m.runs),
         )
         for m in found
     ]  # fmt: skip

@@ -167,5 +167,5 @@ def _data(result: BuildResult) -> dict[str, object]:
         ],
         "failed": [event.task for event in result.failed],
         "not_attempted": list(result.not_attempted),
-        "seconds": round(result.seconds, 3),
+        "seconds": round(result.seconds, 3), "waited": round(result.waited, 3),
     }  # fmt: skip

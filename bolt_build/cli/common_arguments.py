@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.cli.recipe_file import checked_recipe
-from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.recipe import Recipe
 
 
@@ -108,13 +108,3 @@ def file_name(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("the name is empty")
     return Path(text)
-
-
-def need_one(targets: tuple[str, ...], recipe: Recipe) -> str:
-    """The one target that a verb is to use. Raises BoltError where the recipe has several and none was named."""
-    names = targets or tuple(spec.name for spec in recipe.targets)
-    if len(names) > 1:
-        hint = f"choose one with --target: {', '.join(names)}"
-        message = f"{recipe.path} has several targets"
-        raise BoltError([Diagnostic("several-targets", message, hint=hint)], ExitCode.USAGE)
-    return names[0]

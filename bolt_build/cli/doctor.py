@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bolt_build.cli.common_arguments import add_format
-from bolt_build.errors import ExitCode
+from bolt_build.cli.common_arguments import add_format, file_name, read_recipes
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.schema.recipe import Recipe
+from bolt_build.schema.validate import suggest
 from bolt_build.targets import Target, all_targets
 from bolt_build.toolchain import Tool, Toolchain, probe
 from bolt_build.toolchain.trial import try_cxx
@@ -29,26 +31,48 @@ class Examination:
     toolchain: Toolchain
     targets: tuple[tuple[Target, tuple[str, ...]], ...]
 
-    @property
-    def nothing_builds(self) -> bool:
-        return all(lacks for _, lacks in self.targets)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "recipes", nargs="*", type=file_name, metavar="RECIPE", help="look only for what this recipe's targets need"
+    )
+    parser.add_argument("--target", action="append", default=[], metavar="NAME", help="only this target (repeatable)")
     parser.add_argument("--targets", action="store_true", help="list the targets, and which of them can be built here")
     add_format(parser, "report")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 7 where no target can be built here."""
-    found = examine(all_targets())
+    """Exit code 7 where a tool is missing that a target, or its verification, needs. Raises BoltError."""
+    found = examine(_asked(read_recipes(args.recipes), args.target))
     if args.format == "json":
         sys.stdout.write(json.dumps(_data(found), indent=2) + "\n")
     elif args.targets:
         _show_targets(found)
     else:
         _show_tools(found)
-    return int(ExitCode.TOOL_MISSING if found.nothing_builds else ExitCode.OK)
+    return int(ExitCode.TOOL_MISSING if found.toolchain.missing else ExitCode.OK)
+
+
+def _asked(recipes: Sequence[Recipe], names: Sequence[str]) -> tuple[Target, ...]:
+    """The targets of the recipes, of all that are known where there are none; those of `names` alone, if any.
+
+    Raises BoltError ("unknown-target") for a name that is not among them.
+    """
+    of_recipes = {spec.name for recipe in recipes for spec in recipe.targets}
+    targets = [target for target in all_targets() if not recipes or target.name in of_recipes]
+    known = [target.name for target in targets]
+    wrong = [
+        Diagnostic(
+            "unknown-target",
+            f"there is no target '{name}'",
+            hint=suggest(name, known) or f"there are: {', '.join(known)}",
+        )
+        for name in dict.fromkeys(names)
+        if name not in known
+    ]
+    if wrong:
+        raise BoltError(wrong, ExitCode.USAGE)
+    return tuple(target for target in targets if not names or target.name in names)
 
 
 def examine(targets: tuple[Target, ...]) -> Examination:

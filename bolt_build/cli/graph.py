@@ -4,48 +4,67 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from bolt_build.build.builder import chosen
 from bolt_build.build.planning import Planner
-from bolt_build.cli.common_arguments import add_place, add_recipe, count, need_one, one_of, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_place, add_recipes, count, one_of, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.schema.recipe import Recipe
 
 NAME = "graph"
 HELP = "print the graph of a recipe's model, as imported or as optimised"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_recipe(parser)
+    add_recipes(parser)
     add_place(parser)
     parser.add_argument(
-        "--stage",
-        type=one_of("imported", "optimised"),
-        default="optimised",
-        metavar="{imported,optimised}",
+        "--stage", type=one_of("imported", "optimised"), default="optimised", metavar="{imported,optimised}",
         help="before the passes or after them",
-    )
+    )  # fmt: skip
     parser.add_argument("--batch", type=count, metavar="N", help="which of the recipe's batches (default: the first)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one graph. Raises BoltError."""
-    recipe = read_recipes([args.recipe])[0]
+    """Prints the graph of each target; where several targets have the same, once. Raises BoltError."""
     options = options_of(args)
-    spec = chosen(recipe, (need_one(options.targets, recipe),))[0] if args.stage == "optimised" else None
-    planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
-    batches = planner.batches(spec)
-    batch = batches[0] if args.batch is None else args.batch
-    if batch not in batches:
-        hint = f"its batches: {', '.join(map(str, batches))}"
-        message = f"{recipe.path} has no batch {batch}"
-        raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)
+    found: dict[str, list[str]] = {}
+    for recipe in read_recipes(args.recipes):
+        planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
+        for name, text in _graphs(recipe, planner, args):
+            found.setdefault(text, []).append(name)
+    for index, (text, names) in enumerate(found.items()):
+        heading = f"// {', '.join(names)}\n" if len(found) > 1 else ""
+        sys.stdout.write(("\n" if index else "") + heading + text)
+    return int(ExitCode.OK)
+
+
+def _graphs(recipe: Recipe, planner: Planner, args: argparse.Namespace) -> list[tuple[str, str]]:
+    """What each graph belongs to, and its text: before the passes no target's alone."""
     from bolt_build.graph.text import format_graph
 
-    if spec is None:
+    specs = chosen(recipe, args.target)
+    if args.stage == "imported":
         from bolt_build.build.engine_planning import parse
 
-        graph = parse(planner.model.path).bind(batch, recipe.model.dims)
-    else:
-        graph = planner.plan_engine(spec).graphs[batches.index(batch)]
-    sys.stdout.write(format_graph(graph))
-    return int(ExitCode.OK)
+        own = [each for spec in specs for each in spec.batch]
+        batch = _batch(recipe, [*planner.batches(None), *own], args.batch)
+        return [(recipe.name, format_graph(parse(planner.model.path).bind(batch, recipe.model.dims)))]
+    _batch(recipe, [each for spec in specs for each in planner.batches(spec)], args.batch)
+    found = []
+    for spec in specs:
+        batches = planner.batches(spec)
+        if args.batch in (None, *batches):
+            at = 0 if args.batch is None else batches.index(args.batch)
+            found.append((f"{recipe.name} for {spec.name}", format_graph(planner.plan_engine(spec).graphs[at])))
+    return found
+
+
+def _batch(recipe: Recipe, batches: Sequence[int], asked: int | None) -> int:
+    """The batch that is asked for, or the first. Raises BoltError ("unknown-batch") where the recipe has no such."""
+    if asked is None or asked in batches:
+        return batches[0] if asked is None else asked
+    hint = f"its batches: {', '.join(map(str, dict.fromkeys(batches)))}"
+    message = f"{recipe.path} has no batch {asked}"
+    raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)

@@ -6,8 +6,8 @@ import argparse
 import os
 import subprocess
 
-from bolt_build.build.built import built_engines
-from bolt_build.cli.common_arguments import add_place, add_recipe, count, need_one, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_place, add_recipe, count, options_of, read_recipes
+from bolt_build.cli.engines_here import the_engine_here
 from bolt_build.errors import ExitCode
 
 NAME = "run"
@@ -36,8 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """
     recipe = read_recipes([args.recipe])[0]
     options = options_of(args)
-    need_one(options.targets, recipe)
-    (engine,) = built_engines(recipe, options)
+    engine = the_engine_here(recipe, options)
     done = subprocess.run([os.fspath(engine.runner), *_arguments(args)], check=False)
     codes = {0: ExitCode.OK, 2: ExitCode.USAGE, 3: ExitCode.INVALID}
     return int(codes.get(done.returncode, ExitCode.TASK_FAILED))

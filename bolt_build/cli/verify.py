@@ -7,15 +7,14 @@ import json
 import sys
 from typing import IO, TYPE_CHECKING
 
-from bolt_build.build.built import BuiltEngine, built_engines
+from bolt_build.build.built import BuiltEngine
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
+from bolt_build.cli.engines_here import engines_here
 from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.schema.recipe import Recipe
-from bolt_build.targets import target_named
 from bolt_build.toolchain import probe
-from bolt_build.toolchain.machine import why_not_here
 
 if TYPE_CHECKING:
     from bolt_build.verify import VerifyReport
@@ -34,12 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Exit code 5 where an engine departs from the reference. Raises BoltError where one is not built or is stale."""
     reports = []
     for recipe in read_recipes(args.recipes):
-        for engine in built_engines(recipe, options_of(args)):
-            elsewhere = why_not_here(target_named(engine.target))
-            if elsewhere is None:
-                reports.append(_verify(recipe, engine))
-            else:
-                sys.stderr.write(f"{recipe.name}/{engine.target}: not verified: {elsewhere}\n")
+        reports += [_verify(recipe, engine) for engine in engines_here(recipe, options_of(args), "verified")]
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(report) for report in reports], indent=1) + "\n")
     else:

@@ -73,7 +73,7 @@ def _row(result: Measured) -> tuple[str | Text, ...]:
     largest = max((output.max_abs for output in result.agreement), default=None)
     return (
         Text(result.name, "bold" if engine else ""), f"{result.precision}: {result.form}",
-        f"{result.median_ms:.3f}", f"{result.p99_ms:.3f}", f"{result.images_per_second:.1f}",
+        f"{result.median_ms:.3f}", _figure(result.p99_ms, ".3f"), f"{result.images_per_second:.1f}",
         _figure(result.sustained_images_per_second, ".1f"), byte_text(max(0, result.memory_bytes)),
         _figure(None if result.joules_per_image is None else 1e3 * result.joules_per_image, ".2f"),
         "" if engine else _faster(result.engine_speedup),

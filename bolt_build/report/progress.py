@@ -203,8 +203,13 @@ def summary_text(result: BuildResult) -> str:
     word = words.get(result.exit_code, "done")
     idle = "nothing finished" if word in ("interrupted", "failed") else "nothing to do"
     what = ", ".join(parts) if result.finished else idle
-    lines.append(f"{result.recipe}: {word}, {what}, {result.seconds:.2f} s")
+    lines.append(f"{result.recipe}: {word}, {what}, {result.seconds:.2f} s{waiting(result.waited)}")
     return "\n".join(lines) + "\n"
+
+
+def waiting(seconds: float) -> str:
+    """What follows the time that something took, where it had to wait so many seconds before."""
+    return f" after {seconds:.2f} s of waiting for another build" if seconds else ""
 
 
 def _origin(kernels: KernelSource) -> str:

@@ -13,6 +13,7 @@ from bolt_build.errors import ExitCode
 from bolt_build.families.base import Candidate, Refusal
 from bolt_build.planner.tuning_set import Trial
 from bolt_build.report.diagnostics import as_json
+from bolt_build.report.progress import waiting
 from bolt_build.report.tables import Column, table
 from bolt_build.report.whole_engine import WholeEngine, all_lines, of_evidence
 from bolt_build.tuning.engine_record import TriedPlan, TriedSwap
@@ -71,7 +72,7 @@ def summary_text(result: TuneResult) -> str:
     lines += all_lines(whole_engines(result))
     if result.lock is not None:
         lines.append(f"{_short(result.lock)}: {'written' if result.lock_changed else 'unchanged'}")
-    lines.append(f"{result.recipe}: {_word(result)}, {_phases(result)}, {result.seconds:.2f} s")
+    lines.append(f"{result.recipe}: {_word(result)}, {_phases(result)}, {result.seconds:.2f} s{waiting(result.waited)}")
     return "\n".join(lines) + "\n"
 
 
@@ -99,6 +100,7 @@ def tuning_data(result: TuneResult) -> dict[str, Any]:
             "plan": round(result.phases.plan, 3), "compile": round(result.phases.compile, 3),
             "measure": round(result.phases.measure, 3), "engine": round(result.phases.engine, 3),
             "select": round(result.phases.select, 3), "total": round(result.seconds, 3),
+            "waited": round(result.waited, 3),
         },
         "engines": [_engine(each) for each in result.engines],
         "left_out": [_refusal(each) for each in result.left_out],

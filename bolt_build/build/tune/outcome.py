@@ -90,7 +90,8 @@ class PhaseSeconds:
 class TuneResult:
     """A finished tuning, whatever came of it. `target` is None where no target of the recipe is tuned; `untuned` are
     those for which there is nothing to tune. `left_out` says which problems were not worth measuring. `engines` are
-    what is known of the whole engines that the winners make; `played_now` of those measurements are new."""
+    what is known of the whole engines that the winners make; `played_now` of those measurements are new. It took
+    `seconds`, after it had `waited` so many seconds for another build."""
 
     recipe: str
     exit_code: ExitCode
@@ -109,6 +110,7 @@ class TuneResult:
     left_out: tuple[Refusal, ...] = ()
     phases: PhaseSeconds = PhaseSeconds()
     seconds: float = 0.0
+    waited: float = 0.0
 
 
 def outcomes(tuning_set: TuningSet, measurements: Iterable[tuple[Fingerprint, Record]]) -> tuple[ProblemOutcome, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener, chosen
-from bolt_build.build.lock import build_lock
+from bolt_build.build.lock import Wait, build_lock
 from bolt_build.build.signal_handlers import handled
 from bolt_build.build.tune.job import TuningJob, writing_lock
 from bolt_build.build.tune.outcome import TuneResult
@@ -64,13 +64,15 @@ def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult
     directory = options.build.directory(recipe)
     # SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers.
     ended = handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
-    with ended, build_lock(directory.path, wait=options.build.wait, say=listener.say) as held:
+    wait = Wait(listener.say)
+    with ended, build_lock(directory.path, wait=options.build.wait, say=wait.say) as held:
+        started += (waited := wait.seconds)
         limit = EVERY_CANDIDATE if options.all_candidates else None
         plan = plan_tuning(recipe, spec, target, directory, listener.say, limit)
         tools = _usable(toolchain)
         job = TuningJob(plan, tools, options.build, held, listener, lock, time.monotonic() - started)
         result = _run(job, options)
-    return replace(result, untuned=untuned, seconds=time.monotonic() - started)
+    return replace(result, untuned=untuned, seconds=time.monotonic() - started, waited=waited)
 
 
 def tuned_target(recipe: Recipe, names: tuple[str, ...]) -> tuple[TargetSpec | None, tuple[str, ...]]:

@@ -41,7 +41,7 @@ Timing time_runs(Session& session, double seconds, std::optional<int64_t> runs) 
   timing.min = times.front();
   const std::size_t half = times.size() / 2;
   timing.median = times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
-  timing.p99 = quantile(times, 0.99);
+  if (timing.runs >= 100) timing.p99 = quantile(times, 0.99);
   return timing;
 }
 

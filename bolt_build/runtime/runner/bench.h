@@ -8,13 +8,14 @@
 
 namespace bolt_runner {
 
-/// Wall time of a run in milliseconds, over `runs` runs that followed `warmup_runs` untimed ones.
+/// Wall time of a run in milliseconds, over `runs` runs that followed `warmup_runs` untimed ones. `p99` is there where
+/// one run in a hundred can have been slower: from 100 runs on.
 struct Timing {
   int64_t warmup_runs;
   int64_t runs;
   double min;
   double median;
-  double p99;
+  std::optional<double> p99;
 };
 
 /// Warms up for 3 runs and 0.2 s at least, then times `runs` runs, or as many as begin within `seconds` (3 at least).

@@ -50,22 +50,30 @@ void print_info(const bolt_engine_v1& engine, bool json) {
   }
 }
 
+std::string number(double value, const char* form) {
+  char text[32];
+  std::snprintf(text, sizeof text, form, value);
+  return text;
+}
+
 void print_timing(const bolt_engine_v1& engine, const Session& session, const Arguments& arguments, const Timing& timing) {
   const auto batch = static_cast<long long>(session.batch());
   const double rate = 1e3 * static_cast<double>(batch) / timing.median;
   const char* inputs = arguments.inputs.empty() ? "random" : "given";
+  const std::optional<double>& p99 = timing.p99;
   const auto runs = static_cast<long long>(timing.runs), warmup = static_cast<long long>(timing.warmup_runs);
   if (arguments.json) {
     std::printf(
         "{\"name\": \"%s\", \"target\": \"%s\", \"batch\": %lld, \"threads\": %d, \"inputs\": \"%s\", \"warmup_runs\": %lld, "
-        "\"runs\": %lld, \"min_ms\": %.6g, \"median_ms\": %.6g, \"p99_ms\": %.6g, \"images_per_second\": %.6g, \"context_bytes\": %zu}\n",
-        engine.name, engine.target, batch, arguments.threads, inputs, warmup, runs, timing.min, timing.median, timing.p99, rate,
-        session.context_bytes());
+        "\"runs\": %lld, \"min_ms\": %.6g, \"median_ms\": %.6g, \"p99_ms\": %s, \"images_per_second\": %.6g, \"context_bytes\": %zu}\n",
+        engine.name, engine.target, batch, arguments.threads, inputs, warmup, runs, timing.min, timing.median,
+        p99 ? number(*p99, "%.6g").c_str() : "null", rate, session.context_bytes());
     return;
   }
   const std::string threads = arguments.threads == 0 ? "all threads" : std::to_string(arguments.threads) + " thread(s)";
   std::printf("%s for %s, batch %lld, %s, %s inputs\n", engine.name, engine.target, batch, threads.c_str(), inputs);
-  std::printf("median %.4g ms   min %.4g ms   p99 %.4g ms   %.5g images/s at the median\n", timing.median, timing.min, timing.p99, rate);
+  const std::string tail = p99 ? "   p99 " + number(*p99, "%.4g") + " ms" : "";
+  std::printf("median %.4g ms   min %.4g ms%s   %.5g images/s at the median\n", timing.median, timing.min, tail.c_str(), rate);
   std::printf("%lld runs after a warm-up of %lld; arena and scratch %.1f MB\n", runs, warmup,
               static_cast<double>(session.context_bytes()) / 1e6);
 }

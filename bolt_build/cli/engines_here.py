@@ -1,0 +1,51 @@
+"""Of a recipe's built engines those that run on this machine; of the others is said why they do not."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from bolt_build.build.builder import BuildOptions, chosen
+from bolt_build.build.built import BuiltEngine, built_engines
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.schema.recipe import Recipe
+from bolt_build.targets import target_named
+from bolt_build.toolchain.machine import why_not_here
+
+
+def engines_here(recipe: Recipe, options: BuildOptions, undone: str) -> tuple[BuiltEngine, ...]:
+    """The engines of the chosen targets that run here. The others are not `undone` ("measured"), whether they are built
+    or not, and standard error says so. Raises BoltError where one is not built, or is stale."""
+    here, elsewhere = _split(recipe, options)
+    for name, reason in elsewhere:
+        sys.stderr.write(f"{recipe.name}/{name}: not {undone}: {reason}\n")
+    return built_engines(recipe, replace(options, targets=here)) if here else ()
+
+
+def the_engine_here(recipe: Recipe, options: BuildOptions) -> BuiltEngine:
+    """The engine of the one target that was named, or that runs here, which standard error then says.
+
+    Raises BoltError: where several do, or none of several; where it is not built, or is stale.
+    """
+    names = [spec.name for spec in chosen(recipe, options.targets)]
+    if len(names) > 1:
+        here, elsewhere = _split(recipe, options)
+        if not here:
+            hint = "; ".join(f"{name}: {reason}" for name, reason in elsewhere)
+            message = f"none of the targets of {recipe.path} runs on this machine"
+            raise BoltError([Diagnostic("nothing-runs-here", message, hint=hint)], ExitCode.TOOL_MISSING)
+        if len(here) > 1:
+            hint = f"choose one with --target: {', '.join(here)}"
+            message = f"several targets of {recipe.path} run on this machine"
+            raise BoltError([Diagnostic("several-targets", message, hint=hint)], ExitCode.USAGE)
+        sys.stderr.write(f"{recipe.name}/{here[0]}: the target that runs on this machine\n")
+        names = list(here)
+    (engine,) = built_engines(recipe, replace(options, targets=tuple(names)))
+    return engine
+
+
+def _split(recipe: Recipe, options: BuildOptions) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Names of the chosen targets that run here, and of the others with the reason."""
+    reasons = [(spec.name, why_not_here(target_named(spec.name))) for spec in chosen(recipe, options.targets)]
+    here = tuple(name for name, reason in reasons if reason is None)
+    return here, tuple((name, reason) for name, reason in reasons if reason is not None)
