@@ -58,16 +58,29 @@ def test_every_node_that_nobody_can_compute_is_listed_once_for_all_batches() -> 
     with pytest.raises(BoltError) as raised:
         planned(*graphs, of=marked, family=shy)
     conv = "conv strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] groups=1"
+    soft_message = "no kernel for node 'soft', softmax axis=1 in f32: fake: does not do softmax"
+    conv_message = f"no kernel for node 'conv2', {conv} in f32: fake: does not do conv"
+    assert list(raised.value.diagnostics) == [
+        Diagnostic("no-kernel", soft_message, Mark("r.yaml", 5, 3, 4), subject="soft"),
+        Diagnostic("no-kernel", conv_message, Mark("r.yaml", 5, 3, 4), subject="conv2"),
+    ]
+
+
+def test_double_precision_is_named_as_the_reason_once_for_all_nodes() -> None:
+    marked = replace(recipe(), marks=(("targets.host", Mark("r.yaml", 5, 3, 4)),))
+    lines = "\n".join(f'%v{i}: f64[1,4] = relu(%{"x" if i == 0 else f"v{i - 1}"}) // "relu{i}"' for i in range(7))
+    graphs = [graph(f"graph g batch=1 (%x: f64[1,4]) -> (%v6) {{\n{lines}\n}}")]
+    with pytest.raises(BoltError) as raised:
+        planned(*graphs, of=marked, family=Fake(layouts=lambda node: ()))
     assert list(raised.value.diagnostics) == [
         Diagnostic(
-            "no-kernel", "no kernel for node 'soft': softmax axis=1", Mark("r.yaml", 5, 3, 4),
-            "fake: does not do softmax", "soft",
-        ),
-        Diagnostic(
-            "no-kernel", f"no kernel for node 'conv2': {conv}", Mark("r.yaml", 5, 3, 4),
-            "fake: does not do conv", "conv2",
-        ),
-    ]  # fmt: skip
+            "no-kernel",
+            "no kernel: nodes 'relu0', 'relu1', 'relu2', 'relu3', 'relu4' and 2 more would be computed in double "
+            "precision (f64), and 'host' computes in fp32 and bf16",
+            Mark("r.yaml", 5, 3, 4),
+            "export the model in single precision (PyTorch: model.float())",
+        )
+    ]
 
 
 def test_an_alternative_without_a_legal_candidate_does_not_count() -> None:
@@ -80,7 +93,7 @@ def test_an_alternative_without_a_legal_candidate_does_not_count() -> None:
     with pytest.raises(BoltError) as raised:
         planned(graph('graph g batch=1 (%x: f32[2]) -> (%y) {\n%y = relu(%x) // "y"\n}'), family=Picky())
     (diagnostic,) = raised.value.diagnostics
-    assert diagnostic.hint == "fake: no legal candidate: no tile fits"
+    assert diagnostic.message.endswith(" in f32: fake: no legal candidate: no tile fits")
 
 
 def test_layers_choose_their_precision_and_the_last_match_wins() -> None:

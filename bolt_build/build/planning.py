@@ -131,7 +131,7 @@ class Planner:
             plan = replace(found.known, model=found.model.files) if touched else found.known
             target = PlannedTarget(found.directory, plan, found.unverified, found.elsewhere, touched=touched)
         elif found.replans or found.known is None:
-            planned = self._plan_engine(found.model, spec, found.target, found.lock.selection)
+            planned = self._plan_engine(spec, found.target, found.lock.selection)
             graphs = tuple(cover.graph for cover in planned.covers)
             found = found.using(TuningUse(planned.asked, graphs, planned.used, planned.declined))
             target = self._tasks(found, planned.plan, _summary(planned.plan, found.target))
@@ -175,19 +175,24 @@ class Planner:
     def plan_engine(self, spec: TargetSpec) -> PlannedEngine:
         """The engine plan itself, with graphs and constants, made anew. Raises BoltError."""
         target = target_named(spec.name)
-        return self._plan_engine(self._model_file(()), spec, target, target_lock(self.recipe, spec, target).selection)
+        return self._plan_engine(spec, target, target_lock(self.recipe, spec, target).selection)
 
     def batches(self, spec: TargetSpec | None = None) -> tuple[int, ...]:
         """The batch sizes of a target, or of the model itself, which is read where the recipe leaves them to it.
 
         Raises BoltError.
         """
-        from bolt_build.build.engine_planning import parse
-
         own = self.recipe.model.batch if spec is None else self.recipe.batches(spec)
-        if not own and self._parsed is None:
+        return own if own and self._parsed is None else self.parsed.batches(own)
+
+    @property
+    def parsed(self) -> OnnxModel:
+        """The recipe's model, parsed once. Raises BoltError with everything that keeps it from being imported."""
+        if self._parsed is None:
+            from bolt_build.build.engine_planning import parse
+
             self._parsed = parse(self.model.path)
-        return own if self._parsed is None else self._parsed.batches(own)
+        return self._parsed
 
     @property
     def model(self) -> ModelFile:
@@ -208,13 +213,11 @@ class Planner:
             return toolchain, verifier
         return Toolchain((*toolchain.tools, verifier)), None
 
-    def _plan_engine(self, model: ModelFile, spec: TargetSpec, target: Target, selection: Selection) -> PlannedEngine:
-        from bolt_build.build.engine_planning import parse, plan_parsed
+    def _plan_engine(self, spec: TargetSpec, target: Target, selection: Selection) -> PlannedEngine:
+        from bolt_build.build.engine_planning import plan_parsed
 
         self.say(f"planning {self.recipe.name} for {spec.name}")
-        if self._parsed is None:
-            self._parsed = parse(model.path)
-        return plan_parsed(self._parsed, self.recipe, spec, target, selection)
+        return plan_parsed(self.parsed, self.recipe, spec, target, selection)
 
     def _tasks(self, asked: _Question, engine: EnginePlan | None, summary: EngineSummary) -> PlannedTarget:
         """Tasks for a plan that was just made, or (None) for the one that lies in the directory."""

@@ -5,20 +5,29 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
 
-from bolt_build.cli.common_arguments import add_format, file_name
+from bolt_build.cli.common_arguments import add_format, add_place, file_name, options_of
 from bolt_build.cli.recipe_file import checked_recipe
+from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.diagnostics import as_json
 from bolt_build.schema import expand
 from bolt_build.schema.recipe import Recipe, TargetSpec
 
+if TYPE_CHECKING:
+    from bolt_build.build.model_check import ModelCheck, PlannedSize
+
 NAME = "check"
-HELP = "validate recipes and report every mistake at once; --expand writes out every default"
+HELP = "validate recipes, and with --model also their models; every mistake at once; --expand writes out every default"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipes", nargs="+", type=file_name, metavar="RECIPE", help="a recipe file")
+    add_place(parser)
+    parser.add_argument(
+        "--model", action="store_true", help="also import and plan the models, and report all that keeps one from that"
+    )
     parser.add_argument("--expand", action="store_true", help="print each recipe with every default, as YAML")
     add_format(parser, "report")
 
@@ -33,15 +42,34 @@ def run(args: argparse.Namespace) -> int:
         except BoltError as error:
             # Two recipes that extend the same wrong one would both report it.
             wrong += [diagnostic for diagnostic in error.diagnostics if diagnostic not in wrong]
+    checks = [_check_model(recipe, args) for recipe in recipes] if args.model else []
+    wrong += [diagnostic for check in checks for diagnostic in check.wrong]
     if args.format == "json":
-        sys.stdout.write(_json(recipes, wrong, args.expand))
+        sys.stdout.write(_json(recipes, checks, wrong, args.expand))
         return int(ExitCode.INVALID if wrong else ExitCode.OK)
+    refused = [check.recipe for check in checks if check.wrong]
     for recipe in recipes:
-        sys.stdout.write(_expanded(recipe, len(args.recipes) > 1) if args.expand else _summary(recipe))
+        if args.expand or recipe not in refused:
+            sys.stdout.write(_expanded(recipe, len(args.recipes) > 1) if args.expand else _summary(recipe))
+        sys.stdout.write("".join(_size(size) for check in checks if check.recipe is recipe for size in check.sizes))
     sys.stdout.flush()
     if wrong:
         raise BoltError(wrong)
     return int(ExitCode.OK)
+
+
+def _check_model(recipe: Recipe, args: argparse.Namespace) -> ModelCheck:
+    from bolt_build.build.model_check import check_model
+
+    return check_model(recipe, options_of(args), lambda text: print(text, file=sys.stderr, flush=True))
+
+
+def _size(size: PlannedSize) -> str:
+    from bolt_build.report.tables import byte_text
+
+    batches = ", ".join(map(str, size.batches))
+    memory = f"weights {byte_text(size.weight_bytes)}, arena {byte_text(size.arena_bytes)}"
+    return f"  {size.target}: can be planned: {size.steps} steps for batch {batches}, {memory}\n"
 
 
 def _summary(recipe: Recipe) -> str:
@@ -61,11 +89,14 @@ def _expanded(recipe: Recipe, several: bool) -> str:
     return (f"---\n# {recipe.path}\n" if several else "") + expand(recipe)
 
 
-def _json(recipes: list[Recipe], wrong: list[Diagnostic], with_text: bool) -> str:
+def _json(recipes: list[Recipe], checks: list[ModelCheck], wrong: list[Diagnostic], with_text: bool) -> str:
+    planned = {check.recipe.path: [encode(size) for size in check.sizes] for check in checks}
     data = {
         "version": 1,
         "recipes": [
-            {"file": recipe.path, "name": recipe.name} | ({"expanded": expand(recipe)} if with_text else {})
+            {"file": recipe.path, "name": recipe.name}
+            | ({"expanded": expand(recipe)} if with_text else {})
+            | ({"planned": planned[recipe.path]} if recipe.path in planned else {})
             for recipe in recipes
         ],
         "diagnostics": as_json(wrong),

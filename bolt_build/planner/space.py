@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from bolt_build.digest import canonical_json
 from bolt_build.dtypes import PRECISIONS, DType
-from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.errors import BoltError
 from bolt_build.families.base import (
     Alternative,
     Candidate,
@@ -19,10 +18,11 @@ from bolt_build.families.base import (
     TensorFormat,
     same_bytes,
 )
-from bolt_build.graph.ir import Graph, Layout, Node, Op
+from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.shape import Convert, Identity
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.kernel_sources import Declined
+from bolt_build.planner.no_kernel import no_kernel
 from bolt_build.planner.persistent import Pair, Wishes, enforce, pairs_of, wishes
 from bolt_build.schema.recipe import IoSpec, Recipe, TargetSpec
 from bolt_build.targets import Target
@@ -81,16 +81,10 @@ def search_space(
     precisions, decisions = _precisions(graph, recipe, spec)
     asked, reached = wishes(graph, recipe, precisions)
     collector = _Collector(graph, target, families, asked)
-    diagnostics = []
-    for node, precision in zip(graph.nodes, precisions, strict=True):
-        reasons = collector.ask(node, precision)
-        if reasons is not None:
-            subject = ", ".join(node.covers) or node.name
-            message = f"no kernel for node '{node.name}': {describe(node.op)}"
-            mark = recipe.mark(f"targets.{spec.name}")
-            diagnostics.append(Diagnostic("no-kernel", message, mark=mark, hint="; ".join(reasons), subject=subject))
-    if diagnostics:
-        raise BoltError(diagnostics)
+    answers = [(node, collector.ask(node, each)) for node, each in zip(graph.nodes, precisions, strict=True)]
+    missing = [(node, reasons) for node, reasons in answers if reasons is not None]
+    if missing:
+        raise BoltError(no_kernel(graph, missing, recipe, spec, target))
     pairs = pairs_of(collector.alternatives, asked)
     collector.alternatives, enforced = enforce(graph, collector.alternatives, collector.refusals, asked, target.name)
     fixed = tuple((name, io_format(graph, name, recipe.engine.io)) for name in graph.inputs)
@@ -110,13 +104,6 @@ def io_format(graph: Graph, name: str, io: IoSpec) -> TensorFormat:
     dtype = type.dtype if io.dtype == "model" or not type.dtype.is_float else PRECISIONS[io.dtype]
     last = io.layout == "channels_last" and type.rank >= 3
     return TensorFormat(dtype, Layout.CHANNELS_LAST if last else Layout.ROW)
-
-
-def describe(op: Op) -> str:
-    """An op and its attributes in one line."""
-    fields = {name: value for name, value in vars(op).items() if not name.startswith("_")}
-    text = " ".join(f"{name}={canonical_json(value)}" for name, value in fields.items())
-    return f"{op.kind} {text}".rstrip()
 
 
 def problems_of(alternative: Alternative) -> tuple[KernelProblem, ...]:
