@@ -67,7 +67,7 @@ class PreparedEngine:
     def __init__(self, directory: Path) -> None:
         import onnx
 
-        from bolt_build.build.action import read_engine
+        from bolt_build.build.engine_file import read_engine
         from bolt_build.digest import decode
         from bolt_build.emit import names
         from bolt_build.graph import zoo

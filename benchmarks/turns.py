@@ -103,7 +103,7 @@ def feeds_of(library: Path, batch: int) -> dict[str, Any]:
 
 def step_times(directory: Path, batch: int) -> list[tuple[str, float]]:
     """Milliseconds of each step alone; views take none."""
-    from bolt_build.build.action import read_engine
+    from bolt_build.build.engine_file import read_engine
     from bolt_build.runtime.loader import Engine
 
     (plan,) = (p for p in read_engine((directory / "engine.json").read_text()).plans if p.batch == batch)

@@ -14,6 +14,10 @@ import numpy as np
 import pytest
 from recipe_projects import PATIENCE_SECONDS, RECIPE, ROOT, Project, new_project, write_model
 
+from bolt_build.build.own_sources import PACKAGE, OwnSources, family_modules
+from bolt_build.build.plan_file import load_plan_file
+from bolt_build.build.source_files import SourceFiles
+
 SOURCES = ["compile engine.cpp", "compile plan_b1.cpp", "compile plan_b3.cpp"]
 KEYS = (
     "layers: {conv2: {precision: bf16}}",
@@ -58,6 +62,47 @@ def test_a_build_with_nothing_to_do_imports_neither_onnx_nor_numpy(project: Proj
         "sys.exit(main())", "code = main(); assert not {'onnx', 'numpy', 'jinja2'} & set(sys.modules), code"
     )
     subprocess.run([sys.executable, "-c", check, "tiny.yaml"], cwd=project.path, env=project.environment, check=True)
+
+
+WATCHED = """\
+import atexit, json, os, runpy, sys
+package, told, *sys.argv = sys.argv[1:]
+opened = set()
+sys.addaudithook(lambda event, found: event == "open" and isinstance(found[0], str) and opened.add(found[0]))
+def tell():
+    loaded = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
+    files = {os.path.relpath(file, os.path.dirname(package)) for file in opened | loaded if file.startswith(package)}
+    with open(told, "w") as stream:
+        json.dump(sorted(file for file in files if "__pycache__" not in file), stream)
+atexit.register(tell)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("action", ["emit", "weights", "manifest", "verify"])
+def test_an_action_opens_no_file_of_ours_that_it_is_not_known_to_depend_on(
+    project: Project, tmp_path: Path, action: str
+) -> None:
+    """What is computed from the code, against what a run of the action imports and opens."""
+    plan = load_plan_file(project.host / "plan.json")
+    assert plan is not None
+    (tmp_path / "src").mkdir()
+    argv = [plan.places.expand(word, out=str(tmp_path)) for word in plan.task(action).argv]
+    told = tmp_path / "opened.json"
+    watched = [argv[0], "-c", WATCHED, str(PACKAGE) + os.sep, str(told), *argv[1:]]
+    subprocess.run(watched, cwd=project.host, check=True)
+    opened = set(json.loads(told.read_text()))
+    chosen = (f"bolt_build.build.actions.{action}", *family_modules(("onednn", "portable")))
+    known = OwnSources(PACKAGE, SourceFiles(None)).code_files(["bolt_build.build.action"], chosen)
+    known = {file for path in known for file in _files_of(path)}
+    assert f"bolt_build/build/actions/{action}.py" in opened
+    assert opened - known == set()
+
+
+def _files_of(path: str) -> list[str]:
+    """The files of a folder that an action reads, or the file itself."""
+    place = ROOT / path
+    return [str(file.relative_to(ROOT)) for file in place.rglob("*")] if place.is_dir() else [path]
 
 
 def test_a_comment_changes_nothing(project: Project) -> None:

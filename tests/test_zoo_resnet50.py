@@ -74,27 +74,17 @@ def test_it_is_torchvisions_graph_with_batch_norm_left_in_place(model: onnx.Mode
     assert len({node.name for node in graph.node}) == len(graph.node)
 
 
-def test_the_digest_needs_neither_numpy_nor_onnx() -> None:
+def test_the_module_of_a_model_needs_neither_numpy_nor_onnx() -> None:
     code = (
-        "import sys; from bolt_build.graph import zoo; print(zoo.digest('resnet50'));"
+        "import sys; from bolt_build.graph import zoo; print(zoo.module('wide_resnet50_2'));"
         "assert not {'numpy', 'onnx'} & set(sys.modules), 'imported'"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == zoo.digest("resnet50")
-
-
-def test_the_digest_follows_the_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "ops").mkdir()
-    (tmp_path / "ops" / "conv.py").write_text("one")
-    monkeypatch.setattr(zoo, "_GENERATOR", tmp_path)
-    before = zoo.digest("resnet50")
-    assert zoo.digest("resnet50") == before
-    (tmp_path / "ops" / "conv.py").write_text("two")
-    assert zoo.digest("resnet50") != before
+    assert done.stdout.strip() == "bolt_build.graph.zoo.resnet50"
 
 
 def test_an_unknown_model_is_a_diagnostic(tmp_path: Path) -> None:
-    for call in (lambda: zoo.write("resnet51", tmp_path / "x.onnx"), lambda: zoo.digest("resnet51")):
+    for call in (lambda: zoo.write("resnet51", tmp_path / "x.onnx"), lambda: zoo.module("resnet51")):
         with pytest.raises(BoltError) as caught:
             call()
         (diagnostic,) = caught.value.diagnostics

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
-from bolt_build.build.own_sources import part_digest, tree_digest
+from bolt_build.build.own_sources import header_digest, tree_digest
 from bolt_build.build.plan_file import UnitSummary
 from bolt_build.emit import names
 from bolt_build.families.base import Family
 from bolt_build.planner.tasks import Task
-from bolt_build.runtime import runner_sources, sources
+from bolt_build.runtime import include_dir, runner_include_dir, runner_sources, sources
 from bolt_build.toolchain import Tool
 
 _COMPILE = (
@@ -33,17 +33,12 @@ Values = tuple[tuple[str, str], ...]
 def compiles(context: BuildContext, emitted: Sequence[str]) -> tuple[Task, ...]:
     """One task a source file. What was emitted sees the headers of families and tools, a family's own file those of
     the family and of tools, the runtime only its own."""
-    runtime = _runtime_values(context)
-    return (
-        *_emitted(context, emitted, runtime),
-        *_runtime(context, runtime),
-        *_family_tasks(context, runtime),
-    )
+    return (*_emitted(context, emitted), *_runtime(context), *_family_tasks(context))
 
 
 def kernel_compiles(context: BuildContext, units: Sequence[UnitSummary]) -> tuple[Task, ...]:
     """The tasks of kernel units, `src/<unit>` each: equal for every plan and recipe that needs a unit."""
-    values = _emitted_values(context, _runtime_values(context))
+    values = _emitted_values(context)
     return tuple(_compile_cuda(context, f"src/{unit.name}", (), values, unit.memory_mb) for unit in units)
 
 
@@ -52,7 +47,7 @@ def other_compile(
 ) -> Task:
     """The task of a source that belongs to no engine, by its suffix `.cu` or `.cpp`: it sees what emitted sources see,
     and what `flags` and `values` add. `memory_mb` 0 is the usual."""
-    seen = (*_emitted_values(context, _runtime_values(context)), *values)
+    seen = (*_emitted_values(context), *values)
     if source.endswith(".cu"):
         return _compile_cuda(context, source, (), seen, memory_mb or _COMPILE_CUDA_MB, unit, flags)
     folders = tuple(flag for family in context.families for flag in _family_flags(family))
@@ -74,8 +69,8 @@ def family_places(family: Family) -> dict[str, str]:
     return {f"family.{family.name}": str(family.include_dir), **folders}
 
 
-def _emitted(context: BuildContext, emitted: Sequence[str], runtime: Values) -> list[Task]:
-    others, values = _others(context), _emitted_values(context, runtime)
+def _emitted(context: BuildContext, emitted: Sequence[str]) -> list[Task]:
+    others, values = _others(context), _emitted_values(context)
     # The runner includes the engine's header, an emitted file.
     header = f"src/{names.header(context.engine.name)}"
     units = {f"src/{unit.name}": unit.memory_mb for unit in context.engine.units}
@@ -87,42 +82,48 @@ def _emitted(context: BuildContext, emitted: Sequence[str], runtime: Values) -> 
             tasks.append(_compile_cuda(context, source, needed, values, units.get(source, _COMPILE_CUDA_MB)))
         elif source.endswith(".cpp"):
             flags = (*_OWN, *seen, *_tool_flags(others))
-            tasks.append(_compile(context, source, Path(source).stem, (header,), flags, values))
+            runner = _headers(runner_include_dir() / "runner.h") if source == "src/runner.cpp" else ()
+            tasks.append(_compile(context, source, Path(source).stem, (header,), flags, (*values, *runner)))
     return tasks
 
 
-def _runtime_values(context: BuildContext) -> Values:
-    return (*tool_values([context.toolchain.tool("cxx")]), ("source:runtime", part_digest("runtime")))
+def _emitted_values(context: BuildContext) -> Values:
+    """What a source that is not written yet may include: every header of the runtime and of the families."""
+    headers = tuple((f"source:{family.name}", tree_digest(family.include_dir)) for family in context.families)
+    return (*tool_values(context.tools), ("source:runtime", tree_digest(include_dir())), *headers)
 
 
-def _emitted_values(context: BuildContext, runtime: Values) -> Values:
-    headers = tuple(value for family in context.families for value in _family_values(family))
-    return (*runtime, *tool_values(_others(context)), *headers)
+def _headers(source: Path, *folders: Path) -> Values:
+    """A file of ours, and the headers that it includes."""
+    return (("source:headers", header_digest([source], [include_dir(), runner_include_dir(), *folders])),)
 
 
-def _runtime(context: BuildContext, runtime: Values) -> list[Task]:
+def _runtime(context: BuildContext) -> list[Task]:
     tasks = []
     for path in dict.fromkeys((*sources(context.target.where), *runner_sources())):
         # The layer of a kind of device speaks to it through the tools of its targets.
         layer = _others(context) if path.stem == f"device_{context.target.where}" else ()
-        flags, values = (*_OWN, *_tool_flags(layer)), (*runtime, *tool_values(layer))
+        flags, values = (*_OWN, *_tool_flags(layer)), (*tool_values([_cxx(context), *layer]), *_headers(path))
         tasks.append(_compile(context, in_package(path), f"runtime_{path.stem}", (), flags, values))
     return tasks
 
 
-def _family_tasks(context: BuildContext, runtime: Values) -> list[Task]:
-    values = (*runtime, *tool_values(_others(context)))
-    return [_family_task(context, family, path, values) for family, path in _files(context)]
+def _family_tasks(context: BuildContext) -> list[Task]:
+    return [_family_task(context, family, path) for family, path in _files(context)]
 
 
-def _family_task(context: BuildContext, family: Family, path: Path, values: Values) -> Task:
+def _family_task(context: BuildContext, family: Family, path: Path) -> Task:
     place = _place(family, path)
     flags = (
         *_OWN[:2], *_family_flags(family), *_tool_flags(_others(context)),
         f"-ffile-prefix-map=${{{place}}}={family.name}",
     )  # fmt: skip
-    values = (*values, *_family_values(family), (f"source:{place}", tree_digest(path.parent)))
+    values = (*tool_values(context.tools), *_headers(path, family.include_dir))
     return _compile(context, _unit(family, path), f"{family.name}_{path.stem}", (), flags, values)
+
+
+def _cxx(context: BuildContext) -> Tool:
+    return context.toolchain.tool("cxx")
 
 
 def _others(context: BuildContext) -> tuple[Tool, ...]:
@@ -158,11 +159,6 @@ def _tool_flags(tools: Sequence[Tool]) -> tuple[str, ...]:
 
 def _family_flags(family: Family) -> tuple[str, ...]:
     return (f"-I${{family.{family.name}}}", f"-ffile-prefix-map=${{family.{family.name}}}={family.name}")
-
-
-def _family_values(family: Family) -> Values:
-    """Digest of the headers that its emitted code includes."""
-    return ((f"source:{family.name}", tree_digest(family.include_dir)),)
 
 
 def _compile(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bolt_build.bench.exploration import EXPLORATION_VERSION, Exploration, Explored, NotExplored, as_json
 from bolt_build.bench.runner import measure_alone
-from bolt_build.build.action import read_engine
 from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build, chosen
+from bolt_build.build.engine_file import read_engine
 from bolt_build.build.engine_planning import parse
 from bolt_build.build.files import told, write_text
 from bolt_build.build.layout import TargetDirectory

@@ -1,61 +1,241 @@
-"""Digests of bolt-build's own files, by the part that reads them: what it makes is only as current as it is itself."""
+"""Digests of bolt-build's own files: what an action makes is only as current as the code that makes it.
+
+Which files these are follows from the code itself: the modules that an action's module imports, at its top or in a
+function, and those that they import; the files that they read; what installed packages add at entry points that they
+look up; of C++, the headers that are included.
+"""
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import importlib.util
-from collections.abc import Iterable
-from importlib.metadata import entry_points
-from pathlib import Path
+import os
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoints, distributions
+from pathlib import Path, PurePosixPath
 
-from bolt_build.digest import digest, digest_bytes
+from bolt_build.build.imports import Imports
+from bolt_build.build.source_files import SourceFiles
+from bolt_build.digest import digest
+from bolt_build.toolchain.memory import cache_file
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
-_COMMON = ("digest.py", "dtypes.py", "errors.py", "targets.py")
-_PARTS = {
-    "planner": (*_COMMON, "schema", "graph", "planner", "families"),
-    "emit": (*_COMMON, "emit", "families", "planner/engine_plan.py", "graph/ir.py", "graph/ops", "runtime/include"),
-    "weights": (*_COMMON, "schema", "graph", "planner", "families", "emit/weights.py"),
-    "runtime": ("runtime/include", "runtime/runner/runner.h"),
-    "verify": (*_COMMON, "verify", "graph", "runtime/loader.py", "runtime/engine_abi.py", "runtime/engine_tensors.py"),
-    "manifest": (*_COMMON, "emit/manifest.py", "emit/elf.py"),
-    "zoo": ("graph/zoo", "graph/variants", "dtypes.py"),
-    "tasks": ("build", "toolchain", "runtime/__init__.py"),
-}
-PARTS = tuple(_PARTS)
-_PLUGIN_GROUPS = ("bolt_build.families", "bolt_build.targets", "bolt_build.ops", "bolt_build.passes")
+
+def code_digest(*modules: str, chosen: Sequence[str] = ()) -> str:
+    """Digest of everything of bolt-build, and of installed packages that add to it, that running `modules` depends on.
+
+    Where a module imports by a name that only a run knows, as `bolt_build.families.*.family`, those of `chosen` that
+    fit count, and all that fit where none of these does. Raises OSError.
+    """
+    return _own().code_digest(modules, chosen)
 
 
-@functools.cache
-def part_digest(part: str) -> str:
-    """Digest of the files of one part of bolt-build ("planner", "emit"...), with other packages' additions to it."""
-    own = [tree_digest(PACKAGE / path) for path in _PARTS[part]]
-    return digest([own, _plugins() if part in ("planner", "emit", "weights", "tasks") else ""])
+def family_modules(families: Sequence[str]) -> tuple[str, ...]:
+    """The modules that the built-in ones of these families are loaded from."""
+    return tuple(f"bolt_build.families.{name}.family" for name in families)
+
+
+def compiled_digest(families: Sequence[str]) -> str:
+    """Digest of all that is compiled for a target of these families, or tells how: each task knows its part of it."""
+    folders = [PACKAGE / "runtime", *(PACKAGE / "families" / name for name in families)]
+    found = [tree_digest(folder) for folder in folders if folder.is_dir()]
+    return digest([found, tree_digest(PACKAGE / "build" / "compile_cuda.py")])
+
+
+def header_digest(sources: Sequence[Path], folders: Sequence[Path]) -> str:
+    """Digest of C++ files and of all that they include, directly or not, from beside them or from `folders`.
+
+    What is included from elsewhere is a tool's, and counts as such. Raises OSError.
+    """
+    return _own().header_digest(sources, folders)
 
 
 def tree_digest(path: Path) -> str:
     """Digest of a file, or of the names and contents of all files below a directory but Python's own litter."""
-    if path.is_file():
-        return _file_digest(path)
-    return digest([[str(file.relative_to(path)), _file_digest(file)] for file in _files(path)])
-
-
-def _files(directory: Path) -> Iterable[Path]:
-    return sorted(file for file in directory.rglob("*") if "__pycache__" not in file.parts and file.is_file())
+    return _own().tree_digest(path)
 
 
 @functools.cache
-def _file_digest(path: Path) -> str:
-    return digest_bytes(path.read_bytes())
+def _own() -> OwnSources:
+    known = cache_file()
+    name = f"sources-{digest(str(PACKAGE))[:16]}.json"
+    return OwnSources(PACKAGE, SourceFiles(None if known is None else known.with_name(name)))
 
 
-@functools.cache
-def _plugins() -> str:
+@dataclass(frozen=True)
+class _Needs:
+    """What code needs: other modules, those that fit patterns, files (digests by path), groups of entry points."""
+
+    modules: tuple[str, ...]
+    patterns: tuple[str, ...]
+    files: Mapping[str, str]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Module:
+    """A module's file, and what it needs: to be imported, and when its functions are called."""
+
+    file: tuple[str, str]
+    at_once: _Needs
+    later: _Needs
+
+
+@dataclass
+class _Walk:
+    """A walk along imports. `waiting` are modules to visit, with whether their functions may be called: those of a
+    package that is imported because it stands above a module are not. `files` are digests by path."""
+
+    waiting: list[tuple[str, bool]]
+    files: dict[str, str] = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)
+    visited: set[tuple[str, bool]] = field(default_factory=set)
+
+
+class OwnSources:
+    """Digests of the package in the folder `package`. `installed` are the entry points of the running environment."""
+
+    def __init__(self, package: Path, files: SourceFiles, installed: EntryPoints | None = None) -> None:
+        self._package, self._files, self._installed = package, files, installed
+        self._seen: dict[str, _Module] = {}
+
+    def code_digest(self, modules: Sequence[str], chosen: Sequence[str] = ()) -> str:
+        """See `code_digest`."""
+        files = self.code_files(modules, chosen)
+        found = digest([sorted(files.items())])
+        self._files.save()
+        return found
+
+    def code_files(self, modules: Sequence[str], chosen: Sequence[str] = ()) -> Mapping[str, str]:
+        """What `code_digest` is taken of: digests by path (`bolt_build/digest.py`) or entry point."""
+        unknown = [module for module in modules if module not in self._modules]
+        if unknown:
+            raise ValueError(f"{self._package} has no module {', '.join(unknown)}")
+        walk = _Walk([(module, True) for module in modules])
+        while walk.waiting:
+            step = walk.waiting.pop()
+            if step not in walk.visited:
+                walk.visited.add(step)
+                self._visit(*step, walk, chosen)
+        for group in sorted(walk.groups):
+            for entry in self._entries.select(group=group):
+                walk.files[f"{group}: {entry.name} = {entry.value}"] = self._added(entry.module)
+        return walk.files
+
+    def header_digest(self, sources: Sequence[Path], folders: Sequence[Path]) -> str:
+        """See `header_digest`."""
+        found: dict[Path, str] = {}
+        waiting = list(sources)
+        while waiting:
+            path = waiting.pop()
+            if path not in found:
+                file = self._files.of(path)
+                found[path] = file.digest
+                waiting += [
+                    there for name in file.includes if (there := _included(name, [path.parent, *folders])) is not None
+                ]
+        self._files.save()
+        return digest(sorted((path.name, mark) for path, mark in found.items()))
+
+    def tree_digest(self, path: Path) -> str:
+        """See `tree_digest`."""
+        found = self._tree(path)
+        self._files.save()
+        return found
+
+    def _tree(self, path: Path) -> str:
+        if path.is_file():
+            return self._files.of(path).digest
+        return digest([[str(file.relative_to(path)), self._files.of(file).digest] for file in _below(path)])
+
+    @functools.cached_property
+    def _modules(self) -> dict[str, Path]:
+        """Every module of the package by its name."""
+        found = {}
+        for path in _below(self._package):
+            if path.suffix == ".py":
+                parts = path.relative_to(self._package).with_suffix("").parts
+                parts = parts[:-1] if parts[-1] == "__init__" else parts
+                found[".".join([self._package.name, *parts])] = path
+        return found
+
+    @functools.cached_property
+    def _entries(self) -> EntryPoints:
+        if self._installed is not None:
+            return self._installed
+        return EntryPoints(entry for wheel in distributions() for entry in wheel.entry_points)
+
+    def _visit(self, name: str, called: bool, walk: _Walk, chosen: Sequence[str]) -> None:
+        if name not in self._seen:
+            self._seen[name] = self._look(name)
+        module = self._seen[name]
+        walk.files.update([module.file])
+        above = name.rpartition(".")[0]
+        if above:
+            walk.waiting.append((above, False))
+        for needs in (module.at_once, module.later) if called else (module.at_once,):
+            walk.files |= needs.files
+            walk.groups.update(needs.groups)
+            fitting = (each for pattern in needs.patterns for each in self._resolved(pattern, chosen))
+            walk.waiting += [(each, True) for each in (*needs.modules, *fitting)]
+
+    def _look(self, name: str) -> _Module:
+        path = self._modules[name]
+        file = self._files.of(path, name)
+        inside = PurePosixPath(path.relative_to(self._package.parent))
+        at_once, later = (self._needs(found, inside.parent) for found in (file.imports.at_once, file.imports.later))
+        return _Module((str(inside), file.digest), at_once, later)
+
+    def _needs(self, imports: Imports, folder: PurePosixPath) -> _Needs:
+        files: dict[str, str] = {}
+        for read in imports.reads:
+            files |= self._read(posixpath.normpath(str(folder / read)))
+        patterns = tuple(name for name in imports.names if "*" in name)
+        modules = {each for name in imports.names if "*" not in name for each in self._resolved(name, ())}
+        return _Needs(tuple(sorted(modules)), patterns, files, imports.groups)
+
+    def _resolved(self, name: str, chosen: Sequence[str]) -> tuple[str, ...]:
+        """The modules that a dotted name means; none for what is not of the package."""
+        if "*" in name:
+            fitting = fnmatch.filter(self._modules, name)
+            return tuple(each for each in fitting if each in chosen) or tuple(fitting)
+        # The last part may be something in a module.
+        above = name.rpartition(".")[0]
+        return next(((each,) for each in (name, above) if each in self._modules), ())
+
+    def _read(self, pattern: str) -> dict[str, str]:
+        """Digests of what a module reads, by path; nothing for what lies outside of the package."""
+        if not pattern.startswith(f"{self._package.name}/"):
+            return {}
+        root = self._package.parent
+        paths = root.glob(pattern) if "*" in pattern else [root / pattern]
+        return {path.relative_to(root).as_posix(): self._tree(path) for path in paths if path.exists()}
+
+    def _added(self, module: str) -> str:
+        """Digest of the package that adds something at an entry point, empty where it is not there any more."""
+        try:
+            spec = importlib.util.find_spec(module.partition(".")[0])
+        except (ImportError, ValueError):
+            return ""
+        if spec is None:
+            return ""
+        places = list(spec.submodule_search_locations or [spec.origin or ""])
+        return digest([self._tree(Path(place)) for place in places if os.path.exists(place)])
+
+
+def _below(directory: Path) -> Iterable[Path]:
+    """All files below a directory but Python's own litter, sorted."""
     found = []
-    for group in _PLUGIN_GROUPS:
-        for entry in entry_points(group=group):
-            spec = importlib.util.find_spec(entry.module.partition(".")[0])
-            places = list(spec.submodule_search_locations or [spec.origin or ""]) if spec is not None else []
-            found.append([entry.name, entry.value, [tree_digest(Path(place)) for place in places]])
-    return digest(found)
+    for folder, folders, names in os.walk(directory):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        found += [Path(folder, name) for name in names]
+    return sorted(found)
+
+
+def _included(name: str, folders: Iterable[Path]) -> Path | None:
+    """The file that `#include` finds; None for one of the system's or of a tool."""
+    return next((path for folder in folders if (path := folder / name).is_file()), None)

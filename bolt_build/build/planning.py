@@ -14,7 +14,7 @@ from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.locked import TargetLock, target_lock
 from bolt_build.build.model_file import ModelFile, model_file
-from bolt_build.build.own_sources import PACKAGE, PARTS, part_digest
+from bolt_build.build.own_sources import PACKAGE, code_digest, compiled_digest, family_modules
 from bolt_build.build.plan_file import (
     NOTHING_USED,
     PLAN_FILE_VERSION,
@@ -74,7 +74,8 @@ class PlannedTarget:
 
     def emission_inputs(self) -> tuple[EnginePlan, BuildFacts]:
         """What the emit task will read: from this plan where it is fresh, else from the directory. Raises OSError."""
-        from bolt_build.build.action import read_engine, read_facts
+        from bolt_build.build.engine_file import read_engine
+        from bolt_build.build.provenance_file import read_facts
 
         texts = dict(self.contents)
         for name in ("engine.json", "provenance.json"):
@@ -266,12 +267,13 @@ class _Question:
 
     @cached_property
     def facts(self) -> Facts:
-        return (*_facts(self.recipe, self.spec, self.model, self.tools), *self.lock.facts(self.use))
+        return (*_facts(self.recipe, self.spec, self.model, self.tools), *_own(self.target), *self.lock.facts(self.use))
 
     @cached_property
     def planning_key(self) -> str:
         read = [list(fact) for fact in _planning_facts(self.facts)]
-        return digest([read, part_digest("planner"), self.target.name])
+        families = family_modules(self.target.families)
+        return digest([read, code_digest("bolt_build.build.engine_planning", chosen=families), self.target.name])
 
     @cached_property
     def key(self) -> str:
@@ -299,9 +301,15 @@ def _facts(recipe: Recipe, spec: TargetSpec, model: ModelFile, tools: Toolchain)
     found = [(f"recipe:{key}", value) for key, value in keys if key != "model.onnx"]
     found.append(("model", model.digest))
     found += [(f"tool:{tool.name}", f"{tool.version} {tool.digest[:12]}") for tool in tools.tools]
-    own = digest([part_digest(part) for part in PARTS])
-    found.append(("bolt-build", f"{bolt_build.__version__} {own[:12]}"))
     return tuple(found)
+
+
+def _own(target: Target) -> Facts:
+    """What of bolt-build makes an engine: planning, the actions, and what is compiled."""
+    chosen = family_modules(target.families)
+    code = code_digest("bolt_build.build.planning", "bolt_build.build.action", chosen=chosen)
+    own = digest([code, compiled_digest(target.families)])
+    return (("bolt-build", f"{bolt_build.__version__} {own[:12]}"),)
 
 
 def _of_another_target(key: str, recipe: Recipe, spec: TargetSpec) -> bool:

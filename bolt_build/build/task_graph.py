@@ -10,16 +10,15 @@ from pathlib import Path
 
 from bolt_build.build.compiles import compiles, family_places, library_units
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
-from bolt_build.build.own_sources import part_digest
+from bolt_build.build.engine_file import ENGINE
+from bolt_build.build.own_sources import code_digest, family_modules
+from bolt_build.build.provenance_file import PROVENANCE
 from bolt_build.digest import canonical_json
 from bolt_build.emit import names
 from bolt_build.planner.tasks import Task, TaskGraph
 from bolt_build.runtime import runner_sources
 from bolt_build.toolchain import Tool
 
-ENGINE = "engine.json"
-PROVENANCE = "provenance.json"
-RECIPE = "recipe.json"
 VERIFICATION = "verify.json"
 
 _LINK = ("-Wl,--build-id=none", "-Wl,-rpath,$ORIGIN", "-Wl,--as-needed", "-Wl,-z,relro,-z,now")
@@ -33,7 +32,7 @@ def task_graph(context: BuildContext) -> TaskGraph:
     units = tuple(unit.name for unit in context.engine.units)
     emitted = tuple(f"src/{source}" for source in (*context.engine.sources, *units, "runner.cpp"))
     compiled = compiles(context, emitted)
-    tasks = [_emit(emitted), *compiled, _weights(context), *_copies(context)]
+    tasks = [_emit(context, emitted), *compiled, _weights(context), *_copies(context)]
     objects = {task.inputs[0]: task.outputs[0] for task in compiled}
     runner_units = ("src/runner.cpp", *(in_package(path) for path in runner_sources()))
     tasks.append(_link_library(context, tuple(objects[unit] for unit in library_units(context, emitted, runner_units))))
@@ -64,10 +63,16 @@ def _python(action: str, *arguments: str) -> tuple[str, ...]:
     return ("${python}", "${package}/build/action.py", action, *arguments)
 
 
-def _emit(emitted: tuple[str, ...]) -> Task:
+def _code(context: BuildContext, action: str) -> tuple[str, str]:
+    """What an action is made with: the script that runs it, its module, and all that this imports."""
+    chosen = (f"bolt_build.build.actions.{action}", *family_modules(context.target.families))
+    return (f"source:{action}", code_digest("bolt_build.build.action", chosen=chosen))
+
+
+def _emit(context: BuildContext, emitted: tuple[str, ...]) -> Task:
     return Task(
         "emit", "emit", "emit sources", _python("emit", "${out}"), (ENGINE, PROVENANCE), emitted,
-        (("source:emit", part_digest("emit")),), PLANNING_KEYS, _PYTHON_MB, cached=False,
+        (_code(context, "emit"),), PLANNING_KEYS, _PYTHON_MB, cached=False,
     )  # fmt: skip
 
 
@@ -118,7 +123,7 @@ def _weights(context: BuildContext) -> Task:
     return Task(
         "weights", "weights", f"write {file}", _python("weights", "${model}", "${out}/" + file),
         _model_files(context), (file,),
-        (("layout", context.engine.layout_digest), ("source:weights", part_digest("weights"))),
+        (("layout", context.engine.layout_digest), _code(context, "weights")),
         PLANNING_KEYS, _PYTHON_MB + megabytes, cached=False,
     )  # fmt: skip
 
@@ -152,7 +157,7 @@ def _manifest(context: BuildContext, artifacts: tuple[str, ...]) -> Task:
     argv = _python("manifest", "${out}/" + names.MANIFEST, names.library(context.engine.name), *artifacts)
     return Task(
         "manifest", "manifest", f"write {names.MANIFEST}", argv, (ENGINE, PROVENANCE, *artifacts), (names.MANIFEST,),
-        (("source:manifest", part_digest("manifest")),), PLANNING_KEYS, _PYTHON_MB, cached=False,
+        (_code(context, "manifest"),), PLANNING_KEYS, _PYTHON_MB, cached=False,
     )  # fmt: skip
 
 
@@ -169,6 +174,6 @@ def _verify(context: BuildContext) -> Task:
         _python("verify", "${out}/" + VERIFICATION, library, weights, "${model}", question),
         (ENGINE, library, weights, *shipped, *_model_files(context)),
         (VERIFICATION,),
-        (("source:verify", part_digest("verify")), *tool_values((context.toolchain.tool(spec.against),))),
+        (_code(context, "verify"), *tool_values((context.toolchain.tool(spec.against),))),
         (*PLANNING_KEYS, "verify"), _PYTHON_MB + megabytes, cached=False,
     )  # fmt: skip

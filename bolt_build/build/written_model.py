@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bolt_build.build.files import FileStamp, stamp, told, write_text
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.model_file import untouched
-from bolt_build.build.own_sources import part_digest
+from bolt_build.build.own_sources import code_digest
 from bolt_build.digest import canonical_json, decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.recipe import Recipe
@@ -30,13 +30,12 @@ _MOST_BYTES = (1 << 31) - 1
 class _Stamp:
     """What `model.onnx` of a recipe's directory was written from.
 
-    `source` names the model and the variant, `sources` is the digest of the code as far as it is quickly taken,
-    `content` of all that the bytes follow from. `base` are the files of a variant's own model.
+    `source` names the model and the variant, `code` is the digest of what writes it. `base` are the files of a
+    variant's own model.
     """
 
     source: str
-    sources: str
-    content: str
+    code: str
     file: FileStamp
     base: tuple[FileStamp, ...] = ()
 
@@ -55,15 +54,13 @@ def written_model(
     `base` are the files of a variant's own model, none where it comes from the zoo. Raises BoltError, with what of the
     variant does not fit the model, too.
     """
-    path, source = directory.zoo_model, _source(recipe, base)
-    sources, known = part_digest("zoo"), _load(directory)
-    if known is not None and known.source == source:
-        if untouched(known.file) and known.sources == sources:
+    path, source, code, known = directory.zoo_model, _source(recipe, base), _code(recipe), _load(directory)
+    if known is not None and (known.source, known.code) == (source, code):
+        if untouched(known.file):
             return known.file
-        if known.content == _content(recipe):
-            found = known.file if untouched(known.file) else stamp(path) if path.is_file() else None
-            if found is not None and found.digest == known.file.digest:
-                return _save(directory, replace(known, sources=sources, file=found, base=base))
+        found = stamp(path) if path.is_file() else None
+        if found is not None and found.digest == known.file.digest:
+            return _save(directory, replace(known, file=found, base=base))
     say(f"writing {_named(recipe)} to {path}")
     with told(path):
         directory.path.mkdir(parents=True, exist_ok=True)
@@ -74,7 +71,7 @@ def written_model(
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        return _save(directory, _Stamp(source, sources, _content(recipe), stamp(path), base))
+        return _save(directory, _Stamp(source, code, stamp(path), base))
 
 
 def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:
@@ -87,10 +84,15 @@ def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:
     return f"{digest([file.digest for file in base])} {canonical_json(list(map(list, recipe.model.dims)))} {spec}"
 
 
-def _content(recipe: Recipe) -> str:
+def _code(recipe: Recipe) -> str:
+    """Digest of all code that the bytes of the file follow from."""
     from bolt_build.graph import zoo
 
-    return zoo.digest(recipe.model.zoo) if recipe.model.zoo is not None else zoo.code_digest()
+    chosen = () if recipe.model.zoo is None else (zoo.module(recipe.model.zoo),)
+    writers = ["bolt_build.graph.zoo"] if recipe.model.zoo is not None else []
+    if recipe.variant is not None:
+        writers += ["bolt_build.graph.variants", "bolt_build.graph.onnx_import"]
+    return code_digest(*writers, chosen=chosen)
 
 
 def _named(recipe: Recipe) -> str:

@@ -53,7 +53,7 @@ def _verify(recipe: Recipe, engine: BuiltEngine) -> VerifyReport:
     tools = probe((recipe.verify.against,))
     if tools.missing:
         raise BoltError(tools.diagnostics(), ExitCode.TOOL_MISSING)
-    from bolt_build.build.action import read_engine
+    from bolt_build.build.engine_file import read_engine
     from bolt_build.verify import verify_engine
 
     plan = read_engine(engine.directory.engine.read_text(encoding="utf-8"))

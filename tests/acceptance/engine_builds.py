@@ -12,8 +12,8 @@ from pathlib import Path
 
 import onnx
 
-from bolt_build.build.action import read_engine
 from bolt_build.build.builder import BuildOptions, BuildResult, build
+from bolt_build.build.engine_file import read_engine
 from bolt_build.build.events import TaskEvent
 from bolt_build.digest import decode
 from bolt_build.emit import names

@@ -6,7 +6,6 @@ weights. The same bytes are written on every machine. Importing this package imp
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 from collections.abc import Callable
@@ -30,7 +29,6 @@ _BUILDERS = {
 }
 """Of each model: the module here and the function in it that gives its graph."""
 _SEED = 50
-_GENERATOR = Path(__file__).resolve().parent.parent
 
 
 def names() -> tuple[str, ...]:
@@ -38,26 +36,10 @@ def names() -> tuple[str, ...]:
     return tuple(_BUILDERS)
 
 
-def digest(name: str) -> str:
-    """SHA-256 in hex of everything that the bytes of model `name` follow from: the source of `bolt_build.graph`.
-
-    Raises BoltError ("unknown-zoo-model").
-    """
+def module(name: str) -> str:
+    """The module that the graph of model `name` is built in. Raises BoltError ("unknown-zoo-model")."""
     _known(name)
-    return _digest(f"{name}\n{_SEED}\n")
-
-
-def code_digest() -> str:
-    """SHA-256 in hex of everything that a variant of a given model follows from."""
-    return _digest("")
-
-
-def _digest(head: str) -> str:
-    found = hashlib.sha256(head.encode())
-    for path in sorted(_GENERATOR.rglob("*.py")):
-        data = path.read_bytes()
-        found.update(f"{path.relative_to(_GENERATOR).as_posix()} {len(data)}\n".encode() + data)
-    return found.hexdigest()
+    return f"{__name__}.{_BUILDERS[name][0]}"
 
 
 def write(name: str, path: Path, change: Callable[[ModelProto], ModelProto] | None = None) -> None:
@@ -68,8 +50,8 @@ def write(name: str, path: Path, change: Callable[[ModelProto], ModelProto] | No
     _known(name)
     from bolt_build.graph.zoo.calibrate import calibrate
 
-    module, build = _BUILDERS[name]
-    graph = getattr(importlib.import_module(f"{__name__}.{module}"), build)()
+    within, build = _BUILDERS[name]
+    graph = getattr(importlib.import_module(f"{__name__}.{within}"), build)()
     model = calibrate(graph if change is None else change(graph), _SEED)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -1,0 +1,21 @@
+"""Runs the engine beside the reference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bolt_build.build.engine_file import engine_here
+from bolt_build.digest import decode, encode
+from bolt_build.schema.recipe import VerifySpec
+from bolt_build.verify import verify_engine
+
+
+def run(out: str, library: str, weights_file: str, model: str, question: str) -> None:
+    """Write the report to `out`, whatever it says."""
+    spec, dims = json.loads(question)
+    report = verify_engine(
+        Path(library), Path(weights_file), Path(model), engine_here(), decode(VerifySpec, spec),
+        tuple((str(name), int(extent)) for name, extent in dims),
+    )  # fmt: skip
+    Path(out).write_text(json.dumps(encode(report), indent=1) + "\n", encoding="utf-8")
