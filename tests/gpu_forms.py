@@ -9,24 +9,24 @@ from families_harness import Layer, graph_with
 from gpu_harness import TARGET, Trial
 
 from bolt_build.families.base import Candidate
-from bolt_build.families.cutlass import slices
-from bolt_build.families.cutlass.family import Cutlass, product_of
-from bolt_build.families.cutlass.kernels import AnyTile, Kernel, candidate_of
-from bolt_build.families.cutlass.resident import ResidentTile
-from bolt_build.families.cutlass.tiles import Tile
-from bolt_build.families.cutlass.warpgroups import WarpgroupTile
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.kinds.resident import ResidentTile
+from bolt_build.families.cutlass.kinds.warp import WarpTile
+from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.one_product import Kernel, ProductTile
+from bolt_build.families.cutlass.products import product_of
 
 FAMILY = Cutlass()
 
 
-def turns(m: int, n: int, k: int, cluster: tuple[int, int] = (1, 1)) -> WarpgroupTile:
+def turns(m: int, n: int, k: int, cluster: tuple[int, int] = (1, 1)) -> WgmmaTile:
     """A tile that one warpgroup computes while another stores."""
-    return WarpgroupTile(m, n, k, cooperative=False, cluster=cluster)
+    return WgmmaTile(m, n, k, cooperative=False, cluster=cluster)
 
 
-def together(m: int, n: int, k: int, cluster: tuple[int, int] = (1, 1)) -> WarpgroupTile:
+def together(m: int, n: int, k: int, cluster: tuple[int, int] = (1, 1)) -> WgmmaTile:
     """A tile that two warpgroups share."""
-    return WarpgroupTile(m, n, k, cooperative=True, cluster=cluster)
+    return WgmmaTile(m, n, k, cooperative=True, cluster=cluster)
 
 
 # Both turns, every width of the store, one to four sub-tiles down, each kind of multicast, every step.
@@ -37,8 +37,8 @@ FORMS = (
 )  # fmt: skip
 WIDE_FORMS = (turns(64, 256, 64), together(128, 192, 64), together(256, 128, 64, (2, 1)), turns(128, 128, 64, (1, 2)))
 SLICED = (
-    turns(64, 64, 64), turns(128, 32, 64, (2, 1)), together(128, 64, 64), Tile(64, 64, 64, 32, 32, 5),
-    Tile(128, 32, 64, 32, 32, 4),
+    turns(64, 64, 64), turns(128, 32, 64, (2, 1)), together(128, 64, 64), WarpTile(64, 64, 64, 32, 32, 5),
+    WarpTile(128, 32, 64, 32, 32, 4),
 )  # fmt: skip
 
 
@@ -52,42 +52,42 @@ def resident_wide(steps: int, *rows: int, both: bool = False) -> tuple[ResidentT
     return tuple(replace(tile, width=16) for tile in resident(steps, *rows, both=both))
 
 
-def with_tiles(layer: Layer, tiles: Sequence[AnyTile]) -> list[Trial]:
+def with_tiles(layer: Layer, tiles: Sequence[ProductTile]) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not."""
     return [trial for tile in tiles for trial in _trials(layer, Kernel(tile))]
 
 
-def in_slices(layer: Layer, tiles: Sequence[WarpgroupTile | Tile]) -> list[Trial]:
+def in_slices(layer: Layer, tiles: Sequence[WgmmaTile | WarpTile]) -> list[Trial]:
     """The layer with each tile in every possible number of slices. Raises ValueError where there is none."""
     assert TARGET.gpu is not None
     found = []
     for tile in tiles:
         for trial in _trials(layer, Kernel(tile, partial=True)):
-            counts = slices.counts(tile, TARGET.gpu, product_of(trial.step.problem))
+            counts = tile.counts(TARGET.gpu, product_of(trial.step.problem))
             if not counts:
                 raise ValueError(f"the depth of {layer.label} has no slices for {tile}")
             found += [_with(trial, ("slices", count)) for count in counts]
     return found
 
 
-def in_every_order(layer: Layer, tile: WarpgroupTile) -> list[Trial]:
+def in_every_order(layer: Layer, tile: WgmmaTile) -> list[Trial]:
     """The layer with one tile in every order of tiles. Raises ValueError where there is but one order."""
     kernel = Kernel(tile)
     found = []
     for trial in _trials(layer, kernel):
-        variants = FAMILY.variants(trial.step.problem, candidate_of(kernel), TARGET)
+        variants = FAMILY.variants(trial.step.problem, kernel.candidate(), TARGET)
         found += [replace(trial, candidate=variant) for variant in variants]
     if not found:
         raise ValueError(f"{layer.label} has too few tiles of {tile} for orders of them")
     return found
 
 
-def _trials(layer: Layer, kernel: Kernel) -> list[Trial]:
+def _trials(layer: Layer, kernel: Kernel[ProductTile]) -> list[Trial]:
     """Every sharing of memory."""
     graph, node = graph_with(layer)
     (step,) = FAMILY.propose(graph, node, TARGET, layer.precision)[0][0].steps
     shares = [None, *(pair[0] for pair in step.may_share)]
-    return [Trial(layer, step, candidate_of(kernel), shared) for shared in shares]
+    return [Trial(layer, step, kernel.candidate(), shared) for shared in shares]
 
 
 def _with(trial: Trial, setting: tuple[str, int]) -> Trial:

@@ -24,7 +24,7 @@ from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 
 from bolt_build.dtypes import DType
-from bolt_build.families.cutlass.tiles import NARROW_TILES, Tile
+from bolt_build.families.cutlass.kinds.warp import NARROW_TILES, WarpTile
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -158,7 +158,7 @@ def forms() -> list[Trial]:
         matmul("slices-matmul-odd", (7, 1032), 33, False, (RELU,)),
         conv("slices-copied", (2, 1025, 5, 5), 40, (1, 1)),
     ):
-        found += in_slices(layer, [tile for tile in SLICED if isinstance(tile, Tile)])
+        found += in_slices(layer, [tile for tile in SLICED if tile.group == "warps"])
     return found
 
 
@@ -232,7 +232,7 @@ def copies() -> list[Trial]:
         (matmul("narrow-matmul-factor", (7, 20), 33, False, ()), 4),
     ):
         found += with_tiles(layer, [tile for tile in NARROW_TILES if tile.loads == loads and tile.stages > 2])
-    tiles = (turns(64, 64, 64), turns(128, 32, 64), together(128, 64, 64), Tile(64, 64, 64, 32, 32, 5))
+    tiles = (turns(64, 64, 64), turns(128, 32, 64), together(128, 64, 64), WarpTile(64, 64, 64, 32, 32, 5))
     apart = []
     for layer in (
         conv("rows-3x3", (3, 64, 13, 11), 72, (3, 3)),
@@ -245,7 +245,7 @@ def copies() -> list[Trial]:
         conv("rows-slices-3x3-residual", (1, 256, 7, 7), 40, (3, 3), epilogue=RESIDUAL),
         conv("rows-slices-1x1", (1, 1536, 7, 7), 64, (1, 1)),
     ):
-        apart += in_slices(layer, (turns(64, 64, 64), Tile(64, 64, 64, 32, 32, 5)))
+        apart += in_slices(layer, (turns(64, 64, 64), WarpTile(64, 64, 64, 32, 32, 5)))
     for window, stride, pad in ((3, 1, 1), (2, 2, 0), (5, 2, 2)):
         op = Pool("max" if window < 5 else "average", (window,) * 2, (stride,) * 2, (pad,) * 2, (pad,) * 2, (1, 1))
         for channels in (24, 7):

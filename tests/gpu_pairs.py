@@ -8,14 +8,16 @@ from dataclasses import replace
 
 from families_harness import Input, Layer, values_of
 from gpu_harness import TARGET, Trial
+from kernel_tiles import candidate_of
 
 from bolt_build.families.base import ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.pair_tiles import PairTile, WarpgroupPairTile, WarpPairTile
-from bolt_build.families.cutlass.pairs import candidate_of
-from bolt_build.families.cutlass.resident_pairs import ResidentPairTile
-from bolt_build.families.cutlass.tiles import Tile
-from bolt_build.families.cutlass.warpgroups import WarpgroupTile
+from bolt_build.families.cutlass.kinds.resident_chain import ResidentChainTile
+from bolt_build.families.cutlass.kinds.warp import WarpTile
+from bolt_build.families.cutlass.kinds.warp_chain import WarpChainTile
+from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma_chain import WgmmaChainTile
+from bolt_build.families.cutlass.product_chain import ChainTile
 from bolt_build.graph.ir import Constant, Graph, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.pool import Pool
@@ -67,7 +69,7 @@ def ranked(layer: Layer, *, warpgroups: bool, count: int = 1) -> list[Trial]:
     return found
 
 
-def with_pair_tiles(layer: Layer, tiles: Sequence[PairTile]) -> list[Trial]:
+def with_pair_tiles(layer: Layer, tiles: Sequence[ChainTile]) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not."""
     step = steps_of(layer)[0]
     return [trial for tile in tiles for trial in _shared(Trial(layer, step, candidate_of(tile)))]
@@ -88,23 +90,23 @@ def with_pooled_tiles(layer: Layer, shapes: Sequence[tuple[int, int]]) -> list[T
     return found
 
 
-def warpgroups(m: int, n0: int, n1: int, k: int, *, together: bool) -> WarpgroupPairTile:
-    return WarpgroupPairTile(WarpgroupTile(m, n0, k, together), n1)
+def warpgroups(m: int, n0: int, n1: int, k: int, *, together: bool) -> WgmmaChainTile:
+    return WgmmaChainTile(WgmmaTile(m, n0, k, together), n1)
 
 
-def registers(m: int, n0: int, n1: int, k: int, warp_m: int) -> WarpPairTile:
+def registers(m: int, n0: int, n1: int, k: int, warp_m: int) -> WarpChainTile:
     """Warps as wide as the tiles."""
-    return WarpPairTile(Tile(m, n0, k, warp_m, n0, 3), n1, n1, shared=False)
+    return WarpChainTile(WarpTile(m, n0, k, warp_m, n0, 3), n1, n1, shared=False)
 
 
-def shared(m: int, n0: int, n1: int, k: int, warps: tuple[int, int, int]) -> WarpPairTile:
+def shared(m: int, n0: int, n1: int, k: int, warps: tuple[int, int, int]) -> WarpChainTile:
     """`warps`: rows, and columns in either product."""
-    return WarpPairTile(Tile(m, n0, k, warps[0], warps[1], 3), n1, warps[2], shared=True)
+    return WarpChainTile(WarpTile(m, n0, k, warps[0], warps[1], 3), n1, warps[2], shared=True)
 
 
-def resident_pairs(n1: int, steps: int, *rows: int) -> tuple[ResidentPairTile, ...]:
+def resident_pairs(n1: int, steps: int, *rows: int) -> tuple[ResidentChainTile, ...]:
     """Tiles of so many rows each, whose first weights stay in registers."""
-    return tuple(ResidentPairTile(r, steps, n1) for r in rows)
+    return tuple(ResidentChainTile(r, steps, n1) for r in rows)
 
 
 def _shared(trial: Trial) -> list[Trial]:

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
-from bolt_build.families.cutlass import slices
-from bolt_build.families.cutlass.family import Cutlass, product_of
-from bolt_build.families.cutlass.kernels import Kernel, candidate_of, kernel_of, refuse, refuse_whole
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.kinds.warp import TILES, WarpTile
+from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.one_product import Kernel, ProductKind
 from bolt_build.families.cutlass.product import Product
-from bolt_build.families.cutlass.tiles import TILES, Tile
-from bolt_build.families.cutlass.warpgroups import WARPGROUP_TILES, WarpgroupTile
+from bolt_build.families.cutlass.products import product_of
+from bolt_build.families.cutlass.registry import KINDS
 from bolt_build.targets import Gpu, Target, target_named
 
 H200, A100 = target_named("h200"), target_named("a100")
 FAMILY = Cutlass()
-SLICED_TILES = (*TILES, *WARPGROUP_TILES)
+SLICED_TILES = (*TILES, *WGMMA_TILES)
 
 # 3x3 convolutions: extent of the input, channels, filters, stride.
 RESNET50 = (
@@ -84,9 +85,11 @@ def test_candidates_stand_in_the_order_of_prediction(layer: tuple[int, int, int,
 
 
 @given(st.sampled_from(SLICED_TILES), st.booleans())
-def test_a_candidate_says_which_kernel_it_is(tile: Tile | WarpgroupTile, partial: bool) -> None:
+def test_a_candidate_says_which_kernel_it_is(tile: WarpTile | WgmmaTile, partial: bool) -> None:
     kernel = Kernel(tile, partial)
-    assert kernel_of(candidate_of(kernel)) == kernel
+    (kind,) = (kind for kind in KINDS if kind.reads(kernel.candidate()))
+    assert isinstance(kind, ProductKind)
+    assert kind.kernel_of(kernel.candidate()) == kernel
 
 
 @settings(max_examples=60)
@@ -97,10 +100,10 @@ def test_legal_kernels_fit_the_gpu(rows: int, channels: int, filters: int, taps:
     wanted = replace(product(problem), m=rows, n=filters, depth=depth, taps=taps)
     gpu = gpu_of(H200)
     for tile in SLICED_TILES:
-        if refuse(tile, gpu, wanted) is not None:
+        if tile.refuse(gpu, wanted) is not None:
             continue
         assert tile.accumulators <= 128
-        if isinstance(tile, WarpgroupTile):
+        if tile.group == "WGMMA":
             stages = tile.stages(gpu, wanted.residual)
             used = stages * (tile.m + tile.n) * tile.k * 2 + tile.store_bytes(wanted.residual)
             assert stages >= 3
@@ -118,11 +121,11 @@ def test_legal_kernels_fit_the_gpu(rows: int, channels: int, filters: int, taps:
     st.integers(1, 400).map(lambda k: 8 * k), st.sampled_from((1, 9)),
 )  # fmt: skip
 def test_slices_are_alike_and_no_longer_than_the_depth(
-    tile: Tile | WarpgroupTile, rows: int, columns: int, depth: int, taps: int
+    tile: WarpTile | WgmmaTile, rows: int, columns: int, depth: int, taps: int
 ) -> None:
     kind = "Gemm" if taps == 1 else "Conv"
     wanted = replace(product(conv_problem(8, 8, 8)), kernel=kind, m=rows, n=columns, depth=depth, taps=taps)
-    for count in slices.counts(tile, gpu_of(H200), wanted):
+    for count in tile.counts(gpu_of(H200), wanted):
         steps = -(-depth // tile.k) * taps
         assert count * tile.blocks(rows, columns) <= 2 * gpu_of(H200).sms
         assert steps // count >= 4
@@ -137,43 +140,41 @@ def test_why_tiles_are_none() -> None:
     """Each rule of the hardware in its own words."""
     gpu, wide = gpu_of(H200), product(conv_problem(28, 256, 512))
 
-    def tile(m: int, n: int, k: int, cooperative: bool = False, cluster: tuple[int, int] = (1, 1)) -> WarpgroupTile:
-        return WarpgroupTile(m, n, k, cooperative, cluster)
+    def tile(m: int, n: int, k: int, cooperative: bool = False, cluster: tuple[int, int] = (1, 1)) -> WgmmaTile:
+        return WgmmaTile(m, n, k, cooperative, cluster)
 
-    assert refuse(tile(128, 192, 64), gpu, wide) == (
+    assert tile(128, 192, 64).refuse(gpu, wide) == (
         "its sums take 192 registers of a thread, over 128 do not stay in them"
     )
-    assert refuse(tile(64, 256, 128), gpu, wide) == (
-        "shared memory has room for 2 stages of its pipeline, 3 are needed"
-    )
-    assert refuse(tile(64, 16, 64), gpu, wide) == ("a narrow tile reads the rows again for every 16 of 512 columns")
-    assert refuse(tile(64, 128, 16), gpu, wide) == "steps of 16 are for windows of few channels, here are 256"
+    assert tile(64, 256, 128).refuse(gpu, wide) == ("shared memory has room for 2 stages of its pipeline, 3 are needed")
+    assert tile(64, 16, 64).refuse(gpu, wide) == ("a narrow tile reads the rows again for every 16 of 512 columns")
+    assert tile(64, 128, 16).refuse(gpu, wide) == "steps of 16 are for windows of few channels, here are 256"
     few = replace(wide, m=49)
-    assert refuse(tile(64, 128, 64, cluster=(2, 1)), gpu, few) == "there are 1x4 tiles, fewer than in a cluster"
-    assert refuse(tile(128, 128, 64), gpu, few) == "over half of its rows would be beyond the 49 of the product"
-    assert refuse(Tile(128, 128, 32, 32, 32, 4), gpu, wide) == "is computed by 16 warps, 4 or 8 keep an SM busy"
+    assert tile(64, 128, 64, cluster=(2, 1)).refuse(gpu, few) == "there are 1x4 tiles, fewer than in a cluster"
+    assert tile(128, 128, 64).refuse(gpu, few) == "over half of its rows would be beyond the 49 of the product"
+    assert WarpTile(128, 128, 32, 32, 32, 4).refuse(gpu, wide) == "is computed by 16 warps, 4 or 8 keep an SM busy"
 
 
 def test_why_tiles_do_not_suit_a_product() -> None:
     gpu, wide = gpu_of(H200), product(conv_problem(28, 256, 512))
     small = replace(wide, m=200, n=512)
-    assert refuse_whole(WARPGROUP_TILES[0], gpu, small) == (
+    assert WGMMA_TILES[0].refuse_whole(gpu, small) == (
         "8 tiles leave most of 132 multiprocessors idle, smaller ones do not"
     )
-    assert refuse_whole(WARPGROUP_TILES[0], gpu, replace(wide, m=128 * 34)) == (
+    assert WGMMA_TILES[0].refuse_whole(gpu, replace(wide, m=128 * 34)) == (
         "136 tiles fill little more than half of 2 waves over 132 multiprocessors"
     )
-    assert refuse_whole(WARPGROUP_TILES[0], gpu, wide) is None
+    assert WGMMA_TILES[0].refuse_whole(gpu, wide) is None
 
 
 def test_why_products_are_not_sliced() -> None:
-    gpu, tile = gpu_of(H200), WARPGROUP_TILES[3]
+    gpu, tile = gpu_of(H200), WGMMA_TILES[3]
     deep = product(conv_problem(7, 512, 512, batch=1))
-    assert slices.refuse(tile, gpu, deep) is None
-    assert slices.refuse(tile, gpu, replace(deep, taps=1)) == "a depth of 512 is too short for slices, 1024 pay"
-    assert slices.refuse(tile, gpu, replace(deep, m=32 * 49)) == "200 tiles fill 132 multiprocessors without slices"
+    assert tile.refuse_slices(gpu, deep) is None
+    assert tile.refuse_slices(gpu, replace(deep, taps=1)) == "a depth of 512 is too short for slices, 1024 pay"
+    assert tile.refuse_slices(gpu, replace(deep, m=32 * 49)) == "200 tiles fill 132 multiprocessors without slices"
     prime = replace(deep, kernel="Gemm", taps=1, depth=8 * 137)
-    assert slices.refuse(tile, gpu, prime) == "a depth of 1096 has no slices of like length and 4 steps of 64 at least"
+    assert tile.refuse_slices(gpu, prime) == "a depth of 1096 has no slices of like length and 4 steps of 64 at least"
 
 
 def test_few_deep_tiles_are_tried_in_slices() -> None:
@@ -200,7 +201,7 @@ def arguments(problem: KernelProblem, candidate: Candidate) -> str:
 
 def test_settings_are_arguments_of_the_same_kernel() -> None:
     problem = conv_problem(28, 512, 512)
-    plain = candidate_of(Kernel(WARPGROUP_TILES[0]))
+    plain = Kernel(WGMMA_TILES[0]).candidate()
     variants = FAMILY.variants(problem, plain, H200)
     assert [dict(variant.settings) for variant in variants] == [
         {"swizzle": 2}, {"swizzle": 4}, {"along": "m"}, {"swizzle": 4, "along": "m"},
@@ -213,24 +214,24 @@ def test_settings_are_arguments_of_the_same_kernel() -> None:
 
 def test_tiles_of_one_wave_have_one_order() -> None:
     problem = conv_problem(14, 256, 256, batch=1)
-    assert FAMILY.variants(problem, candidate_of(Kernel(WARPGROUP_TILES[0])), H200) == ()
+    assert FAMILY.variants(problem, Kernel(WGMMA_TILES[0]).candidate(), H200) == ()
 
 
 def test_sums_of_slices_serve_every_epilogue() -> None:
     silent = matmul_problem(32, 1000, 2048)
     graph, node = graph_with(conv("c", (32, 2048, 1, 1), 1000, (1, 1)))
     rectified = FAMILY.propose(graph, node, H200, DType.F16)[0][0].steps[0].problem
-    kernel = candidate_of(Kernel(WARPGROUP_TILES[2], partial=True))
+    kernel = Kernel(WGMMA_TILES[2], partial=True).candidate()
     units = {FAMILY.units([(problem, kernel)], H200)[0] for problem in (silent, rectified)}
     (unit,) = units
     assert "const bolt::cutlass_kernels::Partial&" in unit.text
-    whole = candidate_of(Kernel(WARPGROUP_TILES[2]))
+    whole = Kernel(WGMMA_TILES[2]).candidate()
     assert len({FAMILY.units([(problem, whole)], H200)[0].name for problem in (silent, rectified)}) == 2
 
 
 def test_a_cluster_is_part_of_the_kernel() -> None:
     problem = conv_problem(56, 64, 64)
-    kernel = candidate_of(Kernel(WarpgroupTile(128, 64, 64, False, (2, 1))))
+    kernel = Kernel(WgmmaTile(128, 64, 64, False, (2, 1))).candidate()
     assert dict(kernel.parameters)["cluster"] == "2x1"
     (unit,) = FAMILY.units([(problem, kernel)], H200)
     assert "WarpgroupTile<128, 64, 64, false, 2, 1>" in unit.text
@@ -254,7 +255,7 @@ def test_other_gpus_have_no_tiles_of_warpgroups() -> None:
     problem = conv_problem(56, 64, 64, target=A100)
     candidates, refusals = FAMILY.candidates(problem, A100)
     assert all("warpgroups" not in dict(candidate.parameters) for candidate in candidates)
-    reasons = {refusal.reason for refusal in refusals if refusal.what == f"tile {WARPGROUP_TILES[0]}"}
+    reasons = {refusal.reason for refusal in refusals if refusal.what == f"tile {WGMMA_TILES[0]}"}
     assert reasons == {"needs instructions of four warps"}
 
 

@@ -13,9 +13,8 @@ from bolt_build.families import load
 from bolt_build.families.base import Candidate, Expense, KernelProblem, ProposedStep, StepExpressions
 from bolt_build.families.cutlass.conv import product_of
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.tiles import TILES, refuse
-from bolt_build.families.cutlass.warpgroups import WARPGROUP_TILES
-from bolt_build.families.cutlass.warpgroups import refuse as refuse_warpgroups
+from bolt_build.families.cutlass.kinds.warp import TILES
+from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
@@ -291,18 +290,18 @@ def test_warpgroup_tiles_are_refused_with_reasons() -> None:
         conv((2, 16, 8, 8), (12, 16, 3, 3), replace(SAME, dilations=(64, 1), pads_begin=(64, 1), pads_end=(64, 1)))
     )[0]
     product = product_of(problem)
-    tile, hopper, ampere = WARPGROUP_TILES[0], H200.gpu, A100.gpu
+    tile, hopper, ampere = WGMMA_TILES[0], H200.gpu, A100.gpu
     assert hopper is not None
     assert ampere is not None
-    assert refuse_warpgroups(tile, ampere, product) == "needs instructions of four warps"
-    assert refuse_warpgroups(tile, hopper, product) == "stores 8 columns at once, 12 is no multiple"
+    assert tile.refuse(ampere, product) == "needs instructions of four warps"
+    assert tile.refuse(hopper, product) == "stores 8 columns at once, 12 is no multiple"
     wide = replace(product, n=16)
-    assert refuse_warpgroups(tile, hopper, wide) == "windows reach over 128 positions, at most 127 are possible"
+    assert tile.refuse(hopper, wide) == "windows reach over 128 positions, at most 127 are possible"
     near = replace(wide, reach=1)
-    assert refuse_warpgroups(tile, hopper, near) == "over half of its columns would be beyond the 16 of the product"
+    assert tile.refuse(hopper, near) == "over half of its columns would be beyond the 16 of the product"
     deep = replace(near, n=64)
-    assert refuse_warpgroups(tile, hopper, deep) == "half of its depth would be beyond the 16 of the product"
-    assert refuse_warpgroups(tile, hopper, replace(deep, depth=64)) is None
+    assert tile.refuse(hopper, deep) == "half of its depth would be beyond the 16 of the product"
+    assert tile.refuse(hopper, replace(deep, depth=64)) is None
 
 
 def test_values_of_activations_are_no_part_of_a_unit() -> None:
@@ -343,7 +342,7 @@ def test_every_gpu_runs_what_it_is_offered(target: Target) -> None:
     """Shared memory suffices, stages fit the copies that there are, and something is left for every width."""
     assert target.gpu is not None
     for columns in (1, 7, 32, 33, 64, 1000):
-        legal = [tile for tile in TILES if refuse(tile, target.gpu, columns) is None]
+        legal = [tile for tile in TILES if tile.refuse_columns(target.gpu, columns) is None]
         assert legal
         for tile in legal:
             assert tile.shared_bytes <= target.gpu.shared_memory
@@ -359,13 +358,13 @@ def test_refused_tiles_have_reasons() -> None:
     assert small is not None
     largest = next(tile for tile in TILES if (tile.m, tile.n, tile.k) == (128, 256, 64))
     narrow = next(tile for tile in TILES if tile.n == 32)
-    assert refuse(largest, small, 256) == "needs 147456 bytes of shared memory, a block has 65536"
-    assert refuse(largest, gpu, 64) == "over half of its columns would be beyond the 64 of the product"
-    assert refuse(narrow, gpu, 64) == "a narrow tile reads the rows again for every 32 of 64 columns"
-    assert refuse(TILES[11], replace(small, shared_memory=1 << 20), 64) == (
+    assert largest.refuse_columns(small, 256) == "needs 147456 bytes of shared memory, a block has 65536"
+    assert largest.refuse_columns(gpu, 64) == "over half of its columns would be beyond the 64 of the product"
+    assert narrow.refuse_columns(gpu, 64) == "a narrow tile reads the rows again for every 32 of 64 columns"
+    assert TILES[11].refuse_columns(replace(small, shared_memory=1 << 20), 64) == (
         "more than two stages need asynchronous copies to shared memory"
     )
-    assert refuse(TILES[14], gpu, 128) == "two stages leave asynchronous copies to shared memory unused"
+    assert TILES[14].refuse_columns(gpu, 128) == "two stages leave asynchronous copies to shared memory unused"
 
 
 def test_larger_products_take_longer() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kernel_tiles import candidate_of, ranked, tile_of
 from pair_graphs import (
     A100,
     F16_LAST,
@@ -21,9 +22,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import StepExpressions
 from bolt_build.families.chains import parts
-from bolt_build.families.cutlass.pair_tiles import WarpPairTile
-from bolt_build.families.cutlass.pairs import candidate_of, pair_of, ranked, tile_of
-from bolt_build.families.cutlass.resident_pairs import ResidentPairTile
+from bolt_build.families.cutlass.kinds.resident_chain import ResidentChainTile
+from bolt_build.families.cutlass.kinds.warp_chain import WarpChainTile
+from bolt_build.families.cutlass.product_chain import chain_of
 from bolt_build.graph.ir import Graph
 from bolt_build.targets import Target, target_named
 
@@ -53,8 +54,8 @@ def test_widths_between_need_no_alignment() -> None:
     """Rows of 46 are padded where they lie, in registers; stored ones would have to be multiples of 8."""
     (alternative,), refusals = proposed(two(w="46,48,3,3", v="48,46,1,1"))
     assert refusals == []
-    pair = pair_of(alternative.steps[0].problem)
-    assert (pair.first.n, pair.second.depth, pair.second.widen) == (46, 48, None)
+    chain = chain_of(alternative.steps[0].problem)
+    assert (chain.first.n, chain.second.depth, chain.second.widen) == (46, 48, None)
 
 
 REFUSED = {
@@ -200,18 +201,18 @@ def test_every_kernel_holds_whole_rows_and_fits(of: Graph, target: Target) -> No
     assert gpu is not None
     for alternative in proposed(of, target)[0]:
         given_problem = alternative.steps[0].problem
-        pair = pair_of(given_problem)
+        chain = chain_of(given_problem)
         found, _ = ranked(given_problem, target)
         assert found
         for seconds, tile in found:
             assert seconds > 0
-            assert tile_of(candidate_of(tile)) == tile
-            assert tile.n1 >= pair.second.n
-            if isinstance(tile, ResidentPairTile):
-                assert tile.first.channels >= pair.first.n
+            assert tile_of(given_problem, candidate_of(tile)) == tile
+            assert tile.n1 >= chain.second.n
+            if isinstance(tile, ResidentChainTile):
+                assert tile.first.channels >= chain.first.n
                 continue
-            assert tile.first.n >= pair.first.n
-            if isinstance(tile, WarpPairTile):
+            assert tile.first.n >= chain.first.n
+            if isinstance(tile, WarpChainTile):
                 assert tile.shared_bytes <= gpu.shared_memory
                 assert tile.first.warps in (4, 8)
                 assert tile.first.n // tile.first.warp_n == tile.n1 // tile.warp_n1
@@ -219,7 +220,7 @@ def test_every_kernel_holds_whole_rows_and_fits(of: Graph, target: Target) -> No
                 assert tile.first.n % tile.first.k == 0
                 assert tile.shared or (tile.first.warp_n, tile.warp_n1) == (tile.first.n, tile.n1)
             else:
-                assert tile.stages(gpu, pair.second.residual) >= 3
+                assert tile.stages(gpu, chain.second.residual) >= 3
                 assert max(tile.first.accumulators, tile.second.accumulators) <= 128
         # One of each kind is first.
         kinds = [type(tile) for _, tile in found]

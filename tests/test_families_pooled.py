@@ -12,6 +12,7 @@ from gpu_pairs import graph_of_both, pooling, steps_of
 from gpu_products import RESIDUAL, SILU, conv
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_tiles import candidate_of, ranked
 from pair_fakes import with_policy
 from planner_checks import graph
 
@@ -20,8 +21,7 @@ from bolt_build.families import load
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.pooled import candidate_of, product_of, ranked, tile_of
-from bolt_build.families.cutlass.pooled_tiles import PooledTile, length, seconds
+from bolt_build.families.cutlass.kinds.pooled import Pooled, PooledTile, length, product_of, seconds
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array
 from bolt_build.graph.ops.pool import Pool
@@ -207,7 +207,7 @@ def test_the_kernel_in_words_and_in_cxx() -> None:
 
 @given(st.sampled_from(TILES))
 def test_a_candidate_says_which_tile_it_is(tile: PooledTile) -> None:
-    assert tile_of(candidate_of(tile)) == tile
+    assert Pooled().tile_of(candidate_of(tile)) == tile
 
 
 def test_first_layers_are_pooled_from_single_results() -> None:
@@ -244,7 +244,7 @@ def test_why_problems_are_none() -> None:
     assert why_not(after) == ["another function follows the pooling"]
     found, refusals = ranked(problem(stem()), A100)
     assert not found
-    assert [each.reason for each in refusals] == ["'a100' has no instructions of four warps"]
+    assert [each.reason for each in refusals] == ["needs instructions of four warps"]
 
 
 def test_why_tiles_are_none() -> None:

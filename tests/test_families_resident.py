@@ -17,15 +17,19 @@ from tiny_engine import _run as run_command
 from bolt_build import runtime
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
-from bolt_build.families.cutlass.family import Cutlass, product_of
-from bolt_build.families.cutlass.kernels import Kernel, candidate_of, kernel_of
-from bolt_build.families.cutlass.resident import RESIDENT_TILES, ResidentTile, packed_for, refuse, seconds
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.kinds.resident import RESIDENT_TILES, ResidentTile
+from bolt_build.families.cutlass.one_product import Kernel, ProductKind
+from bolt_build.families.cutlass.product import work
+from bolt_build.families.cutlass.products import product_of
+from bolt_build.families.cutlass.registry import KINDS
 from bolt_build.graph.ir import Array
 from bolt_build.targets import Gpu, target_named
 
 H200, A100 = target_named("h200"), target_named("a100")
 FAMILY = Cutlass()
 TURNS = ResidentTile(14, 4, together=False)
+(RESIDENT,) = (kind for kind in KINDS if isinstance(kind, ProductKind) and TURNS in kind.tiles)
 Pack = Callable[[str, Array, Sequence[int], Sequence[int]], Array]
 
 _PACK = """
@@ -209,31 +213,31 @@ def problem(
 
 @given(st.sampled_from(RESIDENT_TILES))
 def test_a_candidate_says_which_tile_it_is(tile: ResidentTile) -> None:
-    assert kernel_of(candidate_of(Kernel(tile))) == Kernel(tile)
+    assert RESIDENT.kernel_of(Kernel(tile).candidate()) == Kernel(tile)
 
 
 def test_why_tiles_are_none() -> None:
     good = product_of(problem((2, 64, 28, 28), 64))
-    assert refuse(TURNS, gpu(), good) is None
+    assert TURNS.refuse(gpu(), good) is None
     assert A100.gpu is not None
-    assert refuse(TURNS, A100.gpu, good) == "needs instructions of four warps"
+    assert TURNS.refuse(A100.gpu, good) == "needs instructions of four warps"
     strided = product_of(problem((2, 64, 28, 28), 64, 2))
-    assert refuse(TURNS, gpu(), strided) == "its windows lie one position apart, and have no gaps"
-    assert refuse(TURNS, gpu(), replace(good, n=12)) == "stores 8 columns at once, 12 is no multiple"
+    assert TURNS.refuse(gpu(), strided) == "its windows lie one position apart, and have no gaps"
+    assert TURNS.refuse(gpu(), replace(good, n=12)) == "stores 8 columns at once, 12 is no multiple"
     deep = product_of(problem((2, 72, 28, 28), 64))
-    assert refuse(TURNS, gpu(), deep) == "holds weights of 64 channels at most in registers, here are 72"
+    assert TURNS.refuse(gpu(), deep) == "holds weights of 64 channels at most in registers, here are 72"
     fewer = product_of(problem((2, 48, 28, 28), 64))
-    assert refuse(TURNS, gpu(), fewer) == "multiplies 64 channels a tap, here are 48"
+    assert TURNS.refuse(gpu(), fewer) == "multiplies 64 channels a tap, here are 48"
     together = replace(TURNS, together=True)
-    assert refuse(together, gpu(), good) == "half of its channels would be beyond the 64 of the product"
+    assert together.refuse(gpu(), good) == "half of its channels would be beyond the 64 of the product"
     wide = replace(TURNS, width=16)
-    assert refuse(wide, gpu(), good) == "weights and sums take 256 registers of a thread, which has 208"
+    assert wide.refuse(gpu(), good) == "weights and sums take 256 registers of a thread, which has 208"
     many = product_of(problem((2, 16, 28, 28), 64, kernel=5))
-    assert refuse(ResidentTile(8, 1, together=False), gpu(), many) is None
+    assert ResidentTile(8, 1, together=False).refuse(gpu(), many) is None
     whole = ResidentTile(16, 1, together=False)
-    assert refuse(whole, gpu(), many) == "two tiles and what is stored take 237568 bytes of shared memory"
+    assert whole.refuse(gpu(), many) == "two tiles and what is stored take 237568 bytes of shared memory"
     low = product_of(problem((2, 64, 7, 28), 64))
-    assert refuse(TURNS, gpu(), low) == "half of its rows would be beyond the 7 of an image"
+    assert TURNS.refuse(gpu(), low) == "half of its rows would be beyond the 7 of an image"
 
 
 def test_matrix_products_and_slices_are_left_to_other_tiles() -> None:
@@ -264,9 +268,9 @@ def test_they_are_among_the_first_candidates_wherever_they_are_legal(x: tuple[in
 
 
 def test_the_kernel_and_its_weights_in_words() -> None:
-    wanted, candidate = problem((2, 20, 28, 28), 72), candidate_of(Kernel(ResidentTile(14, 2, together=True)))
+    wanted, candidate = problem((2, 20, 28, 28), 72), Kernel(ResidentTile(14, 2, together=True)).candidate()
     assert str(candidate) == "cutlass rows=14 steps=2 resident=together"
-    assert str(kernel_of(candidate)) == "tile 14x8 pixels together, weights of 32 channels in registers"
+    assert str(RESIDENT.kernel_of(candidate)) == "tile 14x8 pixels together, weights of 32 channels in registers"
     (unit,) = FAMILY.units([(wanted, candidate)], H200)
     assert unit.text == (
         '#include "bolt_cutlass/conv_resident_kernel.h"\n\n'
@@ -292,15 +296,13 @@ def test_the_kernel_and_its_weights_in_words() -> None:
 def test_stems_are_windows_of_cells_and_first_layers_windows_of_pairs() -> None:
     wide = ResidentTile(16, 4, together=False, width=16)
     stem = product_of(problem((2, 3, 224, 224), 64, 2, kernel=7))
-    assert refuse(wide, gpu(), stem) is None
-    assert wide.cxx(stem) == "bolt::cutlass_kernels::ResidentTile<16, 4, false, 4, 1, 16>"
-    assert packed_for(wide, stem).startswith(
-        "bolt::cutlass_kernels::ResidentFilter{bolt::cutlass_kernels::FoldedFilter{"
-    )
+    assert wide.refuse(gpu(), stem) is None
+    assert wide.cxx(stem, gpu()) == "bolt::cutlass_kernels::ResidentTile<16, 4, false, 4, 1, 16>"
+    assert wide.packed(stem).startswith("bolt::cutlass_kernels::ResidentFilter{bolt::cutlass_kernels::FoldedFilter{")
     both = ResidentTile(16, 1, together=True, width=16)
     first = product_of(problem((2, 3, 224, 224), 64))
-    assert refuse(both, gpu(), first) is None
-    assert packed_for(both, first).endswith(
+    assert both.refuse(gpu(), first) is None
+    assert both.packed(first).endswith(
         "Fragments{.outputs = 128, .taps_h = 3, .taps_w = 1, .depth = 16, .groups = 2, .steps = 1}}"
     )
 
@@ -310,12 +312,14 @@ def test_blocks_are_dealt_to_groups_of_channels() -> None:
     assert (TURNS.tiles(product), TURNS.groups(product)) == (32 * 5 * 7, 4)
     together = replace(TURNS, together=True)
     assert together.groups(product) == 2
-    assert ".groups = 4, .steps = 4}" in packed_for(together, product)
+    assert ".groups = 4, .steps = 4}" in together.packed(product)
 
 
 def test_time_grows_with_the_busiest_multiprocessor() -> None:
     def predicted(batch: int) -> float:
-        return seconds(TURNS, product_of(problem((batch, 64, 56, 56), 64)), 0, H200)
+        of = problem((batch, 64, 56, 56), 64)
+        product = product_of(of)
+        return TURNS.seconds(product, replace(work(of, product), nbytes=0), H200)
 
     # 28 tiles an image: 5 images are 140, for 132 multiprocessors.
     assert predicted(1) == predicted(4) < predicted(5) == predicted(9) < predicted(10)

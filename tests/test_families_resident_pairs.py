@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_tiles import candidate_of, ranked, tile_of
 from pair_graphs import A100, FAMILY, H200, problem, two
 
 from bolt_build.families.base import StepExpressions
-from bolt_build.families.cutlass import resident_pairs
-from bolt_build.families.cutlass.pair_tiles import Pair, WarpgroupPairTile, WarpPairTile
-from bolt_build.families.cutlass.pairs import candidate_of, pair_of, ranked, tile_of
-from bolt_build.families.cutlass.resident_pairs import ResidentPairTile
+from bolt_build.families.cutlass.kinds.resident_chain import ResidentChainTile, refuse_chain
+from bolt_build.families.cutlass.kinds.warp_chain import WarpChainTile
+from bolt_build.families.cutlass.kinds.wgmma_chain import WgmmaChainTile
+from bolt_build.families.cutlass.product_chain import ProductChain, chain_of
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.targets import Gpu
 
-TILE = ResidentPairTile(8, 4, 256)
+TILE = ResidentChainTile(8, 4, 256)
 SAME = "pads_begin=[1,1] pads_end=[1,1]"
 RESNET = {"x": "32,64,56,56", "w": "64,64,3,3", "v": "256,64,1,1"}
 
@@ -28,8 +29,8 @@ def gpu() -> Gpu:
     return H200.gpu
 
 
-def pair(first: str = SAME, **shapes: str) -> Pair:
-    return pair_of(problem(two(first, **{**RESNET, **shapes})))
+def pair(first: str = SAME, **shapes: str) -> ProductChain:
+    return chain_of(problem(two(first, **{**RESNET, **shapes})))
 
 
 # What lies between the products.
@@ -96,35 +97,35 @@ def test_what_is_stored_transposed_is_the_right_factor_of_the_second_product(
 )  # fmt: skip
 def test_windows_side_by_side_over_few_channels_have_them_first(shapes: dict[str, str], steps: int, n1: int) -> None:
     found, _ = ranked(problem(two(SAME, **shapes)), H200)
-    kinds = {ResidentPairTile, WarpgroupPairTile} | (set() if n1 == 256 else {WarpPairTile})
+    kinds = {ResidentChainTile, WgmmaChainTile} | (set() if n1 == 256 else {WarpChainTile})
     assert {type(tile) for _, tile in found[: len(kinds)]} == kinds
-    tiles = [tile for _, tile in found if isinstance(tile, ResidentPairTile)]
+    tiles = [tile for _, tile in found if isinstance(tile, ResidentChainTile)]
     assert {(tile.steps, tile.n1) for tile in tiles} == {(steps, n1)}
     assert {tile.rows for tile in tiles} == {4, 8, 14}
     for tile in tiles:
         candidate = candidate_of(tile)
-        assert tile_of(candidate) == tile
+        assert tile_of(problem(two(SAME, **shapes)), candidate) == tile
         assert FAMILY.variants(problem(two(SAME, **shapes)), candidate, H200) == ()
 
 
 def test_why_products_are_none() -> None:
     good = pair()
-    assert resident_pairs.refuse_products(gpu(), good.first, good.second) is None
+    assert refuse_chain(gpu(), good) is None
     assert A100.gpu is not None
-    assert resident_pairs.refuse_products(A100.gpu, good.first, good.second) == "needs instructions of four warps"
+    assert refuse_chain(A100.gpu, good) == "needs instructions of four warps"
     single = pair("", w="64,64,1,1")
     reason = "weights stay in registers for windows alone, the first product has none"
-    assert resident_pairs.refuse_products(gpu(), single.first, single.second) == reason
+    assert refuse_chain(gpu(), single) == reason
     wide = pair(w="72,64,3,3", v="256,72,1,1")
     reason = "keeps 64 columns at most beside weights in registers, here are 72"
-    assert resident_pairs.refuse_products(gpu(), wide.first, wide.second) == reason
+    assert refuse_chain(gpu(), wide) == reason
     reason = "keeps second weights of 256 columns at most, here are 264"
-    assert resident_pairs.refuse_products(gpu(), good.first, replace(good.second, n=264)) == reason
+    assert refuse_chain(gpu(), replace(good, second=replace(good.second, n=264))) == reason
 
 
 def test_why_tiles_are_none() -> None:
-    def refused(tile: ResidentPairTile, of: Pair) -> str | None:
-        return resident_pairs.refuse(tile, gpu(), of.first, of.second)
+    def refused(tile: ResidentChainTile, of: ProductChain) -> str | None:
+        return tile.refuse(gpu(), of)
 
     assert refused(TILE, pair()) is None
     strided = pair("strides=[2,2] pads_begin=[1,1] pads_end=[1,1]")
@@ -133,20 +134,20 @@ def test_why_tiles_are_none() -> None:
     assert refused(TILE, fewer) == "multiplies 64 channels a tap, here are 48"
     low = pair(x="32,64,4,56")
     assert refused(TILE, low) == "half of its rows would be beyond the 4 of an image"
-    residual = Pair(pair().first, replace(pair().second, residual=True))
+    residual = ProductChain(pair().first, replace(pair().second, residual=True))
     high = replace(TILE, rows=24)
     assert refused(high, residual) == "weights and sums take 240 registers of a thread, which has 208"
     taller = replace(TILE, rows=16)
     assert refused(taller, residual) is None
     short = replace(gpu(), shared_memory=taller.least_bytes(residual.first, residual=True) - 1)
     reason = "needs 220160 bytes of shared memory, a block has 220159"
-    assert resident_pairs.refuse(taller, short, residual.first, residual.second) == reason
+    assert taller.refuse(short, residual) == reason
 
 
 def test_the_fastest_is_memory_bound_and_small_batches_take_low_tiles() -> None:
-    def best(batch: int) -> tuple[float, ResidentPairTile]:
+    def best(batch: int) -> tuple[float, ResidentChainTile]:
         of = problem(two(SAME, **{**RESNET, "x": f"{batch},64,56,56"}))
-        found = [(s, tile) for s, tile in ranked(of, H200)[0] if isinstance(tile, ResidentPairTile)]
+        found = [(s, tile) for s, tile in ranked(of, H200)[0] if isinstance(tile, ResidentChainTile)]
         return min(found, key=lambda each: each[0])
 
     assert best(1)[1].rows == 4
@@ -158,7 +159,7 @@ def test_the_fastest_is_memory_bound_and_small_batches_take_low_tiles() -> None:
 # C++.
 
 
-def emitted(of: Graph, tile: ResidentPairTile) -> tuple[str, str, str]:
+def emitted(of: Graph, tile: ResidentChainTile) -> tuple[str, str, str]:
     """Member type, its arguments, and the source that instantiates the kernel."""
     wanted = problem(of)
     names = tuple(f"x{i}" for i in range(len(wanted.inputs)))
@@ -169,7 +170,7 @@ def emitted(of: Graph, tile: ResidentPairTile) -> tuple[str, str, str]:
 
 
 def test_the_kernel_and_its_weights_in_words() -> None:
-    tile = ResidentPairTile(14, 2, 128)
+    tile = ResidentChainTile(14, 2, 128)
     assert str(candidate_of(tile)) == "cutlass rows=14 n1=128 steps=2 resident=turns"
     assert str(tile) == "14x8 pixels in turns, weights of 32 channels in registers, then 128"
     assert str(TILE) == "8x8 pixels in turns, weights of 64 channels in registers, then 256"

@@ -28,14 +28,12 @@ def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
     return KernelProblem(op, inputs, second.outputs, epilogue, second.accumulate, second.target)
 
 
-def parts(problem: KernelProblem) -> tuple[KernelProblem, KernelProblem]:
-    """The two problems that a chained one stands for, with what lies between stored like the output.
-
-    Raises ValueError for a problem that is no chain.
-    """
+def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
+    """The problems of single operators that one stands for, one behind the other, with what lies between stored like
+    the output: itself where it is no chain."""
     op = problem.op
     if not isinstance(op, Chain):
-        raise ValueError(f"{op.kind} is no chain")
+        return (problem,)
     own = [problem.inputs[index].type for index in op_operands(problem)]
     between = Operand(op.inner(own).shape, problem.outputs[0].format)
     first = KernelProblem(
@@ -45,7 +43,7 @@ def parts(problem: KernelProblem) -> tuple[KernelProblem, KernelProblem]:
         problem, op=op.second, inputs=(between, *problem.inputs[op.operands :]),
         epilogue=tuple(_moved(stage, 1 - op.operands) for stage in problem.epilogue),
     )  # fmt: skip
-    return first, second
+    return (*parts(first), *parts(second))
 
 
 def _moved(stage: EpilogueOp, by: int) -> EpilogueOp:

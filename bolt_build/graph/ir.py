@@ -94,6 +94,12 @@ class Op(ABC):
         """About how many operations and elements `evaluate` takes: every operation, and all that it reads and makes."""
         return self.flops(inputs, outputs) + sum(t.elements for t in (*inputs, *outputs))
 
+    @property
+    def sequence(self) -> tuple[tuple[Op, tuple[EpilogueOp, ...]], ...]:
+        """The operators that it stands for, one behind the other, each with the stages between it and the next: itself,
+        unless said."""
+        return ((self, ()),)
+
     def unread(self, inputs: Sequence[TensorType]) -> int:
         """Elements of input 0 that no output depends on, wherever strides leave some out; none unless said."""
         return 0

@@ -7,6 +7,7 @@ from math import prod
 from bolt_build.families.base import Expense, KernelProblem
 from bolt_build.families.cutlass.product import Product, work
 from bolt_build.families.problems import op_operands
+from bolt_build.targets import Target
 
 
 def expense(problem: KernelProblem, product: Product) -> Expense:
@@ -26,3 +27,11 @@ def expense(problem: KernelProblem, product: Product) -> Expense:
     zeros = 2 * product.m * (padded - wanted)
     copied, form = (0, "") if product.widen is None else (product.widen.nbytes, product.widen.form)
     return Expense(moved, problem.flops + zeros, "; ".join(why), copied, form)
+
+
+def copy_seconds(problem: KernelProblem, product: Product, target: Target) -> float:
+    """Predicted time of the copy of the input, 0 where there is none."""
+    if product.widen is None:
+        return 0.0
+    moved = problem.inputs[op_operands(problem)[0]].nbytes + product.widen.nbytes
+    return moved / target.bandwidth + target.launch_seconds

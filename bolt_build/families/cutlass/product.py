@@ -9,7 +9,6 @@ from math import prod
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.cutlass.epilogue import residual
 from bolt_build.families.cutlass.fold import Fold
-from bolt_build.families.cutlass.tiles import Work
 from bolt_build.families.cxx import struct
 from bolt_build.families.problems import op_operands
 
@@ -114,6 +113,22 @@ class Product:
     @property
     def source_value(self) -> str:
         return f"{_SPACE}::AsItIs{{}}" if self.widen is None else self.widen.text
+
+
+@dataclass(frozen=True)
+class Work:
+    """A product y[m, n] over taps times depth: `windowed` where x is gathered by windows, `nbytes` what must move.
+
+    `slices` of the depth are computed apart.
+    """
+
+    m: int
+    n: int
+    depth: int
+    taps: int
+    windowed: bool
+    nbytes: int
+    slices: int = 1
 
 
 Products = Callable[[KernelProblem, int], Product]

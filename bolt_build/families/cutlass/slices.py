@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import Protocol
 
-from bolt_build.families.cutlass.kernels import AnyTile, SlicedTile
 from bolt_build.families.cutlass.product import Product
-from bolt_build.families.cutlass.resident import ResidentTile
-from bolt_build.families.cutlass.warpgroups import WarpgroupTile
 from bolt_build.targets import Gpu
 
 _COUNTS = (2, 3, 4, 6, 8, 12, 16)
@@ -20,10 +18,19 @@ _LINE = 64
 """Half-precision elements of a cache line: where rows begin on one, slices do."""
 
 
-def refuse(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
+class SlicedTile(Protocol):
+    """A tile whose kernels can leave sums of slices of the depth."""
+
+    @property
+    def k(self) -> int: ...
+    def blocks(self, m: int, n: int) -> int: ...
+    def cut(self, product: Product) -> int:
+        """Of so many equal parts of the depth over windows a slice takes whole ones."""
+        ...
+
+
+def refuse(tile: SlicedTile, gpu: Gpu, product: Product) -> str | None:
     """Why the product is not computed in slices with a legal tile, None where it is."""
-    if isinstance(tile, ResidentTile):
-        return "its registers hold the weights of the whole depth"
     depth, blocks = product.taps * product.depth, tile.blocks(product.m, product.n)
     least = _WIDE if product.wide else _DEEP
     if depth < least:
@@ -35,10 +42,8 @@ def refuse(tile: AnyTile, gpu: Gpu, product: Product) -> str | None:
     return None
 
 
-def counts(tile: AnyTile, gpu: Gpu, product: Product) -> tuple[int, ...]:
+def counts(tile: SlicedTile, gpu: Gpu, product: Product) -> tuple[int, ...]:
     """Numbers of slices that are possible and do not exceed the GPU by more than a wave, least first."""
-    if isinstance(tile, ResidentTile):
-        return ()
     blocks = tile.blocks(product.m, product.n)
     return tuple(count for count in _COUNTS if count * blocks <= 2 * gpu.sms and _alike(tile, product, count))
 
@@ -49,7 +54,5 @@ def _alike(tile: SlicedTile, product: Product, count: int) -> bool:
         part = product.depth // count
         whole = _LINE if product.depth % _LINE == 0 else 8
         return product.depth % count == 0 and part % whole == 0 and part >= _LEAST_STEPS * tile.k
-    runs = ceil(product.depth / tile.k)
-    # Warps take turns at the runs of channels of a tap, warpgroups cut the list of all steps.
-    cut = runs * product.taps if isinstance(tile, WarpgroupTile) else runs
-    return cut % count == 0 and runs * product.taps // count >= _LEAST_STEPS
+    steps = ceil(product.depth / tile.k) * product.taps
+    return tile.cut(product) % count == 0 and steps // count >= _LEAST_STEPS

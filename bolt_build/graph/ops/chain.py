@@ -23,6 +23,11 @@ class Chain(Op):
     between: tuple[EpilogueOp, ...]
     second: Op
 
+    @property
+    def sequence(self) -> tuple[tuple[Op, tuple[EpilogueOp, ...]], ...]:
+        *before, (last, _) = self.first.sequence
+        return (*before, (last, self.between), *self.second.sequence)
+
     def inner(self, inputs: Sequence[TensorType]) -> TensorType:
         """What lies between, as a tensor of input 0's element type whatever those of the other inputs are.
 

@@ -56,7 +56,7 @@ struct WarpgroupKernel {
   /// Columns of the depth that lie side by side in shared memory, at most 128 bytes; a step has several such parts.
   static constexpr int width = k < 64 ? k : 64, parts = k / width;
   static_assert(m % (64 * warpgroups) == 0 && k % width == 0 && width % 16 == 0);
-  static_assert(stages >= 3, "LEAST_STAGES of warpgroups.py");
+  static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
   static_assert(m * n / (128 * warpgroups) <= 128, "sums beside what else a thread keeps");
 
   struct Arguments {

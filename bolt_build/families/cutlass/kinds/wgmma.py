@@ -1,4 +1,4 @@
-"""Tiles of the kernels that use instructions of four warps and the tensor copy engine."""
+"""Kernels for one product on Hopper: WGMMA, which multiplies with four warps at once, and TMA."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import math
 from dataclasses import dataclass
 from itertools import product as every
 from math import ceil
+from typing import ClassVar
 
-from bolt_build.families.cutlass.product import Product
-from bolt_build.families.cutlass.tiles import REGISTERS, Work, wasted_rows
+from bolt_build.families.cutlass.kinds.kind import SPACE
+from bolt_build.families.cutlass.kinds.rules import NARROW, refuse_whole, too_many_sums, wasted_rows
+from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.cutlass.product import Product, Work
+from bolt_build.families.cutlass.settings import Settings
+from bolt_build.families.cutlass.slices import counts, refuse
+from bolt_build.families.cxx import boolean
 from bolt_build.targets import Gpu, Target
 
 BARRIERS = 2048
@@ -17,8 +23,17 @@ _PLENTY = 4
 """Stages below which the pipeline gets the room of wider, or more, boxes of the output and the residual."""
 
 
+TURNS = {"pingpong": False, "cooperative": True}
+"""Two warpgroups compute tiles in turns, or each tile together."""
+_CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
+_FILLED = 0.55
+"""Part of the last waves that tiles fill at least."""
+_BANDS = ((2, 2), (4, 3), (8, 6))
+"""Widths of bands, and the tiles that there must be along both axes before `warpgroup_order.h` goes in such bands."""
+
+
 @dataclass(frozen=True)
-class WarpgroupTile:
+class WgmmaTile:
     """Rows, columns and depth that a block computes at a time, in turns of two warpgroups or by both together.
 
     `cluster` counts the blocks along m and n that load together what they have in common.
@@ -29,6 +44,10 @@ class WarpgroupTile:
     k: int
     cooperative: bool
     cluster: tuple[int, int] = (1, 1)
+
+    header: ClassVar[str] = "_warpgroup"
+    memory_mb: ClassVar[int] = 700
+    loads: ClassVar[int] = 8
 
     @property
     def accumulators(self) -> int:
@@ -52,6 +71,90 @@ class WarpgroupTile:
         """Blocks that a product of so many rows and columns takes, in whole clusters."""
         down, across = self.cluster
         return ceil(ceil(m / self.m) / down) * down * ceil(ceil(n / self.n) / across) * across
+
+    @property
+    def group(self) -> str:
+        return "WGMMA"
+
+    @property
+    def parameters(self) -> Named:
+        turns = "cooperative" if self.cooperative else "pingpong"
+        names = {shape: name for name, shape in _CLUSTERS.items()}
+        cluster = (("cluster", names[self.cluster]),) if self.cluster != (1, 1) else ()
+        return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", turns), *cluster)
+
+    @classmethod
+    def read(cls, reader: Reader) -> WgmmaTile:
+        m, n, k = map(reader.number, ("m", "n", "k"))
+        return cls(m, n, k, reader.word("warpgroups", TURNS), reader.word("cluster", _CLUSTERS, "1x1"))
+
+    def cxx(self, product: Product, gpu: Gpu) -> str:
+        """`bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1>`"""
+        values = (self.m, self.n, self.k, boolean(self.cooperative), *self.cluster)
+        return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}>"
+
+    def packed(self, product: Product) -> str:
+        return product.weights
+
+    def refuse(self, gpu: Gpu, product: Product) -> str | None:
+        return refuse_product(gpu, product) or self._refuse_size(product) or self._refuse_room(gpu, product)
+
+    def _refuse_size(self, product: Product) -> str | None:
+        if self.n > 2 * max(product.n, NARROW):
+            return f"over half of its columns would be beyond the {product.n} of the product"
+        if self.n <= NARROW and product.n > 2 * self.n:
+            return f"a narrow tile reads the rows again for every {self.n} of {product.n} columns"
+        if self.k >= 2 * product.depth:
+            return f"half of its depth would be beyond the {product.depth} of the product"
+        if self.k < 32 and (product.taps == 1 or product.depth > 32):
+            return f"steps of {self.k} are for windows of few channels, here are {product.depth}"
+        down, across = ceil(product.m / self.m), ceil(product.n / self.n)
+        if down < self.cluster[0] or across < self.cluster[1]:
+            return f"there are {down}x{across} tiles, fewer than in a cluster"
+        return wasted_rows(self.m, product.m)
+
+    def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
+        if (reason := too_many_sums(self.accumulators)) is not None:
+            return reason
+        stages = self.stages(gpu, product.residual)
+        if stages < LEAST_STAGES:
+            return f"shared memory has room for {stages} stages of its pipeline, {LEAST_STAGES} are needed"
+        return None
+
+    def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
+        blocks = self.blocks(product.m, product.n)
+        if (reason := refuse_whole(blocks, self.m * self.n, gpu, product)) is not None:
+            return reason
+        waves = ceil(blocks / gpu.sms)
+        if waves > 1 and blocks < _FILLED * waves * gpu.sms:
+            return f"{blocks} tiles fill little more than half of {waves} waves over {gpu.sms} multiprocessors"
+        return None
+
+    def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
+        return refuse(self, gpu, product)
+
+    def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
+        return counts(self, gpu, product)
+
+    def cut(self, product: Product) -> int:
+        """Warpgroups cut the list of all steps."""
+        return ceil(product.depth / self.k) * product.taps
+
+    def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        """Where there is more than one wave and more than one row and column of tiles."""
+        down, across = ceil(product.m / self.m), ceil(product.n / self.n)
+        if min(down, across) < 2 or down * across <= gpu.sms:
+            return ()
+        bands = [width for width, least in _BANDS if min(down, across) >= least]
+        # Without a setting, blocks follow each other along the axis with fewer tiles.
+        other = "n" if across > down else "m"
+        found = [Settings(swizzle=width) for width in bands]
+        found.append(Settings(along=other))
+        found += [Settings(swizzle=width, along=other) for width in bands[-1:]]
+        return tuple(found)
+
+    def seconds(self, product: Product, work: Work, target: Target) -> float:
+        return seconds(self, work, target)
 
     def __str__(self) -> str:
         turns = "cooperative" if self.cooperative else "pingpong"
@@ -82,30 +185,29 @@ def store_bytes(n: int, cooperative: bool, residual: bool, stage: int, taken: in
 
 # Measured on an H200 over the convolutions of ResNet-50, VGG and RepVGG: seldom is another faster there.
 _USUAL = (
-    WarpgroupTile(128, 128, 64, cooperative=False),
-    WarpgroupTile(128, 64, 64, cooperative=False),
-    WarpgroupTile(64, 128, 64, cooperative=False),
-    WarpgroupTile(64, 64, 64, cooperative=False),
-    WarpgroupTile(64, 256, 64, cooperative=False),
-    WarpgroupTile(256, 128, 64, cooperative=True),
-    WarpgroupTile(128, 256, 64, cooperative=True),
-    WarpgroupTile(256, 64, 64, cooperative=True),
-    WarpgroupTile(256, 64, 32, cooperative=True),
-    WarpgroupTile(128, 64, 32, cooperative=False),
+    WgmmaTile(128, 128, 64, cooperative=False),
+    WgmmaTile(128, 64, 64, cooperative=False),
+    WgmmaTile(64, 128, 64, cooperative=False),
+    WgmmaTile(64, 64, 64, cooperative=False),
+    WgmmaTile(64, 256, 64, cooperative=False),
+    WgmmaTile(256, 128, 64, cooperative=True),
+    WgmmaTile(128, 256, 64, cooperative=True),
+    WgmmaTile(256, 64, 64, cooperative=True),
+    WgmmaTile(256, 64, 32, cooperative=True),
+    WgmmaTile(128, 64, 32, cooperative=False),
 )
 # A warpgroup's instruction computes 64 rows, and a width that divides the tile's: those widths below that need no
 # special instruction of CUTLASS's. Two warpgroups that share a tile need 64 rows each.
 _ROWS = {False: (64, 128), True: (128, 256)}
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
-_CLUSTERS = ((1, 1), (2, 1), (1, 2))
 
-WARPGROUP_TILES = tuple(
+WGMMA_TILES = tuple(
     dict.fromkeys(
         _USUAL
         + tuple(
-            WarpgroupTile(m, n, k, cooperative, cluster)
-            for cluster, cooperative, k, n in every(_CLUSTERS, (False, True), _DEPTHS, _COLUMNS)
+            WgmmaTile(m, n, k, cooperative, cluster)
+            for cluster, cooperative, k, n in every(_CLUSTERS.values(), (False, True), _DEPTHS, _COLUMNS)
             for m in _ROWS[cooperative]
         )
     )
@@ -115,14 +217,8 @@ _REACH = 127
 """Positions that the copy engine's windows reach from their corner."""
 _STEPS = 8
 """Positions from one of its windows to the next."""
-_NARROW = 32
 LEAST_STAGES = 3
 """Of a pipeline that keeps the copy engine ahead of the warpgroups."""
-
-
-def refuse(tile: WarpgroupTile, gpu: Gpu, product: Product) -> str | None:
-    """Why the tile is none for the product on this GPU, None where it is one."""
-    return refuse_product(gpu, product) or _refuse_size(tile, product) or _refuse_room(tile, gpu, product)
 
 
 def refuse_product(gpu: Gpu, product: Product) -> str | None:
@@ -135,30 +231,6 @@ def refuse_product(gpu: Gpu, product: Product) -> str | None:
         return f"windows reach over {product.reach} positions, at most {_REACH} are possible"
     if product.step > _STEPS:
         return f"windows begin {product.step} positions apart, at most {_STEPS} are possible"
-    return None
-
-
-def _refuse_size(tile: WarpgroupTile, product: Product) -> str | None:
-    if tile.n > 2 * max(product.n, _NARROW):
-        return f"over half of its columns would be beyond the {product.n} of the product"
-    if tile.n <= _NARROW and product.n > 2 * tile.n:
-        return f"a narrow tile reads the rows again for every {tile.n} of {product.n} columns"
-    if tile.k >= 2 * product.depth:
-        return f"half of its depth would be beyond the {product.depth} of the product"
-    if tile.k < 32 and (product.taps == 1 or product.depth > 32):
-        return f"steps of {tile.k} are for windows of few channels, here are {product.depth}"
-    down, across = ceil(product.m / tile.m), ceil(product.n / tile.n)
-    if down < tile.cluster[0] or across < tile.cluster[1]:
-        return f"there are {down}x{across} tiles, fewer than in a cluster"
-    return wasted_rows(tile.m, product.m)
-
-
-def _refuse_room(tile: WarpgroupTile, gpu: Gpu, product: Product) -> str | None:
-    if tile.accumulators > REGISTERS:
-        return f"its sums take {tile.accumulators} registers of a thread, over {REGISTERS} do not stay in them"
-    stages = tile.stages(gpu, product.residual)
-    if stages < LEAST_STAGES:
-        return f"shared memory has room for {stages} stages of its pipeline, {LEAST_STAGES} are needed"
     return None
 
 
@@ -184,7 +256,7 @@ _TWO_RUNS = 1.9
 _MEASURED_RATE = 989e12 / 132
 
 
-def seconds(tile: WarpgroupTile, work: Work, target: Target, then: int | None = None) -> float:
+def seconds(tile: WgmmaTile, work: Work, target: Target, then: int | None = None) -> float:
     """Predicted time of a product whose tiles are dealt out to as many blocks as there are SMs.
 
     `then`: columns of a second product behind every tile, whose left factor is the tile, and which is stored instead.

@@ -1,13 +1,17 @@
-"""Tiles of the kernels for small windows over few channels, whose weights stay in registers."""
+"""Kernels on Hopper for small windows over few channels, whose weights stay in registers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product as every
 from math import ceil
+from typing import ClassVar
 
-from bolt_build.families.cutlass.product import Product
-from bolt_build.families.cxx import struct
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
+from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.cutlass.product import Product, Work
+from bolt_build.families.cutlass.settings import Settings
+from bolt_build.families.cxx import boolean, struct
 from bolt_build.targets import Gpu, Target
 
 UNIT = 8
@@ -22,7 +26,6 @@ MOST_REGISTERS = 208
 """Of a thread's 240, those that weights and sums may take."""
 _BARRIERS = 2048
 """Bytes of shared memory that tiles leave."""
-_SPACE = "bolt::cutlass_kernels"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,10 @@ class ResidentTile:
     steps: int
     together: bool
     width: int = UNIT
+
+    header: ClassVar[str] = "_resident"
+    memory_mb: ClassVar[int] = 700
+    loads: ClassVar[int] = 8
 
     @property
     def pixels(self) -> int:
@@ -56,10 +63,65 @@ class ResidentTile:
         """Blocks that compute the output channels of a tile."""
         return ceil(product.n / self.channels)
 
-    def cxx(self, product: Product) -> str:
+    @property
+    def group(self) -> str:
+        return "resident weights"
+
+    @property
+    def parameters(self) -> Named:
+        wide = (("width", self.width),) if self.width != UNIT else ()
+        turns = "together" if self.together else "turns"
+        return (("rows", self.rows), *wide, ("steps", self.steps), ("resident", turns))
+
+    @classmethod
+    def read(cls, reader: Reader) -> ResidentTile:
+        rows, width, steps = reader.number("rows"), reader.number("width", UNIT), reader.number("steps")
+        return cls(rows, steps, reader.word("resident", {"turns": False, "together": True}), width)
+
+    def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::ResidentTile<14, 4, true, 3, 3, 8>`"""
-        together = "true" if self.together else "false"
-        return f"{_SPACE}::ResidentTile<{self.rows}, {self.steps}, {together}, {_taps_text(product)}, {self.width}>"
+        values = (self.rows, self.steps, boolean(self.together), *taps(product), self.width)
+        return f"{SPACE}::ResidentTile<{', '.join(map(str, values))}>"
+
+    def packed(self, product: Product) -> str:
+        """The product's weights as the tile's threads hold them."""
+        return packed(product, self.steps, self.groups(product) * self.channels // CHANNELS)
+
+    def refuse(self, gpu: Gpu, product: Product) -> str | None:
+        staged = 2 * self.pixels * CHANNELS * 2
+        reason = refuse_windows(self.rows, self.width, self.steps, staged, gpu, product)
+        if reason is not None:
+            return reason
+        if self.together and product.n <= CHANNELS:
+            return f"half of its channels would be beyond the {product.n} of the product"
+        shape = dict(product.shape)
+        if self.rows >= 2 * shape["out_h"]:
+            return f"half of its rows would be beyond the {shape['out_h']} of an image"
+        if self.width > UNIT and self.width >= 2 * shape["out_w"]:
+            return f"half of its columns would be beyond the {shape['out_w']} of an image"
+        return None
+
+    def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
+        """None: it is for whole products."""
+        return None
+
+    def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
+        return "its registers hold the weights of the whole depth"
+
+    def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
+        return ()
+
+    def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        """None but the one that blocks have."""
+        return ()
+
+    def seconds(self, product: Product, work: Work, target: Target) -> float:
+        """The tiles of the busiest SM, or memory."""
+        gpu = gpu_of(target)
+        rounds = ceil(self.tiles(product) / max(1, gpu.sms // self.groups(product)))
+        waits = rounds * _RESIDUAL if product.residual else 0.0
+        one = tile_seconds(self.rows, self.width, self.channels, product, target)
+        return waits + seconds_of(rounds, one, work.nbytes, target)
 
     def __str__(self) -> str:
         who = "together" if self.together else "in turns"
@@ -86,10 +148,6 @@ def taps(product: Product) -> tuple[int, int]:
     return shape["kernel_h"], shape["kernel_w"]
 
 
-def _taps_text(product: Product) -> str:
-    return ", ".join(map(str, taps(product)))
-
-
 def registers(pixels: int, steps: int, window: tuple[int, int]) -> int:
     """Registers of a thread that hold weights and sums."""
     return window[0] * window[1] * steps * 4 + pixels // 2
@@ -104,31 +162,10 @@ def packed(product: Product, steps: int, groups: int) -> str:
     """The product's weights as the threads hold them, for so many groups of 64 output channels."""
     height, width = taps(product)
     fragments = struct(
-        f"{_SPACE}::Fragments",
+        f"{SPACE}::Fragments",
         outputs=product.n, taps_h=height, taps_w=width, depth=product.depth, groups=groups, steps=steps,
     )  # fmt: skip
-    return f"{_SPACE}::ResidentFilter{{{product.weights}, {fragments}}}"
-
-
-def packed_for(tile: ResidentTile, product: Product) -> str:
-    """The product's weights as the tile's threads hold them."""
-    return packed(product, tile.steps, tile.groups(product) * tile.channels // CHANNELS)
-
-
-def refuse(tile: ResidentTile, gpu: Gpu, product: Product) -> str | None:
-    """Why the tile is none for the product on this GPU, None where it is one."""
-    staged = 2 * tile.pixels * CHANNELS * 2
-    reason = refuse_windows(tile.rows, tile.width, tile.steps, staged, gpu, product)
-    if reason is not None:
-        return reason
-    if tile.together and product.n <= CHANNELS:
-        return f"half of its channels would be beyond the {product.n} of the product"
-    shape = dict(product.shape)
-    if tile.rows >= 2 * shape["out_h"]:
-        return f"half of its rows would be beyond the {shape['out_h']} of an image"
-    if tile.width > UNIT and tile.width >= 2 * shape["out_w"]:
-        return f"half of its columns would be beyond the {shape['out_w']} of an image"
-    return None
+    return f"{SPACE}::ResidentFilter{{{product.weights}, {fragments}}}"
 
 
 def refuse_windows(rows: int, width: int, steps: int, staged: int, gpu: Gpu, product: Product) -> str | None:
@@ -169,16 +206,6 @@ _BEGINS, _SETTLES, _RESIDUAL = 1.7e-6, 1.5e-6, 0.37e-6
 _MEMORY = 0.85
 _NARROWEST = 48
 _MEASURED_RATE = 989e12 / 132
-
-
-def seconds(tile: ResidentTile, product: Product, nbytes: int, target: Target) -> float:
-    """Predicted time of a product that moves so many bytes: the tiles of the busiest SM, or memory."""
-    gpu = target.gpu
-    assert gpu is not None
-    rounds = ceil(tile.tiles(product) / max(1, gpu.sms // tile.groups(product)))
-    waits = rounds * _RESIDUAL if product.residual else 0.0
-    one = tile_seconds(tile.rows, tile.width, tile.channels, product, target)
-    return waits + seconds_of(rounds, one, nbytes, target)
 
 
 def tile_seconds(rows: int, width: int, channels: int, product: Product, target: Target) -> float:

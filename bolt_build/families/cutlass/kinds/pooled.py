@@ -1,0 +1,288 @@
+"""Kernels on Hopper for a convolution and the pooling of its maxima, weights in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from bolt_build.digest import digest
+from bolt_build.families.base import (
+    Candidate,
+    Expense,
+    KernelProblem,
+    KernelUnit,
+    Refusal,
+    StepCode,
+    StepExpressions,
+)
+from bolt_build.families.chains import parts
+from bolt_build.families.cutlass import conv
+from bolt_build.families.cutlass.constants import constant
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value
+from bolt_build.families.cutlass.expense import copy_seconds
+from bolt_build.families.cutlass.expense import expense as product_expense
+from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
+from bolt_build.families.cutlass.kinds.resident import (
+    CHANNELS,
+    STEP,
+    UNIT,
+    packed,
+    refuse_windows,
+    seconds_of,
+    taps,
+    tile_seconds,
+)
+from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.cutlass.product import Product, aligned, work
+from bolt_build.families.cxx import struct
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.targets import Gpu, Target
+
+_WINDOWS: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {((2, 2), (0, 0)): 2, ((3, 3), (1, 1)): 3}
+"""The kernel's name of a pooling with steps of two, by its window and the padding in front of it."""
+_MEMORY_MB = 700
+
+
+@dataclass(frozen=True)
+class PooledTile:
+    """`rows` by `width` positions of what is pooled, `steps` of 16 channels in each tap of the window; `pool` 2 takes
+    two by two positions, 3 three by three behind one of padding, both two apart. Two warpgroups take strips of tiles in
+    turns.
+
+    Strips are tiles where `pool` is 2. Windows of three overlap: a strip is then a column of tiles, whose last row and
+    column count in the next ones too.
+    """
+
+    rows: int
+    width: int
+    steps: int
+    pool: int
+
+    @property
+    def overlaps(self) -> bool:
+        """True where a row of what is pooled, or a column, counts in two places."""
+        return self.pool == 3
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Rows and columns that a tile leaves."""
+        return self.rows // 2, self.width // 2 - self.overlaps
+
+    @property
+    def staged_bytes(self) -> int:
+        """Shared memory for what a warpgroup stores: whole matrices, and the column that is the next strip's."""
+        rows, columns = self.extent
+        pixels = aligned(rows, 4 if self.width == UNIT else 2) * columns + (8 if self.overlaps else 0)
+        return aligned(pixels) * CHANNELS * 2
+
+    def strips(self, batch: int, pooled: tuple[int, int], length: int) -> int:
+        """How many strips of `length` tiles there are of so many images of so many rows and columns."""
+        rows, columns = self.extent
+        down = length * rows
+        below = 1 if pooled[0] <= down else ceil((pooled[0] - self.overlaps) / (down - self.overlaps))
+        return batch * ceil(pooled[1] / columns) * below
+
+    @property
+    def parameters(self) -> Named:
+        shape = (("rows", self.rows), ("width", self.width), ("steps", self.steps))
+        return (*shape, ("resident", "turns"), ("pool", self.pool))
+
+    @classmethod
+    def read(cls, reader: Reader) -> PooledTile:
+        rows, width, steps, pool = map(reader.number, ("rows", "width", "steps", "pool"))
+        reader.word("resident", {"turns": "turns"})
+        return cls(rows, width, steps, pool)
+
+    def cxx(self, product: Product) -> str:
+        """`bolt::cutlass_kernels::PooledTile<16, 4, 4, 1, 16, 3>`"""
+        values = (self.rows, self.steps, *taps(product), self.width, self.pool)
+        return f"{SPACE}::PooledTile<{', '.join(map(str, values))}>"
+
+    def refuse(self, gpu: Gpu, product: Product, pooled: tuple[int, int]) -> str | None:
+        """Why the tile is none on this GPU for a convolution that is pooled to so many rows and columns."""
+        reason = refuse_windows(self.rows, self.width, self.steps, 2 * self.staged_bytes, gpu, product)
+        if reason is not None:
+            return reason
+        for what, has, of in zip(("rows", "columns"), self.extent, pooled, strict=True):
+            if has >= 2 * of:
+                return f"half of its {what} would be beyond the {of} of a pooled image"
+        return None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows}x{self.width} positions pooled {self.pool}x{self.pool}, "
+            f"weights of {self.steps * STEP} channels in registers"
+        )
+
+
+_SHAPES = {2: ((14, 8), (16, 8), (8, 8), (14, 16), (16, 16)), 3: ((16, 16), (14, 16), (8, 16), (4, 16))}
+
+
+def tiles(product: Product, pool: int) -> tuple[PooledTile, ...]:
+    """The tiles that may be some for a convolution and a pooling."""
+    steps = ceil(product.depth / STEP)
+    return tuple(PooledTile(rows, width, steps, pool) for rows, width in _SHAPES[pool])
+
+
+# Not measured: what a warpgroup takes to pool and store a tile after its products, while no other one multiplies; in
+# seconds a position.
+_ALONE = 2.7e-9
+
+
+def length(tile: PooledTile, product: Product, pooled: tuple[int, int], target: Target) -> int:
+    """Tiles of a strip: as many as make the busiest SM be done soonest."""
+    longest = ceil(pooled[0] / tile.extent[0]) if tile.overlaps else 1
+    return min(
+        range(longest, 0, -1), key=lambda tiles_of_strip: _busiest(tile, product, pooled, tiles_of_strip, target)
+    )
+
+
+def seconds(tile: PooledTile, product: Product, pooled: tuple[int, int], nbytes: int, target: Target) -> float:
+    """Predicted time of a kernel that moves so many bytes: the strips of the busiest SM, or memory."""
+    best = length(tile, product, pooled, target)
+    return seconds_of(2, _busiest(tile, product, pooled, best, target) / 2, nbytes, target)
+
+
+def _busiest(tile: PooledTile, product: Product, pooled: tuple[int, int], length: int, target: Target) -> float:
+    """Predicted time of the strips of the busiest SM."""
+    strips = tile.strips(dict(product.shape)["batch"], pooled, length)
+    rounds = ceil(strips / max(1, gpu_of(target).sms // ceil(product.n / CHANNELS)))
+    one = tile_seconds(tile.rows, tile.width, CHANNELS, product, target)
+    # The last of an odd number of strips has no other one beside it.
+    return rounds * length * one + rounds % 2 * length * tile.rows * tile.width * _ALONE
+
+
+def product_of(problem: KernelProblem) -> Product:
+    """The convolution of a problem that `refuse_pooled` does not refuse."""
+    # Two results beside each other would be one position of what is pooled.
+    return conv.product_of(parts(problem)[0], whole_rows=True)
+
+
+def refuse_pooled(problem: KernelProblem) -> str | None:
+    """A reason why no kernel of this family computes both, whatever its tile."""
+    first, second = parts(problem)
+    if (reason := conv.refuse(first)) is not None:
+        return f"the convolution: {reason}"
+    op = second.op
+    assert isinstance(op, Pool)
+    if len(op.kernel) != 2:
+        return f"pools over two spatial axes, not {len(op.kernel)}"
+    if op.mode != "max":
+        return f"pools maxima, here is the {op.mode}"
+    if op.strides != (2, 2) or op.dilations != (1, 1) or (op.kernel, op.pads_begin) not in _WINDOWS:
+        return "pools two by two positions, or three by three behind one of padding, both two apart"
+    if problem.epilogue:
+        return "another function follows the pooling"
+    if any(not isinstance(stage.op, Activation) for stage in first.epilogue):
+        return "another tensor joins in between"
+    return None
+
+
+def _pool(problem: KernelProblem) -> int:
+    op = parts(problem)[1].op
+    assert isinstance(op, Pool)
+    return _WINDOWS[op.kernel, op.pads_begin]
+
+
+def _extents(problem: KernelProblem) -> tuple[int, int]:
+    height, width = problem.outputs[0].shape[2:]
+    return height, width
+
+
+class Pooled:
+    """The kind of kernels for a convolution and the pooling of its maxima."""
+
+    def tile_of(self, candidate: Candidate) -> PooledTile:
+        """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
+        reader = Reader(candidate.parameters)
+        tile = PooledTile.read(reader)
+        reader.end()
+        if tile.parameters != candidate.parameters:
+            raise ValueError(f"{candidate} is no kernel of this kind")
+        return tile
+
+    def reads(self, candidate: Candidate) -> bool:
+        try:
+            self.tile_of(candidate)
+        except ValueError:
+            return False
+        return True
+
+    def serves(self, problem: KernelProblem) -> bool:
+        _, *behind = problem.op.sequence
+        return len(behind) == 1 and isinstance(behind[0][0], Pool)
+
+    def offers(self, problem: KernelProblem, target: Target) -> Offers:
+        if (reason := _refuse(problem, gpu_of(target))) is not None:
+            return Offers(none=(reason,))
+        product, found, refusals = product_of(problem), [], []
+        for tile in tiles(product, _pool(problem)):
+            if (why := tile.refuse(gpu_of(target), product, _extents(problem))) is None:
+                candidate = Candidate(FAMILY, tile.parameters)
+                found.append(Offer(_predicted(problem, product, tile, target), candidate, "pooled"))
+            else:
+                refusals.append(Refusal(FAMILY, f"tile {tile}", why))
+        return Offers(tuple(found), (), tuple(refusals))
+
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        if (reason := _refuse(problem, gpu_of(target))) is not None:
+            return reason
+        product, tile = product_of(problem), self.tile_of(candidate)
+        if tile not in tiles(product, _pool(problem)) or candidate.settings:
+            return f"{candidate} is none of its candidates"
+        return tile.refuse(gpu_of(target), product, _extents(problem))
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        return _predicted(problem, product_of(problem), self.tile_of(candidate), target)
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """None: its kernels have no settings."""
+        return ()
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
+        """Of both, without what lies between them. Columns that two strips compute are not counted."""
+        first, second = parts(problem)
+        found = product_expense(first, product_of(problem))
+        nbytes = found.nbytes - first.outputs[0].nbytes + second.outputs[0].nbytes
+        return Expense(nbytes, found.flops + second.flops, found.why, found.copied, found.copied_as)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        first, product, tile = parts(problem)[0], product_of(problem), self.tile_of(candidate)
+        member = f"{SPACE}::PooledConv<{tile.cxx(product)}, {epilogue_type(first)}, {product.source}>"
+        pooled = _extents(problem)
+        strips = length(tile, product, pooled, target)
+        arguments = (
+            product.arguments(()), product.source_value, constant(at, 1),
+            packed(product, tile.steps, -(-product.n // CHANNELS)),
+            constant(at, *range(2, len(first.inputs))),
+            epilogue_value(first), struct(f"{SPACE}::Pooling", pool_h=pooled[0], pool_w=pooled[1], length=strips),
+        )  # fmt: skip
+        call = f"{{member}}.run(r, {at.inputs[0]}, {at.outputs[0]});"
+        return StepCode(("bolt_cutlass/pooled.h",), member, ", ".join(arguments), call)
+
+    def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+        text = (
+            '#include "bolt_cutlass/conv_pooled_kernel.h"\n\n'
+            f"template void {SPACE}::launch_conv(\n    {self.tile_of(candidate).cxx(product_of(problem))},\n"
+            f"    const {SPACE}::ConvArguments&, const {SPACE}::Pooling&,\n"
+            f"    const {epilogue_type(parts(problem)[0])}&, void*);\n"
+        )
+        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB)
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    if not gpu.warpgroup_mma:
+        return "needs instructions of four warps"
+    if (reason := refuse_pooled(problem)) is not None:
+        return reason
+    if product_of(problem).kernel != "Conv":
+        return "pools behind windows alone, here are single positions"
+    return None
+
+
+def _predicted(problem: KernelProblem, product: Product, tile: PooledTile, target: Target) -> float:
+    """With the bytes of the convolution, but of what it leaves only those that are pooled."""
+    first = parts(problem)[0]
+    nbytes = work(first, product).nbytes - first.outputs[0].nbytes + problem.outputs[0].nbytes
+    return copy_seconds(first, product, target) + seconds(tile, product, _extents(problem), nbytes, target)

@@ -1,0 +1,34 @@
+"""Rules that tiles of several kinds follow."""
+
+from __future__ import annotations
+
+from bolt_build.families.cutlass.product import Product
+from bolt_build.targets import Gpu
+
+REGISTERS = 128
+"""Registers of a thread that sums may take: with more, addresses and fragments go to memory and back."""
+NARROW = 32
+"""Columns of a narrow tile, which reads the rows again more often than it saves."""
+_SMALL = 64 * 128
+"""Elements of a tile for products that do not fill the GPU."""
+
+
+def wasted_rows(rows: int, of: int) -> str | None:
+    """Why a tile of so many rows is none for a product of so many, None where it is one."""
+    return f"over half of its rows would be beyond the {of} of the product" if rows > 2 * max(of, NARROW) else None
+
+
+def too_many_sums(registers: int) -> str | None:
+    """Why sums that take so many registers of a thread are too many, None where they are not."""
+    if registers > REGISTERS:
+        return f"its sums take {registers} registers of a thread, over {REGISTERS} do not stay in them"
+    return None
+
+
+def refuse_whole(blocks: int, elements: int, gpu: Gpu, product: Product) -> str | None:
+    """Why so many tiles of so many elements do not suit a product that is not sliced, None where they do."""
+    if product.wide:
+        return "stores half precision, fp32 is what sums of slices become"
+    if 4 * blocks <= gpu.sms and elements > _SMALL:
+        return f"{blocks} tiles leave most of {gpu.sms} multiprocessors idle, smaller ones do not"
+    return None

@@ -1,0 +1,272 @@
+"""Kinds of kernels that compute one product: what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from bolt_build.digest import digest
+from bolt_build.families.base import (
+    Candidate,
+    Expense,
+    KernelProblem,
+    KernelUnit,
+    Refusal,
+    StepCode,
+    StepExpressions,
+)
+from bolt_build.families.cutlass.constants import constant
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
+from bolt_build.families.cutlass.expense import copy_seconds, expense
+from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
+from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
+from bolt_build.families.cutlass.products import multiplies, narrow_loads_of, product_of, refuse_problem
+from bolt_build.families.cutlass.settings import Settings
+from bolt_build.families.problems import op_operands
+from bolt_build.targets import Gpu, Target
+
+DEFAULT = Settings()
+_MOST_SLICES = 4
+"""Other numbers of slices that are worth a measurement."""
+
+
+class ProductTile(Protocol):
+    """A tile of kernels for one product: all in which their kinds differ.
+
+    `header` ends the name of the C++ header, `memory_mb` is what compiling a kernel takes at its peak, `loads` are the
+    elements of both factors that are loaded at once.
+    """
+
+    header: ClassVar[str]
+    memory_mb: ClassVar[int]
+
+    @property
+    def loads(self) -> int: ...
+    @property
+    def group(self) -> str:
+        """`Offer.group` of kernels that compute whole products."""
+        ...
+
+    @property
+    def parameters(self) -> Named:
+        """As candidates state it."""
+        ...
+
+    def refuse(self, gpu: Gpu, product: Product) -> str | None:
+        """Why no kernel with the tile computes the product on this GPU, None where one does."""
+        ...
+
+    def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
+        """Why a legal tile does not suit a product that is not sliced, None where it does."""
+        ...
+
+    def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
+        """Why the product is not computed in slices with a legal tile, None where it is."""
+        ...
+
+    def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
+        """Possible numbers of slices, least first."""
+        ...
+
+    def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        """Other orders of the tiles that are worth a measurement."""
+        ...
+
+    def seconds(self, product: Product, work: Work, target: Target) -> float:
+        """Predicted time of one kernel that does the work, copies and sums of slices apart."""
+        ...
+
+    def cxx(self, product: Product, gpu: Gpu) -> str:
+        """The C++ type."""
+        ...
+
+    def packed(self, product: Product) -> str:
+        """How it wants the weights packed."""
+        ...
+
+
+T = TypeVar("T", bound=ProductTile)
+S = TypeVar("S", bound=ProductTile, covariant=True)
+
+
+@dataclass(frozen=True)
+class Kernel(Generic[S]):
+    """A tile, and whether the kernel leaves sums of slices of the depth, to which nothing was done yet (`partial`)."""
+
+    tile: S
+    partial: bool = False
+
+    def __str__(self) -> str:
+        return f"tile {self.tile} in slices" if self.partial else f"tile {self.tile}"
+
+    def candidate(self, settings: Settings = DEFAULT) -> Candidate:
+        """The kernel with settings."""
+        parameters = (*self.tile.parameters, *((("partial", 1),) if self.partial else ()))
+        return Candidate(FAMILY, parameters, settings.named)
+
+
+@dataclass(frozen=True)
+class ProductKind(Generic[T]):
+    """A kind of kernels with some tiles, which `read` finds in a candidate's parameters. `narrow`: they load few
+    elements at once, so that channels that are no whole loads need no padding, and compute whole products."""
+
+    tiles: tuple[T, ...]
+    read: Callable[[Reader], T]
+    narrow: bool = False
+
+    def kernel_of(self, candidate: Candidate) -> Kernel[T]:
+        """The kernel that a candidate of this kind states. Raises ValueError for one that is of another kind."""
+        reader = Reader(candidate.parameters)
+        tile = self.read(reader)
+        kernel = Kernel(tile, partial=reader.has("partial") and reader.number("partial") == 1)
+        reader.end()
+        if (tile.loads != ALIGNMENT) is not self.narrow or kernel.candidate().parameters != candidate.parameters:
+            raise ValueError(f"{candidate} is no kernel of this kind")
+        return kernel
+
+    def reads(self, candidate: Candidate) -> bool:
+        try:
+            self.kernel_of(candidate)
+        except ValueError:
+            return False
+        return True
+
+    def serves(self, problem: KernelProblem) -> bool:
+        return multiplies(problem.op)
+
+    def offers(self, problem: KernelProblem, target: Target) -> Offers:
+        if (reason := refuse_problem(problem)) is not None:
+            return Offers(none=(reason,))
+        loads = narrow_loads_of(problem) if self.narrow else ALIGNMENT
+        if loads is None:
+            return Offers()
+        product, gpu = product_of(problem, loads), gpu_of(target)
+        found, refusals = [], []
+        for tile in (tile for tile in self.tiles if tile.loads == loads):
+            none = tile.refuse(gpu, product)
+            for kernel in (Kernel(tile), Kernel(tile, partial=True))[: 2 if none is None and not self.narrow else 1]:
+                reason = none or self._refuse_use(kernel, gpu, product)
+                if reason is None:
+                    group = "sums of slices" if kernel.partial else tile.group
+                    seconds = _seconds(problem, product, kernel, target)
+                    found.append(Offer(seconds, kernel.candidate(), group, self.narrow))
+                else:
+                    refusals.append(Refusal(FAMILY, str(kernel), reason))
+        return Offers(tuple(found), (), tuple(refusals))
+
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        if (reason := refuse_problem(problem)) is not None:
+            return reason
+        kernel, gpu = self.kernel_of(candidate), gpu_of(target)
+        tile, wanted = kernel.tile, narrow_loads_of(problem) if self.narrow else ALIGNMENT
+        if tile not in self.tiles or tile.loads != wanted:
+            return f"{candidate} is none of its candidates"
+        product = product_of(problem, tile.loads)
+        reason = tile.refuse(gpu, product) or self._refuse_use(kernel, gpu, product)
+        return reason or _refuse_settings(kernel, product, candidate, gpu)
+
+    def _refuse_use(self, kernel: Kernel[T], gpu: Gpu, product: Product) -> str | None:
+        """Why a legal tile is not used whole, or in slices."""
+        if self.narrow and kernel.partial:
+            return "loads of few elements are for whole products"
+        return (kernel.tile.refuse_slices if kernel.partial else kernel.tile.refuse_whole)(gpu, product)
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        """The order of tiles is not part of the prediction."""
+        kernel = self.kernel_of(candidate)
+        slices = Settings.read(candidate.settings).slices
+        return _seconds(problem, product_of(problem, kernel.tile.loads), kernel, target, slices)
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """Other numbers of slices, or other orders in which persistent blocks go through the tiles; each once."""
+        kernel = self.kernel_of(candidate)
+        product, gpu = product_of(problem, kernel.tile.loads), gpu_of(target)
+        if kernel.partial:
+            choices = tuple(Settings(slices=count) for count in _other_slices(product, kernel, target)[:_MOST_SLICES])
+        else:
+            choices = kernel.tile.orders(product, gpu)
+        found = (kernel.candidate(settings) for settings in choices)
+        return tuple(variant for variant in found if variant != candidate)
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
+        loads = ALIGNMENT if candidate is None else self.kernel_of(candidate).tile.loads
+        return expense(problem, product_of(problem, loads))
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        own, kernel = op_operands(problem), self.kernel_of(candidate)
+        product = product_of(problem, kernel.tile.loads)
+        settings = Settings.read(candidate.settings)
+        if kernel.partial and not settings.slices:
+            settings = replace(settings, slices=default_slices(product, kernel, target))
+        name = f"Split{product.kernel}" if kernel.partial else product.kernel
+        tile = kernel.tile.cxx(product, gpu_of(target))
+        out = ", float" if product.wide else ""
+        member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem)}, {product.source}{out}>"
+        pitch = (("y_row", at.pitch(0)),) if at.pitch(0) else ()
+        arguments = (
+            product.arguments((*settings.fields, *pitch)), product.source_value, constant(at, own[1]),
+            kernel.tile.packed(product), constant(at, *own[2:]), epilogue_value(problem),
+        )  # fmt: skip
+        added = residual(problem)
+        other = "nullptr" if added is None else at.inputs[added]
+        call = f"{{member}}.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
+        return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
+
+    def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+        """Sums of slices have no epilogue: such a kernel serves every problem of its kind."""
+        kernel = self.kernel_of(candidate)
+        product = product_of(problem, kernel.tile.loads)
+        kind = product.kernel.lower()
+        epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem)
+        text = (
+            f'#include "bolt_cutlass/{kind}{kernel.tile.header}_kernel.h"\n\n'
+            f"template void {SPACE}::launch_{kind}(\n    {kernel.tile.cxx(product, gpu_of(target))},\n"
+            f"    const {SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
+        )
+        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, kernel.tile.memory_mb)
+
+
+def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, gpu: Gpu) -> str | None:
+    """Why the kernel cannot have the candidate's settings, None where it can."""
+    if not candidate.settings:
+        return None
+    possible = tuple(Settings(slices=count) for count in kernel.tile.counts(gpu, product))
+    offered = possible if kernel.partial else kernel.tile.orders(product, gpu)
+    if any(candidate.settings == settings.named for settings in offered):
+        return None
+    return f"{candidate} has settings that it cannot have here"
+
+
+def _seconds(problem: KernelProblem, product: Product, kernel: Kernel[S], target: Target, slices: int = 0) -> float:
+    """Predicted seconds of all that runs for the problem, in so many slices where the kernel takes any (0: the
+    default)."""
+    needed, copy = work(problem, product), copy_seconds(problem, product, target)
+    if not kernel.partial:
+        return copy + kernel.tile.seconds(product, needed, target)
+    return copy + _sliced_seconds(product, kernel, needed, target, slices or default_slices(product, kernel, target))
+
+
+def default_slices(product: Product, kernel: Kernel[S], target: Target) -> int:
+    """The number of slices that is predicted to be fastest."""
+    # What is the same for all counts does not matter.
+    needed = Work(product.m, product.n, product.depth, product.taps, product.kernel == "Conv", 0)
+    return min(
+        kernel.tile.counts(gpu_of(target), product),
+        key=lambda count: _sliced_seconds(product, kernel, needed, target, count),
+    )
+
+
+def _other_slices(product: Product, kernel: Kernel[S], target: Target) -> tuple[int, ...]:
+    """Numbers of slices beside the default, those nearest to it first."""
+    default = default_slices(product, kernel, target)
+    others = [count for count in kernel.tile.counts(gpu_of(target), product) if count != default]
+    return tuple(sorted(others, key=lambda count: (max(count, default) / min(count, default), count)))
+
+
+def _sliced_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Target, count: int) -> float:
+    """Sums in fp32 go from one kernel to the next, for the most part through L2: at twice the bandwidth."""
+    sums = count * product.m * product.n * 4
+    part = replace(needed, slices=count, nbytes=needed.nbytes + sums // 2)
+    return kernel.tile.seconds(product, part, target) + target.launch_seconds + sums / (2 * target.bandwidth)

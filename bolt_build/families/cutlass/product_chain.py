@@ -1,0 +1,211 @@
+"""Kinds of kernels that compute two products, one behind the other: what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from bolt_build.digest import digest
+from bolt_build.families.base import (
+    Candidate,
+    Expense,
+    KernelProblem,
+    KernelUnit,
+    Refusal,
+    StepCode,
+    StepExpressions,
+)
+from bolt_build.families.chains import parts
+from bolt_build.families.cutlass import conv
+from bolt_build.families.cutlass.constants import constant
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
+from bolt_build.families.cutlass.expense import copy_seconds
+from bolt_build.families.cutlass.expense import expense as product_expense
+from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
+from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
+from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
+from bolt_build.families.problems import op_operands
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.targets import Gpu, Target
+
+
+@dataclass(frozen=True)
+class ProductChain:
+    """Two products, as the kernels compute them one behind the other: columns of the first are rows of the second's
+    depth, and both have the same rows."""
+
+    first: Product
+    second: Product
+
+
+class ChainTile(Protocol):
+    """A tile of kernels for two products: all in which their kinds differ.
+
+    `header` ends the name of the C++ header, `memory_mb` is what compiling a kernel takes at its peak, `group` that of
+    its offers.
+    """
+
+    header: ClassVar[str]
+    memory_mb: ClassVar[int]
+    group: ClassVar[str]
+
+    @property
+    def parameters(self) -> Named:
+        """As candidates state it."""
+        ...
+
+    def refuse(self, gpu: Gpu, chain: ProductChain) -> str | None:
+        """Why no kernel with the tile computes the products on this GPU, None where one does."""
+        ...
+
+    def seconds(self, chain: ProductChain, work: Work, target: Target) -> float:
+        """Predicted time of both; `work` is the first's, but for its bytes, which are those of the whole kernel."""
+        ...
+
+    def cxx(self, gpu: Gpu, chain: ProductChain) -> str:
+        """The C++ type."""
+        ...
+
+    def packed(self, chain: ProductChain) -> str:
+        """How it wants the first's weights packed."""
+        ...
+
+
+T = TypeVar("T", bound=ChainTile)
+
+
+def chain_of(problem: KernelProblem) -> ProductChain:
+    """Both products of a problem that `refuse_products` does not refuse."""
+    first, second = map(_product, parts(problem))
+    # What lies between is never stored, so it needs no copy with padded rows.
+    return ProductChain(first, replace(second, widen=None))
+
+
+def _product(problem: KernelProblem) -> Product:
+    # Two results beside each other would be one row of the second's left factor.
+    return conv.product_of(problem, whole_rows=True) if type(problem.op) is Conv else product_of(problem)
+
+
+def refuse_products(problem: KernelProblem) -> str | None:
+    """A reason why no kernel of this family computes both products, whatever its tile."""
+    first, second = parts(problem)
+    if type(first.op) is not type(second.op) or not multiplies(first.op):
+        return f"{second.op.kind} behind {first.op.kind} does not multiply its rows"
+    for place, each in (("first", first), ("second", second)):
+        if (reason := refuse_problem(each)) is not None:
+            return f"the {place} product: {reason}"
+    behind = _product(second)
+    if behind.kernel != "Gemm":
+        return "the second convolution is not 1x1 with a stride of one, without padding"
+    if behind.n % ALIGNMENT:
+        return f"stores {ALIGNMENT} columns at once, {behind.n} is no multiple"
+    if any(isinstance(stage.op, Activation) and stage.op.function == "reciprocal" for stage in first.epilogue):
+        return "the zeros that pad rows of the first product have no reciprocal"
+    return None
+
+
+@dataclass(frozen=True)
+class ChainKind(Generic[T]):
+    """A kind of kernels for two products. `tiles` gives those that may do, and why there are none; `read` finds one in
+    a candidate's parameters."""
+
+    tiles: Callable[[Gpu, ProductChain], tuple[tuple[T, ...], str | None]]
+    read: Callable[[Reader], T]
+
+    def tile_of(self, candidate: Candidate) -> T:
+        """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
+        reader = Reader(candidate.parameters)
+        tile = self.read(reader)
+        reader.end()
+        if tile.parameters != candidate.parameters:
+            raise ValueError(f"{candidate} is no kernel of this kind")
+        return tile
+
+    def reads(self, candidate: Candidate) -> bool:
+        try:
+            self.tile_of(candidate)
+        except ValueError:
+            return False
+        return True
+
+    def serves(self, problem: KernelProblem) -> bool:
+        _, *behind = problem.op.sequence
+        return len(behind) == 1 and not isinstance(behind[0][0], Pool)
+
+    def offers(self, problem: KernelProblem, target: Target) -> Offers:
+        if (reason := refuse_products(problem)) is not None:
+            return Offers(none=(reason,))
+        chain, gpu = chain_of(problem), gpu_of(target)
+        tiles, none = self.tiles(gpu, chain)
+        found, refusals = [], []
+        for tile in tiles:
+            if (why := tile.refuse(gpu, chain)) is None:
+                candidate = Candidate(FAMILY, tile.parameters)
+                found.append(Offer(_seconds(problem, chain, tile, target), candidate, tile.group))
+            else:
+                refusals.append(Refusal(FAMILY, f"tile {tile}", why))
+        return Offers(tuple(found), () if none is None else (none,), tuple(refusals))
+
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        if (reason := refuse_products(problem)) is not None:
+            return reason
+        chain, gpu, tile = chain_of(problem), gpu_of(target), self.tile_of(candidate)
+        tiles, none = self.tiles(gpu, chain)
+        if none is not None or tile not in tiles or candidate.settings:
+            return none or f"{candidate} is none of its candidates"
+        return tile.refuse(gpu, chain)
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        return _seconds(problem, chain_of(problem), self.tile_of(candidate), target)
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """None: its kernels have no settings."""
+        return ()
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
+        """Of both products, without what lies between them."""
+        (first, second), chain = parts(problem), chain_of(problem)
+        found = [product_expense(first, chain.first), product_expense(second, chain.second)]
+        nbytes = sum(each.nbytes for each in found) - 2 * first.outputs[0].nbytes
+        why = "; ".join(each.why for each in found if each.why)
+        return Expense(nbytes, sum(each.flops for each in found), why, found[0].copied, found[0].copied_as)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        (first, second), chain, tile = parts(problem), chain_of(problem), self.tile_of(candidate)
+        own, count = op_operands(problem), len(first.inputs)
+        types = (tile.cxx(gpu_of(target), chain), epilogue_type(first), epilogue_type(second), chain.first.source)
+        member = f"{SPACE}::Pair{chain.first.kernel}<{', '.join(types)}>"
+        ones, others = own[:count], own[count:]
+        arguments = (
+            chain.first.arguments(()), chain.first.source_value,
+            constant(at, ones[1]), tile.packed(chain), constant(at, *ones[2:]), epilogue_value(first),
+            str(chain.second.n), constant(at, others[0]), chain.second.weights, constant(at, *others[1:]),
+            epilogue_value(second),
+        )  # fmt: skip
+        added = residual(problem)
+        other = "nullptr" if added is None else at.inputs[added]
+        call = f"{{member}}.run(r, {at.inputs[0]}, {other}, {at.outputs[0]});"
+        return StepCode(("bolt_cutlass/pair.h",), member, ", ".join(arguments), call)
+
+    def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+        (first, second), chain, tile = parts(problem), chain_of(problem), self.tile_of(candidate)
+        kind = chain.first.kernel.lower()
+        text = (
+            f'#include "bolt_cutlass/{kind}{tile.header}_kernel.h"\n\n'
+            f"template void {SPACE}::launch_{kind}(\n    {tile.cxx(gpu_of(target), chain)},\n"
+            f"    const {SPACE}::{chain.first.kernel}Arguments&, const {SPACE}::SecondArguments&,\n"
+            f"    const {epilogue_type(first)}&,\n    const {epilogue_type(second)}&, void*);\n"
+        )
+        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, tile.memory_mb)
+
+
+def _seconds(problem: KernelProblem, chain: ProductChain, tile: ChainTile, target: Target) -> float:
+    """The first product's time with the bytes of both, but for those that are not moved any more."""
+    first, second = parts(problem)
+    one, other = work(first, chain.first), work(second, chain.second)
+    needed = replace(one, nbytes=one.nbytes + other.nbytes - 2 * first.outputs[0].nbytes)
+    return copy_seconds(first, chain.first, target) + tile.seconds(chain, needed, target)

@@ -1,0 +1,31 @@
+"""The kinds of kernels of this family, a line each. Of kernels predicted alike, an earlier kind's comes first."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import Candidate, KernelProblem
+from bolt_build.families.cutlass.kinds import resident, resident_chain, warp, warp_chain, wgmma, wgmma_chain
+from bolt_build.families.cutlass.kinds.kind import Kind
+from bolt_build.families.cutlass.kinds.pooled import Pooled
+from bolt_build.families.cutlass.one_product import ProductKind
+from bolt_build.families.cutlass.product_chain import ChainKind
+
+KINDS: tuple[Kind, ...] = (
+    ProductKind(warp.TILES, warp.WarpTile.read),
+    ProductKind(wgmma.WGMMA_TILES, wgmma.WgmmaTile.read),
+    ProductKind(resident.RESIDENT_TILES, resident.ResidentTile.read),
+    ProductKind(warp.NARROW_TILES, warp.WarpTile.read, narrow=True),
+    ChainKind(wgmma_chain.tiles, wgmma_chain.WgmmaChainTile.read),
+    ChainKind(warp_chain.tiles, warp_chain.WarpChainTile.read),
+    ChainKind(resident_chain.tiles, resident_chain.ResidentChainTile.read),
+    Pooled(),
+)
+
+
+def kinds_for(problem: KernelProblem) -> tuple[Kind, ...]:
+    """The kinds that are for problems of this sort."""
+    return tuple(kind for kind in KINDS if kind.serves(problem))
+
+
+def kind_of(problem: KernelProblem, candidate: Candidate) -> Kind | None:
+    """The kind of a candidate for the problem, None where it is of none."""
+    return next((kind for kind in kinds_for(problem) if kind.reads(candidate)), None)
