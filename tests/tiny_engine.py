@@ -51,7 +51,7 @@ from bolt_build.planner.engine_plan import (
 from bolt_build.targets import Target, target_named
 
 DATA = Path(__file__).parent / "data" / "emit"
-FACTS = BuildFacts(recipe="11" * 32, model="22" * 32, version="0")
+FACTS = BuildFacts(recipe="11" * 32, version="0")
 _FLAGS = ("-std=c++20", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
 

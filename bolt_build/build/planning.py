@@ -371,7 +371,7 @@ def _build_facts(asked: _Question) -> BuildFacts:
         for tool in asked.tools.tools
         if tool.name in asked.target.tools
     )
-    return BuildFacts(recipe, asked.model.digest, used, kernels=asked.lock.source(asked.use, asked.tools))
+    return BuildFacts(recipe, used, kernels=asked.lock.source(asked.use, asked.tools))
 
 
 def missing_verifier(tool: Tool) -> Diagnostic:

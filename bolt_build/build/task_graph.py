@@ -154,7 +154,8 @@ def _copy(source: str, output: str) -> Task:
 
 
 def _manifest(context: BuildContext, artifacts: tuple[str, ...]) -> Task:
-    argv = _python("manifest", "${out}/" + names.MANIFEST, names.library(context.engine.name), *artifacts)
+    library, model = names.library(context.engine.name), context.model.digest
+    argv = _python("manifest", "${out}/" + names.MANIFEST, model, library, *artifacts)
     return Task(
         "manifest", "manifest", f"write {names.MANIFEST}", argv, (ENGINE, PROVENANCE, *artifacts), (names.MANIFEST,),
         (_code(context, "manifest"),), PLANNING_KEYS, _PYTHON_MB, cached=False,

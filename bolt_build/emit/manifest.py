@@ -37,11 +37,10 @@ class ResolvedTool:
 
 @dataclass(frozen=True)
 class BuildFacts:
-    """What the plan does not know: digests (SHA-256, hex) of the expanded recipe and the ONNX model, the tools, and
-    where the kernels come from (None for a target that is not tuned)."""
+    """What the plan does not know: the digest (SHA-256, hex) of the expanded recipe, the tools, and where the kernels
+    come from (None for a target that is not tuned). Nothing here changes with the values of weights."""
 
     recipe: str = ""
-    model: str = ""
     tools: tuple[ResolvedTool, ...] = ()
     version: str = bolt_build.__version__
     kernels: KernelSource | None = None
@@ -52,20 +51,25 @@ def embedded_manifest(plan: EnginePlan, target: Target, facts: BuildFacts) -> st
     return _text(_statement(plan, target, facts))
 
 
-def manifest_json(plan: EnginePlan, target: Target, facts: BuildFacts, library: Path, artifacts: Sequence[Path]) -> str:
+def manifest_json(
+    plan: EnginePlan, target: Target, facts: BuildFacts, model: str, library: Path, artifacts: Sequence[Path]
+) -> str:
     """The manifest beside the artifacts: subjects are `artifacts` (the library among them) by file name and digest.
 
-    `requires` has the shared libraries that `library` needs and the least version of each of their symbol sets that
-    it uses (the least glibc). Raises OSError; ValueError where `library` is no ELF file.
+    `model` is the digest (SHA-256, hex) of the ONNX model, with whose weights the weights file beside it was written:
+    the engine itself does not carry it, since its weights can be swapped. `requires` has the shared libraries that
+    `library` needs and the least version of each of their symbol sets that it uses (the least glibc). Raises OSError; ValueError where `library` is no ELF file.
     """
     statement = _statement(plan, target, facts)
+    definition = statement["predicate"]["buildDefinition"]
+    definition["resolvedDependencies"].insert(0, {"name": "model", **_digest(model)})
     statement["subject"] = [
         {"digest": {"sha256": digest_file(path)}, "name": path.name} for path in sorted(artifacts, key=lambda p: p.name)
     ]
     elf = read_elf(library)
-    internal = statement["predicate"]["buildDefinition"]["internalParameters"]
-    internal["requires"]["libraries"] = sorted(elf.needed)
-    internal["requires"]["leastVersions"] = dict(elf.least_versions)
+    requires = definition["internalParameters"]["requires"]
+    requires["libraries"] = sorted(elf.needed)
+    requires["leastVersions"] = dict(elf.least_versions)
     return _text(statement)
 
 
@@ -87,8 +91,6 @@ def _lines(value: Any, depth: int) -> str:
 
 def _statement(plan: EnginePlan, target: Target, facts: BuildFacts) -> dict[str, Any]:
     dependencies = [{"name": tool.name, "version": tool.version, **_digest(tool.digest)} for tool in facts.tools]
-    if facts.model:
-        dependencies.insert(0, {"name": "model", **_digest(facts.model)})
     return {
         "_type": _STATEMENT,
         "subject": [],
