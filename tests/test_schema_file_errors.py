@@ -146,14 +146,21 @@ def test_files_that_hold_no_recipe(text: str | bytes, expected: str) -> None:
     assert complaint_about(text) == expected
 
 
-def test_a_file_whose_name_cannot_name_an_engine() -> None:
-    Path("Res-Net 50.yaml").write_text(HEAD)
-    assert complaint("Res-Net 50.yaml") == (
-        """\
-Res-Net 50.yaml:1:1: error[bad-name]: the file's name cannot name the engine: a name is lower-case letters, digits and \
-underscores, a letter first
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        ("\u7f51", "a name is letters, digits, '_', '-' and '.', a letter or digit first"),
+        ("___", "a name is letters, digits, '_', '-' and '.', a letter or digit first"),
+        ("n" * 65, "a name has at most 64 characters"),
+    ],
+)
+def test_a_file_whose_name_cannot_name_an_engine(file: str, why: str) -> None:
+    Path(f"{file}.yaml").write_text(HEAD)
+    assert complaint(f"{file}.yaml") == (
+        f"""\
+{file}.yaml:1:1: error[bad-name]: the file's name cannot name the engine: {why}
   1 | bolt: 1
-    | ^ add 'name: res_net_50'
+    | ^ add 'name: model', say
 """
     )
 

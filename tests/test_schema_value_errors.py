@@ -85,7 +85,7 @@ bolt: 1
 model: {zoo: repvgg_a0, variant: dep}
 targets: {host: {precision: fp32}}
 variants:
-  Bad: {activation: relu}
+  B d: {activation: relu}
   deep: {deepen: {behind: 3}, align: {channels: 1}}
   other: {activation: hardswich}
   some: {activation: {match: "/head/*"}}
@@ -96,9 +96,9 @@ variants:
 recipe.yaml:2:34: error[unknown-variant]: the recipe has no variant 'dep'
   2 | model: {zoo: repvgg_a0, variant: dep}
     |                                  ^^^ did you mean 'deep'?
-recipe.yaml:5:3: error[bad-value]: 'Bad' may not be a key of 'variants': a name is lower-case letters, digits and \
-underscores, a letter first
-  5 |   Bad: {activation: relu}
+recipe.yaml:5:3: error[bad-value]: 'B d' may not be a key of 'variants': a name is letters, digits, '_', '-' and '.', \
+a letter or digit first
+  5 |   B d: {activation: relu}
     |   ^^^
 recipe.yaml:6:27: error[wrong-type]: 'variants.deep.deepen.behind' must be a string, found the integer 3
   6 |   deep: {deepen: {behind: 3}, align: {channels: 1}}
@@ -210,19 +210,19 @@ recipe.yaml:4:26: error[unsupported-precision]: the target 'host' does not compu
 """,
     ),
     "name": (
-        HEAD + "name: ResNet-50\n",
+        HEAD + "name: -ResNet 50\n",
         """\
-recipe.yaml:4:7: error[bad-value]: 'name' may not be 'ResNet-50': a name is lower-case letters, digits and \
-underscores, a letter first
-  4 | name: ResNet-50
-    |       ^^^^^^^^^ did you mean 'resnet_50'?
+recipe.yaml:4:7: error[bad-value]: 'name' may not be '-ResNet 50': a name is letters, digits, '_', '-' and '.', \
+a letter or digit first
+  4 | name: -ResNet 50
+    |       ^^^^^^^^^^ did you mean 'ResNet_50'?
 """,
     ),
     "name that a line break would slip past": (
         HEAD + 'name: "x\\n"\n',
         """\
-recipe.yaml:4:7: error[bad-value]: 'name' may not be 'x ': a name is lower-case letters, digits and underscores, \
-a letter first
+recipe.yaml:4:7: error[bad-value]: 'name' may not be 'x ': a name is letters, digits, '_', '-' and '.', \
+a letter or digit first
   4 | name: "x\\n"
     |       ^^^^^ did you mean 'x'?
 """,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.cli.recipe_file import checked_recipe
+from bolt_build.emit import names
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.recipe import Recipe
 
@@ -33,7 +35,8 @@ def add_place(parser: argparse.ArgumentParser, option: str = "--output") -> None
 
 
 def read_recipes(paths: list[Path]) -> list[Recipe]:
-    """Every recipe. Raises BoltError with what is wrong with any of them, and where two would share one directory."""
+    """Every recipe, each once. Raises BoltError with what is wrong with any of them, and where two engines would share
+    a directory or a symbol."""
     recipes: list[Recipe] = []
     wrong: list[Diagnostic] = []
     for path in paths:
@@ -43,13 +46,27 @@ def read_recipes(paths: list[Path]) -> list[Recipe]:
             wrong += [diagnostic for diagnostic in error.diagnostics if diagnostic not in wrong]
     if wrong:
         raise BoltError(wrong)
-    by_name: dict[str, Recipe] = {}
-    for recipe in recipes:
-        other = by_name.setdefault(recipe.name, recipe)
-        if other.path != recipe.path:
-            message = f"{other.path} and {recipe.path} are both called '{recipe.name}'"
-            raise BoltError([Diagnostic("same-name", message, recipe.mark("name"), "give one of them another name")])
-    return list(by_name.values())
+    # A link to a recipe is another recipe, unless that gives its engine's name.
+    by_place = {(os.path.realpath(recipe.path), recipe.name): recipe for recipe in reversed(recipes)}
+    distinct = list(reversed(by_place.values()))
+    by_symbol: dict[str, Recipe] = {}
+    for recipe in distinct:
+        other = by_symbol.setdefault(names.symbol(recipe.name), recipe)
+        if other is not recipe:
+            wrong.append(_collision(other, recipe))
+    if wrong:
+        raise BoltError(wrong)
+    return distinct
+
+
+def _collision(one: Recipe, other: Recipe) -> Diagnostic:
+    """Two recipes whose engines could not lie, or not be linked, beside each other."""
+    if one.name == other.name:
+        message = f"{one.path} and {other.path} are both called '{one.name}'"
+        return Diagnostic("same-name", message, other.mark("name"), "give one of them another name")
+    message = f"the engines of {one.path} and {other.path} would both export '{names.symbol(one.name)}'"
+    hint = "give one of them another 'name', which differs in more than '_', '-' and '.'"
+    return Diagnostic("same-symbol", message, other.mark("name"), hint)
 
 
 def options_of(args: argparse.Namespace) -> BuildOptions:

@@ -11,6 +11,7 @@ from typing import Any
 from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.schema.durations import seconds_of
 from bolt_build.schema.extend import read_extended
+from bolt_build.schema.names import engine_name
 from bolt_build.schema.recipe import (
     ActivationChange,
     EngineSpec,
@@ -32,7 +33,6 @@ from bolt_build.schema.validate import (
     recipe_schema,
     resolved,
     suggest,
-    suggest_name,
     validate,
 )
 from bolt_build.schema.values import Scalar, Table, plain, shorten, walk
@@ -79,7 +79,7 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
     )
     return Recipe(
         path=str(path),
-        name=data.get("name", path.stem),
+        name=data.get("name") or _name_of(path),
         model=ModelSpec(
             onnx=_beside(model["onnx"], dict(marks)["model.onnx"]) if "onnx" in model else None,
             zoo=model.get("zoo"),
@@ -132,12 +132,17 @@ def _beside(name: str, mark: Mark) -> str:
 def _check_name(table: Table, path: Path) -> list[Diagnostic]:
     """The file's name must do where the recipe does not say another one."""
     rule = recipe_schema()["properties"]["name"]
-    if table.get("name") is not None or fits(path.stem, rule):
+    if table.get("name") is not None or fits(_name_of(path), rule):
         return []
-    message = f"the file's name cannot name the engine: {rule['patternErrorMessage']}"
-    better = suggest_name(path.stem) or "did you mean 'model'?"
-    hint = better.replace("did you mean '", "add 'name: ").removesuffix("?")
-    return [Diagnostic("bad-name", message, Mark(str(path), 1, 1), hint)]
+    long = len(_name_of(path)) > rule["maxLength"]
+    why = f"a name has at most {rule['maxLength']} characters" if long else rule["patternErrorMessage"]
+    message = f"the file's name cannot name the engine: {why}"
+    return [Diagnostic("bad-name", message, Mark(str(path), 1, 1), "add 'name: model', say")]
+
+
+def _name_of(path: Path) -> str:
+    """What the engine of a recipe without a name is called; empty where the file's name has nothing for that."""
+    return engine_name(path.stem) or ""
 
 
 def _check_targets(table: Table) -> list[Diagnostic]:
@@ -200,7 +205,7 @@ def _check_variants(table: Table, path: Path) -> list[Diagnostic]:
     entry, named = table.get("variants"), table.get("name")
     known = entry.value.entries if entry is not None and isinstance(entry.value, Table) else ()
     found = []
-    own = named.value.value if named is not None and isinstance(named.value, Scalar) else path.stem
+    own = named.value.value if named is not None and isinstance(named.value, Scalar) else _name_of(path)
     most = recipe_schema()["properties"]["name"]["maxLength"]
     for variant in known:
         engine = f"{own}_{variant.key}"

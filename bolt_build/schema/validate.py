@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.schema.document import resolve_plain
+from bolt_build.schema.names import engine_name
 from bolt_build.schema.values import Items, Scalar, Table, Unreadable, Value, describe, plain, shorten
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def suggest_name(text: str) -> str | None:
     """A legal name made of `text`, as a hint."""
-    name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_").lstrip("0123456789_")
-    return f"did you mean '{name}'?" if name else None
+    name = engine_name(text)
+    return f"did you mean '{name}'?" if name is not None else None
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:
