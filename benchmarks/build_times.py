@@ -50,8 +50,8 @@ class Stranger:
 
     @property
     def environment(self) -> dict[str, str]:
-        # pip's downloads and bolt-build's results are cached there: both start from nothing.
-        own = {"XDG_CACHE_HOME": str(self.place / "cache")}
+        # pip's downloads, bolt-build's results and what it learnt of tools are kept there: all start from nothing.
+        own = {"XDG_CACHE_HOME": str(self.place / "cache"), "XDG_STATE_HOME": str(self.place / "state")}
         return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | own
 
     @property

@@ -49,6 +49,14 @@ def _base(factory: pytest.TempPathFactory) -> Path:
     return base.parent if base.name.startswith("popen-") else base
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is learnt of tools goes to no user's folder; the same for every worker of a parallel run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(_base(tmp_path_factory) / "state"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What XDG_CACHE_HOME may be for tests that build engines: the same for every worker of a parallel run."""

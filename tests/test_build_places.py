@@ -122,7 +122,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
     place = tmp_path / "small"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", str(place)]
     mounted = subprocess.run(mount, capture_output=True, check=False)
     if mounted.returncode != 0:
         pytest.skip("a small file system cannot be mounted here: that needs root")

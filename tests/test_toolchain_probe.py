@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bolt_build.toolchain import known_tools, probe
+from bolt_build.toolchain.memory import memory_file
 from bolt_build.toolchain.surroundings import Surroundings
 from bolt_build.toolchain.tool import Tool
 from bolt_build.toolchain.trial import try_cxx
@@ -28,7 +29,7 @@ class Machine:
         self.root = root
         self.bin = root / "bin"
         self.site = root / "site"
-        self.cache = root / "cache" / "tools.json"
+        self.memory = root / "state" / "tools.json"
         self.bin.mkdir(parents=True)
         self.site.mkdir()
         self.calls = root / "calls"
@@ -61,7 +62,7 @@ class Machine:
         self.wheel("onednn-devel-cpu-gomp", "1", {"../include/oneapi/dnnl/dnnl_version.h": header})
 
     def tool(self, name: str, *, prefixes: tuple[Path, ...] = (), cuda_compiler: str | None = None) -> Tool:
-        around = Surroundings(str(self.bin), prefixes, self.cache, self._find, cuda_compiler)
+        around = Surroundings(str(self.bin), prefixes, self.memory, self._find, cuda_compiler)
         return probe((name,), around).tool(name)
 
     def times_called(self) -> int:
@@ -137,15 +138,40 @@ def test_a_compiler_is_asked_once_until_it_changes(machine: Machine) -> None:
     assert second.digest != first.digest
 
 
-def test_a_spoilt_cache_is_as_good_as_none(machine: Machine) -> None:
+def test_spoilt_answers_are_as_good_as_none(machine: Machine) -> None:
     machine.program("g++", "g++ 12.2.0")
     first = machine.tool("cxx")
-    machine.cache.write_text("[1, 2")
+    machine.memory.write_text("[1, 2")
     assert machine.tool("cxx") == first
-    machine.cache.unlink()
-    machine.cache.parent.rmdir()
-    machine.cache.parent.write_text("a file where the folder should be")
+    machine.memory.unlink()
+    machine.memory.parent.rmdir()
+    machine.memory.parent.write_text("a file where the folder should be")
     assert machine.tool("cxx") == first
+
+
+@pytest.mark.parametrize("of", ["file", "folder"])
+def test_answers_that_others_can_have_written_are_not_believed(machine: Machine, of: str) -> None:
+    """They name libraries that are copied beside engines."""
+    machine.program("g++", "g++ 12.2.0")
+    first = machine.tool("cxx")
+    machine.memory.write_text(machine.memory.read_text().replace("12.2.0", "66.6.6"))
+    assert machine.tool("cxx").version == "66.6.6"
+    (machine.memory if of == "file" else machine.memory.parent).chmod(0o777)
+    assert machine.tool("cxx") == first
+
+
+def test_answers_are_no_part_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"HOME": "/home/somebody", "XDG_CACHE_HOME": "/caches", "XDG_STATE_HOME": ""}.items():
+        monkeypatch.setenv(name, value)
+    assert memory_file() == Path("/home/somebody/.local/state/bolt-build/tools.json")
+    monkeypatch.setenv("XDG_STATE_HOME", "/states")
+    assert memory_file() == Path("/states/bolt-build/tools.json")
+
+
+def test_answers_are_kept_where_nobody_else_looks(machine: Machine) -> None:
+    machine.program("g++", "g++ 12.2.0")
+    machine.tool("cxx")
+    assert [path.stat().st_mode & 0o777 for path in (machine.memory.parent, machine.memory)] == [0o700, 0o600]
 
 
 def test_a_compiler_that_does_not_run(machine: Machine) -> None:

@@ -35,6 +35,7 @@ class BuildOptions:
     output: Path = Path("generated")
     cache: Path | None = None
     cache_limit: int = DEFAULT_LIMIT
+    cache_read_only: bool = False
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     keep_going: bool = False
     wait: bool = True
@@ -47,7 +48,11 @@ class BuildOptions:
 
     @property
     def local_cache(self) -> Cache:
-        return Cache(Path(os.path.abspath(self.cache)) if self.cache else default_cache_directory(), self.cache_limit)
+        """Raises BoltError where there is no place for it, or where others can write into it."""
+        directory = Path(os.path.abspath(self.cache)) if self.cache else default_cache_directory()
+        cache = Cache(directory, self.cache_limit, self.cache_read_only)
+        cache.folders.check()
+        return cache
 
 
 class Listener(Protocol):
@@ -203,7 +208,9 @@ def _run(
     directory: RecipeDirectory, planned: tuple[PlannedTarget, ...], options: BuildOptions, lock: int, listener: Listener
 ) -> SessionResult:
     cache = options.local_cache
-    session = SessionOptions(options.jobs, options.keep_going, str(cache.directory), cache.limit)
+    session = SessionOptions(
+        options.jobs, options.keep_going, str(cache.directory), cache.limit, cache.read_only
+    )  # fmt: skip
     try:
         result = run_session(directory.path, tuple(t.plan.graph.target for t in planned), session, lock, listener.event)
     finally:

@@ -49,6 +49,7 @@ class SessionRequest:
     events: int
     cache: str | None
     cache_limit: int
+    cache_read_only: bool
     parent: int
     without: tuple[str, ...] = ()
 
@@ -60,7 +61,9 @@ def open_session(request_json: str) -> None:
     groups = ProcessGroups()
     _stop_on_signals(groups)
     recipe = RecipeDirectory(Path(request.directory))
-    cache = Cache(Path(request.cache), request.cache_limit) if request.cache is not None else None
+    cache = None
+    if request.cache is not None:
+        cache = Cache(Path(request.cache), request.cache_limit, request.cache_read_only)
     writer = EventWriter(request.events)
     admission = Admission(available_memory_mb())
     forget = _once(lambda: unlink(recipe.signature_file))

@@ -28,6 +28,7 @@ class SessionOptions:
     keep_going: bool
     cache: str | None
     cache_limit: int
+    cache_read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def run_session(
     reading, writing = os.pipe()
     request = {
         "is": "SessionRequest", "directory": str(directory), "targets": list(targets), "events": writing,
-        "cache": options.cache, "cache_limit": options.cache_limit, "parent": os.getpid(),
+        "cache": options.cache, "cache_limit": options.cache_limit, "cache_read_only": options.cache_read_only,
+        "parent": os.getpid(),
         "without": encode(without),
     }  # fmt: skip
     signals = handled(interrupts.handle, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -106,7 +106,11 @@ class _Walk:
 
     def _predict(self, task: Task, key: str | None, record: TaskRecord | None) -> bool:
         """Note what the task's outputs will be, where that is known; True where they would come from the cache."""
-        found = self._cache.lookup(key) if self._cache is not None and task.cached and key is not None else None
+        found = (
+            self._cache.lookup(key, task.outputs)
+            if self._cache is not None and task.cached and key is not None
+            else None
+        )
         digests = {output.name: output.digest for output in found or ()}
         if record is not None and key == record.key:
             # The same work again gives the same files: only what was damaged changes.

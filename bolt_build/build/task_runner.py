@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolt_build.build.admission import Admission
-from bolt_build.build.cache import Cache, DamagedEntry
+from bolt_build.build.cache import Cache, RefusedEntry
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import Digests, FileStamp, stamp, trouble, unlink
 from bolt_build.build.layout import TargetDirectory
@@ -157,8 +157,8 @@ class TaskRunner:
             return False
         try:
             return self.cache.fetch(key, task.outputs, private)
-        except DamagedEntry as damaged:
-            self._note(task, f"the cache held a damaged {damaged}; it is made again")
+        except RefusedEntry as refused:
+            self._note(task, f"the entry in the cache {refused}: it is not taken")
             return False
 
     def _store(self, task: Task, key: str, outputs: tuple[FileStamp, ...]) -> None:
@@ -167,7 +167,7 @@ class TaskRunner:
         try:
             self.cache.store(key, [(o.path, self.path(o.path), o.digest) for o in outputs])
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
+            reason = error.strerror or str(error)
             text = f"the cache in {self.cache.directory} cannot be written ({reason}): what is built is not kept there"
             if text not in self._told:
                 self._told.add(text)

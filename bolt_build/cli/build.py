@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build, chosen, dry_run
+from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
-    add_cache,
     add_format,
     add_jobs,
     add_place,
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--locked", action="store_true", help="end with exit code 6 unless the whole plan comes from the recipe's lock"
     )
-    add_cache(parser)
+    add_task_cache(parser, may_only_read=True)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     add_format(parser)
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Builds recipe after recipe. Raises BoltError where nothing could be attempted."""
     recipes = read_recipes(args.recipes)
     options = replace(
-        options_of(args), cache=args.cache, keep_going=args.keep_going, wait=not args.no_wait, locked=args.locked
+        with_cache(options_of(args), args), keep_going=args.keep_going, wait=not args.no_wait, locked=args.locked
     )
     if args.jobs:
         options = replace(options, jobs=args.jobs)

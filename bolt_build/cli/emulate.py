@@ -6,14 +6,14 @@ import argparse
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from bolt_build import emulator
-from bolt_build.build.cache import default_cache_directory
+from bolt_build.build.cache import Cache
+from bolt_build.build.files import told
 from bolt_build.build.planning import Planner
 from bolt_build.cli.build import build_all
+from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
-    add_cache,
     add_format,
     add_jobs,
     add_place,
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
     parser.add_argument("--batch", type=count, action="append", metavar="N", help="only this batch (repeatable)")
     add_jobs(parser)
-    add_cache(parser)
+    add_task_cache(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     add_format(parser)
 
@@ -43,18 +43,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Begins again with the emulated GPU, then builds. Raises BoltError where nothing could be attempted."""
     recipes = [_for_gpus(recipe, args) for recipe in read_recipes(args.recipes)]
+    options = replace(with_cache(options_of(args), args), output=args.generated / "emulated", targets=())
     if not emulator.in_use():
-        _begin_again(args)
-    options = replace(options_of(args), output=args.generated / "emulated", cache=args.cache, targets=())
+        _begin_again(options.local_cache)
     if args.jobs:
         options = replace(options, jobs=args.jobs)
     return build_all(recipes, options, args)
 
 
-def _begin_again(args: argparse.Namespace) -> None:
+def _begin_again(cache: Cache) -> None:
     """Does not return: the driver's library is looked for where the process began to look."""
-    cache = args.cache or default_cache_directory()
-    around = {**os.environ, **emulator.environment(Path(os.path.abspath(cache)) / "emulator")}
+    with told(cache.directory):
+        cache.folders.make()
+    around = {**os.environ, **emulator.environment(cache.directory / "emulator")}
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, "-m", "bolt_build", *sys.argv[1:]], around)
 

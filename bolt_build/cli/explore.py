@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
-    add_cache,
     add_format,
     add_jobs,
     add_place,
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="choose every kernel by prediction, so that a tuned model has no advantage over untuned variants",
     )  # fmt: skip
     add_jobs(parser)
-    add_cache(parser)
+    add_task_cache(parser, may_only_read=True)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but the tables and what went wrong")
     add_format(parser)
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     recipes = read_recipes(args.recipes)
     if args.no_lock:
         recipes = [replace(recipe, tuning=replace(recipe.tuning, lock=None)) for recipe in recipes]
-    build = replace(options_of(args), cache=args.cache)
+    build = with_cache(options_of(args), args)
     if args.jobs:
         build = replace(build, jobs=args.jobs)
     options = ExploreOptions(

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from bolt_build.build.tune.outcome import TuneResult
 from bolt_build.build.tune.run import TuneOptions, tune
+from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
-    add_cache,
     add_format,
     add_jobs,
     add_place,
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
     )
-    add_cache(parser)
+    add_task_cache(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     add_format(parser)
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Tunes one target of a recipe. Exit code 7 where there is no GPU to measure on. Raises BoltError where nothing
     could be attempted."""
     recipe = read_recipes([args.recipe])[0]
-    build = replace(options_of(args), cache=args.cache, wait=not args.no_wait)
+    build = replace(with_cache(options_of(args), args), wait=not args.no_wait)
     if args.jobs:
         build = replace(build, jobs=args.jobs)
     options = TuneOptions(

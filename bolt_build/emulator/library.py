@@ -15,7 +15,7 @@ from bolt_build.digest import digest, digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.targets import Target
 from bolt_build.toolchain import probe
-from bolt_build.toolchain.memory import cache_file
+from bolt_build.toolchain.own_folders import cache_folder
 
 SOURCES = Path(__file__).parent / "src"
 NAME = "libcudart_emulated.so"
@@ -51,12 +51,12 @@ def cxx_flags() -> tuple[str, ...]:
 
 def default_folder() -> Path:
     """Where the user's runtimes and toolkits are kept. Raises BoltError where the user has no cache directory."""
-    beside = cache_file()
+    beside = cache_folder()
     if beside is None:
         raise BoltError(
             [Diagnostic("no-home", "there is no home directory for the cache", hint="set HOME")], ExitCode.USAGE
         )
-    return beside.parent / "emulator"
+    return beside / "emulator"
 
 
 def library(folder: Path) -> Path:

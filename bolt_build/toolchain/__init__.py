@@ -1,7 +1,7 @@
 """What the machine offers for building: compilers and libraries, where they are, and what mends their absence.
 
 Wheels of the running environment are looked at first, then PATH and the usual prefixes. What a program says of
-itself is remembered in the user's cache directory by its path, size and time of change, so that a build with nothing
+itself is remembered in the user's state directory by its path, size and time of change, so that a build with nothing
 to do starts no process.
 """
 

@@ -1,4 +1,8 @@
-"""Answers of earlier probes: a build with nothing to do must not start a compiler to ask for its version."""
+"""Answers of earlier probes: a build with nothing to do must not start a compiler to ask for its version.
+
+They name programs and libraries of this machine, which are run and copied beside engines. So they are no part of the
+cache, which may be shared, and a file that somebody else can have written is not read.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,20 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from bolt_build.toolchain.own_folders import state_folder, who_else_writes
+from bolt_build.user_files import MEBIBYTE, read_regular
 
-def cache_file() -> Path | None:
-    """Where the user's answers are kept; None where the user has no cache directory."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "bolt-build" / "tools.json" if os.path.isabs(base) else None
+LARGEST_FILE = 4 * MEBIBYTE
+
+
+def memory_file() -> Path | None:
+    """Where the user's answers are kept; None where the user has no folder for them."""
+    folder = state_folder()
+    return None if folder is None else folder / "tools.json"
 
 
 class Memory:
-    """Answers of earlier probes, kept in a file. Without a usable file everything is asked again."""
+    """Answers of earlier probes, kept in a file. Without a file that is the user's own everything is asked again."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -25,8 +34,8 @@ class Memory:
         self._changed = False
         if file is not None:
             try:
-                stored = json.loads(file.read_text(encoding="utf-8"))
-            except (OSError, ValueError):
+                stored = json.loads(read_regular(file, LARGEST_FILE)) if _is_own(file) else {}
+            except (OSError, ValueError, RecursionError):
                 stored = {}
             if isinstance(stored, dict):
                 self._answers = {key: value for key, value in stored.items() if isinstance(value, str)}
@@ -51,10 +60,16 @@ class Memory:
         if self._file is None or not self._changed:
             return
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.parent.parent.mkdir(parents=True, exist_ok=True)
+            self._file.parent.mkdir(mode=0o700, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self._file.parent, prefix="tools-", suffix=".json")
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
                 json.dump(self._answers, stream, indent=1, sort_keys=True)
             os.replace(name, self._file)
         except OSError:
             return
+
+
+def _is_own(file: Path) -> bool:
+    """Raises OSError."""
+    return all(who_else_writes(os.lstat(path)) is None for path in (file.parent, file))

@@ -28,7 +28,7 @@ ONEDNN_LEAST = (3, 0)
 def probe(names: Sequence[str], around: Surroundings | None = None) -> Toolchain:
     """Look for the tools called `names`. One that is not there, or that nothing knows, is a `Tool` with a problem."""
     where = around or surroundings()
-    memory = Memory(where.cache)
+    memory = Memory(where.memory)
     tools = tuple(_PROBES[name](where, memory) if name in _PROBES else _unknown(name) for name in names)
     memory.save()
     return Toolchain(tools)

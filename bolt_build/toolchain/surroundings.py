@@ -14,7 +14,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from bolt_build.digest import digest, digest_bytes
-from bolt_build.toolchain.memory import cache_file
+from bolt_build.toolchain.memory import memory_file
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Surroundings:
 
     search_path: str
     prefixes: tuple[Path, ...]
-    cache: Path | None
+    memory: Path | None
     find_distribution: Callable[[str], Distribution | None]
     cuda_compiler: str | None = None
     """What the variable CUDACXX names: taken instead of any other CUDA compiler."""
@@ -42,7 +42,7 @@ def surroundings() -> Surroundings:
     return Surroundings(
         search_path=os.environ.get("PATH", os.defpath),
         prefixes=tuple(dict.fromkeys((Path(sys.prefix), Path("/usr/local"), Path("/usr")))),
-        cache=cache_file(),
+        memory=memory_file(),
         find_distribution=_installed,
         cuda_compiler=os.environ.get("CUDACXX") or None,
     )

@@ -328,7 +328,10 @@ class TuningJob:
 
     @property
     def _store(self) -> TuningStore:
-        return TuningStore(self.options.local_cache.directory / "tuning")
+        cache = self.options.local_cache
+        with told(cache.directory):
+            cache.folders.make()
+        return TuningStore(cache.directory / "tuning")
 
     @property
     def _tools(self) -> TuningTools:

@@ -44,7 +44,9 @@ class TuningSession:
             found = forecast(plan, self.directory, self.options.local_cache, {}, self.context.recipe.mark)
         self.listener.start(self.context.recipe.name, len(found.stale))
         cache = self.options.local_cache
-        options = SessionOptions(self.options.jobs, keep_going, str(cache.directory), cache.limit)
+        options = SessionOptions(
+            self.options.jobs, keep_going, str(cache.directory), cache.limit, cache.read_only
+        )  # fmt: skip
         name = self.directory.path.name
         try:
             result = run_session(self.root.path, (name,), options, self.lock, self.listener.event)
