@@ -17,13 +17,13 @@ from pathlib import Path
 
 from bolt_build.build.cache_entry import is_digest
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.toolchain.own_folders import who_else_writes
+from bolt_build.toolchain.own_folders import make_own_folder, who_else_writes
 
 ENTRIES, BLOBS = "entries", "blobs"
 _KINDS = (ENTRIES, BLOBS, "keys")
 """`keys` held the entries of earlier versions, which nothing reads any more."""
 
-_PRIVATE, _FOLDER, _FILE = 0o700, 0o755, 0o644
+_FOLDER, _FILE = 0o755, 0o644
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SUFFIX = ".json"
 _TEMPORARY = re.compile(r"\.[0-9a-f]{64}(\.json)?(\.\d+)+\.tmp\Z")
@@ -64,9 +64,7 @@ class CacheFolders:
 
     def make(self) -> None:
         """Make the cache's own directory, which nobody else can enter until its owner allows it."""
-        self.directory.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            self.directory.mkdir(mode=_PRIVATE)
+        make_own_folder(self.directory)
 
     @contextlib.contextmanager
     def open(self, kind: str, name: str, *, make: bool = False) -> Iterator[int]:

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from bolt_build.build.imports import Imports
 from bolt_build.build.source_files import SourceFiles
 from bolt_build.digest import digest
-from bolt_build.toolchain.memory import cache_file
+from bolt_build.toolchain.memory import memory_file
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -61,7 +61,7 @@ def tree_digest(path: Path) -> str:
 
 @functools.cache
 def _own() -> OwnSources:
-    known = cache_file()
+    known = memory_file()
     name = f"sources-{digest(str(PACKAGE))[:16]}.json"
     return OwnSources(PACKAGE, SourceFiles(None if known is None else known.with_name(name)))
 

@@ -17,6 +17,8 @@ from typing import Any
 from bolt_build.build.files import write_text
 from bolt_build.build.imports import Imports, ModuleImports, imports_of
 from bolt_build.digest import digest_bytes
+from bolt_build.toolchain.own_folders import is_own, make_own_folder
+from bolt_build.user_files import MEBIBYTE, read_regular
 
 _VERSION = 1
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
@@ -36,6 +38,9 @@ class SourceFile:
     includes: tuple[str, ...] = ()
 
 
+LARGEST_MEMORY = 16 * MEBIBYTE
+
+
 class SourceFiles:
     """Looks into files, and remembers them in `memory` (no file where that is None)."""
 
@@ -45,9 +50,10 @@ class SourceFiles:
         self._looked_at: dict[Path, SourceFile] = {}
         self._changed = False
         if memory is not None:
-            # What cannot be read, or was written by another version, is found again.
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-                self._known = _loaded(json.loads(memory.read_text(encoding="utf-8")))
+            # What cannot be read, was written by another version, or may be another's work, is found again.
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                if is_own(memory):
+                    self._known = _loaded(json.loads(read_regular(memory, LARGEST_MEMORY)))
 
     def of(self, path: Path, module: str = "") -> SourceFile:
         """What is in the file; `module` is the name of the Python module in it. Raises OSError."""
@@ -67,7 +73,7 @@ class SourceFiles:
         if self._memory is None or not self._changed:
             return
         with contextlib.suppress(OSError):
-            self._memory.parent.mkdir(parents=True, exist_ok=True)
+            make_own_folder(self._memory.parent)
             write_text(self._memory, json.dumps(_kept(self._known.items())) + "\n")
             self._changed = False
 

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bolt_build.toolchain.own_folders import state_folder, who_else_writes
+from bolt_build.toolchain.own_folders import is_own, make_own_folder, state_folder
 from bolt_build.user_files import MEBIBYTE, read_regular
 
 LARGEST_FILE = 4 * MEBIBYTE
@@ -34,7 +34,7 @@ class Memory:
         self._changed = False
         if file is not None:
             try:
-                stored = json.loads(read_regular(file, LARGEST_FILE)) if _is_own(file) else {}
+                stored = json.loads(read_regular(file, LARGEST_FILE)) if is_own(file) else {}
             except (OSError, ValueError, RecursionError):
                 stored = {}
             if isinstance(stored, dict):
@@ -60,16 +60,10 @@ class Memory:
         if self._file is None or not self._changed:
             return
         try:
-            self._file.parent.parent.mkdir(parents=True, exist_ok=True)
-            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            make_own_folder(self._file.parent)
             handle, name = tempfile.mkstemp(dir=self._file.parent, prefix="tools-", suffix=".json")
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
                 json.dump(self._answers, stream, indent=1, sort_keys=True)
             os.replace(name, self._file)
         except OSError:
             return
-
-
-def _is_own(file: Path) -> bool:
-    """Raises OSError."""
-    return all(who_else_writes(os.lstat(path)) is None for path in (file.parent, file))

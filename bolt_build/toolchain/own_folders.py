@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
@@ -42,3 +43,15 @@ def _user(number: int) -> str:
         return f"the user '{pwd.getpwuid(number).pw_name}'"
     except KeyError:
         return f"the user {number}"
+
+
+def is_own(file: Path) -> bool:
+    """False where somebody else can have written the file, or put it into its folder. Raises OSError."""
+    return all(who_else_writes(os.lstat(path)) is None for path in (file.parent, file))
+
+
+def make_own_folder(folder: Path) -> None:
+    """A folder, if it is not there, that nobody else can enter until its owner allows it. Raises OSError."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
