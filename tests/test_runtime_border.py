@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +34,19 @@ def model(tiny_library: Path, weights: Path) -> Iterator[Model]:
 
 
 # What it computes
+
+
+def test_threads_of_an_engine_that_takes_all_cpus_wait_shortly_at_first(tiny_library: Path, weights: Path) -> None:
+    def sleeping() -> int:
+        tasks = Path("/proc/self/task").iterdir()
+        return sum((task / "comm").read_text() == "bolt-sleeps\n" for task in tasks)
+
+    cpus = max(2, len(os.sched_getaffinity(0)))
+    with Engine(tiny_library) as engine, engine.create(weights, threads=cpus):
+        deadline = time.monotonic() + 60  # threads begin in their own time
+        while sleeping() < 2 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert sleeping() == 2
 
 
 def test_a_run_is_the_reference(model: Model) -> None:

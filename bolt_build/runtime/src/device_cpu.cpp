@@ -11,6 +11,7 @@
 
 #include "bolt/device.h"
 #include "bolt/failure.h"
+#include "bolt/waiting.h"
 
 namespace bolt::device {
 namespace {
@@ -34,6 +35,11 @@ __attribute__((target("arch=x86-64"))) Support support(const char* arch) noexcep
   if (std::strcmp(arch, "x86-64-v3") == 0) return v3 ? Support::yes : Support::no;
   if (std::strcmp(arch, "x86-64-v4") == 0) return v4 ? Support::yes : Support::no;
   return Support::unknown;
+}
+
+Waiting& waiting() {
+  static Waiting of_this_engine;
+  return of_this_engine;
 }
 
 }  // namespace
@@ -66,9 +72,16 @@ int threads(int wanted) {
   return available < limit ? available : limit;
 }
 
-Scope::Scope(int, int threads) : before_device_(0), before_threads_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+Scope::Scope(int, int threads)
+    : before_device_(0), before_threads_(omp_get_max_threads()), threads_(threads), before_(usage()) {
+  waiting().begins(threads);
+  omp_set_num_threads(threads);
+}
 
-Scope::~Scope() { omp_set_num_threads(before_threads_); }
+Scope::~Scope() {
+  omp_set_num_threads(before_threads_);
+  waiting().ended(threads_, before_, usage());
+}
 
 void* allocate(std::size_t bytes) {
   // Large buffers start on a huge page and ask for such, so that streaming over them costs few TLB misses.

@@ -25,6 +25,12 @@ bool fits(const Needs& needs, int index, char* reason, std::size_t reason_bytes)
 /// Threads that a run uses when the caller asks for `wanted` (0: all that the process may use). Throws Failure.
 int threads(int wanted);
 
+/// What this process's threads have had of the CPUs: seconds, and times that they were taken off before they had to wait.
+struct Usage {
+  double seconds = 0;
+  long preemptions = 0;
+};
+
 /// Binds the calling thread to device `index` and its number of threads; restores what was there.
 class Scope {
  public:
@@ -36,6 +42,8 @@ class Scope {
  private:
   int before_device_;
   int before_threads_;
+  int threads_ = 0;
+  Usage before_;  // left empty where runs take no time of the CPU
 };
 
 /// Memory of the enclosing Scope's device that kernels read and write, aligned to 64 bytes at least. Throws
