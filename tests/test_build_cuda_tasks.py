@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import pytest
 from cuda_engine import nvcc
 
 from bolt_build.build import compile_cuda
@@ -111,6 +115,54 @@ def test_equal_sources_give_equal_objects_wherever_they_lie(tmp_path: Path) -> N
         subprocess.run(script, cwd=folder, check=True)
         made.append((folder / "unit.o").read_bytes())
     assert made[0] == made[1]
+
+
+def run_script(folder: Path, nvcc_path: Path | str, **variables: str) -> subprocess.CompletedProcess[str]:
+    (folder / "unit.cu").write_text("int x;\n")
+    script = [sys.executable, compile_cuda.__file__, str(nvcc_path), "unit.cu", "unit.o"]
+    return subprocess.run(
+        script, cwd=folder, capture_output=True, text=True, check=False, env=os.environ | variables
+    )  # fmt: skip
+
+
+def test_the_compiler_sees_the_same_path_whoever_compiles_and_leaves_nothing(tmp_path: Path) -> None:
+    """Whatever others have put into the folder for temporary files: each compile has one of its own."""
+    fake = tmp_path / "nvcc"
+    fake.write_text('#!/bin/sh\necho "$2 $(cat "$2") $(ls -ld "$(dirname "$2")/" | cut -c1-10)"; echo made > "$4"\n')
+    fake.chmod(0o755)
+    said = []
+    for user in ("one", "two"):
+        temporary = tmp_path / user
+        temporary.mkdir()
+        (temporary / "bolt-build").write_text("another user's")
+        done = run_script(temporary, fake, TMPDIR=str(temporary))
+        assert (done.returncode, (temporary / "unit.o").read_text()) == (0, "made\n"), done.stdout
+        assert sorted(path.name for path in temporary.iterdir()) == ["bolt-build", "unit.cu", "unit.o"]
+        said.append(done.stdout)
+    assert said == ["unit.cu int x; drwx------\n"] * 2
+
+
+def test_a_compiler_that_cannot_be_run_has_said_nothing_of_the_source(tmp_path: Path) -> None:
+    done = run_script(tmp_path, tmp_path / "gone")
+    assert done.returncode == compile_cuda.MACHINE_FAILED
+    assert done.stderr == (
+        f"the compiler could not be run on unit.cu: [Errno 2] No such file or directory: '{tmp_path}/gone'\n"
+    )
+
+
+def test_without_a_folder_for_temporary_files_nothing_is_said_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/tmp/bolt-build-x")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", refuse)
+    (tmp_path / "unit.cu").write_text("int x;\n")
+    status = compile_cuda.main(["nvcc", str(tmp_path / "unit.cu"), str(tmp_path / "unit.o")])
+    assert status == compile_cuda.MACHINE_FAILED
+    assert capsys.readouterr().err == (
+        f"the compiler could not be run on {tmp_path}/unit.cu: [Errno 13] Permission denied: '/tmp/bolt-build-x'\n"
+    )
 
 
 def test_what_the_compiler_says_names_the_source_as_it_was_given(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from planner_fakes import Fake
 from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, trials
 
+from bolt_build.build.compile_cuda import MACHINE_FAILED
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.tune.kernels import is_verdict, last_words, not_compiled, tuning_kernels, without
 from bolt_build.families.base import Candidate, KernelProblem, KernelUnit
@@ -62,6 +63,9 @@ def test_what_the_compiler_refuses_is_a_verdict_and_what_the_machine_refuses_is_
     assert is_verdict(failed("k_64.cu(1): error: static assertion failed"))
     assert not is_verdict(failed("nvcc error   : 'cicc' died due to signal 9 (Kill signal)"))
     assert not is_verdict(failed("/tmp/k.o: No space left on device"))
+    assert not is_verdict(failed("nvcc fatal   : Could not open output file '/tmp/bolt-build-x/keep/k.cpp4.ii'"))
+    assert not is_verdict(failed("sh: 1: cicc: Permission denied"))
+    assert not is_verdict(failed("", f"exit status {MACHINE_FAILED}"))
     assert not is_verdict(failed("", "ended by signal 9 (out of memory?)"))
     assert not is_verdict(failed("", "/somewhere/src/k_64.cu is missing"))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bolt_build.build.compile_cuda import MACHINE_FAILED
 from bolt_build.build.events import TaskEvent
 from bolt_build.families.base import Candidate, Family, KernelUnit
 from bolt_build.planner.tuning_set import ProblemTrials
@@ -15,7 +18,12 @@ from bolt_build.tuning.record import Record, Status
 
 _LAST_LINES = 6
 _LAST_CHARACTERS = 1000
-_MACHINE_TROUBLE = re.compile(r"died due to signal|No space left on device|Cannot allocate memory|out of memory", re.I)
+_REFUSALS = (
+    errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE,
+    errno.ENFILE, errno.EAGAIN, errno.ENOENT,
+)  # fmt: skip
+_SAID = ("died due to signal", "out of memory", "nvcc fatal", "could not open", *map(os.strerror, _REFUSALS))
+_MACHINE_TROUBLE = re.compile("|".join(map(re.escape, _SAID)), re.IGNORECASE)
 """What a compiler says where the machine failed it, not the kernel."""
 
 
@@ -46,7 +54,10 @@ def tuning_kernels(problems: Sequence[ProblemTrials], families: Mapping[str, Fam
 
 def is_verdict(event: TaskEvent) -> bool:
     """True where a failed compilation says something of the kernel: the compiler refused it, and the machine did not
-    fail the compiler (a signal, no memory, no space)."""
+    fail the compiler (a signal, no memory, no space, no right to write): what is recorded as a kernel's failure is
+    never compiled again."""
+    if event.text == f"exit status {MACHINE_FAILED}":
+        return False
     return event.text.startswith("exit status") and _MACHINE_TROUBLE.search(f"{event.text}\n{event.log}") is None
 
 
