@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, chosen
@@ -12,35 +15,71 @@ from bolt_build.build.layout import RecipeDirectory, TargetDirectory, TuningDire
 from bolt_build.build.lock import build_lock
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.record import load_record
-from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
 
 
-def clean(recipe: Recipe, options: BuildOptions) -> tuple[Path, ...]:
-    """Remove what builds of the recipe's chosen targets left behind; the paths that went.
+@dataclass(frozen=True)
+class Cleaned:
+    """Directories whose own files went, or would go, and files in them that no build made and that stay."""
 
-    A target's directory is only touched where it holds a plan that bolt-build wrote. Files in it that no build made
-    are left, and reported by a BoltError ("foreign-files") once the rest is gone.
+    removed: tuple[Path, ...] = ()
+    foreign: tuple[Path, ...] = ()
+
+
+def clean(recipe: Recipe, options: BuildOptions, *, pretend: bool = False) -> Cleaned:
+    """Remove what builds of the recipe's chosen targets left behind, on the emulated GPU too; of all targets where none
+    are chosen, also of those that the recipe had once. With `pretend` nothing is removed.
+
+    A target's directory is only touched where it holds a plan that bolt-build wrote.
     """
-    directory = options.directory(recipe)
+    found = []
+    for place in _places(recipe, options):
+        names = options.targets or [spec.name for spec in recipe.targets]
+        asked = [each for name in names for each in (place.target(name), place.tuning(name)) if each.path.is_dir()]
+        asked += [] if options.targets else [each for each in place.targets if each not in asked]
+        found.append(clean_targets(place, asked, options, pretend=pretend))
+    return joined(found)
+
+
+def check_targets(recipe: Recipe, options: BuildOptions) -> None:
+    """Raises BoltError ("unknown-target") for a chosen target that the recipe neither has nor has had here."""
+    built = {each.path.name for place in _places(recipe, options) for each in place.targets}
+    chosen(recipe, [name for name in options.targets if name not in built])
+
+
+def _places(recipe: Recipe, options: BuildOptions) -> tuple[RecipeDirectory, ...]:
+    return options.directory(recipe), RecipeDirectory(emulated(options.output) / recipe.name)
+
+
+def emulated(output: Path) -> Path:
+    """Where engines for the emulated GPU are built, as an absolute path."""
+    return Path(os.path.abspath(output)) / "emulated"
+
+
+def joined(found: Iterable[Cleaned]) -> Cleaned:
+    """Several cleanings as one."""
+    each = tuple(found)
+    return Cleaned(tuple(p for one in each for p in one.removed), tuple(p for one in each for p in one.foreign))
+
+
+def clean_targets(
+    directory: RecipeDirectory, targets: Sequence[TargetDirectory], options: BuildOptions, *, pretend: bool
+) -> Cleaned:
+    """Remove what is the build's own of some targets' directories, and of the recipe's where that leaves no other."""
+    removed = tuple(target.path for target in targets)
     if not directory.path.is_dir():
-        return ()
-    removed: list[Path] = []
-    foreign: list[Path] = []
+        return Cleaned()
+    if pretend:
+        return Cleaned(removed, tuple(path for target in targets for path in _foreign(target, _own_files(target))))
     with build_lock(directory.path, wait=options.wait, say=lambda text: None), told(directory.path):
-        for spec in chosen(recipe, options.targets):
-            for target in (directory.target(spec.name), directory.tuning(spec.name)):
-                if target.path.is_dir():
-                    foreign += _clean_target(target)
-                    removed.append(target.path)
+        foreign = tuple(path for target in targets for path in _clean_target(target))
         if not options.targets and not directory.targets:
             _remove_own(directory)
     if not options.targets:
         _remove_empty(directory.path)
-    if foreign:
-        message = f"left alone, as no build made them: {', '.join(str(path) for path in foreign)}"
-        raise BoltError([Diagnostic("foreign-files", message, subject=recipe.name)], ExitCode.INVALID)
-    return tuple(removed)
+    with contextlib.suppress(OSError):  # other recipes' engines are in it
+        emulated(options.output).rmdir()
+    return Cleaned(removed, foreign)
 
 
 def _clean_target(target: TargetDirectory) -> list[Path]:
@@ -54,7 +93,14 @@ def _clean_target(target: TargetDirectory) -> list[Path]:
             folder.rmdir()
     with contextlib.suppress(OSError):
         target.path.rmdir()
-    return sorted(path for path in target.path.rglob("*") if not path.is_dir())
+    return _foreign(target, set())
+
+
+def _foreign(target: TargetDirectory, own: set[Path]) -> list[Path]:
+    """Files in the directory that are not the build's own."""
+    folders = (target.records, target.logs, target.temporary)
+    files = (path for path in target.path.rglob("*") if not path.is_dir() and path not in own)
+    return sorted(path for path in files if not any(path.is_relative_to(folder) for folder in folders))
 
 
 def _own_files(target: TargetDirectory) -> set[Path]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+TUNING = ".tuning"
+"""What a target's name is followed by in the name of the directory where it is tuned."""
+
 
 @dataclass(frozen=True)
 class TargetDirectory:
@@ -83,7 +86,7 @@ class RecipeDirectory:
 
     def tuning(self, target: str) -> TuningDirectory:
         """Where a target's candidates are compiled, and what measures them lies."""
-        return TuningDirectory(self.path / f"{target}.tuning")
+        return TuningDirectory(self.path / f"{target}{TUNING}")
 
     @property
     def zoo_model(self) -> Path:
@@ -111,4 +114,7 @@ class RecipeDirectory:
     @property
     def targets(self) -> tuple[TargetDirectory, ...]:
         """Directories of targets that were planned here, by name."""
-        return tuple(TargetDirectory(p.parent) for p in sorted(self.path.glob("*/plan.json")))
+        found = (p.parent.name for p in sorted(self.path.glob("*/plan.json")))
+        return tuple(
+            self.tuning(name.removesuffix(TUNING)) if name.endswith(TUNING) else self.target(name) for name in found
+        )

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from bolt_build import emulator
 from bolt_build.build.cache import Cache
+from bolt_build.build.cleaning import emulated
 from bolt_build.build.files import told
 from bolt_build.build.planning import Planner
 from bolt_build.cli.build import build_all
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Begins again with the emulated GPU, then builds. Raises BoltError where nothing could be attempted."""
     recipes = [_for_gpus(recipe, args) for recipe in read_recipes(args.recipes)]
-    options = replace(with_cache(options_of(args), args), output=args.generated / "emulated", targets=())
+    options = replace(with_cache(options_of(args), args), output=emulated(args.generated), targets=())
     if not emulator.in_use():
         _begin_again(options.local_cache)
     if args.jobs:

@@ -1,0 +1,145 @@
+"""`bolt-build clean`: what it removes, what it leaves, and what no recipe makes any more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from build_graphs import plan_of, shell
+
+from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.plan_file import save_plan_file
+from bolt_build.cli.main import main
+from bolt_build.errors import ExitCode
+
+RECIPE = "bolt: 1\nmodel: {zoo: resnet18}\ntargets: {host: , t4: }\n"
+OUTPUT = Path("generated")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def built(recipe: str, *targets: str, text: str = RECIPE, output: Path = OUTPUT, file: str | None = None) -> None:
+    """What a build of the recipe's targets leaves, as far as `clean` reads it."""
+    path = Path(file or f"{recipe}.yaml")
+    path.write_text(text)
+    for target in targets:
+        directory = RecipeDirectory(output / recipe).target(target)
+        directory.path.mkdir(parents=True)
+        save_plan_file(directory.plan, plan_of((shell("nothing", "true", ()),)))
+        directory.recipe.write_text(json.dumps({"path": str(path), "name": recipe}))
+        for folder in (directory.records, directory.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def targets(output: Path = OUTPUT) -> list[str]:
+    return sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in output.glob("*/*/plan.json"))
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert main(["clean", *words]) == code
+    shown = capsys.readouterr()
+    return shown.out + shown.err
+
+
+def test_a_target_that_the_recipe_had_once_goes_too(capsys: pytest.CaptureFixture[str]) -> None:
+    built("net", "host", "h200", "h200.tuning")
+    assert said(capsys, "net.yaml") == (
+        "removed generated/net/host\nremoved generated/net/h200\nremoved generated/net/h200.tuning\n"
+    )
+    assert not (OUTPUT / "net").exists()
+
+
+def test_a_target_that_the_recipe_had_once_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    built("net", "host", "h200")
+    assert said(capsys, "net.yaml", "--target", "h200") == "removed generated/net/h200\n"
+    assert targets() == ["net/host"]
+    assert "net.yaml has no target 'h200'" in said(capsys, "net.yaml", "--target", "h200", code=ExitCode.USAGE)
+
+
+def test_naming_a_target_of_the_recipe_leaves_its_variants_other_targets(capsys: pytest.CaptureFixture[str]) -> None:
+    text = RECIPE + "variants: {gelu: {activation: gelu}}\n"
+    built("net_gelu", "host", "t4", text=text, file="net.yaml")
+    built("net", "host", "t4", "h200", text=text)
+    said(capsys, "net.yaml", "--target", "h200")
+    assert targets() == ["net/host", "net/t4", "net_gelu/host", "net_gelu/t4"]
+
+
+def test_engines_for_the_emulated_gpu_go_too(capsys: pytest.CaptureFixture[str]) -> None:
+    built("net", "t4", output=OUTPUT / "emulated")
+    assert said(capsys, "net.yaml") == "removed generated/emulated/net/t4\n"
+    assert not (OUTPUT / "emulated").exists()
+
+
+def test_a_dry_run_says_what_would_go_and_stay_and_removes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    built("net", "host", "h200")
+    (OUTPUT / "net" / "host" / "notes.txt").write_text("mine")
+    before = sorted(OUTPUT.rglob("*"))
+    assert said(capsys, "net.yaml", "-n", "--prune-cache", "--cache", "cache") == (
+        "would remove generated/net/host\nwould remove generated/net/h200\n"
+        f"would leave generated/net/host/notes.txt: no build made it\nwould empty {Path.cwd()}/cache\n"
+    )
+    assert sorted(OUTPUT.rglob("*")) == before
+
+
+def test_output_of_recipes_that_are_gone_renamed_or_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    built("gone", "host")
+    Path("gone.yaml").unlink()
+    built("renamed", "t4", text="name: other\n" + RECIPE)
+    built("fewer", "host", "h200", "h200.tuning")
+    built("net_deep", "host", file="fewer.yaml@deep")
+    Path("fewer.yaml@deep").unlink()
+    built("broken", "host", text="bolt: 1\n")
+    built("old", "t4", output=OUTPUT / "emulated")
+    Path("old.yaml").unlink()
+    listing = [
+        "generated/fewer/h200: fewer.yaml has no target 'h200' any more",
+        "generated/fewer/h200.tuning: fewer.yaml has no target 'h200' any more",
+        "generated/gone/host: gone.yaml is not there any more",
+        "generated/net_deep/host: fewer.yaml has no variant 'deep' any more",
+        "generated/renamed/t4: renamed.yaml is called 'other' now",
+        "generated/emulated/old/t4: old.yaml is not there any more",
+    ]
+    assert said(capsys, "--orphaned", "--dry-run") == "".join(f"would remove {line}\n" for line in listing)
+    assert said(capsys, "--orphaned", "--target", "t4", "--dry-run").count("would remove") == 2
+    assert said(capsys, "--orphaned") == "".join(f"removed {line}\n" for line in listing)
+    assert targets() == ["broken/host", "fewer/host"]
+    assert sorted(path.name for path in OUTPUT.iterdir()) == ["broken", "fewer"]
+    assert said(capsys, "--orphaned") == ""
+
+
+def test_a_recipe_is_looked_for_beside_the_output_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built("net", "host")
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert said(capsys, "--orphaned", "--output", "../generated", "-n") == ""
+
+
+def test_a_recipe_that_is_gone_says_how_to_remove_what_it_made(capsys: pytest.CaptureFixture[str]) -> None:
+    built("gone", "host")
+    Path("gone.yaml").unlink()
+    assert said(capsys, "gone.yaml", code=ExitCode.INVALID) == (
+        "gone.yaml: error[no-such-file]: no such recipe\n"
+        "  hint: to remove what it made: bolt-build clean --orphaned --output generated\n"
+    )
+
+
+def test_files_that_no_build_made_stay_and_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    built("net", "host", "t4")
+    (OUTPUT / "net" / "host" / "notes.txt").write_text("mine")
+    assert said(capsys, "net.yaml", code=ExitCode.INVALID) == (
+        "removed generated/net/host\nremoved generated/net/t4\n"
+        "error[foreign-files]: left alone, as no build made them: generated/net/host/notes.txt\n"
+    )
+
+
+def test_nothing_to_clean_was_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, code=ExitCode.USAGE) == (
+        "error[nothing-asked]: nothing to clean was named\n"
+        "  hint: bolt-build clean RECIPE..., or --orphaned, or --prune-cache; with --dry-run it only says what\n"
+    )
