@@ -11,7 +11,7 @@ import pytest
 
 from bolt_build.toolchain import known_tools, probe
 from bolt_build.toolchain.memory import memory_file
-from bolt_build.toolchain.surroundings import Surroundings
+from bolt_build.toolchain.surroundings import Surroundings, surroundings
 from bolt_build.toolchain.tool import Tool
 from bolt_build.toolchain.trial import try_cxx
 
@@ -61,8 +61,15 @@ class Machine:
         header = VERSION_HEADER.format(*version)
         self.wheel("onednn-devel-cpu-gomp", "1", {"../include/oneapi/dnnl/dnnl_version.h": header})
 
-    def tool(self, name: str, *, prefixes: tuple[Path, ...] = (), cuda_compiler: str | None = None) -> Tool:
-        around = Surroundings(str(self.bin), prefixes, self.memory, self._find, cuda_compiler)
+    def tool(
+        self,
+        name: str,
+        *,
+        prefixes: tuple[Path, ...] = (),
+        cuda_compiler: str | None = None,
+        compiler: str | None = None,
+    ) -> Tool:
+        around = Surroundings(str(self.bin), prefixes, self.memory, self._find, cuda_compiler, compiler)
         return probe((name,), around).tool(name)
 
     def times_called(self) -> int:
@@ -261,6 +268,46 @@ def test_the_cuda_compiler_that_a_variable_names_comes_first(machine: Machine, t
     assert (tool.problem, tool.path, tool.library_dirs) == (None, str(own / "bin/nvcc"), (str(own / "lib64"),))
     tool = machine.tool("nvcc", cuda_compiler="/nowhere/nvcc")
     assert (tool.problem, tool.mend) == ("CUDACXX names /nowhere/nvcc, which is no program", "unset CUDACXX")
+
+
+def test_the_compiler_that_a_variable_names_comes_first(machine: Machine, tmp_path: Path) -> None:
+    first = machine.program("g++", "g++ (Debian) 12.2.0")
+    other = machine.program("clang++-19", "clang version 19.1.0")
+    tools = [machine.tool("cxx"), machine.tool("cxx", compiler="clang++-19"), machine.tool("cxx", compiler=str(other))]
+    assert [(tool.path, tool.version) for tool in tools] == [
+        (str(first), "12.2.0"), (str(other), "19.1.0"), (str(other), "19.1.0"),
+    ]  # fmt: skip
+    assert tools[0].digest != tools[1].digest, "what one compiler made is not what the other makes"
+    assert tools[1].digest == tools[2].digest
+
+
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        ("/nowhere/g++", "CXX names /nowhere/g++, which is no program"),
+        ("ccache g++", "CXX names ccache g++, which is no program: it may not hold arguments"),
+    ],
+)
+def test_a_variable_that_names_no_compiler_is_not_passed_over(machine: Machine, named: str, problem: str) -> None:
+    machine.program("g++", "g++ (Debian) 12.2.0")
+    tool = machine.tool("cxx", compiler=named)
+    assert (tool.problem, tool.mend) == (problem, "unset CXX")
+
+
+def test_a_compiler_that_is_named_from_here_is_found_from_everywhere(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = machine.program("mine", "g++ (Mine) 13.1.0")
+    monkeypatch.chdir(machine.bin)
+    assert machine.tool("cxx", compiler="./mine").path == str(other)
+
+
+def test_the_variables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "clang++")
+    monkeypatch.setenv("CUDACXX", "/cuda/nvcc")
+    assert (surroundings().compiler, surroundings().cuda_compiler) == ("clang++", "/cuda/nvcc")
+    monkeypatch.setenv("CXX", "")
+    assert surroundings().compiler is None
 
 
 def test_cuda_wheels_of_different_releases_are_refused(machine: Machine) -> None:

@@ -45,7 +45,10 @@ def _unknown(name: str) -> Tool:
 
 def _cxx(around: Surroundings, memory: Memory) -> Tool:
     mend = "apt-get install g++"
-    path = around.program(("g++", "clang++", "c++"))
+    path = around.program((around.compiler,) if around.compiler is not None else ("g++", "clang++", "c++"))
+    if path is None and around.compiler is not None:
+        why = ": it may not hold arguments" if " " in around.compiler.strip() else ""
+        return missing("cxx", f"CXX names {around.compiler}, which is no program{why}", "unset CXX")
     if path is None:
         return missing("cxx", "no C++ compiler (g++, clang++ or c++) on PATH", mend)
     says = memory.recall(path, "version", lambda: line_with("", [str(path), "--version"]))

@@ -27,13 +27,15 @@ class Surroundings:
     find_distribution: Callable[[str], Distribution | None]
     cuda_compiler: str | None = None
     """What the variable CUDACXX names: taken instead of any other CUDA compiler."""
+    compiler: str | None = None
+    """What the variable CXX names: taken instead of any other C++ compiler."""
 
     def program(self, names: Sequence[str]) -> Path | None:
-        """The first of `names` that is on the search path."""
+        """The first of `names` that is on the search path, as an absolute path: tasks run elsewhere."""
         for name in names:
             found = shutil.which(name, path=self.search_path)
             if found is not None:
-                return Path(found)
+                return Path(os.path.abspath(found))
         return None
 
 
@@ -45,6 +47,7 @@ def surroundings() -> Surroundings:
         memory=memory_file(),
         find_distribution=_installed,
         cuda_compiler=os.environ.get("CUDACXX") or None,
+        compiler=os.environ.get("CXX") or None,
     )
 
 
