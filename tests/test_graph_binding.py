@@ -103,12 +103,13 @@ def test_a_symbolic_first_dimension_that_dims_give_is_not_the_batch(tmp_path: Pa
 
 
 def test_inputs_of_more_elements_or_axes_than_an_engine_can_have(tmp_path: Path) -> None:
-    uncountable = f"has {2**62} elements, whose bytes 63 bits cannot count"
+    uncountable = f"has {2**60} elements, whose bytes 63 bits cannot count"
     too_many_axes = "has 9 axes; an engine's tensors have at most 8"
-    found = refused(tmp_path, two_inputs([1, 2**31, 2**31], [1] * 9))
+    found = refused(tmp_path, two_inputs([1, 2**30, 2**30], [1] * 9, [2**31]))
     assert [(d.code, d.message) for d in found] == [
-        ("model-too-large", f"the input 'i0' cannot be: the shape [1, {2**31}, {2**31}] {uncountable}"),
+        ("model-too-large", f"the input 'i0' cannot be: the shape [1, {2**30}, {2**30}] {uncountable}"),
         ("model-too-large", f"the input 'i1' cannot be: the shape {[1] * 9} {too_many_axes}"),
+        ("model-too-large", f"the input 'i2' cannot be: the shape [{2**31}] has an axis of more than {2**31 - 1}"),
     ]
 
 

@@ -7,12 +7,13 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from border import BAD_WEIGHTS, DEVICE_ERROR, INTERNAL, INVALID_ARGUMENT, NO_DEVICE, OK, create, refused, table_of
-from tiny_engine import tiny_constants, tiny_plan, tiny_reference
+from tiny_engine import build_engine, tiny_constants, tiny_plan, tiny_reference
 
 from bolt_build.emit.weights import write_weights
 from bolt_build.graph.ir import Array
@@ -325,3 +326,17 @@ def test_a_kernel_that_cannot_be_prepared_is_named(tiny_library: Path, tmp_path:
     assert create(tiny_library, weights_path=str(tmp_path / "w").encode()) == (
         INTERNAL, "preparing step 0 'Mul_0' of batch 1 failed: the scale is not a number",
     )  # fmt: skip
+
+
+def test_memory_that_cannot_be_counted_is_refused(tmp_path: Path) -> None:
+    """Rounded up, or with scratch and ports behind it, such an arena is beyond what pointers can count."""
+    tiny = tiny_plan()
+    arenas = {1: 2**63 - 1, 4: 2**63 - 128}
+    plans = tuple(replace(plan, arena_bytes=arenas[plan.batch]) for plan in tiny.plans)
+    library = build_engine(tmp_path, replace(tiny, plans=plans), tiny_constants())
+    said = "out of memory: more than 63 bits can count is needed (out of memory)"
+    with Engine(library) as engine, engine.create(tmp_path / "tiny.weights", threads=1) as created:
+        for batch, staged in ((1, False), (1, True), (4, True)):
+            with pytest.raises(EngineError) as raised:
+                created.context(batch, staged=staged)
+            assert str(raised.value) == said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bolt_build.graph.ir import Op, TensorType
-from bolt_build.graph.limits import FOLD_GROWTH, FREE_FOLDED_BYTES, MOST_FOLD_OPERATIONS
+from bolt_build.graph.limits import FOLD_GROWTH, FREE_FOLDED_BYTES, MOST_FOLD_ELEMENTS, MOST_FOLD_OPERATIONS
 
 
 class Budget:
@@ -16,9 +16,13 @@ class Budget:
 
     def refuse(self, op: Op, inputs: Sequence[TensorType], output: TensorType) -> str | None:
         """Why the output of `op` on constants of these types is not to be computed; None where it may be."""
-        effort = op.effort(inputs, [output])
-        if effort > MOST_FOLD_OPERATIONS:
-            return f"its constant result takes {effort} operations; at most {MOST_FOLD_OPERATIONS} are spent on one"
+        operations, elements = op.flops(inputs, [output]), op.workspace(inputs, [output])
+        if operations > MOST_FOLD_OPERATIONS:
+            return f"its constant result takes {operations} operations; at most {MOST_FOLD_OPERATIONS} are spent on one"
+        if elements > MOST_FOLD_ELEMENTS:
+            return (
+                f"its constant result takes {elements} elements at once; at most {MOST_FOLD_ELEMENTS} are held for one"
+            )
         return self.refuse_bytes(output.nbytes)
 
     def refuse_bytes(self, made: int) -> str | None:

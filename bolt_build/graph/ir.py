@@ -90,9 +90,9 @@ class Op(ABC):
         """Floating-point operations (a multiply-add counts two); one an output element unless said."""
         return sum(t.elements for t in outputs)
 
-    def effort(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
-        """About how many operations and elements `evaluate` takes: every operation, and all that it reads and makes."""
-        return self.flops(inputs, outputs) + sum(t.elements for t in (*inputs, *outputs))
+    def workspace(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        """Elements that `evaluate` may hold in a wider type at once; its inputs and outputs unless said."""
+        return sum(t.elements for t in (*inputs, *outputs))
 
     @property
     def sequence(self) -> tuple[tuple[Op, tuple[EpilogueOp, ...]], ...]:

@@ -10,6 +10,9 @@ from bolt_build.graph.ir import TensorType
 MOST_RANK = 8
 """Axes of a tensor in an engine: BOLT_MAX_RANK of its border."""
 
+MOST_EXTENT = (1 << 31) - 1
+"""Along one axis: what is counted so is counted in 31 bits by many kernels."""
+
 MOST_BYTES = (1 << 63) - 1
 """Bytes of a tensor: kernels count elements and bytes in 64 bits, with a sign."""
 
@@ -37,11 +40,16 @@ FOLD_GROWTH = 2
 MOST_FOLD_OPERATIONS = 1 << 32
 """Floating-point operations that computing one constant may take."""
 
+MOST_FOLD_ELEMENTS = 1 << 27
+"""Elements that computing one constant may hold in a wider type: 1 GiB."""
+
 
 def too_large(type: TensorType) -> str | None:
     """Why no engine can have a tensor of this type; None where it can."""
     if type.rank > MOST_RANK:
         return f"the shape {list(type.shape)} has {type.rank} axes; an engine's tensors have at most {MOST_RANK}"
+    if any(extent > MOST_EXTENT for extent in type.shape):
+        return f"the shape {list(type.shape)} has an axis of more than {MOST_EXTENT}"
     if type.elements * WIDEST > MOST_BYTES:
         return f"the shape {list(type.shape)} has {type.elements} elements, whose bytes 63 bits cannot count"
     return None

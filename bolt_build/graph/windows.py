@@ -9,6 +9,7 @@ from math import gcd, prod
 import numpy as np
 
 from bolt_build.graph.ir import Array, ShapeError
+from bolt_build.graph.limits import MOST_EXTENT
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Windows:
             entries = getattr(self, name)
             if len(entries) != rank:
                 raise ShapeError(f"{name} {list(entries)} has {len(entries)} entries for {rank} spatial axes")
-            if any(entry < least for entry in entries):
-                raise ShapeError(f"{name} {list(entries)} must be at least {least} on every axis")
+            if any(not least <= entry <= MOST_EXTENT for entry in entries):
+                raise ShapeError(f"{name} {list(entries)} must be {least} to {MOST_EXTENT} on every axis")
 
     def output_shape(self, spatial: Sequence[int]) -> tuple[int, ...]:
         """Output extents for input extents `spatial`. Raises ShapeError where no window fits."""

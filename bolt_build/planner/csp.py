@@ -7,6 +7,7 @@ lower bound and greedy decoding with local search a solution. Costs are whole nu
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,18 +95,16 @@ class _Solved:
 def _solve(component: list[int], domains: Sequence[int], factors: list[Factor], cap: int) -> _Solved:
     order = _min_fill(component, domains, factors)
     buckets: dict[int, list[Factor]] = {}
-    waiting = list(factors)
+    waiting = _Waiting(factors)
     bound, exact = 0.0, True
     for variable in order:
-        bucket = [factor for factor in waiting if variable in factor.scope]
-        waiting = [factor for factor in waiting if variable not in factor.scope]
-        buckets[variable] = bucket
+        bucket = buckets[variable] = waiting.take(variable)
         parts = _partition(bucket, domains, cap)
         exact = exact and len(parts) <= 1
         for part in parts:
             message = _eliminate(variable, part, domains)
             if message.scope:
-                waiting.append(message)
+                waiting.add(message)
             else:
                 bound += float(message.table)
     values = _decode(order, buckets, domains)
@@ -121,8 +120,36 @@ def _solve(component: list[int], domains: Sequence[int], factors: list[Factor], 
     return best
 
 
+class _Waiting:
+    """Factors in the order in which they came, found by variable."""
+
+    def __init__(self, factors: Sequence[Factor]) -> None:
+        self._factors: list[Factor | None] = []
+        self._of: dict[int, list[int]] = {}
+        for factor in factors:
+            self.add(factor)
+
+    def add(self, factor: Factor) -> None:
+        for variable in factor.scope:
+            self._of.setdefault(variable, []).append(len(self._factors))
+        self._factors.append(factor)
+
+    def take(self, variable: int) -> list[Factor]:
+        """Every factor over the variable, which do not wait any longer."""
+        taken = []
+        for at in self._of.pop(variable, ()):
+            factor, self._factors[at] = self._factors[at], None
+            if factor is not None:
+                taken.append(factor)
+        return taken
+
+
 def _dense(values: dict[int, int], count: int) -> list[int]:
     return [values.get(variable, 0) for variable in range(count)]
+
+
+CROWDED = 64
+"""Neighbours beyond which the pairs that a variable's going makes are not counted: all are taken for new."""
 
 
 def _min_fill(component: list[int], domains: Sequence[int], factors: Sequence[Factor]) -> list[int]:
@@ -134,22 +161,32 @@ def _min_fill(component: list[int], domains: Sequence[int], factors: Sequence[Fa
 
     def score(variable: int) -> tuple[int, int, int]:
         around = near[variable]
+        if len(around) > CROWDED:
+            return len(around) ** 2, len(around), variable
         fill = sum(1 for a, b in itertools.combinations(sorted(around), 2) if b not in near[a])
         return fill, prod(domains[v] for v in around), variable
 
     scores = {variable: score(variable) for variable in component}
+    queue = sorted(scores.values())
     order = []
     while scores:
-        variable = min(scores, key=lambda v: scores[v])
+        found = heapq.heappop(queue)
+        variable = found[-1]
+        if scores.get(variable) != found:
+            continue  # scored again since
         order.append(variable)
         around = near.pop(variable)
         del scores[variable]
         for a in around:
             near[a].discard(variable)
-            near[a] |= around - {a}
-        touched = around.union(*(near[a] for a in around)) if around else set()
+        touched = set(around)
+        if found[0]:  # new pairs are old ones' pairs to others
+            for a in around:
+                near[a] |= around - {a}
+            touched = touched.union(*(near[a] for a in around))
         for other in touched:
             scores[other] = score(other)
+            heapq.heappush(queue, scores[other])
     return order
 
 

@@ -48,7 +48,8 @@ def plan_memory(schedule: Schedule) -> Arena:
     """Places every arena storage of the schedule at a 64-byte aligned offset."""
     order = ancestors([step.after for step in schedule.steps])
     groups = _share(schedule, order)
-    buffers = [_buffer(schedule, members) for members in groups]
+    users = _users(schedule)
+    buffers = [_buffer(schedule, members, users) for members in groups]
     placed, nbytes = pack(buffers, order)
     offsets: list[int | None] = [None] * len(schedule.storages)
     for members, offset in zip(groups, placed, strict=True):
@@ -156,12 +157,17 @@ def _place(sequence: Sequence[int], buffers: Sequence[Buffer], apart: list[list[
     return offsets, end
 
 
-def _buffer(schedule: Schedule, members: Sequence[int]) -> Buffer:
-    inside = set(members)
-    touched = [
-        index for index, step in enumerate(schedule.steps)
-        if any(tensor.storage in inside for tensor in (*step.inputs, *step.outputs))
-    ]  # fmt: skip
+def _users(schedule: Schedule) -> list[list[int]]:
+    """For each storage, the steps that read or write it, in order."""
+    found: list[list[int]] = [[] for _ in schedule.storages]
+    for index, step in enumerate(schedule.steps):
+        for storage in dict.fromkeys(tensor.storage for tensor in (*step.inputs, *step.outputs)):
+            found[storage].append(index)
+    return found
+
+
+def _buffer(schedule: Schedule, members: Sequence[int], users: Sequence[Sequence[int]]) -> Buffer:
+    touched = sorted({index for member in members for index in users[member]})
     return Buffer(max(schedule.storages[s].nbytes for s in members), min(touched), tuple(touched))
 
 

@@ -9,6 +9,7 @@ from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Family, Operand, Refusal
 from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array, Graph
+from bolt_build.graph.limits import MOST_BYTES
 from bolt_build.planner.engine_plan import (
     PLAN_VERSION,
     BatchPlan,
@@ -81,6 +82,7 @@ def plan_engine(
         placed = write_in_place(schedule(space, cover, target), space.graph.batch)
         ordered = placed.schedule
         arena = plan_memory(ordered)
+        _check_bytes(space, arena)
         plans.append(_batch_plan(space, ordered, arena, weights))
         decisions += (*space.decisions, *cover.decisions, *decisions_of(joined))
         decisions += (*placed.decisions, _arena_decision(space, arena))
@@ -169,6 +171,14 @@ class _Used:
 
     def problems(self) -> tuple[UsedProblem, ...]:
         return tuple(self._found[digest] for digest in sorted(self._found))
+
+
+def _check_bytes(space: SearchSpace, arena: Arena) -> None:
+    """Raises BoltError where a context's memory, with ports of its own, could not be counted."""
+    ports = sum(Operand(space.graph.type(name).shape, format).nbytes for name, format in (*space.fixed, *space.wanted))
+    if arena.nbytes + ports > MOST_BYTES:
+        message = f"batch {space.graph.batch} takes {arena.nbytes + ports} bytes, which 63 bits cannot count"
+        raise BoltError([Diagnostic("model-too-large", message, hint="bind smaller batches and dimensions")])
 
 
 def _arena_decision(space: SearchSpace, arena: Arena) -> Decision:

@@ -141,6 +141,7 @@ class _Collector:
         self._target = target
         self._families = families
         self.alternatives: list[Alternative] = []
+        self._covered: set[str] = set()
         self.refusals: list[Refusal] = []
         self.choices: dict[tuple[str, KernelProblem], Choice] = {}
         self._rejected: dict[tuple[str, KernelProblem], str] = {}
@@ -148,7 +149,7 @@ class _Collector:
 
     def ask(self, node: Node, precision: DType) -> list[str] | None:
         """None where a family has an alternative for the node, otherwise each family's reasons."""
-        reasons, found = [], any(node.name in a.region for a in self.alternatives)
+        reasons, found = [], node.name in self._covered
         for family in self._families:
             alternatives, refusals = family.propose(self._graph, node, self._target, precision)
             self.refusals += refusals
@@ -158,6 +159,7 @@ class _Collector:
                 missing = missing or self._without_candidate(family, alternative)
                 if missing is None:
                     self.alternatives.append(alternative)
+                    self._covered.update(alternative.region)
                     found = True
                 else:
                     self.refusals.append(Refusal(family.name, ", ".join(alternative.region), missing))

@@ -72,11 +72,11 @@ class Conv(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return outputs[0].elements * (2 * prod(inputs[1].shape[1:]) + (len(inputs) == 3))
 
-    def effort(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+    def workspace(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         """With the padded input."""
         x = inputs[0]
         padded = prod(x.shape[:2]) * self.windows(inputs[1].shape[2:]).padded_cells(x.shape[2:])
-        return super().effort(inputs, outputs) + padded
+        return super().workspace(inputs, outputs) + padded
 
     def unread(self, inputs: Sequence[TensorType]) -> int:
         x, kernel = inputs[0], inputs[1].shape[2:]

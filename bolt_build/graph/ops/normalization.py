@@ -10,6 +10,7 @@ import numpy as np
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.limits import MOST_EXTENT
 from bolt_build.graph.ops.operands import expect_count, expect_float
 
 
@@ -56,8 +57,8 @@ class Lrn(Op):
         expect_float(inputs[0])
         if inputs[0].rank < 2:
             raise ShapeError(f"input {list(inputs[0].shape)} must have batch and channels")
-        if self.size < 1:
-            raise ShapeError(f"size {self.size} must be at least 1")
+        if not 1 <= self.size <= MOST_EXTENT:
+            raise ShapeError(f"size {self.size} must be 1 to {MOST_EXTENT}")
         return (TensorType(inputs[0].dtype, inputs[0].shape),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -72,6 +73,11 @@ class Lrn(Op):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return outputs[0].elements * (self.size + 4)
+
+    def workspace(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        """With the margin of channels."""
+        x = inputs[0]
+        return super().workspace(inputs, outputs) + x.elements // x.shape[1] * (x.shape[1] + self.size)
 
 
 def import_batch_norm(node: NodeImport) -> None:

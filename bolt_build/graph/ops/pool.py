@@ -80,11 +80,11 @@ class Pool(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return outputs[0].elements * prod(self.kernel)
 
-    def effort(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+    def workspace(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         """With the padded input."""
         x = inputs[0]
         padded = prod(x.shape[:2]) * self.windows.padded_cells(x.shape[2:])
-        return super().effort(inputs, outputs) + padded
+        return super().workspace(inputs, outputs) + padded
 
     def unread(self, inputs: Sequence[TensorType]) -> int:
         x = inputs[0]

@@ -15,9 +15,12 @@ from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
 
 
 class _Moves(Op):
-    """No floating-point operations."""
+    """No floating-point operations, and no wider types."""
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return 0
+
+    def workspace(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 0
 
 

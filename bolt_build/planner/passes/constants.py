@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bolt_build.graph.arrays import narrowed, numpy_dtype
-from bolt_build.graph.ir import Array, Graph
+from bolt_build.graph.budget import Budget
+from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.reference import evaluate_node
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
@@ -18,14 +19,16 @@ GROWTH = 2
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(FOLD_CONSTANTS.name)
+    budget = Budget(value.type.nbytes for value in graph.values if value.constant is not None)
     for node in editor.nodes():
         arrays = [array for array in map(editor.constant, node.inputs) if array is not None]
         if not arrays or len(arrays) != len(node.inputs):
             continue
-        grown = _growth(editor, node.outputs, arrays)
-        if grown is not None:
-            journal.declined(node.name, grown)
+        why_not = _growth(editor, node.outputs, arrays) or _too_much(editor, node, budget)
+        if why_not is not None:
+            journal.declined(node.name, why_not)
             continue
+        budget.take(sum(editor.type(name).nbytes for name in node.outputs))
         editor.remove(node)
         for name, array in zip(node.outputs, evaluate_node(node, arrays), strict=True):
             editor.make_constant(name, narrowed(array, numpy_dtype(editor.type(name).dtype)))
@@ -39,6 +42,12 @@ def _growth(editor: GraphEditor, outputs: tuple[str, ...], inputs: list[Array]) 
     if made <= max(FREE_BYTES, GROWTH * given):
         return None
     return f"folding would store {made} bytes in place of {given}"
+
+
+def _too_much(editor: GraphEditor, node: Node, budget: Budget) -> str | None:
+    """Why computing the node now would take too long or too much memory; None where it would not."""
+    types = [editor.type(name) for name in node.op_inputs]
+    return budget.refuse(node.op, types, editor.type(node.outputs[0]))
 
 
 FOLD_CONSTANTS = Pass("fold-constants", _run)

@@ -80,7 +80,8 @@ std::string expectation(const bolt_tensor& port) {
 
 }  // namespace
 
-Buffer::Buffer(std::size_t bytes) : memory_(std::aligned_alloc(64, bytes == 0 ? 64 : (bytes + 63) / 64 * 64)) {
+Buffer::Buffer(std::size_t bytes)
+    : memory_(bytes > PTRDIFF_MAX - 63 ? nullptr : std::aligned_alloc(64, bytes == 0 ? 64 : (bytes + 63) / 64 * 64)) {
   if (memory_ == nullptr) throw std::bad_alloc();
 }
 

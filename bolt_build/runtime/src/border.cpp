@@ -1,6 +1,7 @@
 #include "bolt/border.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -80,7 +81,9 @@ bolt_status describe(int64_t batch, int32_t index, bolt_tensor* tensor, Table<bo
 device::Needs needs_of(const EngineInfo& engine) {
   std::size_t arena = 0;
   for (const PlanInfo* plan : engine.plans) arena = plan->arena_bytes > arena ? plan->arena_bytes : arena;
-  return {engine.arch, engine.forward, engine.shared_bytes, engine.weights_bytes + arena};
+  // No device has as much as cannot be counted.
+  const std::uint64_t least = arena > UINT64_MAX - engine.weights_bytes ? UINT64_MAX : engine.weights_bytes + arena;
+  return {engine.arch, engine.forward, engine.shared_bytes, least};
 }
 
 // Callers of the first version of these options know no more of them.

@@ -6,13 +6,10 @@
 
 #include "bolt/device.h"
 #include "bolt/failure.h"
+#include "bolt/sizes.h"
 
 namespace bolt {
 namespace {
-
-constexpr std::size_t kAlignment = 64;
-
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 const void* place_of(const Tap& tap, const Run& run) {
   switch (tap.place) {
@@ -56,12 +53,12 @@ Context::Context(const Model& model, std::int64_t batch, bool staged, int queuei
       info_(*model.engine().plans[index_]),
       queueing_(queueing),
       scratch_at_(aligned(info_.arena_bytes)),
-      bytes_(scratch_at_ + aligned(model.plan(index_).scratch_bytes())) {
+      bytes_(added(scratch_at_, aligned(model.plan(index_).scratch_bytes()))) {
   std::vector<std::size_t> places;
   const auto place = [&](const Table<bolt_tensor>& ports) {
     for (const bolt_tensor& port : ports) {
       places.push_back(bytes_);
-      bytes_ += aligned(port.bytes);
+      bytes_ = added(bytes_, aligned(port.bytes));
     }
   };
   if (staged) {

@@ -86,7 +86,7 @@ Scope::~Scope() {
 void* allocate(std::size_t bytes) {
   // Large buffers start on a huge page and ask for such, so that streaming over them costs few TLB misses.
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
-  if (bytes > SIZE_MAX - alignment) throw std::bad_alloc();
+  if (bytes > PTRDIFF_MAX - alignment) throw std::bad_alloc();
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
   if (memory == nullptr) throw std::bad_alloc();
