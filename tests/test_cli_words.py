@@ -143,7 +143,9 @@ def test_help_and_version_by_the_words_that_people_try(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.startswith("usage: bolt-build plan ")
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("run", "graph", "clean", "doctor")])
+@pytest.mark.parametrize(
+    "verb", [verb for verb in VERBS if verb not in ("run", "graph", "clean", "operators", "doctor")]
+)
 def test_what_is_refused_is_json_where_that_was_asked_for(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "gone.yaml", "--format", "json"]) == ExitCode.INVALID
     shown = capsys.readouterr()

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 VERBS = (
     "build", "check", "plan", "graph", "explain", "explore", "tune", "verify", "emulate", "run", "bench", "clean",
-    "doctor",
+    "operators", "doctor",
 )  # fmt: skip
 """Each is a module of this package; only the one that is asked for is imported."""
 

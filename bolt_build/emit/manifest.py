@@ -58,7 +58,8 @@ def manifest_json(
 
     `model` is the digest (SHA-256, hex) of the ONNX model, with whose weights the weights file beside it was written:
     the engine itself does not carry it, since its weights can be swapped. `requires` has the shared libraries that
-    `library` needs and the least version of each of their symbol sets that it uses (the least glibc). Raises OSError; ValueError where `library` is no ELF file.
+    `library` needs and the least version of each of their symbol sets that it uses (the least glibc). Raises OSError;
+    ValueError where `library` is no ELF file.
     """
     statement = _statement(plan, target, facts)
     definition = statement["predicate"]["buildDefinition"]

@@ -14,6 +14,7 @@ import numpy as np
 
 from bolt_build.graph.arrays import numpy_dtype, type_of
 from bolt_build.graph.budget import Budget
+from bolt_build.graph.example import OF_AN_IMAGE, Example
 from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, TensorType, Value
 from bolt_build.graph.limits import MOST_ENTRIES, too_large
 
@@ -305,6 +306,7 @@ class Importer:
     `run` emits nodes or constants for every output that it supports; it raises Refusal or ShapeError. An attribute that
     it does not ask for is an error, unless it stands in `ignores`: those say nothing about the supported outputs.
     `folds`: it takes constants alone; a node with any other input is refused without being run.
+    `example` is a node that is understood; `note` says in a few words what of the operator is not.
     """
 
     op_type: str
@@ -313,3 +315,5 @@ class Importer:
     domain: str = ""
     ignores: tuple[str, ...] = ()
     folds: bool = False
+    example: Example = OF_AN_IMAGE
+    note: str = ""

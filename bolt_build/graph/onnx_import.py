@@ -58,6 +58,13 @@ class ImporterTable:
         """ONNX's own operators that can be imported in some version."""
         return frozenset(op_type for domain, op_type in self._found if not domain)
 
+    def importers(self) -> tuple[Importer, ...]:
+        """Each once, by domain and operator, the newest versions first."""
+        found = [
+            (key, -max(importer.versions), importer) for key, by in self._found.items() for importer in by.values()
+        ]
+        return tuple(dict.fromkeys(importer for _, _, importer in sorted(found, key=lambda each: each[:2])))
+
     def versions(self, node: OnnxNode) -> tuple[int, ...]:
         """The versions of the node's operator that can be imported."""
         return tuple(sorted(self._found.get((node.domain, node.op_type), {})))

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
+from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import expect_count, expect_float
@@ -144,5 +145,11 @@ IMPORTERS = (
     Importer("HardSigmoid", (6, 22), import_hard_sigmoid),
     Importer("Gelu", (20,), import_gelu),
     Importer("Swish", (24,), import_swish),
-    Importer("Clip", (6, 11, 12, 13), import_clip),
+    Importer(
+        "Clip",
+        (6, 11, 12, 13),
+        import_clip,
+        example=Example((Data(IMAGE), Weights(()), Weights(()))),
+        note="constant bounds",
+    ),
 )

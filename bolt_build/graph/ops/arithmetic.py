@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
+from bolt_build.graph.example import IMAGE, OF_TWO_IMAGES, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_same_dtype
@@ -87,9 +88,11 @@ def import_chain(node: NodeImport) -> None:
 
 
 IMPORTERS = (
-    *(Importer(name, (7, 13, 14), import_binary) for name in ("Add", "Sub", "Mul", "Div")),
-    Importer("Pow", (7, 12, 13, 15), import_pow),
-    Importer("Max", (8, 12, 13), import_chain),
-    Importer("Min", (8, 12, 13), import_chain),
-    Importer("Sum", (8, 13), import_chain),
+    *(Importer(name, (7, 13, 14), import_binary, example=OF_TWO_IMAGES) for name in ("Add", "Sub", "Mul", "Div")),
+    Importer(
+        "Pow", (7, 12, 13, 15), import_pow, example=Example((Data(IMAGE), Weights(()))), note="a constant exponent"
+    ),
+    Importer("Max", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
+    Importer("Min", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
+    Importer("Sum", (8, 13), import_chain, example=OF_TWO_IMAGES),
 )

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.arrays import narrowed, widened
+from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
@@ -115,4 +116,4 @@ def import_pads(
     return pads[:rank], pads[rank:]
 
 
-IMPORTERS = (Importer("Conv", (1, 11, 22), import_conv),)
+IMPORTERS = (Importer("Conv", (1, 11, 22), import_conv, example=Example((Data(IMAGE), Weights((8, 4, 3, 3))))),)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import numpy_dtype, type_of
+from bolt_build.graph.example import Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, ShapeError, TensorType
 from bolt_build.graph.ops.operands import broadcast
@@ -155,8 +156,8 @@ def import_function(node: NodeImport) -> None:
 _LATE = (21, 23, 24, 25)
 
 IMPORTERS = (
-    Importer("Constant", (9, 11, 12, 13, 19, *_LATE), import_constant),
-    Importer("ConstantOfShape", (9, 20, *_LATE), import_constant_of_shape),
+    Importer("Constant", (9, 11, 12, 13, 19, *_LATE), import_constant, example=Example((), (("value_int", 1),))),
+    Importer("ConstantOfShape", (9, 20, *_LATE), import_constant_of_shape, example=Example((Integers((2, 3)),))),
     Importer("Shape", (1, 13, 15, 19, *_LATE), import_shape),
     Importer("Size", (1, 13, 19, *_LATE), import_size),
     Importer("Gather", (1, 11, 13), import_gather, folds=True),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bolt_build.graph.arrays import narrowed, widened
+from bolt_build.graph.example import Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
@@ -115,6 +116,6 @@ def _scaled(node: NodeImport, name: str, factor: float, output: int | None = Non
 
 
 IMPORTERS = (
-    Importer("MatMul", (9, 13), import_matmul),
-    Importer("Gemm", (9, 11, 13), import_gemm),
+    Importer("MatMul", (9, 13), import_matmul, example=Example((Data((2, 8)), Weights((8, 4))))),
+    Importer("Gemm", (9, 11, 13), import_gemm, example=Example((Data((2, 8)), Weights((8, 4)), Weights((4,))))),
 )

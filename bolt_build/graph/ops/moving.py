@@ -6,6 +6,7 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.example import IMAGE, OF_TWO_IMAGES, Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import ShapeError, TensorType
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
@@ -185,18 +186,36 @@ _ONNX_DTYPES = {
 
 _LATE = (21, 23, 24, 25)
 
+
+def _with(*integers: tuple[int, ...]) -> Example:
+    """An image, and constants of integers."""
+    return Example((Data(IMAGE), *(Integers(values) for values in integers)))
+
+
+_CAST = Example((Data(IMAGE),), (("to", 1),))  # to float
+
 IMPORTERS = (
-    Importer("Reshape", (5, 13, 14, 19, *_LATE), import_reshape),
+    Importer("Reshape", (5, 13, 14, 19, *_LATE), import_reshape, example=_with((1, 144)), note="a constant shape"),
     Importer("Flatten", (9, 11, 13, *_LATE), import_flatten),
-    Importer("Squeeze", (1, 11, 13, *_LATE), import_squeeze),
-    Importer("Unsqueeze", (1, 11, 13, *_LATE), import_unsqueeze),
+    Importer("Squeeze", (1, 11, 13, *_LATE), import_squeeze, example=_with((0,)), note="constant axes"),
+    Importer("Unsqueeze", (1, 11, 13, *_LATE), import_unsqueeze, example=_with((0,)), note="constant axes"),
     Importer("Transpose", (1, 13, *_LATE), import_transpose),
-    Importer("Concat", (4, 11, 13), import_concat),
-    Importer("Slice", (1, 10, 11, 13), import_slice),
-    Importer("Split", (2, 11, 13, 18), import_split),
-    Importer("Pad", (2, 11, 13, 18, 19, *_LATE), import_pad),
+    Importer("Concat", (4, 11, 13), import_concat, example=Example((Data(IMAGE), Data(IMAGE)), (("axis", 1),))),
+    Importer("Slice", (1, 10, 11, 13), import_slice, example=_with((1,), (3,), (1,)), note="constant bounds"),
+    Importer(
+        "Split", (2, 11, 13, 18), import_split, example=Example((Data(IMAGE),), (("axis", 1), ("num_outputs", 2)), 2)
+    ),
+    Importer(
+        "Pad",
+        (2, 11, 13, 18, 19, *_LATE),
+        import_pad,
+        example=_with((0, 0, 1, 1, 0, 0, 1, 1)),
+        note="constant pads; not mode wrap",
+    ),
     Importer("Identity", (1, 13, 14, 16, 19, *_LATE), import_identity),
-    Importer("Dropout", (7, 10, 12, 13, 22), import_dropout, ignores=("ratio", "seed")),
-    Importer("Cast", (9, 13, 19, *_LATE, 28), import_cast, ignores=("saturate", "round_mode")),
-    Importer("CastLike", (15, 19, *_LATE), import_cast_like, ignores=("saturate", "round_mode")),
+    Importer(
+        "Dropout", (7, 10, 12, 13, 22), import_dropout, ignores=("ratio", "seed"), note="inference, without the mask"
+    ),
+    Importer("Cast", (9, 13, 19, *_LATE, 28), import_cast, ignores=("saturate", "round_mode"), example=_CAST),
+    Importer("CastLike", (15, 19, *_LATE), import_cast_like, ignores=("saturate", "round_mode"), example=OF_TWO_IMAGES),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bolt_build.graph.arrays import narrowed, widened
+from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.limits import MOST_EXTENT
@@ -93,7 +94,16 @@ def import_lrn(node: NodeImport) -> None:
     node.emit(op, [node.input(0)], 0)
 
 
+_NORMALIZED = Example((Data(IMAGE), *[Weights((IMAGE[1],))] * 4))
+
 IMPORTERS = (
-    Importer("BatchNormalization", (9, 14, 15), import_batch_norm, ignores=("momentum",)),
-    Importer("LRN", (1, 13), import_lrn),
+    Importer(
+        "BatchNormalization",
+        (9, 14, 15),
+        import_batch_norm,
+        ignores=("momentum",),
+        example=_NORMALIZED,
+        note="inference, with constant parameters",
+    ),
+    Importer("LRN", (1, 13), import_lrn, example=Example((Data(IMAGE),), (("size", 3),))),
 )

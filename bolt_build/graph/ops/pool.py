@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from bolt_build.graph.arrays import narrowed, widened
+from bolt_build.graph.example import IMAGE, Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.conv import import_pads
@@ -102,7 +103,16 @@ def import_pool(node: NodeImport) -> None:
     node.emit(Pool(mode, kernel, strides, begin, end, dilations, ceil, include), [node.input(0)], 0)
 
 
+_POOLED = Example((Data(IMAGE),), (("kernel_shape", (2, 2)),))
+
 IMPORTERS = (
-    Importer("MaxPool", (8, 10, 11, 12, 22), import_pool, ignores=("storage_order",)),
-    Importer("AveragePool", (7, 10, 11, 19, 22), import_pool),
+    Importer(
+        "MaxPool",
+        (8, 10, 11, 12, 22),
+        import_pool,
+        ignores=("storage_order",),
+        example=_POOLED,
+        note="without the indices",
+    ),
+    Importer("AveragePool", (7, 10, 11, 19, 22), import_pool, example=_POOLED),
 )

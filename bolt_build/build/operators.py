@@ -1,0 +1,161 @@
+"""Which ONNX operators this installation imports: from the importers, and from asking the kernel families."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx.defs
+
+from bolt_build.dtypes import PRECISIONS, DType
+from bolt_build.errors import BoltError
+from bolt_build.families import load
+from bolt_build.graph.arrays import numpy_dtype, type_of
+from bolt_build.graph.binding import INPUT_DTYPES
+from bolt_build.graph.example import Data, Integers, Weights
+from bolt_build.graph.importing import Importer, OnnxNode
+from bolt_build.graph.ir import Array, Constant, Graph, Node, Value
+from bolt_build.graph.onnx_file import OnnxInput
+from bolt_build.graph.onnx_import import OnnxModel, importer_table
+from bolt_build.graph.onnx_parse import OLDEST_OPSET
+from bolt_build.targets import Target
+
+_WORDS = {dtype: word for word, dtype in PRECISIONS.items()} | {DType.F64: "fp64"}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Operator sets from `first` to `last`, the newest that the installed onnx knows where that is None."""
+
+    first: int
+    last: int | None
+
+
+@dataclass(frozen=True)
+class OperatorSupport:
+    """What is known of one operator.
+
+    `types` are the element types of models whose data it takes; none where it takes constants alone. `kernels` are, by
+    kind of target ("cpu", "cuda"), the families with kernels for what it becomes; none where it only says how bytes are
+    read, or where its result is `known` whatever the data.
+    """
+
+    name: str
+    opsets: tuple[Range, ...]
+    types: tuple[str, ...]
+    kernels: tuple[tuple[str, tuple[str, ...]], ...]
+    known: bool
+    note: str
+
+
+def operators(targets: Sequence[Target]) -> tuple[OperatorSupport, ...]:
+    """Every operator that some importer understands, by name. Raises BoltError where an installed package's offer
+    cannot be used."""
+    by_name: dict[str, list[Importer]] = {}
+    for importer in importer_table().importers():
+        by_name.setdefault(_name(importer), []).append(importer)
+    return tuple(_support(name, by_name[name], targets) for name in sorted(by_name, key=str.lower))
+
+
+def example_graph(importer: Importer, dtype: DType) -> Graph:
+    """The importer's example with data of `dtype`. Raises BoltError where it does not take that."""
+    inputs, constants, names = [], [], []
+    for index, given in enumerate(importer.example.inputs):
+        name = f"x{index}"
+        names.append(name)
+        if isinstance(given, Data):
+            onnx_type = next(word for word, known in INPUT_DTYPES.items() if known is dtype)
+            inputs.append(OnnxInput(name, onnx_type, given.shape))
+        else:
+            array = _constant(given, dtype)
+            constants.append(Value(name, type_of(array), Constant(array)))
+    outputs = tuple(f"y{index}" for index in range(importer.example.outputs))
+    node = OnnxNode(
+        importer.op_type, importer.domain, importer.op_type, max(importer.versions), tuple(names), outputs,
+        importer.example.attributes,
+    )  # fmt: skip
+    model = OnnxModel(Path("example"), (), max(importer.versions), tuple(inputs), outputs, tuple(constants), (node,))
+    return model.bind(model.batches(())[0])
+
+
+def _support(name: str, importers: Sequence[Importer], targets: Sequence[Target]) -> OperatorSupport:
+    """`importers`: those of one operator, the newest first. What they take and become is that of the newest."""
+    newest = importers[0]
+    versions = [version for importer in importers for version in importer.versions]
+    families: dict[str, list[str]] = {target.where: [] for target in targets}
+    types, known = [], False
+    for dtype in INPUT_DTYPES.values() if _takes_data(newest) else ():
+        try:
+            graph = example_graph(newest, dtype)
+        except BoltError:
+            continue
+        found = {target.where: _families(graph, target) for target in targets}
+        known = known or all(_is_constant(graph, node) for node in graph.nodes)
+        if all(each is not None for each in found.values()):
+            types.append(_WORDS[dtype])
+            for where, each in found.items():
+                families[where] += [family for family in each or () if family not in families[where]]
+    kernels = tuple((where, tuple(each)) for where, each in families.items())
+    notes = dict.fromkeys(importer.note for importer in importers if importer.note)
+    return OperatorSupport(name, opset_ranges(newest, versions), tuple(types), kernels, known, "; ".join(notes))
+
+
+def _takes_data(importer: Importer) -> bool:
+    return not importer.folds and any(isinstance(given, Data) for given in importer.example.inputs)
+
+
+def _families(graph: Graph, target: Target) -> tuple[str, ...] | None:
+    """The families that have kernels of `target` for the graph's nodes; None where a node has none."""
+    precision = PRECISIONS[target.precisions[0]]
+    found: list[str] = []
+    for node in graph.nodes:
+        if _is_constant(graph, node):
+            continue
+        offered = {family.name: family.propose(graph, node, target, precision)[0] for family in load(target)}
+        kernels = [name for name, alternatives in offered.items() if alternatives]
+        if not kernels:
+            return None
+        # What is a view is no kernel's work.
+        found += [name for name in kernels if any(not step.view for each in offered[name] for step in each.steps)]
+    return tuple(dict.fromkeys(found))
+
+
+def _is_constant(graph: Graph, node: Node) -> bool:
+    """Whether the node only hands a constant out."""
+    return all(graph.constant(name) is not None for name in node.inputs)
+
+
+def _constant(given: Weights | Integers, dtype: DType) -> Array:
+    if isinstance(given, Integers):
+        return np.asarray(given.values[0] if given.scalar else given.values, np.int64)
+    return np.ones(given.shape, numpy_dtype(dtype))
+
+
+def _name(importer: Importer) -> str:
+    return f"{importer.domain}.{importer.op_type}" if importer.domain else importer.op_type
+
+
+def opset_ranges(importer: Importer, versions: Iterable[int]) -> tuple[Range, ...]:
+    """The operator sets in which the operator has one of `versions`, neighbours joined.
+
+    A domain that the installed onnx does not know has no history: any newer version is taken for the newest."""
+    history = sorted(
+        schema.since_version
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if (schema.domain, schema.name) == (importer.domain, importer.op_type)
+    )
+    chosen = set(versions)
+    if not history:
+        return (Range(min(chosen), None),)
+    found: list[Range] = []
+    for version, following in zip(history, [*history[1:], None], strict=True):
+        last = None if following is None else following - 1
+        if version not in chosen or (last is not None and last < OLDEST_OPSET):
+            continue
+        if found and found[-1].last == version - 1:
+            found[-1] = Range(found[-1].first, last)
+        else:
+            found.append(Range(max(version, OLDEST_OPSET), last))
+    return tuple(found)

@@ -1,0 +1,37 @@
+"""`bolt-build operators`: the ONNX operators that this installation imports, and what computes them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from bolt_build.cli.common_arguments import one_of
+from bolt_build.errors import ExitCode
+
+NAME = "operators"
+HELP = "list the ONNX operators that can be imported, from which operator sets, and the kernels that compute them"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format", type=one_of("text", "markdown", "json"), default="text", metavar="{text,markdown,json}",
+        help="form of the table (default: text)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints one line an operator. Raises BoltError where an installed package's offer cannot be used."""
+    from bolt_build.build.operators import operators
+    from bolt_build.report.operators import as_json, markdown, render
+    from bolt_build.report.tables import terminal_width
+    from bolt_build.targets import all_targets
+
+    found = operators(all_targets())
+    if args.format == "json":
+        sys.stdout.write(json.dumps(as_json(found), indent=1) + "\n")
+    elif args.format == "markdown":
+        sys.stdout.write(markdown(found))
+    else:
+        sys.stdout.write(render(found, width=terminal_width(sys.stdout)))
+    return int(ExitCode.OK)

@@ -1,0 +1,43 @@
+"""A small node of an operator, from which `bolt-build operators` finds out what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Data:
+    """An input that is computed at run time, of whatever element type is asked about."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A constant input of the data's element type, all ones."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Integers:
+    """A constant input of int64: a list, or a scalar where `scalar` says so."""
+
+    values: tuple[int, ...]
+    scalar: bool = False
+
+
+@dataclass(frozen=True)
+class Example:
+    """Inputs and attributes of one node in the newest version that the importer understands."""
+
+    inputs: tuple[Data | Weights | Integers, ...]
+    attributes: tuple[tuple[str, int | str | tuple[int, ...]], ...] = ()
+    outputs: int = 1
+
+
+IMAGE = (1, 4, 6, 6)
+"""The shape of most examples' data: a batch, channels, height and width."""
+
+OF_AN_IMAGE = Example((Data(IMAGE),))
+OF_TWO_IMAGES = Example((Data(IMAGE), Data(IMAGE)))

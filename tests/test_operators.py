@@ -1,0 +1,117 @@
+"""`bolt-build operators`: what the importers and the kernel families say of each operator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bolt_build.build.operators import OperatorSupport, Range, example_graph, operators, opset_ranges
+from bolt_build.cli.main import main
+from bolt_build.dtypes import DType
+from bolt_build.errors import BoltError
+from bolt_build.graph.example import Data
+from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.onnx_import import importer_table
+from bolt_build.report.operators import markdown, render
+from bolt_build.targets import all_targets
+
+PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[OperatorSupport, ...]:
+    return operators(all_targets())
+
+
+def nothing(node: NodeImport) -> None:
+    """An importer of nothing."""
+
+
+def test_every_operator_is_listed_once(found: tuple[OperatorSupport, ...]) -> None:
+    assert {each.name for each in found} == importer_table().operators()
+    assert [each.name for each in found] == sorted({each.name for each in found}, key=str.lower)
+
+
+@pytest.mark.parametrize("importer", importer_table().importers(), ids=lambda importer: importer.op_type)
+def test_every_example_is_understood(importer: Importer) -> None:
+    """By importers that take data; one that folds refuses it with its own words."""
+    if importer.folds:
+        with pytest.raises(BoltError, match="on data is not supported"):
+            example_graph(importer, DType.F32)
+        return
+    graph = example_graph(importer, DType.F32)
+    assert len(graph.outputs) == importer.example.outputs
+    data = [given.shape for given in importer.example.inputs if isinstance(given, Data)]
+    assert [graph.type(name).shape for name in graph.inputs] == data
+
+
+def test_what_is_said_of_an_operator(found: tuple[OperatorSupport, ...]) -> None:
+    by_name = {each.name: each for each in found}
+    both = (("cpu", ("onednn", "portable")), ("cuda", ("cutlass", "portable")))
+    half = ("fp32", "fp16", "bf16")
+    since = (Range(9, None),)
+    assert by_name["Conv"] == OperatorSupport("Conv", since, half, both, False, "")
+    idle = (("cpu", ()), ("cuda", ()))
+    assert by_name["Squeeze"] == OperatorSupport("Squeeze", since, (*half, "fp64"), idle, False, "constant axes")
+    assert by_name["Shape"] == OperatorSupport("Shape", since, (*half, "fp64"), idle, True, "")
+    assert by_name["Where"] == OperatorSupport("Where", since, (), idle, False, "")
+
+
+def test_an_operators_versions_are_ranges_of_opsets() -> None:
+    conv = Importer("Conv", (), nothing)  # changed in 11 and 22
+    assert opset_ranges(conv, (1, 11, 22)) == (Range(9, None),)
+    assert opset_ranges(conv, (1, 22)) == (Range(9, 10), Range(22, None))
+    assert opset_ranges(conv, (11,)) == (Range(11, 21),)
+    softmax = Importer("Softmax", (), nothing)  # changed in 11 and 13
+    assert opset_ranges(softmax, (13, 1, 11)) == (Range(9, None),)
+    ours = Importer("Mish", (2, 5), nothing, domain="com.example")
+    assert opset_ranges(ours, (2, 5)) == (Range(2, None),)
+
+
+def test_as_text_and_as_markdown() -> None:
+    kernels = (("cpu", ("onednn", "portable")), ("cuda", ("portable",)))
+    some = (
+        OperatorSupport("Gelu", (Range(20, None),), ("fp32", "bf16"), kernels, False, ""),
+        OperatorSupport("Pad", (Range(9, 10), Range(13, 13)), ("fp32",), (("cpu", ()), ("cuda", ())), False, "no wrap"),
+        OperatorSupport("Size", (Range(9, None),), ("fp32",), (("cpu", ()), ("cuda", ())), True, ""),
+        OperatorSupport("Where", (Range(9, None),), (), (("cpu", ()), ("cuda", ())), False, ""),
+    )
+    assert (
+        render(some, width=None)
+        == """\
+operator  opsets        data            on CPUs           on GPUs     note
+Gelu      20 and newer  fp32, bf16      onednn, portable  portable
+Pad       9 to 10, 13   fp32            a view            a view      no wrap
+Size      9 and newer   fp32            a constant        a constant
+Where     9 and newer   constants only
+"""
+    )
+    assert (
+        markdown(some)
+        == """\
+| operator | opsets | data | on CPUs | on GPUs | note |
+| --- | --- | --- | --- | --- | --- |
+| Gelu | 20 and newer | fp32, bf16 | onednn, portable | portable |  |
+| Pad | 9 to 10, 13 | fp32 | a view | a view | no wrap |
+| Size | 9 and newer | fp32 | a constant | a constant |  |
+| Where | 9 and newer | constants only |  |  |  |
+"""
+    )
+
+
+def test_the_verb_prints_every_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["operators"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["operator", "opsets", "data", "on", "CPUs", "on", "GPUs", "note"]
+    assert {line.split()[0] for line in lines[1:]} == importer_table().operators()
+    assert main(["operators", "--format", "json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert {each["name"] for each in data["operators"]} == importer_table().operators()
+
+
+def test_the_page_lists_every_operator() -> None:
+    """Rendered by `python benchmarks/operators_page.py`."""
+    listed = {line.split("|")[1].strip() for line in PAGE.read_text(encoding="utf-8").splitlines() if "|" in line}
+    assert importer_table().operators() - listed == set()
