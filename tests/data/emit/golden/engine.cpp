@@ -61,7 +61,7 @@ static const char manifest[] = R"text({
         "precision": "fp32",
         "requires": {"arch": "x86-64-v3", "where": "cpu"}
       },
-      "resolvedDependencies": [{"digest": {"sha256": "2222222222222222222222222222222222222222222222222222222222222222"}, "name": "model"}]
+      "resolvedDependencies": []
     },
     "runDetails": {"builder": {"id": "bolt-build", "version": {"bolt-build": "0"}}}
   },
