@@ -42,7 +42,8 @@ def _batch_plan(graph: Graph, stored: DType) -> BatchPlan:
         return Operand(value.type.shape, TensorFormat(stored, Layout.ROW), value.constant is not None)
 
     def tensor(name: str) -> StepTensor:
-        return StepTensor(name, operand(name), Location("arena", 0), None if graph.value(name).synthetic else name)
+        where = Location("input" if name in graph.inputs else "arena", 0)
+        return StepTensor(name, operand(name), where, None if graph.value(name).synthetic else name)
 
     steps = []
     for index, node in enumerate(graph.nodes):

@@ -75,11 +75,12 @@ class Policy:
 @dataclass(frozen=True)
 class LayerSpec:
     """Overrides for ONNX nodes whose name matches the glob `match`, None where it has none; of several that match, the
-    last one that says something of a key wins."""
+    last one that says something of a key wins. `tolerance` is that of `VerifySpec`, for these layers."""
 
     match: str
     precision: str | None = None
     persistent: str | None = None
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,18 @@ class EngineSpec:
 
 @dataclass(frozen=True)
 class VerifySpec:
-    """`samples` seeded random inputs for each batch, compared with `against` ("onnxruntime")."""
+    """At most `samples` inputs for each batch, compared with `against` ("onnxruntime"): those of the archive `inputs`
+    (absolute path of a .npz), or seeded random ones.
+
+    `tolerance` is the largest difference allowed, as a part of the root mean square of the reference's tensor, in
+    layers and outputs; where it is None, they are judged by what rounding can do.
+    """
 
     against: str
     samples: int
     seed: int
+    tolerance: float | None = None
+    inputs: str | None = None
 
 
 @dataclass(frozen=True)

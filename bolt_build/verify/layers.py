@@ -1,4 +1,5 @@
-"""Layer by layer: every observable tensor of an engine's run against the reference."""
+"""Layer by layer: every observable tensor of an engine's run, beside what the model makes of the engine's own inputs of
+that layer."""
 
 from __future__ import annotations
 
@@ -6,16 +7,16 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from bolt_build.graph.ir import Array
-from bolt_build.runtime.loader import StepInfo
-from bolt_build.verify.compare import Difference, difference
-from bolt_build.verify.reference import Reference
-from bolt_build.verify.report import LayerReport
-from bolt_build.verify.taps import Tap, groups
-from bolt_build.verify.tolerance import TOLERANCES
+import numpy as np
 
-DEPARTED = 2.0
-"""What a departed layer counts for at least, as a part of its tolerance, whatever it departed by."""
+from bolt_build.graph.ir import Array
+from bolt_build.planner.engine_plan import BatchPlan
+from bolt_build.runtime.loader import StepInfo
+from bolt_build.verify.judgement import Judgement, judge
+from bolt_build.verify.reference import Expected, Reference
+from bolt_build.verify.report import LayerReport
+from bolt_build.verify.taps import Tap, groups, taps_of
+from bolt_build.verify.tolerance import BY_ROUNDING, Tolerances
 
 
 class Runnable(Protocol):
@@ -33,66 +34,76 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True)
 class Observation:
-    """`layers` that the engine showed, in execution order; `outputs` of its observed run and, on the same inputs, of
-    the reference's (`expected`)."""
+    """`layers` that the engine showed, in execution order, and the `outputs` of that run."""
 
     layers: tuple[LayerReport, ...]
     outputs: dict[str, Array]
-    expected: dict[str, Array]
 
 
 def compare_layers(
     context: Runnable,
     reference: Reference,
-    taps: tuple[Tap, ...],
+    plan: BatchPlan,
     inputs: Mapping[str, Array],
-    feeds: Mapping[str, Array],
-    amplification: Mapping[str, float],
+    tolerances: Tolerances = BY_ROUNDING,
 ) -> Observation:
-    """Run the engine once on `inputs`, and compare every tensor that it shows with the reference's on `feeds`.
+    """Run the engine once on `inputs`, and judge every tensor that it shows.
 
-    The engine's tensors are compared as they come; the reference is asked for a group of tensors when the engine comes
-    to the first of them, and they are let go with the next group.
+    Tensors are kept for as long as a layer that reads them was not judged; a group of layers is judged once the engine
+    has come to its end.
     """
-    expected = _Expected(reference, taps, feeds)
-    waiting = {(tap.step, tap.tensor): tap for tap in taps if tap.tensor in reference.observable}
-    used: dict[str, float] = {}
-    reports: list[LayerReport] = []
+    taps = tuple(tap for tap in taps_of(plan) if tap.tensor in reference.observable)
+    judging = _Judging(reference, taps, tolerances, {port.name: inputs[port.name] for port in plan.inputs})
+    known = {(tap.step, tap.tensor): tap for tap in taps}
 
     def observe(step: StepInfo, tensor: str, array: Array) -> None:
-        tap = waiting.get((step.index, tensor))
+        tap = known.get((step.index, tensor))
         if tap is not None:
-            report = _layer(tap, array, expected.of(tap), used, amplification.get(tensor, 1.0))
-            worst = report.used if report.ok else max(report.used, DEPARTED)
-            used[tensor] = max(worst, used.get(tensor, 0.0))
-            reports.append(report)
+            judging.see(tap, array)
 
-    outputs = context.run_observed(inputs, observe, only={tap.tensor for tap in waiting.values()})
-    return Observation(tuple(reports), outputs, expected.outputs())
+    outputs = context.run_observed(inputs, observe, only={tap.tensor for tap in taps})
+    return Observation(judging.finish(), outputs)
 
 
-class _Expected:
-    """The reference's tensors, one group in memory at a time."""
+class _Judging:
+    """What the engine has shown, the layers that wait to be judged, and what was found."""
 
-    def __init__(self, reference: Reference, taps: tuple[Tap, ...], feeds: Mapping[str, Array]) -> None:
-        self._reference, self._feeds = reference, feeds
-        self._groups = tuple(groups(tuple(tap for tap in taps if tap.tensor in reference.observable)))
-        self._held: dict[str, Array] = {}
-        self._outputs: dict[str, Array] | None = None
+    def __init__(
+        self, reference: Reference, taps: tuple[Tap, ...], tolerances: Tolerances, inputs: Mapping[str, Array]
+    ) -> None:
+        self._reference, self._tolerances = reference, tolerances
+        self._ports = {name: name for name in inputs}
+        self._held = dict(inputs)
+        self._groups = list(groups(taps))
+        members = ((number, tap) for number, group in enumerate(self._groups) for tap in group)
+        self._last = {source.value: number for number, tap in members for source in tap.sources}
+        self._done = 0
+        self._reports: list[LayerReport] = []
 
-    def of(self, tap: Tap) -> Array:
-        """What the reference has where the engine has `tap`."""
-        if tap.tensor not in self._held:
-            group = next(group for group in self._groups if tap in group)
-            self._held = {}
-            names = self._reference.output_names
-            self._held = self._reference.tensors([*names, *(tap.tensor for tap in group)], self._feeds)
-            self._outputs = {name: self._held[name] for name in names}
-        return self._held[tap.tensor]
+    def see(self, tap: Tap, array: Array) -> None:
+        while tap.step > self._groups[self._done][-1].step:
+            self._judge()
+        self._held[tap.value] = array
 
-    def outputs(self) -> dict[str, Array]:
-        """The reference's outputs, which come along with any group."""
-        return self._reference.outputs(self._feeds) if self._outputs is None else self._outputs
+    def finish(self) -> tuple[LayerReport, ...]:
+        while self._done < len(self._groups):
+            self._judge()
+        return tuple(self._reports)
+
+    def _judge(self) -> None:
+        group, self._done = self._groups[self._done], self._done + 1
+        shown = tuple(
+            tap for tap in group
+            if tap.value in self._held and all(source.value in self._held for source in tap.sources)
+        )  # fmt: skip
+        if shown:
+            expected = self._reference.expected(shown, self._held, self._ports)
+            pairs = zip(shown, expected, strict=True)
+            for tap, found in pairs:
+                tolerance = self._tolerances.of((tap.name, *tap.covers))
+                self._reports.append(layer_report(tap, self._held[tap.value], found, tolerance))
+        for value in [v for v in self._held if self._last.get(v, -1) < self._done and v not in self._ports]:
+            del self._held[value]
 
 
 def unseen(taps: tuple[Tap, ...], reports: tuple[LayerReport, ...]) -> tuple[Tap, ...]:
@@ -101,31 +112,34 @@ def unseen(taps: tuple[Tap, ...], reports: tuple[LayerReport, ...]) -> tuple[Tap
     return tuple(tap for tap in taps if not tap.view and (tap.step, tap.tensor) not in shown)
 
 
-def _layer(tap: Tap, array: Array, expected: Array, used: Mapping[str, float], amplification: float) -> LayerReport:
-    element, rms = TOLERANCES[tap.coarsest].at(tap.depth, amplification)
-    if array.shape == expected.shape:
-        found = difference(array, expected)
+def layer_report(tap: Tap, array: Array, expected: Expected, tolerance: float | None = None) -> LayerReport:
+    """The engine's `array` beside what the model makes of its inputs: judged by rounding, or by the recipe's
+    `tolerance`."""
+    same = array.shape == expected.tensor.shape
+    if same:
+        found = judge(array, expected.tensor, expected.variance, tap.stored, expected.relative)
     else:
-        found = Difference(0.0, 0.0, 0.0, 0, 0)
-    sources = [used[name] for name in tap.sources if name in used]
+        found = Judgement(0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
     finite = found.not_finite == 0 and found.reference_not_finite == 0
+    error = found.max_abs / max(found.signal, float(np.finfo(np.float32).tiny))
+    within = found.used <= 1.0 if tolerance is None else error <= tolerance
     return LayerReport(
         step=tap.step,
         name=tap.name,
         tensor=tap.tensor,
         kernel=tap.kernel,
         shape=array.shape,
-        reference_shape=expected.shape,
-        precision=tap.coarsest.value,
-        depth=tap.depth,
-        amplification=amplification,
+        reference_shape=expected.tensor.shape,
+        precision=tap.computed.value,
         max_abs=found.max_abs,
-        error=found.element,
-        tolerance=element,
-        rms=found.rms,
-        rms_tolerance=rms,
+        signal=found.signal,
+        noise=found.noise,
+        largest=found.largest,
+        spread=found.spread,
+        error=error,
+        tolerance=tolerance,
         not_finite=found.not_finite,
         reference_not_finite=found.reference_not_finite,
-        inputs_error=max(sources, default=None if tap.sources else 0.0),
-        ok=array.shape == expected.shape and finite and found.element <= element and found.rms <= rms,
+        tells=found.tells,
+        ok=same and finite and within,
     )

@@ -1,9 +1,10 @@
-"""The model in onnxruntime, in fp32 on the CPU, with every intermediate tensor in reach."""
+"""The model in onnxruntime, in fp32 on the CPU: as a whole, and cut where an engine shows its tensors."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import onnx
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.ir import Array
+from bolt_build.verify.segments import CutModel
+from bolt_build.verify.taps import Tap
 
 _NUMPY = {
     "tensor(float)": np.float32,
@@ -25,11 +28,20 @@ _NUMPY = {
 }
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What the model makes of a tap's sources, in fp32, and the variance that rounding gives it: `variance` (None: 0),
+    and a part that is `relative` to the tensor's squares. Both are in units of the square of `verify.rounding.UNIT`."""
+
+    tensor: Array
+    variance: Array | None
+    relative: float
+
+
 class Reference:
     """Runs the ONNX file `path`, symbolic dimensions bound by `dims` and by what is fed.
 
-    One session, as fast as onnxruntime makes it: tensors that are to be observed are outputs of its graph, so that
-    optimisations leave them alone. Raises BoltError where onnxruntime is missing (exit code 7) or refuses the model.
+    Raises BoltError where onnxruntime is missing (exit code 7) or refuses the model.
     """
 
     def __init__(self, path: Path, dims: tuple[tuple[str, int], ...]) -> None:
@@ -38,44 +50,66 @@ class Reference:
         self._runtime = _runtime()
         self._loaded: Any = None
         self._outputs: tuple[str, ...] = ()
-        self._observable: frozenset[str] = frozenset()
+        self._cut: CutModel | None = None
 
     @property
     def version(self) -> str:
         return f"onnxruntime {self._runtime.__version__}"
 
-    def observe(self, tensors: Iterable[str]) -> frozenset[str]:
-        """Load the model so that `tensors` can be had from it; those of them that are tensors of the model."""
-        model = onnx.load(str(self._path), load_external_data=False)
-        self._outputs = tuple(output.name for output in model.graph.output)
-        made = {name for node in model.graph.node for name in node.output}
-        found = dict.fromkeys(name for name in tensors if name in made or name in self._outputs)
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in found if name not in self._outputs)
-        self._loaded, self._observable = self._session(model), frozenset(found)
-        return self._observable
-
     @property
     def observable(self) -> frozenset[str]:
-        """What `observe` found."""
-        return self._observable
+        """The names of all tensors that the model's nodes make."""
+        return self._pieces().tensors
 
     @property
-    def output_names(self) -> tuple[str, ...]:
-        """The model's outputs, once it is loaded."""
-        return self._outputs
+    def takes_any_batch(self) -> bool:
+        """True where the first extent of every input is symbolic, once the model is loaded."""
+        return all(port.shape and not isinstance(port.shape[0], int) for port in self._loaded.get_inputs())
 
     def outputs(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """The model's outputs by name."""
+        """The whole model's outputs by name."""
         if self._loaded is None:
-            self.observe(())
-        return self._run(list(self._outputs), feeds)
+            model = onnx.load(str(self._path), load_external_data=False)
+            self._outputs = tuple(output.name for output in model.graph.output)
+            self._loaded = self._session(model)
+        wanted = {port.name: port for port in self._loaded.get_inputs()}
+        if set(wanted) != set(feeds):
+            raise self._failed(
+                "takes other inputs than the engine", ValueError(f"{sorted(wanted)} instead of {sorted(feeds)}")
+            )
+        cast: dict[str, Array] = {
+            name: array.astype(_NUMPY[wanted[name].type], copy=False) for name, array in feeds.items()
+        }
+        return self._run(self._loaded, list(self._outputs), cast)
 
-    def tensors(self, names: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """The named tensors, each an output or one of those found observable.
+    def expected(
+        self, taps: Sequence[Tap], held: Mapping[str, Array], ports: Mapping[str, str]
+    ) -> tuple[Expected, ...]:
+        """For each tap, what the model makes of the engine's own values `held` (by the plan's names).
 
-        onnxruntime computes the whole model for whatever is asked: few large questions are best.
+        `ports` says which of them is the model's input of a name. All taps are computed at once.
         """
-        return self._run(list(dict.fromkeys(names)), feeds)
+        piece = self._pieces().piece(taps, held, ports)
+        session = self._session(piece.model)
+        inputs = [port.name for port in session.get_inputs()]
+        feeds = {name: widened(held[value]) for value, name in piece.fed if name in inputs}
+        names = [name for item in piece.wanted for name in item.names]
+        made = self._run(session, list(dict.fromkeys(names)), feeds)
+        return tuple(
+            Expected(
+                made[item.tensor],
+                None if item.variance is None else made[item.variance],
+                item.roundings.at_the_end(sum(float(made[name].reshape(-1)[0]) for name in item.counts))
+                if item.computed
+                else 0.0,
+            )
+            for item in piece.wanted
+        )
+
+    def _pieces(self) -> CutModel:
+        if self._cut is None:
+            self._cut = CutModel(self._path)
+        return self._cut
 
     def _session(self, model: onnx.ModelProto) -> Any:
         options = self._runtime.SessionOptions()
@@ -97,24 +131,20 @@ class Reference:
         except Exception as error:  # onnxruntime's exceptions share no base class
             raise self._failed("does not load the model", error) from error
 
-    def _run(self, names: list[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        wanted = {port.name: port for port in self._loaded.get_inputs()}
-        if set(wanted) != set(feeds):
-            raise self._failed(
-                "takes other inputs than the engine", ValueError(f"{sorted(wanted)} instead of {sorted(feeds)}")
-            )
-        cast: dict[str, Array] = {
-            name: array.astype(_NUMPY[wanted[name].type], copy=False) for name, array in feeds.items()
-        }
+    def _run(self, session: Any, names: list[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
         try:
-            return dict(zip(names, self._loaded.run(names, cast), strict=True))
+            return dict(zip(names, session.run(names, feeds), strict=True))
         except Exception as error:  # onnxruntime's exceptions share no base class
             raise self._failed("does not run the model", error) from error
 
     def _failed(self, what: str, error: Exception) -> BoltError:
-        text = " ".join(str(error).split())
-        message = f"onnxruntime {what}: {text[:300]}"
+        message = f"onnxruntime {what}: {' '.join(str(error).split())}"
         return BoltError([Diagnostic("reference-failed", message, subject=str(self._path))], ExitCode.VERIFY_FAILED)
+
+
+def widened(array: Array) -> Array:
+    """Floating-point arrays in fp32, others as they are."""
+    return array if array.dtype.kind in "iub" else array.astype(np.float32, copy=False)
 
 
 def _runtime() -> Any:

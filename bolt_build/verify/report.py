@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.errors import Diagnostic
+from bolt_build.verify.judgement import LARGEST, SPREAD
 
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 
 
 @dataclass(frozen=True)
 class LayerReport:
-    """One ONNX tensor that a step of the plan made, against the reference.
+    """One ONNX tensor that a step of the plan made, against what the model makes of the engine's own inputs of it.
 
-    `error` and `rms` are those of `verify.compare.Difference`, with their limits `tolerance` and `rms_tolerance`;
-    `depth` is the number of layers on the longest way from an input, `amplification` what the model makes there of a
-    relative change of its input. `inputs_error` says how much of their own
-    tolerance the tensors it was made from had used up (above 1: they departed), None where none was observed.
+    `largest` and `spread` are the largest deviation and their root mean square, in standard deviations of what rounding
+    does to the layer (`verify.judgement`); `noise` is that standard deviation, `signal` the reference's root mean
+    square, and `max_abs` the largest difference. `error` is `max_abs` over `signal`; where the recipe sets `tolerance`,
+    that is all that counts. `tells` is False where rounding alone could make a tensor as large as the reference's.
     `reference_shape` is what the model has there; where it differs, nothing was compared.
     """
 
@@ -27,22 +28,29 @@ class LayerReport:
     shape: tuple[int, ...]
     reference_shape: tuple[int, ...]
     precision: str
-    depth: int
-    amplification: float
     max_abs: float
+    signal: float
+    noise: float
+    largest: float
+    spread: float
     error: float
-    tolerance: float
-    rms: float
-    rms_tolerance: float
+    tolerance: float | None
     not_finite: int
     reference_not_finite: int
-    inputs_error: float | None
+    tells: bool
     ok: bool
 
     @property
+    def blind(self) -> bool:
+        """True where nothing judges the layer."""
+        return self.ok and not self.tells and self.tolerance is None
+
+    @property
     def used(self) -> float:
-        """The part of its tolerance that the layer uses; above 1 it departs."""
-        return max(self.error / self.tolerance, self.rms / self.rms_tolerance)
+        """The part of its limits that the layer uses; above 1 it departs."""
+        if self.tolerance is not None:
+            return self.error / self.tolerance
+        return max(self.largest / LARGEST, self.spread / SPREAD)
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,9 @@ class OutputReport:
 
     `cosine_centred` is taken after removing the reference's mean over the batch (for batch 1 over the samples), None
     for a single row. `dependence` is the cosine between the reference's outputs of different inputs, None likewise.
+    `amplification` is the most that the model makes, in any sample, of a relative change of its inputs. `tells` is
+    False where that lets roundings grow as large as the output. `allowed` is the recipe's tolerance: where it is set,
+    `error` is `max_abs` over the reference's root mean square, and all that counts.
     """
 
     name: str
@@ -62,8 +73,11 @@ class OutputReport:
     cosine: float
     cosine_centred: float | None
     dependence: float | None
+    amplification: float
+    allowed: float | None
     not_finite: int
     reference_not_finite: int
+    tells: bool
     ok: bool
 
 
@@ -84,8 +98,13 @@ class BatchReport:
 
     @property
     def first_departure(self) -> LayerReport | None:
-        """The first layer in execution order that departs from the reference."""
+        """The first layer in execution order that departs."""
         return next((layer for layer in self.layers if not layer.ok), None)
+
+    @property
+    def blind(self) -> tuple[LayerReport, ...]:
+        """Layers that could not be judged."""
+        return tuple(layer for layer in self.layers if layer.blind)
 
     @property
     def worst_layer(self) -> LayerReport | None:
@@ -95,7 +114,11 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """A whole verification. `problems` are the reasons of a failure, and warnings about what the check is worth."""
+    """A whole verification. `problems` are the reasons of a failure, and warnings about what the check is worth.
+
+    `inputs` is "seeded" or the file that the recipe names, `tolerance` what it allows everywhere, None where roundings
+    judge.
+    """
 
     version: int
     name: str
@@ -103,6 +126,8 @@ class VerifyReport:
     precision: str
     against: str
     seed: int
+    inputs: str
+    tolerance: float | None
     ok: bool
     batches: tuple[BatchReport, ...]
     problems: tuple[Diagnostic, ...]

@@ -1,43 +1,65 @@
-"""How much a network amplifies a small change of its input, tensor by tensor: measured in the reference."""
+"""How much a network amplifies a small change of its input: measured in the reference, sample by sample."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
+from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.compare import difference
 from bolt_build.verify.reference import Reference
-from bolt_build.verify.taps import Tap, groups
+from bolt_build.verify.rounding import UNIT, UNITS
 
-CHANGE = 1e-3
-"""Of the input's standard deviation: far above roundings in fp32, small enough for an answer in proportion."""
+ROUNDINGS = 8.0
+"""Unit roundoffs by which the input is changed, as a part of its standard deviation: as much as some sixty layers'
+roundings come to. Less would drown in the reference's own; much more would not meet the decisions (an attention that
+is torn between two positions) that rounding tips."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which rows of a batch are changed in one of `samples` samples: of a large batch each sample changes others, so
+    that all together cost no more than one."""
+
+    batch: int
+    sample: int
+    samples: int
+
+    def of(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The rows alone."""
+        count = -(-self.batch // self.samples)
+        first = min(self.sample * count, self.batch - count)
+        return {name: array[first : first + count] for name, array in arrays.items()}
+
+    def divides(self, *runs: Mapping[str, Array]) -> bool:
+        """True where every array lies along the batch."""
+        return all(a.ndim > 0 and a.shape[0] == self.batch for arrays in runs for a in arrays.values())
 
 
 def amplification(
-    reference: Reference, taps: tuple[Tap, ...], feeds: Mapping[str, Array], seed: int
+    reference: Reference,
+    feeds: Mapping[str, Array],
+    before: Mapping[str, Array],
+    stored: DType,
+    share: Share,
+    seed: int,
 ) -> dict[str, float]:
-    """For each observable tensor, the relative rms change that a relative change of 1 in the inputs would make.
-
-    Never less than for the tensors it is made from: what levels out a change here (a Softmax that is sure of its
-    class) may pass it on for the next input.
-    """
-    changed = {name: _changed(array, seed + index) for index, (name, array) in enumerate(feeds.items())}
-    found: dict[str, float] = {}
-    for group in groups(tuple(tap for tap in taps if tap.tensor in reference.observable)):
-        names = [tap.tensor for tap in group]
-        before, after = reference.tensors(names, feeds), reference.tensors(names, changed)
-        found.update((name, difference(after[name], before[name]).rms / CHANGE) for name in before)
-    for tap in taps:
-        if tap.tensor in found:
-            found[tap.tensor] = max(found[name] for name in (tap.tensor, *tap.sources) if name in found)
-    return found
+    """For each output, the relative rms change that a relative change of 1 in the inputs would make, in proportion to
+    what a change by roundings of the type `stored` makes. `before` are the outputs for `feeds` as they are."""
+    if reference.takes_any_batch and share.divides(feeds, before):
+        feeds, before = share.of(feeds), share.of(before)
+    size = ROUNDINGS * UNITS.get(stored, 1.0) * UNIT
+    changed = {name: _changed(array, size, seed + index) for index, (name, array) in enumerate(feeds.items())}
+    after = reference.outputs(changed)
+    return {name: difference(after[name], before[name]).rms / size for name in before}
 
 
-def _changed(array: Array, seed: int) -> Array:
-    """`array` with noise of `CHANGE` of its deviation; what is not floating point stays."""
+def _changed(array: Array, size: float, seed: int) -> Array:
+    """`array` with noise of `size` of its deviation; what is not floating point stays."""
     if array.dtype.kind != "f":
         return array
     noise = np.random.RandomState(seed).standard_normal(array.shape)
-    return (array + noise * (CHANGE * max(float(array.std()), 1e-30))).astype(array.dtype)
+    return (array + noise * (size * max(float(array.std()), 1e-30))).astype(array.dtype)

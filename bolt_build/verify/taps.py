@@ -1,4 +1,4 @@
-"""Which tensors of a plan can be compared, how deep each lies, and in what it was stored."""
+"""Which tensors of a plan can be compared, what each is made from, how deep it lies, and in what it was stored."""
 
 from __future__ import annotations
 
@@ -11,25 +11,40 @@ from bolt_build.graph.ops.shape import Cast, Convert
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.verify.tolerance import coarser
 
-GROUP_BYTES = 1536 << 20
-"""Reference tensors held at a time. Every further group is a further run of the reference: ResNet-50's batch of 32,
-with 1.4 GB, is one group."""
+GROUP_BYTES = 384 << 20
+"""Tensors compared at a time: the engine's, the reference's and the variances of as many bytes are held together."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An ONNX tensor that a tap is made from, as the engine holds it: the plan's value, and what it is stored in."""
+
+    tensor: str
+    value: str
+    stored: DType
 
 
 @dataclass(frozen=True)
 class Tap:
-    """One ONNX tensor that step `step` leaves behind.
+    """One ONNX tensor that step `step` leaves behind, as the plan's value `value`, stored in `stored`.
 
-    `sources` are the nearest observable tensors that it is made from, `depth` the number of computing steps on the
-    longest way from an input, `coarsest` the coarsest element type that anything on the way was stored in.
+    `sources` are the nearest observable tensors and inputs of the engine that it is made from. On the way from them
+    `computed` is the coarsest element type of any operand, weights included, and `roundings` counts how often something
+    is stored. `depth` is the number of computing steps on the longest way from an input, `coarsest` the coarsest
+    element type that anything on that way was stored in. `covers` names the ONNX nodes that the step stands for.
     """
 
     step: int
     name: str
+    covers: tuple[str, ...]
     tensor: str
+    value: str
     kernel: str
     shape: tuple[int, ...]
-    sources: tuple[str, ...]
+    sources: tuple[Source, ...]
+    stored: DType
+    computed: DType
+    roundings: int
     depth: int
     coarsest: DType
     view: bool
@@ -47,7 +62,9 @@ class Tap:
 class _Origin:
     """What is known of a value of the plan: see `Tap`."""
 
-    sources: tuple[str, ...]
+    sources: tuple[Source, ...]
+    computed: DType
+    roundings: int
     depth: int
     coarsest: DType
 
@@ -59,16 +76,21 @@ def taps_of(plan: BatchPlan) -> tuple[Tap, ...]:
     for step in plan.steps:
         origin = _origin(step, origins)
         for output in step.outputs:
-            tensor = output.onnx
+            tensor, stored = output.onnx, output.operand.format.dtype
             if tensor is not None:
                 taps.append(
                     Tap(
-                        step.index, step.name, tensor, kernel_of(step), output.operand.shape,
-                        origin.sources, origin.depth, origin.coarsest, step.view,
+                        step.index, step.name, step.covers, tensor, output.value, kernel_of(step), output.operand.shape,
+                        origin.sources, stored, origin.computed, origin.roundings, origin.depth, origin.coarsest,
+                        step.view,
                     )
                 )  # fmt: skip
-            sources = origin.sources if tensor is None else (tensor,)
-            origins[output.value] = _Origin(sources, origin.depth, origin.coarsest)
+            # A view leaves nothing that an engine must show: what reads it is judged from what the view shows.
+            if tensor is None or step.view:
+                origins[output.value] = origin
+            else:
+                own = (Source(tensor, output.value, stored),)
+                origins[output.value] = _Origin(own, DType.F64, 0, origin.depth, origin.coarsest)
     return tuple(taps)
 
 
@@ -93,20 +115,24 @@ def groups(taps: tuple[Tap, ...]) -> Iterator[tuple[Tap, ...]]:
 
 
 def _origin(step: Step, origins: dict[str, _Origin]) -> _Origin:
-    sources: dict[str, None] = {}
-    depth = 0
-    coarsest = DType.F64
+    sources: dict[Source, None] = {}
+    roundings = depth = 0
+    computed = coarsest = DType.F64
     for tensor in (*step.inputs, *step.outputs):
         coarsest = coarser(coarsest, tensor.operand.format.dtype)
+        computed = coarser(computed, tensor.operand.format.dtype)
     if isinstance(step.problem.op, Cast):  # the reference rounds there, even where the engine computes in a finer type
         coarsest = coarser(coarsest, step.problem.op.to)
     for tensor in step.inputs:
         known = origins.get(tensor.value)
         if known is not None:
             sources.update(dict.fromkeys(known.sources))
-            depth = max(depth, known.depth)
-            coarsest = coarser(coarsest, known.coarsest)
-    return _Origin(tuple(sources), depth + _computes(step), coarsest)
+            depth, roundings = max(depth, known.depth), max(roundings, known.roundings)
+            coarsest, computed = coarser(coarsest, known.coarsest), coarser(computed, known.computed)
+        elif tensor.location.kind == "input":
+            sources[Source(tensor.onnx or tensor.value, tensor.value, tensor.operand.format.dtype)] = None
+    own = _computes(step)
+    return _Origin(tuple(sources), computed, roundings + own, depth + own, coarsest)
 
 
 def _computes(step: Step) -> int:

@@ -1,12 +1,16 @@
-"""How far an engine may be from the reference: one row an element type, chosen with reasons.
+"""How far an engine's outputs may be from the reference: one row an element type, chosen with reasons; and what the
+recipe says in place of that.
 
 An element's error is |engine - reference| / (|reference| + s), s the standard deviation of the whole tensor: relative
-where a number is large, and measured by what the tensor usually holds where it is near zero.
+where a number is large, and measured by what the tensor usually holds where it is near zero. Layers are judged
+otherwise, by what rounding of their own inputs can do (`verify.judgement`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from math import sqrt
 
 from bolt_build.dtypes import DType
@@ -14,7 +18,7 @@ from bolt_build.dtypes import DType
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Limits for tensors that were stored, at their coarsest, in one element type.
+    """Limits for outputs behind tensors that were stored, at their coarsest, in one element type.
 
     `element` bounds the largest error of an element after one layer and `rms` the root mean square of the difference
     over s. Roundings of successive layers are independent, so both grow with the square root of the depth; and with
@@ -40,7 +44,7 @@ class Tolerance:
 
 MOST_ELEMENT = 1.0
 MOST_RMS = 0.3
-"""However deep a network is and whatever it amplifies: a layer that computes something else is off by about 1."""
+"""A network that amplifies roundings to this says nothing by its outputs: then its layers alone are judged."""
 
 
 TOLERANCES = {
@@ -59,6 +63,25 @@ DEPENDENCE = 0.99
 
 COARSENESS = (DType.F64, DType.F32, DType.F16, DType.BF16)
 """Element types from fine to coarse."""
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """What the recipe allows: the largest difference of a tensor as a part of the reference's root mean square, None
+    where roundings are to judge. `layers` are pairs of a glob of ONNX node names and what holds there, in the recipe's
+    order: the last that matches counts."""
+
+    overall: float | None = None
+    layers: tuple[tuple[str, float], ...] = ()
+
+    def of(self, names: Sequence[str]) -> float | None:
+        """What holds for a step that stands for the ONNX nodes `names`."""
+        found = [value for match, value in self.layers if any(fnmatchcase(name, match) for name in names)]
+        return found[-1] if found else self.overall
+
+
+BY_ROUNDING = Tolerances()
+"""The recipe says nothing."""
 
 
 def coarser(a: DType, b: DType) -> DType:

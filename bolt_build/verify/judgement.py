@@ -1,0 +1,119 @@
+"""Judges one tensor: how far it is from what its own inputs give, measured by what rounding of them can do.
+
+An element's deviation is its difference from the reference over the standard deviation that rounding gives it there.
+Where an engine is right, deviations are below 1 in the root mean square (the variances of `verify.rounding` are upper
+ones) and the largest of a hundred million is some 6. A fault is found where either exceeds its limit; it has to be no
+larger than rounding for that, whatever the network makes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import Array
+from bolt_build.verify.compare import PIECE
+from bolt_build.verify.rounding import UNIT, UNITS
+
+LARGEST = 16.0
+"""Of an element's deviation: rounding errors are sums of many, and hardly exceed 6."""
+SPREAD = 2.0
+"""Of the deviations' root mean square. An error of every element, however small beside the largest of rounding, shows
+in it."""
+SMALLEST = {DType.F32: 2.0**-126, DType.F64: 2.0**-126, DType.BF16: 2.0**-126, DType.F16: 2.0**-25}
+"""What rounding does to numbers near zero: fp16's are 2^-24 apart there, others may become zero."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`largest` and `spread`: the largest deviation and their root mean square. `noise` and `signal`: the root mean
+    squares of what rounding can do and of the reference. `max_abs`: the largest difference. Elements that are not
+    finite in either count in `not_finite` (the engine's) and `reference_not_finite`, and nowhere else; `unbounded` are
+    those where rounding may do anything."""
+
+    max_abs: float
+    largest: float
+    spread: float
+    noise: float
+    signal: float
+    not_finite: int
+    reference_not_finite: int
+    unbounded: int = 0
+
+    @property
+    def used(self) -> float:
+        """The part of its limits that the tensor uses; above 1 it departs."""
+        return max(self.largest / LARGEST, self.spread / SPREAD)
+
+    @property
+    def tells(self) -> bool:
+        """False where what passes is as large as the signal: then a wrong tensor could pass for a right one."""
+        return not self.unbounded and (SPREAD * self.noise < self.signal or self.noise == 0.0)
+
+
+def judge(array: Array, expected: Array, variance: Array | None, stored: DType, relative: float = 0.0) -> Judgement:
+    """`array` as the engine has it, stored in `stored`, beside `expected` of the same shape.
+
+    `variance` broadcasts to that shape, `relative` is a variance relative to `expected`, both in units of UNIT^2; they
+    are None and 0 where nothing but the storing rounds.
+    """
+    a, b = array.reshape(-1), expected.reshape(-1)
+    v = None if variance is None else np.broadcast_to(variance, expected.shape).reshape(-1)
+    last = np.float32((UNITS.get(stored, 0.0) ** 2 / 3.0 + relative) * UNIT**2)
+    least = np.float32(max(SMALLEST.get(stored, 0.0) ** 2, float(np.finfo(np.float32).tiny)))
+    sums = _Sums()
+    with np.errstate(all="ignore"):
+        for at in range(0, len(a), PIECE):
+            x, y = (part[at : at + PIECE].astype(np.float32, copy=False) for part in (a, b))
+            square = y * y
+            error = square * last
+            error += least
+            if v is not None:
+                error += v[at : at + PIECE] * np.float32(UNIT**2)
+            sums.add(x, y, square, error)
+    return sums.judgement()
+
+
+class _Sums:
+    """What is added up, piece by piece."""
+
+    def __init__(self) -> None:
+        self._max_abs = self._largest = self._deviations = self._noise = self._signal = 0.0
+        self._count = self._bad = self._bad_reference = self._unbounded = 0
+
+    def add(self, x: Array, y: Array, square: Array, error: Array) -> None:
+        """A piece of the engine's tensor, the reference's with its squares, and the variances of rounding."""
+        d = x - y
+        np.multiply(d, d, out=d)
+        if not np.isfinite(float(d.sum()) + float(error.sum())):
+            finite = np.isfinite(x) & np.isfinite(y)
+            bounded = np.isfinite(error)
+            self._bad += int(np.count_nonzero(~np.isfinite(x)))
+            self._bad_reference += int(np.count_nonzero(~np.isfinite(y)))
+            self._unbounded += int(np.count_nonzero(finite & ~bounded))
+            d, error, square = (part[finite & bounded] for part in (d, error, square))
+        if not d.size:
+            return
+        self._count += d.size
+        self._max_abs = max(self._max_abs, float(d.max()))
+        self._noise += float(error.sum())
+        self._signal += float(square.sum())
+        np.divide(d, error, out=d)
+        self._largest = max(self._largest, float(d.max()))
+        self._deviations += float(d.sum())
+
+    def judgement(self) -> Judgement:
+        count = max(self._count, 1)
+        means = (self._deviations / count, self._noise / count, self._signal / count)
+        spread, noise, signal = map(_root, means)
+        return Judgement(
+            _root(self._max_abs), _root(self._largest), spread, noise, signal, self._bad, self._bad_reference,
+            self._unbounded,
+        )  # fmt: skip
+
+
+def _root(square: float) -> float:
+    """Square root; of what is beyond all numbers, the largest that JSON can hold."""
+    return min(float(np.sqrt(square)), float(np.finfo(np.float32).max))

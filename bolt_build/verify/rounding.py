@@ -1,0 +1,394 @@
+"""What rounding can do to a layer: the variance of its result, computed by onnxruntime beside the result itself.
+
+Every stored weight, every addition and every stored result is off by a random part of itself, at most a unit roundoff.
+To first order the variance of what comes out follows from the layer's own inputs: for y = sum of w x over n products it
+is the sum of w^2 x^2, times the variance of a weight's rounding and a share of n for the additions, whose partial sums
+grow with the square root of their number where signs are mixed, and with the number itself where they are not (y^2).
+So a rule for an operator is a few more nodes: the same convolution over squares, say. Variances are in units of the
+square of fp32's unit roundoff, `UNIT`; a tensor without one is exact.
+
+Rounding errors are taken as independent, except over positions: a weight's is the same at each of them, so that means
+and windows over them do not level it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from onnx import NodeProto
+
+from bolt_build.dtypes import DType
+from bolt_build.verify.emitter import Emitter
+from bolt_build.verify.taps import Tap
+
+UNIT = 2.0**-24
+"""fp32's unit roundoff: the largest relative error of rounding to nearest."""
+UNITS = {DType.F64: 2.0**-29, DType.F32: 1.0, DType.F16: 2.0**13, DType.BF16: 2.0**16}
+"""Unit roundoffs in `UNIT`s."""
+FUNCTION = 16.0**2
+"""Variance of a function that is computed by a polynomial: 2^-20, the most that fast forms on GPUs are off by."""
+
+Variance = str | None
+
+
+@dataclass(frozen=True)
+class Roundings:
+    """Variances, relative and in units of UNIT^2: of a constant as it is stored (`weight`), of what a node leaves
+    (`result`) and of an addition (`addition`). The engine's and the reference's roundings are counted together.
+
+    `once`: what linear nodes leave is not stored in between. Then the roundings that are relative to their results
+    count once, at the end (`at_the_end`), which spares passes over every tensor.
+    """
+
+    weight: float
+    result: float
+    addition: float
+    once: bool
+
+    def at_the_end(self, additions: float) -> float:
+        """The variance, relative to the tap, of its last result and of `additions` partial sums as large as it is."""
+        return self.result + self.addition / 3.0 * additions
+
+
+def variance_of(dtype: DType) -> float:
+    """Of rounding to nearest, relative, at its largest; 0 for integers and booleans."""
+    return UNITS.get(dtype, 0.0) ** 2 / 3.0
+
+
+def roundings_of(tap: Tap) -> Roundings:
+    """Those on the way from a tap's sources to it. The last, of the tap itself, is not among them."""
+    own = variance_of(DType.F32)
+    coarse = variance_of(tap.computed) if tap.computed in (DType.F16, DType.BF16) else own
+    # What matrix instructions of half precision add in fp32 is cut off, not rounded, and aligned before.
+    addition = own if coarse == own else 16.0 * own
+    stored = coarse if tap.roundings > 1 else own
+    return Roundings(weight=coarse + own, result=stored + own, addition=addition + own, once=tap.roundings <= 1)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One node of a segment under its rule: its inputs, their variances and its outputs as the graph names them.
+    `fixed` says which inputs do not depend on the segment's; `counts` are how many products each sum of the segment
+    has had so far, as names of scalars."""
+
+    emit: Emitter
+    node: NodeProto
+    inputs: Sequence[str]
+    variances: Sequence[Variance]
+    outputs: Sequence[str]
+    fixed: Sequence[bool]
+    roundings: Roundings
+    counts: list[str]
+
+    def again(self, inputs: Sequence[str], **changed: object) -> str:
+        """The same operator on other inputs."""
+        return self.emit.again(self.node, inputs, changed)
+
+    def plus(self, *terms: Variance) -> Variance:
+        """The sum of those terms that are not None."""
+        total: Variance = None
+        for term in terms:
+            if term is not None:
+                total = term if total is None else self.emit.sum(total, term)
+        return total
+
+    def real(self, name: str, default: float) -> float:
+        return next((attribute.f for attribute in self.node.attribute if attribute.name == name), default)
+
+    def integer(self, name: str, default: int) -> int:
+        return next((attribute.i for attribute in self.node.attribute if attribute.name == name), default)
+
+    def rounded(self, variance: Variance, relative: float) -> Variance:
+        """`variance` and that of a relative rounding of the result."""
+        return self.plus(variance, self.emit.scaled(self.emit.square(self.outputs[0]), relative))
+
+    def kept(self, variance: Variance) -> Variance:
+        """`variance` and that of storing the result of a linear node."""
+        return variance if self.roundings.once else self.rounded(variance, self.roundings.result)
+
+    def summed(self, variance: Variance, count: str) -> Variance:
+        """`variance` and that of partial sums as large as the result, of `count` products."""
+        self.counts.append(count)
+        if self.roundings.once:
+            return variance
+        each = self.emit.affine(count, self.roundings.addition / 3.0, self.roundings.result)
+        return self.plus(variance, self.emit.product(self.emit.square(self.outputs[0]), each))
+
+    def weight(self, index: int) -> float:
+        """The relative variance of input `index` by its own storing: that of a constant."""
+        return self.roundings.weight if self.fixed[index] else 0.0
+
+
+Rule = Callable[[Work], Variance]
+
+
+def additions(work: Work, count: str) -> tuple[str, str]:
+    """What n additions do, as factors of the sum of squares and of the squared sum: the mean partial sum's square is
+    their mean for random signs, n/2 and n^2/3."""
+    half = work.emit.scaled(count, work.roundings.addition / 6.0)
+    return half, work.emit.scaled(count, work.roundings.addition / 3.0)
+
+
+def _convolution(work: Work) -> Variance:
+    emit, (x, weight, *bias) = work.emit, work.inputs
+    count = emit.quotient(emit.size(weight), emit.extent(weight, 0))
+    share = emit.sum(additions(work, count)[0], emit.constant(work.weight(1)))
+    arriving = emit.square(x)
+    if work.variances[0] is not None:
+        # One weight's error meets every position of the window: their errors add up as if they were one.
+        window = emit.quotient(count, emit.extent(weight, 1))
+        arriving = emit.sum(arriving, emit.product(work.variances[0], emit.quotient(window, share)))
+    inputs = [arriving, emit.product(emit.square(weight), share)]
+    inputs += [emit.product(emit.square(name), share) for name in bias if name]
+    spread: Variance = work.again(inputs)
+    if work.variances[1] is not None:
+        spread = work.plus(spread, work.again([emit.square(x), work.variances[1]]))
+    return work.summed(spread, count)
+
+
+def _product(work: Work) -> Variance:
+    """MatMul, and Gemm with the squares of its scales."""
+    emit, (a, b, *rest) = work.emit, work.inputs
+    gemm = work.node.op_type == "Gemm"
+    axis = (0 if work.integer("transA", 0) else 1) if gemm else -1
+    count = emit.extent(a, axis)
+    share = emit.sum(additions(work, count)[0], emit.constant(max(work.weight(0), work.weight(1))))
+    scales = {"alpha": work.real("alpha", 1.0) ** 2, "beta": work.real("beta", 1.0) ** 2} if gemm else {}
+    a2, b2 = emit.square(a), emit.square(b)
+    addends = [emit.product(emit.square(name), share) for name in rest if name]
+    spread: Variance = work.again([a2, emit.product(b2, share), *addends], **scales)
+    if work.variances[0] is not None:
+        spread = work.plus(spread, work.again([work.variances[0], b2], **scales))
+    if work.variances[1] is not None:
+        spread = work.plus(spread, work.again([a2, work.variances[1]], **scales))
+    if len(work.variances) > 2 and work.variances[2] is not None:
+        spread = work.plus(spread, emit.scaled(work.variances[2], scales["beta"]))
+    return work.summed(spread, count)
+
+
+def _batch_norm(work: Work) -> Variance:
+    """y = k x + (bias - k mean) with k = scale / sqrt(variance + epsilon): the same operator over squares."""
+    emit, (x, scale, bias, mean, variance) = work.emit, work.inputs
+    shifted = emit.sum(variance, emit.constant(work.real("epsilon", 1e-5)))
+    factor = emit.quotient(scale, emit.add("Sqrt", [shifted]))
+    offset = emit.sum(emit.square(bias), emit.square(emit.product(mean, factor)))
+    each = work.roundings.weight + work.roundings.result
+    # An engine may begin the sum before with the offset: then every addition rounds what is as large as that.
+    factors = emit.constant(each)
+    for count in work.counts[-1:]:
+        factors = emit.affine(count, work.roundings.addition / 3.0, each)
+    variance_in = work.variances[0]
+    arriving = emit.scaled(emit.square(x), each) if variance_in is None else variance_in
+    inputs = [arriving, emit.square(scale), emit.product(offset, factors), emit.zeros_like(scale), emit.square(shifted)]
+    return work.kept(work.again(inputs, epsilon=0.0))
+
+
+def _sum(work: Work) -> Variance:
+    """Add, Sub and Sum."""
+    fixed = [
+        work.emit.scaled(work.emit.square(name), work.weight(index))
+        for index, name in enumerate(work.inputs)
+        if work.fixed[index]
+    ]
+    return work.kept(work.plus(*work.variances, *fixed))
+
+
+def _times(work: Work) -> Variance:
+    emit, (a, b), (va, vb) = work.emit, work.inputs, work.variances
+    terms = [emit.product(emit.square(b), va) if va is not None else None]
+    terms.append(emit.product(emit.square(a), vb) if vb is not None else None)
+    return work.rounded(work.plus(*terms), work.roundings.result + work.weight(0) + work.weight(1))
+
+
+def _divided(work: Work) -> Variance:
+    emit, b, (va, vb) = work.emit, work.inputs[1], work.variances
+    above = work.plus(va, emit.product(emit.square(work.outputs[0]), vb) if vb is not None else None)
+    carried = None if above is None else emit.quotient(above, emit.square(b))
+    return work.rounded(carried, work.roundings.result + work.weight(0) + work.weight(1))
+
+
+def _power(work: Work) -> Variance:
+    """x^p: p x^(p-1) dx where p is constant."""
+    emit, (x, exponent) = work.emit, work.inputs
+    if not work.fixed[1]:
+        return measured(work)
+    carried = None
+    if work.variances[0] is not None:
+        slope = emit.product(exponent, emit.add("Pow", [emit.add("Abs", [x]), emit.affine(exponent, 1.0, -1.0)]))
+        carried = emit.product(emit.square(slope), work.variances[0])
+    return work.rounded(carried, work.roundings.result + FUNCTION)
+
+
+def _root(work: Work) -> Variance:
+    """sqrt(x + d) is off by d / 2y, and by sqrt(d) at most."""
+    emit, variance = work.emit, work.variances[0]
+    if variance is None:
+        return work.rounded(None, work.roundings.result)
+    slope = emit.scaled(emit.square(work.outputs[0]), 4.0)
+    least = emit.affine(emit.scaled(emit.add("Sqrt", [variance]), UNIT), 1.0, 1e-30)
+    return work.rounded(emit.quotient(variance, emit.sum(slope, least)), work.roundings.result)
+
+
+def _reciprocal(work: Work) -> Variance:
+    squared = work.emit.square(work.outputs[0])
+    variance = work.variances[0]
+    carried = None if variance is None else work.emit.product(work.emit.square(squared), variance)
+    return work.rounded(carried, work.roundings.result)
+
+
+def _exponential(work: Work) -> Variance:
+    """The argument's rounding is relative to the result."""
+    emit = work.emit
+    relative = work.plus(emit.square(work.inputs[0]), work.variances[0])
+    assert relative is not None
+    return emit.product(emit.square(work.outputs[0]), emit.affine(relative, 1.0, FUNCTION + work.roundings.result))
+
+
+def _softmax(work: Work) -> Variance:
+    """Each power is off by its argument's error: y_i (d_i - sum y_j d_j). Below opset 13 over all axes from one on."""
+    emit, x, y, variance = work.emit, work.inputs[0], work.outputs[0], work.variances[0]
+    axis = work.integer("axis", 1 if emit.opset < 13 else -1)
+    coerced = emit.opset < 13
+    if coerced:
+        shape = emit.add("Shape", [y])
+        x, y = emit.add("Flatten", [x], axis=axis), emit.add("Flatten", [y], axis=axis)
+        variance = None if variance is None else emit.add("Flatten", [variance], axis=axis)
+        axis = 1
+    below = emit.add("Sub", [x, emit.reduce("ReduceMax", x, [axis])])
+    count = work.emit.quotient(emit.size(x), emit.size(emit.reduce("ReduceMax", x, [axis])))
+    argument = emit.scaled(emit.square(below), work.roundings.result)
+    relative = argument if variance is None else emit.sum(argument, variance)
+    relative = emit.affine(relative, 1.0, FUNCTION)
+    mean = emit.reduce("ReduceSum", emit.product(y, relative), [axis])
+    total = emit.sum(relative, emit.sum(mean, additions(work, count)[1]))
+    spread = emit.product(emit.square(y), emit.affine(total, 1.0, work.roundings.result))
+    return emit.add("Reshape", [spread, shape]) if coerced else spread
+
+
+def _mean(work: Work) -> Variance:
+    """Means: of fully dependent errors, for those of neighbours often are."""
+    emit, rest = work.emit, work.inputs[1:]
+    count = emit.quotient(emit.size(work.inputs[0]), emit.size(work.outputs[0]))
+    return _averaged(work, count, rest)
+
+
+def _window_mean(work: Work) -> Variance:
+    count = 1
+    for attribute in work.node.attribute:
+        if attribute.name == "kernel_shape":
+            for extent in attribute.ints:
+                count *= extent
+    return _averaged(work, work.emit.constant(float(count)), ())
+
+
+def _averaged(work: Work, count: str, rest: Sequence[str]) -> Variance:
+    emit = work.emit
+    ours, squared = additions(work, count)
+    mean = work.again([emit.square(work.inputs[0]), *rest])
+    own = emit.quotient(emit.product(mean, ours), count)
+    arriving = None if work.variances[0] is None else work.again([work.variances[0], *rest])
+    total = work.plus(own, arriving, emit.product(emit.square(work.outputs[0]), squared))
+    return work.rounded(total, work.roundings.result)
+
+
+def _total(work: Work) -> Variance:
+    """ReduceSum, likewise."""
+    emit, rest = work.emit, work.inputs[1:]
+    count = emit.quotient(emit.size(work.inputs[0]), emit.size(work.outputs[0]))
+    ours, squared = additions(work, count)
+    own = emit.product(work.again([emit.square(work.inputs[0]), *rest]), ours)
+    variance = work.variances[0]
+    arriving = None if variance is None else emit.product(work.again([variance, *rest]), count)
+    return work.plus(own, arriving, emit.product(emit.square(work.outputs[0]), squared))
+
+
+def _function(slope: float, kind: str) -> Rule:
+    """A function with slopes of at most `slope`: "exact", or off by FUNCTION relative to 1 + |y| ("bounded") or to
+    |x| + |y| ("product", those that are a product of x with a bounded one)."""
+
+    def rule(work: Work) -> Variance:
+        emit, variance = work.emit, work.variances[0]
+        carried = None if variance is None else emit.scaled(variance, slope * slope)
+        if kind == "exact":
+            return carried
+        size = emit.square(work.outputs[0])
+        other = emit.constant(1.0) if kind == "bounded" else emit.square(work.inputs[0])
+        own = emit.scaled(emit.sum(size, other), FUNCTION)
+        return work.plus(carried, own, emit.scaled(size, work.roundings.result))
+
+    return rule
+
+
+def _leaky(work: Work) -> Variance:
+    return _function(max(1.0, abs(work.real("alpha", 0.01))), "product")(work)
+
+
+def _largest(work: Work) -> Variance:
+    """Max, Min: of whichever is taken."""
+    if all(variance is None for variance in work.variances):
+        return None
+    return work.plus(work.emit.zeros_like(work.outputs[0]), *work.variances)
+
+
+def _moved(work: Work) -> Variance:
+    """What only moves elements moves their variances with them."""
+    if work.variances[0] is None:
+        return None
+    return work.again([work.variances[0], *work.inputs[1:]])
+
+
+def _padded(work: Work) -> Variance:
+    """Behind the border is a constant, which is exact."""
+    if work.variances[0] is None:
+        return None
+    rest = list(work.inputs[1:])
+    if len(rest) > 1:
+        rest[1] = ""
+    return work.again([work.variances[0], *rest], **({} if rest else {"value": 0.0}))
+
+
+def _joined(work: Work) -> Variance:
+    if all(variance is None for variance in work.variances):
+        return None
+    pairs = zip(work.inputs, work.variances, strict=True)
+    return work.again([work.emit.zeros_like(name) if v is None else v for name, v in pairs])
+
+
+def measured(work: Work, step: float = 256.0) -> Variance:
+    """For an operator without a rule: what a push of its inputs by `step` times their errors does, in proportion,
+    and the mean of that over the tensor, for a push may have no effect where an error has one."""
+    emit = work.emit
+    pushed = []
+    for name, variance, fixed in zip(work.inputs, work.variances, work.fixed, strict=True):
+        if fixed or not name:
+            pushed.append(name)
+            continue
+        size = emit.square(name) if variance is None else emit.sum(emit.square(name), variance)
+        pushed.append(emit.sum(name, emit.scaled(emit.add("Sqrt", [size]), step * UNIT)))
+    change = emit.add("Sub", [work.again(pushed), work.outputs[0]])
+    squared = emit.scaled(emit.square(emit.scaled(change, 1.0 / UNIT)), 1.0 / step**2)
+    smooth = emit.sum(squared, emit.add("ReduceMean", [squared]))
+    size = emit.square(work.outputs[0])
+    own = emit.scaled(emit.sum(size, emit.add("ReduceMean", [size])), FUNCTION)
+    return work.rounded(emit.sum(smooth, own), work.roundings.result)
+
+
+MOVING = (
+    "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Dropout", "Expand", "Gather",
+    "Tile", "Cast", "MaxPool", "GlobalMaxPool", "ReduceMax", "DepthToSpace", "SpaceToDepth",
+)  # fmt: skip
+EXACT = (*MOVING, "Split", "Concat", "Pad", "Relu", "Clip", "Neg", "Abs", "Max", "Min")
+"""Operators that round nothing."""
+RULES: dict[str, Rule] = {
+    "Conv": _convolution, "MatMul": _product, "Gemm": _product, "BatchNormalization": _batch_norm,
+    "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided, "Pow": _power, "Max": _largest,
+    "Min": _largest, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
+    "ReduceMean": _mean, "GlobalAveragePool": _mean, "AveragePool": _window_mean, "ReduceSum": _total,
+    "LeakyRelu": _leaky, "Sigmoid": _function(0.25, "bounded"), "HardSigmoid": _function(1.0, "bounded"),
+    "Tanh": _function(1.0, "bounded"), "Erf": _function(1.13, "bounded"), "Softplus": _function(1.0, "bounded"),
+    "Gelu": _function(1.13, "product"), "Swish": _function(1.1, "product"), "HardSwish": _function(1.5, "product"),
+    "Concat": _joined, "Pad": _padded, **dict.fromkeys(("Relu", "Clip", "Neg", "Abs"), _function(1.0, "exact")),
+    **dict.fromkeys(MOVING, _moved),
+}  # fmt: skip
+"""By operator of ONNX's own domain; any other is `measured`, and Split, whose outputs are many, is its segment's."""

@@ -1,0 +1,229 @@
+"""Cuts an ONNX model where an engine shows its tensors: each observed tensor as a function of the nearest ones before.
+
+A `Piece` is one graph for a group of taps, which onnxruntime computes at once. Every tap has nodes of its own in it:
+those of the model between its sources and itself. What the engine holds in the sources is fed, so that errors of
+earlier layers do not count. Beside each tensor comes the variance that rounding gives it (`verify.rounding`). All is
+computed in fp32, whatever the model's own floating-point type is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, inliner
+
+from bolt_build.graph.ir import Array
+from bolt_build.verify.emitter import Emitter
+from bolt_build.verify.rounding import EXACT, RULES, Roundings, Variance, Work, measured, roundings_of
+from bolt_build.verify.taps import Tap
+
+_REAL = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+_COUNTS = (
+    "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "IsNaN", "IsInf", "Equal", "Less", "Greater", "LessOrEqual",
+    "GreaterOrEqual", "And", "Or", "Not",
+)  # fmt: skip
+"""Operators whose results are no floating-point numbers: nothing of them is rounded."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A tap in a piece: the names of its tensor, of its variance there (None where there is none but what is relative
+    to the tensor) and of the numbers of products in its sums; and whether it is computed at all, not only moved."""
+
+    tap: Tap
+    tensor: str
+    variance: Variance
+    counts: tuple[str, ...]
+    computed: bool
+    roundings: Roundings
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that the piece must give for it."""
+        return (self.tensor, *([self.variance] if self.variance is not None else []), *self.counts)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A graph that gives what is `wanted`. `fed` are the engine's values that it reads, each with its input's name."""
+
+    model: ModelProto
+    fed: tuple[tuple[str, str], ...]
+    wanted: tuple[Wanted, ...]
+
+
+class CutModel:
+    """An ONNX file as `Piece`s. External data stays where it is."""
+
+    def __init__(self, path: Path) -> None:
+        model = onnx.load(str(path), load_external_data=False)
+        if model.functions:
+            model = inliner.inline_local_functions(model)
+        graph = model.graph
+        self._model = model
+        self._initializers = {item.name: item for item in graph.initializer}
+        self._inputs = {value.name: value for value in graph.input if value.name not in self._initializers}
+        self._makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+        self._prefix = _unused_prefix([*self._initializers, *self._inputs, *self._makers])
+        self._opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+    @property
+    def tensors(self) -> frozenset[str]:
+        """The names of all that nodes make."""
+        return frozenset(self._makers)
+
+    def piece(self, taps: Sequence[Tap], held: Mapping[str, Array], ports: Mapping[str, str]) -> Piece:
+        """The graph for `taps`. `held` are the engine's values by name, for their shapes and types; `ports` says which
+        of them is the model's input of a name."""
+        return _Cut(self, held, ports).piece(taps)
+
+    def _between(self, tensor: str, sources: Iterable[str]) -> tuple[list[NodeProto], set[str]]:
+        """The nodes that make `tensor` from `sources`, in the model's order; and the model's inputs that they read."""
+        stops, seen, reached = set(sources) - {tensor}, set(), set()
+        waiting = [tensor]
+        while waiting:
+            name = waiting.pop()
+            if name in stops or name in self._initializers or not name:
+                continue
+            if name in self._inputs:
+                reached.add(name)
+            elif self._makers[name] not in seen:
+                seen.add(self._makers[name])
+                waiting += self._model.graph.node[self._makers[name]].input
+        return [self._model.graph.node[index] for index in sorted(seen)], reached
+
+
+class _Cut:
+    """One piece in the making."""
+
+    def __init__(self, model: CutModel, held: Mapping[str, Array], ports: Mapping[str, str]) -> None:
+        self._of, self._held, self._ports = model, held, ports
+        self._emit = Emitter(model._opset, model._prefix)
+        self._fed: dict[str, str] = {}
+        self._constants: dict[str, str] = {}
+        self._used: dict[str, TensorProto] = {}
+
+    def piece(self, taps: Sequence[Tap]) -> Piece:
+        wanted = tuple(self._wanted(tap) for tap in taps)
+        graph = self._emit.graph("piece")
+        graph.initializer.extend(self._used.values())
+        for value, name in self._fed.items():
+            array = self._held[value]
+            kind = TensorProto.FLOAT if _is_real(array) else helper.np_dtype_to_tensor_dtype(array.dtype)
+            graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+        for item in wanted:
+            graph.output.extend(onnx.ValueInfoProto(name=name) for name in item.names)
+        model = helper.make_model(graph, opset_imports=self._of._model.opset_import, ir_version=8)
+        return Piece(model, tuple(self._fed.items()), wanted)
+
+    def _wanted(self, tap: Tap) -> Wanted:
+        # What is only converted keeps its name: it is made from itself.
+        if tap.tensor in {source.tensor for source in tap.sources}:
+            (source,) = (source for source in tap.sources if source.tensor == tap.tensor)
+            tensor = self._emit.add("Identity", [self._feed(source.value)])
+            return Wanted(tap, tensor, None, (), False, roundings_of(tap))
+        known = {source.tensor: source.value for source in tap.sources}
+        nodes, reached = self._of._between(tap.tensor, known)
+        known |= {name: self._ports[name] for name in reached if name in self._ports}
+        segment = _Segment(self, tap, {name: self._feed(value) for name, value in known.items()})
+        for node in nodes:
+            segment.add(node)
+        tensor = self._emit.add("Identity", [segment.name(tap.tensor)])
+        variance, roundings = segment.variances.get(segment.name(tap.tensor)), roundings_of(tap)
+        return Wanted(tap, tensor, variance, tuple(segment.counts), segment.computed, roundings)
+
+    def _feed(self, value: str) -> str:
+        if value not in self._fed:
+            self._fed[value] = self._emit.fresh()
+        return self._fed[value]
+
+    def constant(self, name: str) -> str:
+        """An initializer of the model, in fp32 where it is of a floating-point type."""
+        if name not in self._constants:
+            item = self._of._initializers[name]
+            self._used[name] = item
+            narrow = item.data_type in _REAL and item.data_type != TensorProto.FLOAT
+            self._constants[name] = self._emit.add("Cast", [name], to=TensorProto.FLOAT) if narrow else name
+        return self._constants[name]
+
+    @property
+    def initializers(self) -> Mapping[str, TensorProto]:
+        return self._of._initializers
+
+    @property
+    def emit(self) -> Emitter:
+        return self._emit
+
+
+class _Segment:
+    """The nodes of one tap: names that are its own, and the variance of each tensor."""
+
+    def __init__(self, cut: _Cut, tap: Tap, sources: Mapping[str, str]) -> None:
+        self._cut, self._emit = cut, cut.emit
+        self._names = dict(sources)
+        self._moving = set(sources.values())
+        self._roundings = roundings_of(tap)
+        self.variances: dict[str, Variance] = {}
+        self.counts: list[str] = []
+        self.computed = False
+
+    def name(self, tensor: str) -> str:
+        """What the model's `tensor` is called here; empty for an input that is left out."""
+        if tensor and tensor not in self._names:
+            self._names[tensor] = self._cut.constant(tensor)
+        return self._names[tensor] if tensor else ""
+
+    def add(self, node: NodeProto) -> None:
+        """The node itself, and those of the variances of what it makes."""
+        inputs = [self.name(tensor) for tensor in node.input]
+        outputs = [self._emit.fresh() if tensor else "" for tensor in node.output]
+        self._names.update((tensor, name) for tensor, name in zip(node.output, outputs, strict=True) if tensor)
+        copy = helper.make_node(node.op_type, inputs, outputs, domain=node.domain)
+        copy.attribute.extend(map(_in_fp32, node.attribute) if node.op_type in ("Cast", "Constant") else node.attribute)
+        self._emit.nodes.append(copy)
+        if self._moving.isdisjoint(inputs) or node.op_type in _COUNTS:
+            return
+        self._moving.update(name for name in outputs if name)
+        self._vary(copy, inputs, outputs)
+
+    def _vary(self, node: NodeProto, inputs: list[str], outputs: list[str]) -> None:
+        variances = [self.variances.get(name) for name in inputs]
+        fixed = [name not in self._moving for name in inputs]
+        work = Work(self._emit, node, inputs, variances, outputs, fixed, self._roundings, self.counts)
+        own = node.domain in ("", "ai.onnx")
+        if own and node.op_type == "Split":
+            if variances[0] is not None:
+                parts = [self._emit.fresh() for _ in outputs]
+                split = helper.make_node("Split", [variances[0], *inputs[1:]], parts)
+                split.attribute.extend(node.attribute)
+                self._emit.nodes.append(split)
+                self.variances.update(zip(outputs, parts, strict=True))
+            return
+        rule = RULES.get(node.op_type, measured) if own else measured
+        self.computed |= not (own and node.op_type in EXACT)
+        self.variances[outputs[0]] = rule(work)
+
+
+def _in_fp32(attribute: AttributeProto) -> AttributeProto:
+    """A Cast's `to`, or a Constant's `value`, of another floating-point type in fp32."""
+    if attribute.name == "to" and attribute.i in _REAL:
+        return helper.make_attribute("to", TensorProto.FLOAT)
+    if attribute.name == "value" and attribute.t.data_type in _REAL and attribute.t.data_type != TensorProto.FLOAT:
+        array = onnx.numpy_helper.to_array(attribute.t).astype("float32")
+        return helper.make_attribute("value", onnx.numpy_helper.from_array(array))
+    return attribute
+
+
+def _is_real(array: Array) -> bool:
+    return array.dtype.kind not in "iub"
+
+
+def _unused_prefix(names: Iterable[str]) -> str:
+    prefix = "v"
+    taken = set(names)
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    return prefix
