@@ -57,6 +57,8 @@ def test_the_shortest_recipe_has_every_default(tmp_path: Path) -> None:
 
 def test_a_recipe_that_says_everything(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").touch()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "real.npz").touch()
     path = write(
         tmp_path,
         """\
@@ -65,9 +67,9 @@ name: other
 model: {onnx: m.onnx, batch: 8, dims: {height: 224}}
 targets: {host: {precision: bf16}}
 policy: {fusion: {epilogue: false, persistent: never}}
-layers: {"/fc/*": {precision: fp32}, 12: {precision: bf16, persistent: always}, a: {persistent: auto}}
+layers: {"/fc/*": {precision: fp32}, 12: {precision: bf16, persistent: always}, a: {persistent: auto, tolerance: 1}}
 engine: {io: {dtype: fp32, layout: channels_last}}
-verify: {against: onnxruntime, samples: 1, seed: 3}
+verify: {against: onnxruntime, samples: 1, seed: 3, tolerance: 1e-3, inputs: data/real.npz}
 tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
 """,
     )
@@ -77,9 +79,9 @@ tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
         model=ModelSpec(onnx=str(tmp_path / "m.onnx"), zoo=None, batch=(8,), dims=(("height", 224),)),
         targets=(TargetSpec("host", "bf16"),),
         policy=Policy(FusionPolicy(epilogue=False, persistent="never")),
-        layers=(LayerSpec("/fc/*", "fp32"), LayerSpec("12", "bf16", "always"), LayerSpec("a", None, "auto")),
+        layers=(LayerSpec("/fc/*", "fp32"), LayerSpec("12", "bf16", "always"), LayerSpec("a", None, "auto", 1)),
         engine=EngineSpec(IoSpec("fp32", "channels_last")),
-        verify=VerifySpec("onnxruntime", 1, 3),
+        verify=VerifySpec("onnxruntime", 1, 3, 1e-3, str(tmp_path / "data" / "real.npz")),
         marks=(),
         tuning=TuningSpec(30, 90, str(tmp_path / "locks" / "net.yaml"), True),
     )
@@ -127,7 +129,7 @@ policy:
 layers: {}
 engine:
   io: {dtype: model, layout: model}
-verify: {against: onnxruntime, samples: 4, seed: 0}
+verify: {against: onnxruntime, samples: 4, seed: 0, tolerance: null, inputs: null}
 tuning: {candidates: 6, budget: 20min, lock: null, engine: true, foreign: false}
 """
     )
@@ -150,6 +152,8 @@ def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
         ("verify.against", '"onnxruntime"'),
         ("verify.samples", "4"),
         ("verify.seed", "0"),
+        ("verify.tolerance", "null"),
+        ("verify.inputs", "null"),
         ("tuning.candidates", "6"),
         ("tuning.budget", '"20min"'),
         ("tuning.lock", "null"),
@@ -202,7 +206,8 @@ _WORDS = st.sampled_from(
 _NAMES = _WORDS | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=10)
 _PRECISIONS = st.sampled_from(["fp32", "bf16"])
 _WISHES = st.sampled_from(["auto", "always", "never"])
-_LAYERS = st.tuples(st.none() | _PRECISIONS, st.none() | _WISHES).filter(any)
+_TOLERANCES = st.none() | st.floats(1e-9, 1.0)
+_LAYERS = st.tuples(st.none() | _PRECISIONS, st.none() | _WISHES, _TOLERANCES).filter(any)
 
 
 @given(
@@ -213,17 +218,19 @@ _LAYERS = st.tuples(st.none() | _PRECISIONS, st.none() | _WISHES).filter(any)
     precision=_PRECISIONS,
     fusion=st.tuples(st.booleans(), _WISHES),
     seed=st.integers(0, 2**32 - 1),
+    tolerance=_TOLERANCES,
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
 def test_an_expanded_recipe_loads_to_an_equal_one(
     tmp_path: Path,
     batch: list[int],
     dims: dict[str, int],
-    layers: dict[str, tuple[str | None, str | None]],
+    layers: dict[str, tuple[str | None, str | None, float | None]],
     zoo: str,
     precision: str,
     fusion: tuple[bool, str],
     seed: int,
+    tolerance: float | None,
 ) -> None:
     recipe = Recipe(
         path=str(tmp_path / "net.yaml"),
@@ -233,7 +240,7 @@ def test_an_expanded_recipe_loads_to_an_equal_one(
         policy=Policy(FusionPolicy(*fusion)),
         layers=tuple(LayerSpec(match, *values) for match, values in layers.items()),
         engine=EngineSpec(IoSpec("bf16", "row")),
-        verify=VerifySpec("onnxruntime", 2, seed),
+        verify=VerifySpec("onnxruntime", 2, seed, tolerance),
         marks=(),
     )
     again = load_recipe(write(tmp_path, expand(recipe)))

@@ -279,7 +279,7 @@ class _Question:
     def key(self) -> str:
         verified = self.elsewhere is None and self.unverified is None
         facts = [list(fact) for fact in self.facts]
-        around = _surroundings(self.tools, self.directory, self.model)
+        around = _surroundings(self.tools, self.directory, self.model, self.recipe.verify.inputs)
         return digest([self.planning_key, facts, around, not verified])
 
     @property
@@ -318,7 +318,13 @@ def _of_another_target(key: str, recipe: Recipe, spec: TargetSpec) -> bool:
 
 def _engine_facts(facts: Facts) -> Facts:
     """Those that an engine is made from."""
-    return tuple(fact for fact in facts if not fact[0].startswith(_NOT_THE_ENGINE))
+    return tuple(fact for fact in facts if not _beside_the_engine(fact[0]))
+
+
+def _beside_the_engine(name: str) -> bool:
+    """True of what the recipe says of verifying and tuning, also layer by layer."""
+    layer = name.startswith("recipe:layers.") and name.endswith(".tolerance")
+    return layer or name.startswith(_NOT_THE_ENGINE)
 
 
 def _planning_facts(facts: Facts) -> Facts:
@@ -326,14 +332,14 @@ def _planning_facts(facts: Facts) -> Facts:
     return tuple(
         (name, value) for name, value in facts
         if name in ("model", "tuning") or name.startswith("lock:")
-        or (name.startswith("recipe:") and not name.startswith(_NOT_THE_ENGINE))
+        or (name.startswith("recipe:") and not _beside_the_engine(name))
     )  # fmt: skip
 
 
-def _surroundings(tools: Toolchain, directory: TargetDirectory, model: ModelFile) -> list[object]:
+def _surroundings(tools: Toolchain, directory: TargetDirectory, model: ModelFile, inputs: str | None) -> list[object]:
     """Paths that stand in the plan: where they change it is written again, and no task runs for it."""
     where = [[t.path, list(t.include_dirs), list(t.library_dirs), list(t.libraries)] for t in tools.tools]
-    return [where, str(directory.path), sys.executable, str(PACKAGE), str(model.path)]
+    return [where, str(directory.path), sys.executable, str(PACKAGE), str(model.path), inputs]
 
 
 def _files_intact(plan: PlanFile, directory: TargetDirectory) -> bool:

@@ -6,6 +6,7 @@ its tools.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from bolt_build.build.compiles import compiles, family_places, library_units
@@ -49,6 +50,8 @@ def task_graph(context: BuildContext) -> TaskGraph:
 def places_of(context: BuildContext, directory: Path, python: str, package: Path) -> dict[str, str]:
     """Absolute paths by the names that the tasks use."""
     places = {"directory": str(directory), "python": python, "package": str(package), "model": str(context.model.path)}
+    if context.recipe.verify.inputs is not None:
+        places["inputs"] = context.recipe.verify.inputs
     places |= {f"model.data{index}": file.path for index, file in enumerate(context.model.files[1:])}
     for tool in context.toolchain.tools:
         places[tool.name] = tool.path or ""
@@ -167,13 +170,17 @@ def _verify(context: BuildContext) -> Task:
     engine, spec = context.engine, context.recipe.verify
     library, weights = names.library(engine.name), names.weights(engine.name)
     shipped = tuple(Path(path).name for tool in _shipping(context) for path in tool.libraries)
-    question = canonical_json([spec, [list(pair) for pair in context.recipe.model.dims]])
+    # The file of inputs lies elsewhere in another checkout: the command names its place.
+    given = () if spec.inputs is None else ("${inputs}",)
+    layers = [[layer.match, layer.tolerance] for layer in context.recipe.layers if layer.tolerance is not None]
+    dims = [list(pair) for pair in context.recipe.model.dims]
+    question = canonical_json([replace(spec, inputs=None), dims, layers])
     # Two runtimes hold the weights, and the reference all tensors of the largest batch: some ten times those alive.
     megabytes = (6 * context.model.size + 10 * engine.arena_bytes) >> 20
     return Task(
         "verify", "verify", f"verify against {spec.against}",
-        _python("verify", "${out}/" + VERIFICATION, library, weights, "${model}", question),
-        (ENGINE, library, weights, *shipped, *_model_files(context)),
+        _python("verify", "${out}/" + VERIFICATION, library, weights, "${model}", question, *given),
+        (ENGINE, library, weights, *shipped, *_model_files(context), *given),
         (VERIFICATION,),
         (_code(context, "verify"), *tool_values((context.toolchain.tool(spec.against),))),
         (*PLANNING_KEYS, "verify"), _PYTHON_MB + megabytes, cached=False,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
+import sys
 
+from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_place, add_recipe, count, options_of, read_recipes
 from bolt_build.cli.engines_here import the_engine_here
-from bolt_build.errors import ExitCode
+from bolt_build.errors import Diagnostic, ExitCode
+from bolt_build.report.diagnostics import render
+from bolt_build.schema.recipe import Recipe
 
 NAME = "run"
 HELP = "run a built engine on .npy or .npz inputs"
@@ -37,9 +42,30 @@ def run(args: argparse.Namespace) -> int:
     recipe = read_recipes([args.recipe])[0]
     options = options_of(args)
     engine = the_engine_here(recipe, options)
+    warn_of_failed_verification(recipe, engine.target, engine.directory)
     done = subprocess.run([os.fspath(engine.runner), *_arguments(args)], check=False)
     codes = {0: ExitCode.OK, 2: ExitCode.USAGE, 3: ExitCode.INVALID}
     return int(codes.get(done.returncode, ExitCode.TASK_FAILED))
+
+
+def warn_of_failed_verification(recipe: Recipe, target: str, directory: TargetDirectory) -> None:
+    """Says on standard error that the engine departs from its model, where verification has found so."""
+    try:
+        found = json.loads(directory.verification.read_text(encoding="utf-8"))
+        failed = found["ok"] is False
+        reason = next((p["message"] for p in found["problems"] if p["severity"] == "error"), "")
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError):
+        failed, reason = True, "its report cannot be read"
+    if failed:
+        warning = Diagnostic(
+            "verification-failed",
+            f"{recipe.name}/{target}: this engine failed its verification" + (f": {reason}" if reason else ""),
+            hint=f"what was found: bolt-build verify {recipe.path}",
+            severity="warning",
+        )
+        sys.stderr.write(render([warning], color=sys.stderr.isatty()))
 
 
 def _arguments(args: argparse.Namespace) -> list[str]:

@@ -54,10 +54,14 @@ def _verify(recipe: Recipe, engine: BuiltEngine) -> VerifyReport:
     if tools.missing:
         raise BoltError(tools.diagnostics(), ExitCode.TOOL_MISSING)
     from bolt_build.build.engine_file import read_engine
-    from bolt_build.verify import verify_engine
+    from bolt_build.verify import Tolerances, verify_engine
 
     plan = read_engine(engine.directory.engine.read_text(encoding="utf-8"))
-    return verify_engine(engine.library, engine.weights, engine.model, plan, recipe.verify, recipe.model.dims)
+    layers = tuple((layer.match, layer.tolerance) for layer in recipe.layers if layer.tolerance is not None)
+    return verify_engine(
+        engine.library, engine.weights, engine.model, plan, recipe.verify, recipe.model.dims,
+        Tolerances(recipe.verify.tolerance, layers),
+    )  # fmt: skip
 
 
 def _print(report: VerifyReport, stream: IO[str]) -> None:

@@ -54,7 +54,7 @@ def _target(target: TargetSpec) -> dict[str, Any]:
 
 
 def _layer(layer: LayerSpec) -> dict[str, Any]:
-    found = {"precision": layer.precision, "persistent": layer.persistent}
+    found = {"precision": layer.precision, "persistent": layer.persistent, "tolerance": layer.tolerance}
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -97,6 +97,8 @@ def _data(recipe: Recipe) -> dict[str, Any]:
             "against": recipe.verify.against,
             "samples": recipe.verify.samples,
             "seed": recipe.verify.seed,
+            "tolerance": recipe.verify.tolerance,
+            "inputs": _from(recipe, recipe.verify.inputs) if recipe.verify.inputs is not None else None,
         },
         "tuning": {
             "candidates": recipe.tuning.candidates,

@@ -49,7 +49,7 @@ def load_recipe(path: Path) -> Recipe:
     table, found = read_extended(path)
     diagnostics = [*found, *validate(table)]
     diagnostics += [*_check_name(table, path), *_check_targets(table), *_check_model(table), *_check_lock(table)]
-    diagnostics += _check_variants(table, path)
+    diagnostics += [*_check_variants(table, path), *_check_verify(table)]
     if diagnostics:
         raise BoltError(_in_order(diagnostics, path))
     data = fill_defaults(plain(table), recipe_schema())
@@ -93,10 +93,11 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
         ),
         policy=Policy(FusionPolicy(data["policy"]["fusion"]["epilogue"], data["policy"]["fusion"]["persistent"])),
         layers=tuple(
-            LayerSpec(match, spec.get("precision"), spec.get("persistent")) for match, spec in data["layers"].items()
+            LayerSpec(match, spec.get("precision"), spec.get("persistent"), _real(spec.get("tolerance")))
+            for match, spec in data["layers"].items()
         ),
         engine=EngineSpec(IoSpec(data["engine"]["io"]["dtype"], data["engine"]["io"]["layout"])),
-        verify=VerifySpec(data["verify"]["against"], data["verify"]["samples"], data["verify"]["seed"]),
+        verify=_verify(data["verify"], dict(marks)),
         marks=marks,
         tuning=_tuning(data["tuning"], dict(marks)),
         variants=tuple(_variant(name, spec) for name, spec in data["variants"].items()),
@@ -110,6 +111,15 @@ def _batches(value: Any) -> tuple[int, ...]:
 def _tuning(data: dict[str, Any], marks: dict[str, Mark]) -> TuningSpec:
     lock = _beside(data["lock"], marks["tuning.lock"]) if data["lock"] is not None else None
     return TuningSpec(data["candidates"], seconds_of(data["budget"]), lock, data["foreign"], data["engine"])
+
+
+def _verify(data: dict[str, Any], marks: dict[str, Mark]) -> VerifySpec:
+    inputs = _beside(data["inputs"], marks["verify.inputs"]) if data["inputs"] is not None else None
+    return VerifySpec(data["against"], data["samples"], data["seed"], _real(data["tolerance"]), inputs)
+
+
+def _real(number: float | None) -> float | None:
+    return None if number is None else float(number)
 
 
 def _variant(name: str, data: dict[str, Any]) -> VariantSpec:
@@ -246,9 +256,39 @@ def _check_model(table: Table) -> list[Diagnostic]:
     return [Diagnostic("no-such-model", f"the model file '{shorten(name)}' {kind}", mark, near)]
 
 
-def _siblings(path: str) -> list[str]:
+def _check_verify(table: Table) -> list[Diagnostic]:
+    """The file of inputs is there, and no tolerance is NaN, which is neither too small nor too large."""
+    verify, layers = table.get("verify"), table.get("layers")
+    own = verify.value if verify is not None and isinstance(verify.value, Table) else None
+    rest = layers.value.entries if layers is not None and isinstance(layers.value, Table) else ()
+    found = []
+    for place in (own, *(entry.value for entry in rest)):
+        tolerance = place.get("tolerance") if isinstance(place, Table) else None
+        if (
+            tolerance is not None
+            and isinstance(tolerance.value, Scalar)
+            and tolerance.value.value != tolerance.value.value
+        ):
+            found.append(Diagnostic("bad-value", "'tolerance' must be a number, found NaN", tolerance.value.mark))
+    inputs = own.get("inputs") if own is not None else None
+    if inputs is None or not isinstance(inputs.value, Scalar) or not isinstance(inputs.value.value, str):
+        return found
+    name, mark = inputs.value.value, inputs.value.mark
+    if "\0" in name:
+        return [*found, Diagnostic("bad-value", "'verify.inputs' holds a NUL", mark)]
+    path = _beside(name, mark)
+    if not name or os.path.isfile(path):
+        return found
+    other = kind_of(path)
+    kind = f"is {other}" if other is not None else "does not exist"
+    near = None if other is not None else suggest(os.path.basename(path), _siblings(path, ".npz"))
+    message = f"the file of inputs '{shorten(name)}' {kind}"
+    return [*found, Diagnostic("no-such-inputs", message, mark, near)]
+
+
+def _siblings(path: str, suffix: str = ".onnx") -> list[str]:
     try:
-        return sorted(name for name in os.listdir(os.path.dirname(path)) if name.endswith(".onnx"))
+        return sorted(name for name in os.listdir(os.path.dirname(path)) if name.endswith(suffix))
     except OSError:
         return []
 

@@ -2,5 +2,6 @@
 
 from bolt_build.verify.engine import verify_engine
 from bolt_build.verify.report import BatchReport, LayerReport, OutputReport, VerifyReport
+from bolt_build.verify.tolerance import Tolerances
 
-__all__ = ["BatchReport", "LayerReport", "OutputReport", "VerifyReport", "verify_engine"]
+__all__ = ["BatchReport", "LayerReport", "OutputReport", "Tolerances", "VerifyReport", "verify_engine"]

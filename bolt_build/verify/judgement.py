@@ -30,7 +30,7 @@ SMALLEST = {DType.F32: 2.0**-126, DType.F64: 2.0**-126, DType.BF16: 2.0**-126, D
 class Judgement:
     """`largest` and `spread`: the largest deviation and their root mean square. `noise` and `signal`: the root mean
     squares of what rounding can do and of the reference. `max_abs`: the largest difference. Elements that are not
-    finite in either count in `not_finite` (the engine's) and `reference_not_finite`, and nowhere else; `unbounded` are
+    finite count in `not_finite` (in the engine alone) or `reference_not_finite`, and nowhere else; `unbounded` are
     those where rounding may do anything."""
 
     max_abs: float
@@ -90,7 +90,7 @@ class _Sums:
         if not np.isfinite(float(d.sum()) + float(error.sum())):
             finite = np.isfinite(x) & np.isfinite(y)
             bounded = np.isfinite(error)
-            self._bad += int(np.count_nonzero(~np.isfinite(x)))
+            self._bad += int(np.count_nonzero(~np.isfinite(x) & np.isfinite(y)))
             self._bad_reference += int(np.count_nonzero(~np.isfinite(y)))
             self._unbounded += int(np.count_nonzero(finite & ~bounded))
             d, error, square = (part[finite & bounded] for part in (d, error, square))

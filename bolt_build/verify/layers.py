@@ -4,7 +4,7 @@ that layer."""
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -78,6 +78,7 @@ class _Judging:
         members = ((number, tap) for number, group in enumerate(self._groups) for tap in group)
         self._last = {source.value: number for number, tap in members for source in tap.sources}
         self._done = 0
+        self._endless: set[str] = set()
         self._reports: list[LayerReport] = []
 
     def see(self, tap: Tap, array: Array) -> None:
@@ -100,10 +101,19 @@ class _Judging:
             expected = self._reference.expected(shown, self._held, self._ports)
             pairs = zip(shown, expected, strict=True)
             for tap, found in pairs:
-                tolerance = self._tolerances.of((tap.name, *tap.covers))
-                self._reports.append(layer_report(tap, self._held[tap.value], found, tolerance))
+                self._report(tap, found)
         for value in [v for v in self._held if self._last.get(v, -1) < self._done and v not in self._ports]:
             del self._held[value]
+
+    def _report(self, tap: Tap, found: Expected) -> None:
+        tolerance = self._tolerances.of((tap.name, *tap.covers))
+        report = layer_report(tap, self._held[tap.value], found, tolerance)
+        if report.not_finite or report.reference_not_finite:
+            self._endless.add(tap.value)
+        if report.reference_not_finite and any(source.value in self._endless for source in tap.sources):
+            # What is made of NaN is NaN: that is said of the first such layer, and is no fault of this one.
+            report = replace(report, reference_not_finite=0, ok=report.not_finite == 0)
+        self._reports.append(report)
 
 
 def unseen(taps: tuple[Tap, ...], reports: tuple[LayerReport, ...]) -> tuple[Tap, ...]:

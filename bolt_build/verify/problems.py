@@ -27,7 +27,7 @@ def layer_problems(batch: int, taps: tuple[Tap, ...], layers: tuple[LayerReport,
     for tap in unseen(taps, layers):
         message = (
             f"batch {batch}: step {tap.step} ('{tap.name}') should leave tensor '{tap.tensor}', "
-            "which was not seen in the engine or is none of the model"
+            "which was not seen in the engine, is none of the model, or is made from such a tensor"
         )
         problems.append(Diagnostic("layer-unseen", message, subject=tap.name))
     return problems + _blind_problems(batch, layers)

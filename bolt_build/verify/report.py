@@ -8,6 +8,8 @@ from bolt_build.errors import Diagnostic
 from bolt_build.verify.judgement import LARGEST, SPREAD
 
 REPORT_VERSION = 2
+SEEDED = "seeded"
+"""What `VerifyReport.inputs` says of seeded random inputs."""
 
 
 @dataclass(frozen=True)

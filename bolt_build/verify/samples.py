@@ -14,8 +14,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.graph.zoo.samples import sample
 from bolt_build.planner.engine_plan import BatchPlan, Port
 from bolt_build.schema.recipe import VerifySpec
-
-SEEDED = "seeded"
+from bolt_build.verify.report import SEEDED
 
 
 class Samples:
@@ -72,7 +71,8 @@ class Samples:
 
 def _arrays(path: Path, names: set[str]) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, Mapping):
                 raise ValueError("it is one array, not an archive of arrays by name")
             return {name: np.asarray(archive[name]) for name in archive if name in names}

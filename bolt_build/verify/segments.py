@@ -131,7 +131,9 @@ class _Cut:
         segment = _Segment(self, tap, {name: self._feed(value) for name, value in known.items()})
         for node in nodes:
             segment.add(node)
-        tensor = self._emit.add("Identity", [segment.name(tap.tensor)])
+        tensor = segment.name(tap.tensor)
+        if tensor in self._fed.values() or tensor == tap.tensor:  # inputs and constants are no outputs
+            tensor = self._emit.add("Identity", [tensor])
         variance, roundings = segment.variances.get(segment.name(tap.tensor)), roundings_of(tap)
         return Wanted(tap, tensor, variance, tuple(segment.counts), segment.computed, roundings)
 

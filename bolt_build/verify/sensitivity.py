@@ -19,10 +19,14 @@ roundings come to. Less would drown in the reference's own; much more would not 
 is torn between two positions) that rounding tips."""
 
 
+ROWS = 8
+"""Rows of a large batch that are run once more, over all samples: they pass through the network each by itself."""
+
+
 @dataclass(frozen=True)
 class Share:
-    """Which rows of a batch are changed in one of `samples` samples: of a large batch each sample changes others, so
-    that all together cost no more than one."""
+    """Which rows of a batch are changed in one of `samples` samples: of a large batch each sample changes others,
+    `ROWS` in all or one a sample."""
 
     batch: int
     sample: int
@@ -30,8 +34,8 @@ class Share:
 
     def of(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """The rows alone."""
-        count = -(-self.batch // self.samples)
-        first = min(self.sample * count, self.batch - count)
+        count = -(-min(self.batch, ROWS) // self.samples)
+        first = min(self.sample * (self.batch // self.samples), self.batch - count)
         return {name: array[first : first + count] for name, array in arrays.items()}
 
     def divides(self, *runs: Mapping[str, Array]) -> bool:

@@ -1,0 +1,263 @@
+"""Networks that once failed although the engine was right: each at its smallest, with an engine that computes in fp32
+in another order of sums than the reference, and with one that is wrong in the very layer that was blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from fake_engine import FakeModel, Fault, plan_of
+from onnx import TensorProto, helper, numpy_helper
+
+from bolt_build.graph.ir import Array, Node
+from bolt_build.graph.onnx_import import load_model
+from bolt_build.schema.recipe import VerifySpec
+from bolt_build.verify import LayerReport, Tolerances, VerifyReport
+from bolt_build.verify.engine import verify_model
+from bolt_build.verify.reference import Reference
+from bolt_build.verify.tolerance import BY_ROUNDING
+
+SPEC = VerifySpec("onnxruntime", samples=2, seed=3)
+
+
+class Net:
+    """A model of single-output nodes that are called what they make."""
+
+    def __init__(self, shape: list[int | str]) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.shape = shape
+
+    def constant(self, name: str, array: Array) -> str:
+        self.constants.append(numpy_helper.from_array(np.asarray(array, np.float32), name))
+        return name
+
+    def node(self, op: str, name: str, *inputs: str, **attributes: int | float | list[int]) -> str:
+        self.nodes.append(helper.make_node(op, inputs, [name], name=name, **attributes))
+        return name
+
+    def saved(self, path: Path, output: str, shape: list[int | str]) -> Path:
+        info = helper.make_tensor_value_info
+        ports = [info("x", TensorProto.FLOAT, self.shape)], [info(output, TensorProto.FLOAT, shape)]
+        graph = helper.make_graph(self.nodes, "net", *ports, self.constants)
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+        return path
+
+
+def normalized(net: Net, x: str, name: str) -> str:
+    """Layer normalisation over the last axis, in the operators that exporters write."""
+    mean = net.node("ReduceMean", f"{name}/mean", x, axes=[-1])
+    below = net.node("Sub", f"{name}/sub", x, mean)
+    square = net.node("Mul", f"{name}/square", below, below)
+    variance = net.node("ReduceMean", f"{name}/variance", square, axes=[-1])
+    shifted = net.node("Add", f"{name}/shift", variance, net.constant(f"{name}.epsilon", np.float32(1e-6)))
+    return net.node("Div", f"{name}/out", below, net.node("Sqrt", f"{name}/root", shifted))
+
+
+def cancelling_means(path: Path) -> Path:
+    """ConvNeXt: what was normalised is normalised again, and its mean is nothing but rounding. Then enough layers for
+    that one to be few."""
+    random = np.random.RandomState(0)
+    net = Net(["N", 16, 96])
+    x = normalized(net, "x", "first")
+    weight = net.constant("layer.w", 1e-9 * random.standard_normal((96, 96)))
+    x = net.node("Add", "scaled", x, net.node("MatMul", "layer", x, weight))
+    x = normalized(net, x, "second")
+    for index in range(50):
+        weight = net.constant(f"w{index}", random.standard_normal((96, 96)) / np.sqrt(96))
+        x = net.node("MatMul", f"dense{index}", x, weight)
+    return net.saved(path, x, ["N", 16, 96])
+
+
+def sure_attention(path: Path) -> Path:
+    """LeViT: attention with logits in the thousands, whose own rounding in fp32 is far above that of the softmax."""
+    random = np.random.RandomState(1)
+    net = Net(["N", 24, 32])
+    x = "x"
+    for block in range(4):
+        name = f"block{block}"
+        parts = [
+            net.node(
+                "MatMul", f"{name}/{part}", x, net.constant(f"{name}.{part}", 4 * random.standard_normal((32, 32)))
+            )
+            for part in ("q", "k", "v")
+        ]
+        turned = net.node("Transpose", f"{name}/turn", parts[1], perm=[0, 2, 1])
+        logits = net.node("MatMul", f"{name}/logits", parts[0], turned)
+        attention = net.node("Softmax", f"{name}/softmax", logits, axis=-1)
+        x = net.node("MatMul", f"{name}/out", attention, parts[2])
+    return net.saved(path, x, ["N", 24, 32])
+
+
+def chaotic(path: Path) -> Path:
+    """A network that enlarges what rounding does in every layer, until it is as large as the output."""
+    random = np.random.RandomState(4)
+    net = Net(["N", 64])
+    x = "x"
+    for index in range(16):
+        x = net.node("MatMul", f"dense{index}", x, net.constant(f"w{index}", random.standard_normal((64, 64))))
+        x = net.node("Tanh", f"tanh{index}", x)
+    return net.saved(path, x, ["N", 64])
+
+
+def squeezed(path: Path) -> Path:
+    """EfficientNetV2: gates from means over positions that nearly cancel, around which activations are large."""
+    random = np.random.RandomState(2)
+    net = Net(["N", 8, 16, 16])
+    x = "x"
+    for block in range(4):
+        name = f"block{block}"
+        weight = net.constant(f"{name}.w", random.standard_normal((8, 1, 3, 3)))
+        y = net.node("Conv", f"{name}/depthwise", x, weight, pads=[1, 1, 1, 1], group=8)
+        mean = net.node("GlobalAveragePool", f"{name}/mean", y)
+        down = net.node(
+            "Conv", f"{name}/down", mean, net.constant(f"{name}.d", 3 * random.standard_normal((2, 8, 1, 1)))
+        )
+        down = net.node("Mul", f"{name}/silu", down, net.node("Sigmoid", f"{name}/sigmoid", down))
+        up = net.node("Conv", f"{name}/up", down, net.constant(f"{name}.u", 3 * random.standard_normal((8, 2, 1, 1))))
+        gate = net.node("Sigmoid", f"{name}/gate", up)
+        x = net.node("Add", f"{name}/out", net.node("Mul", f"{name}/gated", y, gate), x)
+    return net.saved(path, x, ["N", 8, 16, 16])
+
+
+NETS: dict[str, Callable[[Path], Path]] = {
+    "means": cancelling_means,
+    "attention": sure_attention,
+    "gates": squeezed,
+    "chaos": chaotic,
+}
+
+
+def reversed_sums(node: Node, inputs: list[Array], output: Array) -> Array:
+    """What the layer gives where every sum is taken in fp32 and from the other end."""
+    if node.op.kind == "matmul":
+        left, right = inputs[0].astype(np.float32), inputs[1].astype(np.float32)
+        total = np.zeros(output.shape, np.float32)
+        for k in reversed(range(left.shape[-1])):
+            total += left[..., k : k + 1] * right[..., k : k + 1, :]
+        return total
+    if node.op.kind == "reduce" and output.shape[-1] == 1 and inputs[0].ndim == 3:
+        total = np.zeros(output.shape, np.float32)
+        for k in reversed(range(inputs[0].shape[-1])):
+            total += inputs[0][..., k : k + 1]
+        return total / np.float32(inputs[0].shape[-1])
+    return output
+
+
+def verified(
+    path: Path, faults: dict[str, Fault] | None = None, tolerances: Tolerances = BY_ROUNDING, batch: int = 2
+) -> VerifyReport:
+    graph = load_model(path).bind(batch)
+    engine = dict.fromkeys((node.name for node in graph.nodes), reversed_sums) | (faults or {})
+    return verify_model(FakeModel((graph,), engine), Reference(path, ()), plan_of(graph), SPEC, tolerances)
+
+
+def departed(report: VerifyReport) -> list[str]:
+    return [layer.name for layer in report.batches[0].layers if not layer.ok]
+
+
+def layer(report: VerifyReport, name: str) -> LayerReport:
+    return next(layer for layer in report.batches[0].layers if layer.name == name)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_a_right_engine_passes(net: str, tmp_path: Path) -> None:
+    report = verified(NETS[net](tmp_path / "net.onnx"))
+    assert report.ok, [problem.message for problem in report.problems]
+    assert departed(report) == []
+
+
+@pytest.mark.parametrize(
+    ("net", "name"),
+    [
+        ("means", "second/sub"),
+        ("attention", "block3/softmax"),
+        ("attention", "block3/out"),
+        ("gates", "block2/gate"),
+        ("chaos", "dense9"),
+    ],
+)
+def test_a_wrong_layer_of_the_same_network_is_found_and_alone(net: str, name: str, tmp_path: Path) -> None:
+    def swapped(node: Node, inputs: list[Array], output: Array) -> Array:
+        return output[:, ::-1]
+
+    report = verified(NETS[net](tmp_path / "net.onnx"), {name: swapped})
+    assert not report.ok
+    assert departed(report) == [name]
+
+
+def test_a_mean_of_nothing_but_rounding_is_counted_as_not_judged_and_named(tmp_path: Path) -> None:
+    report = verified(cancelling_means(tmp_path / "net.onnx"))
+    assert [layer.name for layer in report.batches[0].blind] == ["second/mean"]
+    (problem,) = report.problems
+    assert (problem.code, problem.severity) == ("layers-not-judged", "warning")
+    assert problem.message == (
+        "batch 2: rounding alone may make as much as the model does in 1 of 66 layers, which could not be judged: "
+        "'second/mean'"
+    )
+    assert problem.hint == ("verify on real inputs ('verify.inputs'), or say what is right: 'tolerance' under 'layers'")
+
+
+def test_a_mean_over_the_wrong_axis_is_found_although_the_right_one_is_rounding(tmp_path: Path) -> None:
+    def wrong(node: Node, inputs: list[Array], output: Array) -> Array:
+        return inputs[0].mean(axis=-2, keepdims=True)[..., :1] + np.zeros_like(output)
+
+    assert departed(verified(cancelling_means(tmp_path / "net.onnx"), {"second/mean": wrong})) == ["second/mean"]
+
+
+def test_outputs_that_rounding_decides_are_judged_by_their_layers(tmp_path: Path) -> None:
+    report = verified(chaotic(tmp_path / "net.onnx"))
+    assert report.ok
+    (output,) = report.batches[0].outputs
+    assert not output.tells
+    assert output.amplification > 1e4
+    (problem,) = report.problems
+    assert (problem.code, problem.severity) == ("weak-check", "warning")
+    assert "so that two right engines may differ by as much as the output itself" in problem.message
+    assert layer(report, "tanh15").tells
+
+
+def test_most_layers_of_a_network_must_be_judged(tmp_path: Path) -> None:
+    net = Net(["N", 16, 96])
+    x = normalized(net, "x", "first")
+    for name in ("second", "third"):
+        x = normalized(net, x, name)
+    report = verified(net.saved(tmp_path / "net.onnx", x, ["N", 16, 96]))
+    assert [problem.code for problem in report.problems if problem.severity == "error"] == ["layers-not-judged"]
+    told = Tolerances(layers=(("*/mean", 100.0),))
+    assert verified(tmp_path / "net.onnx", tolerances=told).problems == ()
+
+
+class TestTolerances:
+    """What the recipe says counts in place of rounding, and shows in the report."""
+
+    @staticmethod
+    def off(node: Node, inputs: list[Array], output: Array) -> Array:
+        """Wrong by 1e-3 of the root mean square."""
+        return output + np.float32(1e-3 * np.sqrt(np.mean(np.square(output))))
+
+    def test_of_a_layer(self, tmp_path: Path) -> None:
+        path = squeezed(tmp_path / "net.onnx")
+        faults: dict[str, Fault] = {"block3/depthwise": self.off}
+        assert departed(verified(path, faults)) == ["block3/depthwise"]
+        told = Tolerances(layers=(("block3/*", 1e-5), ("*/depthwise", 5e-3)))
+        found = layer(verified(path, faults, told), "block3/depthwise")
+        assert (found.ok, found.tolerance) == (True, 5e-3)
+        assert found.error == pytest.approx(1e-3, rel=1e-2)
+        tighter = Tolerances(layers=(("block3/depthwise", 5e-4),))
+        assert departed(verified(path, faults, tighter)) == ["block3/depthwise"]
+
+    def test_of_everything_outputs_included(self, tmp_path: Path) -> None:
+        path = squeezed(tmp_path / "net.onnx")
+        faults: dict[str, Fault] = {"block3/out": self.off}
+        report = verified(path, faults, Tolerances(2e-3))
+        assert report.ok
+        assert report.tolerance == 2e-3
+        (output,) = report.batches[0].outputs
+        assert output.allowed == output.tolerance == 2e-3
+        strict = verified(path, faults, Tolerances(5e-4))
+        assert departed(strict) == ["block3/out"]
+        assert [problem.code for problem in strict.problems] == ["layer-departs", "output-departs"]
