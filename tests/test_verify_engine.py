@@ -307,7 +307,7 @@ class TestRendering:
 
     def test_success_is_one_line_a_batch(self, net: Path) -> None:
         lines = render(verify(net), color=False).splitlines()
-        assert lines[0] == f"fake for host in fp32 agrees with onnxruntime {onnxruntime.__version__}"
+        assert lines[0] == f"fake for host in fp32 agrees with onnxruntime {onnxruntime.__version__}, opset 17 and IR 8"
         assert lines[1].split() == [
             "batch", "output", "max", "|error|", "error", "tolerance", "cosine", "centred", "between", "inputs",
             "layers", "verdict",

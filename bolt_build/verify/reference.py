@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import onnx
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.ir import Array
+from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
 from bolt_build.verify.segments import CutModel
 from bolt_build.verify.taps import Tap
 
@@ -41,7 +43,8 @@ class Expected:
 class Reference:
     """Runs the ONNX file `path`, symbolic dimensions bound by `dims` and by what is fed.
 
-    Raises BoltError where onnxruntime is missing (exit code 7) or refuses the model.
+    A model of newer versions than onnxruntime reads is given to it in older ones, where that changes nothing. Raises
+    BoltError where onnxruntime is missing (exit code 7) or refuses the model.
     """
 
     def __init__(self, path: Path, dims: tuple[tuple[str, int], ...]) -> None:
@@ -51,10 +54,16 @@ class Reference:
         self._loaded: Any = None
         self._outputs: tuple[str, ...] = ()
         self._cut: CutModel | None = None
+        self._compared: Versions | None = None
 
     @property
     def version(self) -> str:
-        return f"onnxruntime {self._runtime.__version__}"
+        """What is compared with; once the model is loaded, in which versions, and which the model itself states."""
+        name = f"onnxruntime {self._runtime.__version__}"
+        if self._compared is None:
+            return name
+        stated = versions_of(onnx.load(str(self._path), load_external_data=False))
+        return f"{name}, {self._compared}{'' if self._compared == stated else f' (the model has {stated})'}"
 
     @property
     def observable(self) -> frozenset[str]:
@@ -69,14 +78,15 @@ class Reference:
     def outputs(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """The whole model's outputs by name."""
         if self._loaded is None:
-            model = onnx.load(str(self._path), load_external_data=False)
+            model = self._model
             self._outputs = tuple(output.name for output in model.graph.output)
             self._loaded = self._session(model)
         wanted = {port.name: port for port in self._loaded.get_inputs()}
         if set(wanted) != set(feeds):
-            raise self._failed(
-                "takes other inputs than the engine", ValueError(f"{sorted(wanted)} instead of {sorted(feeds)}")
-            )
+            raise self._failed(f"takes other inputs than the engine: {sorted(wanted)} instead of {sorted(feeds)}")
+        strange = sorted(port.type for port in wanted.values() if port.type not in _NUMPY)
+        if strange:
+            raise self._failed(f"takes inputs that NumPy has no type for: {', '.join(strange)}")
         cast: dict[str, Array] = {
             name: array.astype(_NUMPY[wanted[name].type], copy=False) for name, array in feeds.items()
         }
@@ -108,8 +118,19 @@ class Reference:
 
     def _pieces(self) -> CutModel:
         if self._cut is None:
-            self._cut = CutModel(self._path)
+            self._cut = CutModel(self._model)
         return self._cut
+
+    @functools.cached_property
+    def _model(self) -> onnx.ModelProto:
+        """The model in versions that onnxruntime reads, external data left where it is."""
+        try:
+            model = readable(self._path, onnx.load(str(self._path), load_external_data=False), reads_of(self._runtime))
+        except Unreadable as reason:
+            hint = "install a newer onnxruntime, or export the model with an older opset"
+            raise self._failed(str(reason), hint) from reason
+        self._compared = versions_of(model)
+        return model
 
     def _session(self, model: onnx.ModelProto) -> Any:
         options = self._runtime.SessionOptions()
@@ -129,17 +150,22 @@ class Reference:
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime's exceptions share no base class
-            raise self._failed("does not load the model", error) from error
+            raise self._failed(f"does not load the model: {_text(error)}") from error
 
     def _run(self, session: Any, names: list[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
         try:
             return dict(zip(names, session.run(names, feeds), strict=True))
         except Exception as error:  # onnxruntime's exceptions share no base class
-            raise self._failed("does not run the model", error) from error
+            raise self._failed(f"does not run the model: {_text(error)}") from error
 
-    def _failed(self, what: str, error: Exception) -> BoltError:
-        message = f"onnxruntime {what}: {' '.join(str(error).split())}"
-        return BoltError([Diagnostic("reference-failed", message, subject=str(self._path))], ExitCode.VERIFY_FAILED)
+    def _failed(self, what: str, hint: str | None = None) -> BoltError:
+        found = Diagnostic("reference-failed", f"onnxruntime {what}", hint=hint, subject=str(self._path))
+        return BoltError([found], ExitCode.VERIFY_FAILED)
+
+
+def _text(error: Exception) -> str:
+    """All of it, in one line."""
+    return " ".join(str(error).split())
 
 
 def widened(array: Array) -> Array:

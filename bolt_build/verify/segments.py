@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import onnx
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, inliner
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from bolt_build.graph.ir import Array
 from bolt_build.verify.emitter import Emitter
@@ -56,12 +55,9 @@ class Piece:
 
 
 class CutModel:
-    """An ONNX file as `Piece`s. External data stays where it is."""
+    """A model without local functions as `Piece`s. External data stays where it is."""
 
-    def __init__(self, path: Path) -> None:
-        model = onnx.load(str(path), load_external_data=False)
-        if model.functions:
-            model = inliner.inline_local_functions(model)
+    def __init__(self, model: ModelProto) -> None:
         graph = model.graph
         self._model = model
         self._initializers = {item.name: item for item in graph.initializer}

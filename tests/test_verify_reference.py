@@ -1,0 +1,114 @@
+"""Which versions of a model the reference is given, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from graph_models import model, node, ones, saved, tensor
+from onnx import TensorProto, helper
+
+from bolt_build.errors import BoltError
+from bolt_build.verify import reference as reference_module
+from bolt_build.verify.readable import Unreadable, Versions, readable, versions_of
+from bolt_build.verify.reference import Reference
+
+PATH = Path("net.onnx")
+
+
+def up_to(ir: int, opset: int) -> Callable[[int, int], bool]:
+    return lambda stated_ir, stated_opset: stated_ir <= ir and stated_opset <= opset
+
+
+def relu(opset: int = 17, ir: int = 8) -> onnx.ModelProto:
+    proto = model([node("Relu", "x", "y", "relu")], [tensor("x", [1, 4])], opset=opset)
+    proto.ir_version = ir
+    return proto
+
+
+def test_a_model_that_can_be_read_stays_what_it_is() -> None:
+    assert readable(PATH, relu(), up_to(8, 17)) == relu()
+
+
+def test_a_model_of_a_newer_ir_is_read_in_an_older_one() -> None:
+    assert readable(PATH, relu(ir=14), up_to(13, 17)) == relu(ir=13)
+
+
+def test_a_newer_opset_is_restated_where_its_operators_are_old() -> None:
+    assert readable(PATH, relu(opset=25), up_to(13, 22)) == relu(opset=22)
+
+
+def test_a_newer_operator_is_converted() -> None:
+    proto = model([node("Reshape", "x s", "y")], [tensor("x", [1, 4])], constants={"s": np.asarray([4])}, opset=21)
+    found = readable(PATH, proto, up_to(8, 18))
+    assert versions_of(found).opset == 18
+    assert [line.op_type for line in found.graph.node] == ["Reshape"]
+
+
+def test_what_cannot_be_converted_is_named() -> None:
+    proto = model([node("Swish", "x", "y")], [tensor("x", [1, 4])], opset=24)
+    with pytest.raises(Unreadable) as raised:
+        readable(PATH, proto, up_to(13, 20))
+    assert str(raised.value).startswith(
+        "reads opset 20, and operators of the model are newer (Swish); they cannot be converted: "
+    )
+
+
+def test_an_element_type_that_came_with_a_newer_ir() -> None:
+    proto = relu(ir=12)
+    proto.graph.initializer.append(TensorProto(name="w", data_type=TensorProto.FLOAT8E8M0, dims=[1], raw_data=b"\x7f"))
+    with pytest.raises(Unreadable) as raised:
+        readable(PATH, proto, up_to(11, 17))
+    assert str(raised.value) == "reads IR 11, and the model has what came with IR 12"
+
+
+def test_functions_are_inlined_as_import_does_it() -> None:
+    proto = model([node("Twice", "x", "y", "call", domain="local")], [tensor("x", [1, 4])], opsets=[("local", 1)])
+    body = [node("Relu", "a", "r"), node("Add", "r r", "b")]
+    proto.functions.append(helper.make_function("local", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
+    assert [line.op_type for line in readable(PATH, proto, up_to(8, 17)).graph.node] == ["Relu", "Add"]
+
+
+def test_versions_as_text() -> None:
+    assert str(Versions(13, 26)) == "opset 26 and IR 13"
+
+
+# -- with onnxruntime ----------------------------------------------------------------------------------------------
+
+
+def test_the_versions_compared_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a runtime that reads less than the model states; the comparison itself is onnxruntime's."""
+    monkeypatch.setattr(reference_module, "reads_of", lambda runtime: up_to(8, 16))
+    found = Reference(saved(tmp_path, relu(ir=9)), ())
+    name = found.version
+    assert found.observable == {"y"}
+    np.testing.assert_array_equal(found.outputs({"x": -ones(1, 4)})["y"], np.zeros((1, 4)))
+    assert found.version == f"{name}, opset 16 and IR 8 (the model has opset 17 and IR 9)"
+
+
+def test_the_installed_onnx_s_default_can_be_compared(tmp_path: Path) -> None:
+    path = saved(tmp_path, relu(onnx.defs.onnx_opset_version(), onnx.IR_VERSION))
+    np.testing.assert_array_equal(Reference(path, ()).outputs({"x": ones(1, 4)})["y"], ones(1, 4))
+
+
+def test_a_reason_is_never_cut(tmp_path: Path) -> None:
+    name = "n" * 600
+    proto = model([node("Relu", "x", "y", name)], [tensor("x", [1, 4], TensorProto.STRING)])
+    with pytest.raises(BoltError) as raised:
+        Reference(saved(tmp_path, proto), ()).outputs({})
+    (found,) = raised.value.diagnostics
+    assert found.message.startswith("onnxruntime does not load the model: ")
+    assert name in found.message
+
+
+def test_a_reason_of_versions_says_what_would_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference_module, "reads_of", lambda runtime: up_to(8, 20))
+    proto = model([node("Swish", "x", "y")], [tensor("x", [1, 4])], opset=24)
+    with pytest.raises(BoltError) as raised:
+        Reference(saved(tmp_path, proto), ()).outputs({})
+    (found,) = raised.value.diagnostics
+    assert found.message.startswith("onnxruntime reads opset 20, and operators of the model are newer (Swish); ")
+    assert found.hint == "install a newer onnxruntime, or export the model with an older opset"
