@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,6 +153,13 @@ def test_a_task_on_a_full_disk_fails_with_that_reason_and_leaves_nothing(small_d
 
     write_plan(small_disk, shell("big", 'echo fits > "$out/big"', ("big",)), small)
     assert [event.task for event in build(small_disk)[0] if event.kind is EventKind.FINISHED] == ["big"]
+
+
+def test_a_task_that_fails_silently_on_an_almost_full_disk_is_told_what_is_left(small_disk: Path) -> None:
+    """What filled the disk is gone when the failure is looked at, as a compiler's temporary file is."""
+    write_plan(small_disk, shell("silent", "exit 1", ("out",)))
+    (failed,) = [event for event in build(small_disk)[0] if event.kind is EventKind.FAILED]
+    assert re.fullmatch(r"exit status 1: nothing was said, and \d+ KiB are left on the device", failed.text)
 
 
 def test_a_cache_that_cannot_grow_is_no_failure(small_disk: Path, tmp_path: Path) -> None:

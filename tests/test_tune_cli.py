@@ -118,3 +118,22 @@ def test_the_json_has_times_phases_and_every_trial(project: Project, capsys: pyt
     assert conv["device"] == "NVIDIA A100-SXM4-80GB"
     assert conv["refused"]
     assert data["lock"] == str(project.lock)
+
+
+@pytest.mark.parametrize("option", ["--export", "--records-out"])
+def test_a_file_that_cannot_be_written_is_said_before_anything_is_compiled(
+    option: str, project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").touch()
+    Path("folder").mkdir()
+    asked = ("--from-records",) if option == "--records-out" else ()
+    code, out, said = tune(capsys, *asked, option, "file/b.tar")
+    assert (code, out) == (3, "")
+    assert said == (
+        f"error[not-a-directory]: cannot make a directory {Path.cwd()}/file: a file stands in the way\n"
+        "  hint: build into another directory with --output DIR\n"
+    )
+    code, out, said = tune(capsys, *asked, option, "folder")
+    assert (code, out) == (3, "")
+    assert said == (f"error[not-a-file]: cannot write {Path.cwd()}/folder: it is a folder\n  hint: name a file in it\n")
+    assert list(Path("folder").iterdir()) == []

@@ -219,8 +219,12 @@ class TaskRunner:
 
     def _fail(self, task: Task, reason: str, seconds: float, log_path: Path | None) -> None:
         tail = _tail(log_path) if log_path else ""
-        if os.strerror(errno.ENOSPC) in tail or (log_path is not None and _is_full(log_path)):
+        free = _free_bytes(log_path) if log_path is not None else None
+        if os.strerror(errno.ENOSPC) in tail or (free is not None and free < _FULL_BYTES):
             reason = f"{reason}: no space left on the device"
+        elif not tail and free is not None and free < _SCARCE_BYTES:
+            # What filled the disk may have been removed already, and what was said of it could not be written.
+            reason = f"{reason}: nothing was said, and {free >> 10} KiB are left on the device"
         self.tell(
             TaskEvent(
                 EventKind.FAILED, self.plan.graph.target, task.name, task.label, round(seconds, 3),
@@ -251,12 +255,19 @@ def _ending(status: int) -> str:
     return f"exit status {status}"
 
 
-def _is_full(path: Path) -> bool:
-    """True where not even a log could be written: the task's own words are then lost."""
+def _free_bytes(path: Path) -> int | None:
+    """Bytes left on the device of a file; None where that cannot be told."""
     with contextlib.suppress(OSError):
         status = os.statvfs(path)
-        return status.f_bavail * status.f_frsize < 65536
-    return False
+        return status.f_bavail * status.f_frsize
+    return None
+
+
+_FULL_BYTES = 1 << 16
+"""Free space where not even a log can be written: the task's own words are then lost."""
+
+_SCARCE_BYTES = 1 << 24
+"""Free space that one output of a task can fill."""
 
 
 def _tail(path: Path) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener, chosen
+from bolt_build.build.files import told
 from bolt_build.build.lock import Wait, build_lock
 from bolt_build.build.signal_handlers import handled
 from bolt_build.build.tune.job import TuningJob, writing_lock
@@ -56,6 +57,9 @@ def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult
         return TuneResult(recipe.name, ExitCode.OK, untuned=untuned)
     target = target_named(spec.name)
     lock = None if options.export is not None else _lock_file(recipe)
+    for path in (options.export, options.records_out):
+        if path is not None:
+            _check_writable(Path(os.path.abspath(path)))
     if options.measures:
         _check_gpu(recipe, spec)
     toolchain = probe(target.tools)
@@ -115,13 +119,27 @@ def _lock_file(recipe: Recipe) -> Path:
         raise BoltError([Diagnostic("no-lock", f"{recipe.path} names no file for what tuning finds", mark, hint)])
     path = Path(recipe.tuning.lock)
     with writing_lock(recipe, path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, trial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        os.close(handle)
-        os.unlink(trial)
+        _try_to_write(path)
     if path.exists():
         load_lock(path)
     return path
+
+
+def _check_writable(path: Path) -> None:
+    """Raises BoltError where a file that is written last could not be: better now than when everything is compiled."""
+    if path.is_dir():
+        message, hint = f"cannot write {path}: it is a folder", "name a file in it"
+        raise BoltError([Diagnostic("not-a-file", message, hint=hint, subject=str(path))])
+    with told(path):
+        _try_to_write(path)
+
+
+def _try_to_write(path: Path) -> None:
+    """Make and remove a file beside `path`. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, trial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    os.unlink(trial)
 
 
 def _check_gpu(recipe: Recipe, spec: TargetSpec) -> None:
