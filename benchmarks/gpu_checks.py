@@ -89,10 +89,22 @@ class PreparedEngine:
             else:
                 zoo.write(self.recipe.model.zoo, self.model)
         if not self.weights.is_file():
-            action = PACKAGE / "bolt_build" / "build" / "action.py"
-            command = [sys.executable, str(action), "weights", str(self.model), str(self.weights)]
-            subprocess.run(command, cwd=directory, check=True)
+            self._write_weights()
         self.weights_s = round(time.time() - started, 2)
+
+    def _write_weights(self) -> None:
+        from bolt_build.build.engine_planning import parse, plan_parsed
+        from bolt_build.digest import decode
+        from bolt_build.emit.weights import write_weights
+        from bolt_build.planner.selection import Selection
+        from bolt_build.targets import target_named
+
+        spec = next(spec for spec in self.recipe.targets if spec.name == self.plan.target)
+        selection = decode(Selection, json.loads((self.directory / "selection.json").read_text()))
+        planned = plan_parsed(parse(self.model), self.recipe, spec, target_named(self.plan.target), selection)
+        if planned.plan.layout_digest != self.plan.layout_digest:
+            sys.exit(f"{self.model} is not the model of the engine in {self.directory}")
+        write_weights(self.weights, self.plan, planned.constants)
 
     def open(self) -> Any:
         """The engine's model, on GPU 0."""

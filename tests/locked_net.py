@@ -13,11 +13,16 @@ from onnx import TensorProto, helper, numpy_helper
 from tuning_evidence import H200, ok
 
 from bolt_build.build.builder import BuildOptions
+from bolt_build.build.engine_file import ENGINE, read_engine
 from bolt_build.build.engine_planning import parse
-from bolt_build.build.planning import PlannedTarget, Planner
+from bolt_build.build.planned_target import PlannedTarget
+from bolt_build.build.planning import Planner
+from bolt_build.build.provenance_file import PROVENANCE, read_facts
+from bolt_build.emit.manifest import BuildFacts
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
+from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.tuning_set import TuningSet, tuning_set
 from bolt_build.schema import load_recipe
@@ -82,7 +87,7 @@ class Net:
         """Plan as a build does, and leave the plan where the next one finds it."""
         planner = self.planner(**more)
         planned = planner.plan(planner.recipe.targets[0])
-        planned.write()
+        planned.written()
         return planned
 
     def refused(self) -> tuple[Diagnostic, ...]:
@@ -121,8 +126,17 @@ class Net:
         Path("net.lock.yaml").write_text(lock_text(Lock(parts)))
 
     def kernels(self, planned: PlannedTarget) -> list[str]:
-        plan, _ = planned.emission_inputs()
+        plan, _ = emission_inputs(planned)
         return [f"{step.name}: {step.candidate}" for step in plan.plans[0].steps if step.candidate.family == "cutlass"]
+
+
+def emission_inputs(planned: PlannedTarget) -> tuple[EnginePlan, BuildFacts]:
+    """What the sources of a planned target were emitted from."""
+    texts = dict(planned.contents)
+    for name in (ENGINE, PROVENANCE):
+        if name not in texts:
+            texts[name] = (planned.directory.path / name).read_text()
+    return read_engine(texts[ENGINE]), read_facts(texts[PROVENANCE])
 
 
 def new_net() -> Net:

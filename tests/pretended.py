@@ -1,11 +1,11 @@
-"""A target's directory as if it had been built: real plan and sources, a line of text for what compilers would make."""
+"""A target's directory as if it had been built: what planning writes is real, what tasks make is a line of text."""
 
 from __future__ import annotations
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.emission import emitted_sources
 from bolt_build.build.files import Digests
-from bolt_build.build.planning import PlannedTarget, Planner
+from bolt_build.build.planned_target import PlannedTarget
+from bolt_build.build.planning import Planner
 from bolt_build.build.record import RECORD_VERSION, TaskRecord, save_record, task_key
 from bolt_build.schema.recipe import Recipe
 
@@ -18,16 +18,15 @@ def pretend_built(recipe: Recipe, options: BuildOptions) -> None:
 
 
 def _pretend(target: PlannedTarget) -> None:
-    target.write()
+    target = target.written()
     directory, plan, digests = target.directory, target.plan, Digests()
-    emitted = dict(emitted_sources(*target.emission_inputs()))
     for task in plan.graph.tasks:
         stamps = (digests.stamp(directory.path / plan.places.expand(name), name) for name in task.inputs)
         inputs = tuple(file for file in stamps if file is not None)
         for name in task.outputs:
             path = directory.path / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(emitted.get(name, f"{name}\n"), encoding="utf-8")
+            path.write_text(f"{name}\n")
         made = (digests.stamp(directory.path / name, name) for name in task.outputs)
         key = task_key(task, {file.path: file.digest for file in inputs})
         outputs = tuple(file for file in made if file is not None)

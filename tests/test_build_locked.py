@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from locked_net import FLAGS, HERE, RECIPE, TOOLS, TUNE, Net, codes, new_net
+from locked_net import FLAGS, HERE, RECIPE, TOOLS, TUNE, Net, codes, emission_inputs, new_net
 from tuning_evidence import H200
 
 from bolt_build.emit.manifest import embedded_manifest
@@ -37,7 +37,7 @@ def test_the_engine_has_the_kernels_of_the_lock_and_says_so(net: Net) -> None:
         "source": "lock", "lock": "net.lock.yaml", "gpu": "NVIDIA H200", "stale": False, "predicted": 0,
     }  # fmt: skip
     winners = {entry.problem: entry.winner for entry in part.entries}
-    plan, facts = planned.emission_inputs()
+    plan, facts = emission_inputs(planned)
     for step in (step for batch in plan.plans for step in batch.steps if not step.view):
         assert step.candidate == winners[step.problem.digest]
     assert net.kernels(planned) != predicted
@@ -54,7 +54,7 @@ def test_without_a_lock_kernels_are_predicted_and_that_is_said(net: Net) -> None
         f"net/h200: kernels chosen by prediction: net.lock.yaml is not there yet; tune with: {TUNE}",
     )
     assert planned.warnings == ()
-    plan, facts = planned.emission_inputs()
+    plan, facts = emission_inputs(planned)
     manifest = json.loads(embedded_manifest(plan, target_named(plan.target), facts))
     statement = manifest["predicate"]["buildDefinition"]["internalParameters"]
     assert statement["tuning"] == {"source": "predictions"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pretended import pretend_built
 from recipe_projects import RECIPE, write_model
 from test_build_own_sources import NO_ENTRIES, EditedFiles, use
 
+from bolt_build.build import emission
 from bolt_build.build.builder import BuildOptions, dry_run
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.own_sources import PACKAGE, OwnSources
@@ -39,7 +41,11 @@ class Place:
         (path / "tiny.yaml").write_text(RECIPE)
         write_model(path / "tiny.onnx")
         self.options = BuildOptions(output=path / "generated", cache=path / "cache")
-        pretend_built(load_recipe(path / "tiny.yaml"), self.options)
+        self.pretend()
+
+    def pretend(self) -> None:
+        """Build, but for what compilers would make."""
+        pretend_built(load_recipe(self.path / "tiny.yaml"), self.options)
 
     def would_run(self, *, certain: bool = False) -> tuple[list[str], list[str]]:
         """Labels of the tasks that would run (those alone that are sure to), and what was said before."""
@@ -61,21 +67,71 @@ def test_nothing_changed(place: Place) -> None:
 def test_other_weights_run_only_what_holds_them(place: Place) -> None:
     """No source names them: the engine takes any weights of its layout."""
     write_model(place.path / "tiny.onnx", seed=1)
-    labels = ["write tiny.weights", "write manifest.json", "verify against onnxruntime"]
+    labels = ["write manifest.json", "verify against onnxruntime"]
     assert place.would_run() == (labels, ["planning tiny for host"])
+
+
+def test_the_weights_are_written_by_the_build_that_follows(place: Place) -> None:
+    weights = place.path / "generated" / "tiny" / "host" / "tiny.weights"
+    before = weights.read_bytes()
+    write_model(place.path / "tiny.onnx", seed=1)
+    place.would_run()
+    assert weights.read_bytes() == before
+    place.pretend()
+    assert weights.read_bytes() != before
+    assert place.would_run() == ([], [])
 
 
 @pytest.mark.parametrize(
     ("file", "labels", "said"),
     [
-        ("emit/step_source.py", ["emit sources"], []),
-        ("planner/memory.py", ["write tiny.weights"], ["planning tiny for host"]),
+        ("emit/step_source.py", [], []),
+        ("planner/memory.py", [], ["planning tiny for host"]),
         ("verify/tolerance.py", ["verify against onnxruntime"], []),
         ("report/explain.py", [], []),
     ],
 )
-def test_an_edit_that_changes_no_text_runs_the_action_alone(
+def test_an_edit_that_changes_no_text_runs_no_compiler(
     place: Place, monkeypatch: pytest.MonkeyPatch, file: str, labels: list[str], said: list[str]
 ) -> None:
     use(monkeypatch, OwnSources(PACKAGE, EditedFiles(PACKAGE / file), NO_ENTRIES))
-    assert place.would_run(certain=True) == (labels, said)
+    assert place.would_run() == (labels, said)
+
+
+def test_an_edit_of_emission_compiles_what_it_writes_otherwise(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, OwnSources(PACKAGE, EditedFiles(PACKAGE / "emit/templates/plan.cpp.j2"), NO_ENTRIES))
+    as_it_was = emission.emit_runner
+    monkeypatch.setattr(
+        emission, "emit_runner", lambda plan: replace(as_it_was(plan), text=as_it_was(plan).text + "// more\n")
+    )
+    ran, said = place.would_run(certain=True)
+    assert (ran, said) == (["compile runner.cpp"], [])
+
+
+def test_a_planned_file_changed_by_hand_is_made_again(place: Place) -> None:
+    """A source is emitted again; without its plan, or with other weights, the model is planned again."""
+    host = place.path / "generated" / "tiny" / "host"
+    for name, planned in (("src/plan_b1.cpp", []), ("tiny.weights", ["planning tiny for host"])):
+        before = (host / name).read_bytes()
+        (host / name).write_bytes(before + b" ")
+        assert place.would_run() == ([], [*planned, f"{name} was changed by hand; it is made again"])
+        place.pretend()
+        assert (host / name).read_bytes() == before
+
+
+def test_a_planned_file_that_is_gone_is_made_again_without_a_word(place: Place) -> None:
+    source = place.path / "generated" / "tiny" / "host" / "src" / "plan_b1.cpp"
+    before = source.read_bytes()
+    source.unlink()
+    assert place.would_run() == ([], [])
+    place.pretend()
+    assert source.read_bytes() == before
+
+
+def test_sources_of_an_earlier_plan_go(place: Place) -> None:
+    sources = place.path / "generated" / "tiny" / "host" / "src"
+    assert (sources / "plan_b3.cpp").is_file()
+    recipe = place.path / "tiny.yaml"
+    recipe.write_text(recipe.read_text().replace("batch: [1, 3]", "batch: 1"))
+    place.pretend()
+    assert sorted(path.name for path in sources.glob("plan_*")) == ["plan_b1.cpp"]

@@ -16,11 +16,11 @@ from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import told
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.lock import Wait, build_lock
-from bolt_build.build.planning import PlannedTarget, Planner, missing_verifier
+from bolt_build.build.planned_target import PlannedTarget
+from bolt_build.build.planning import Planner, missing_verifier
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.build.signal_handlers import handled
 from bolt_build.build.staleness import Forecast, forecast
-from bolt_build.digest import digest_bytes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema.recipe import Recipe, TargetSpec
@@ -116,8 +116,7 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
         waited = wait.seconds
         planned, obstacles, code = _plan(recipe, options, listener)
         forecasts = [_forecast(target, recipe, options) for target in planned]
-        for target in planned:
-            target.write()
+        planned = tuple(target.written() for target in planned)
         listener.start(recipe.name, sum(len(f.stale) for f in forecasts))
         session = _run(directory, planned, options, lock, listener)
     seconds = time.monotonic() - started - waited
@@ -187,21 +186,9 @@ def _distinct(obstacles: dict[str, tuple[Diagnostic, ...]]) -> list[Diagnostic]:
 
 def _forecast(target: PlannedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
     """What a build of the target would run, and what is to be said of it."""
-    return replace(_foreseen(target, recipe, options), warnings=target.warnings)
-
-
-def _foreseen(target: PlannedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
-    """What a build of the target would run. Emission that would run is done in memory, to see which files change."""
-    foreseen = {name: digest_bytes(text.encode()) for name, text in target.contents}
     with told(target.directory.path):
-        found = forecast(target.plan, target.directory, options.local_cache, foreseen, recipe.mark)
-        if not any(stale.task.rule == "emit" for stale in found.stale):
-            return found
-        from bolt_build.build.emission import emitted_sources
-
-        sources = emitted_sources(*target.emission_inputs())
-        foreseen |= {name: digest_bytes(text.encode()) for name, text in sources}
-        return forecast(target.plan, target.directory, options.local_cache, foreseen, recipe.mark)
+        found = forecast(target.plan, target.directory, options.local_cache, target.foreseen(), recipe.mark)
+    return replace(found, warnings=target.warnings)
 
 
 def _run(

@@ -12,7 +12,7 @@ from bolt_build.digest import decode, encode
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
 from bolt_build.planner.tasks import Task, TaskGraph
 
-PLAN_FILE_VERSION = 4
+PLAN_FILE_VERSION = 5
 
 Facts = tuple[tuple[str, str], ...]
 """What a plan or a result was made from, as (name, text): "recipe:policy.fusion.epilogue", "model", "tool:cxx",

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import bolt_build
-from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
+from bolt_build.build.files import FileStamp, stamp
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.locked import TargetLock, target_lock
 from bolt_build.build.model_file import ModelFile, model_file
@@ -25,11 +25,10 @@ from bolt_build.build.plan_file import (
     TuningUse,
     UnitSummary,
     load_plan_file,
-    save_plan_file,
 )
+from bolt_build.build.planned_target import PlannedTarget, PlannedWeights
 from bolt_build.digest import digest, encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema import flatten
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import Target, target_named
@@ -46,62 +45,7 @@ if TYPE_CHECKING:
 # How an engine is verified and how its kernels are measured: what of the lock counts is a fact of its own.
 _NOT_THE_ENGINE = ("recipe:verify.", "recipe:tuning.")
 _FILES = ("engine.json", "provenance.json", "recipe.json", "selection.json")
-
-
-@dataclass(frozen=True)
-class PlannedTarget:
-    """The plan of one target. `contents` (files to write, by name) are there where the plan was just made.
-
-    `touched` says that the model's files have new times but the same contents. `unverified` is the tool that is missing
-    to verify the engine, `elsewhere` why it does not run on this machine. `kernels` says where its kernels come from
-    (None where that is no question), `notes` and `warnings` what is to be told about it.
-    """
-
-    directory: TargetDirectory
-    plan: PlanFile
-    unverified: Tool | None
-    elsewhere: str | None = None
-    contents: tuple[tuple[str, str], ...] = ()
-    touched: bool = False
-    kernels: KernelSource | None = None
-    notes: tuple[str, ...] = ()
-    warnings: tuple[Diagnostic, ...] = ()
-
-    @property
-    def fresh(self) -> bool:
-        """True where the plan differs from what lies in the directory."""
-        return bool(self.contents)
-
-    def emission_inputs(self) -> tuple[EnginePlan, BuildFacts]:
-        """What the emit task will read: from this plan where it is fresh, else from the directory. Raises OSError."""
-        from bolt_build.build.engine_file import read_engine
-        from bolt_build.build.provenance_file import read_facts
-
-        texts = dict(self.contents)
-        for name in ("engine.json", "provenance.json"):
-            if name not in texts:
-                texts[name] = (self.directory.path / name).read_text(encoding="utf-8")
-        return read_engine(texts["engine.json"]), read_facts(texts["provenance.json"])
-
-    def write(self) -> None:
-        """Put the plan in its place. `plan.json` goes first and comes last: while it is there the rest is its own.
-
-        Raises BoltError where it cannot be written.
-        """
-        if self.touched:
-            with told(self.directory.plan):
-                save_plan_file(self.directory.plan, self.plan)
-        if not self.fresh:
-            return
-        with told(self.directory.path):
-            self.directory.path.mkdir(parents=True, exist_ok=True)
-            unlink(self.directory.plan)
-            for name, text in self.contents:
-                path = self.directory.path / name
-                if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
-                    write_text(path, text)
-            made = tuple(stamp(self.directory.path / name, name) for name, _ in self.contents)
-            save_plan_file(self.directory.plan, replace(self.plan, made=made))
+"""What planning writes beside sources and weights."""
 
 
 @dataclass
@@ -135,13 +79,13 @@ class Planner:
             planned = self._plan_engine(spec, found.target, found.lock.selection)
             graphs = tuple(cover.graph for cover in planned.covers)
             found = found.using(TuningUse(planned.asked, graphs, planned.used, planned.declined))
-            target = self._tasks(found, planned.plan, _summary(planned.plan, found.target))
+            target = self._tasks(found, planned)
         else:
-            target = self._tasks(found, None, found.known.engine)
+            target = self._tasks(found, None)
         if self.locked:
             found.lock.check_locked(found.use, found.tools)
         return replace(
-            target, kernels=found.lock.source(found.use, found.tools), notes=found.lock.notes,
+            target, kernels=found.lock.source(found.use, found.tools), notes=(*found.damage, *found.lock.notes),
             warnings=found.lock.warnings(found.use, found.tools),
         )  # fmt: skip
 
@@ -150,10 +94,7 @@ class Planner:
 
         How it is verified does not matter. Raises BoltError.
         """
-        asked = self._question(spec)
-        if asked.known is None or asked.replans:
-            return False
-        return _engine_facts(asked.known.facts) == _engine_facts(asked.facts)
+        return self._question(spec).describes_engine
 
     def _question(self, spec: TargetSpec) -> _Question:
         target = target_named(spec.name)
@@ -165,11 +106,10 @@ class Planner:
         directory = self.directory.target(spec.name)
         known = load_plan_file(directory.plan)
         model = self._model_file(known.model if known is not None else ())
-        if known is not None and not _files_intact(known, directory):
-            known = None
+        damaged = () if known is None else _damaged(known, directory)
         lock = target_lock(self.recipe, spec, target)
         question = _Question(
-            self.recipe, spec, target, tools, unverified, elsewhere, directory, model, lock, known
+            self.recipe, spec, target, tools, unverified, elsewhere, directory, model, lock, known, damaged
         )  # fmt: skip
         return question.using(known.tuning) if known is not None else question
 
@@ -220,34 +160,47 @@ class Planner:
         self.say(f"planning {self.recipe.name} for {spec.name}")
         return plan_parsed(self.parsed, self.recipe, spec, target, selection)
 
-    def _tasks(self, asked: _Question, engine: EnginePlan | None, summary: EngineSummary) -> PlannedTarget:
-        """Tasks for a plan that was just made, or (None) for the one that lies in the directory."""
+    def _tasks(self, asked: _Question, planned: PlannedEngine | None) -> PlannedTarget:
+        """Tasks, and all that they read, for a plan that was just made, or (None) for the one in the directory."""
         from bolt_build.build.context import BuildContext
+        from bolt_build.build.emission import emitted_sources
+        from bolt_build.build.engine_file import ENGINE, read_engine
+        from bolt_build.build.provenance_file import PROVENANCE
         from bolt_build.build.task_graph import places_of, task_graph
+        from bolt_build.emit.names import weights as weights_name
+        from bolt_build.emit.weights import weights_content
         from bolt_build.families import load
 
         target, directory, model = asked.target, asked.directory, asked.model
+        text = directory.engine.read_text(encoding="utf-8") if planned is None else _text(planned.plan)
+        engine = read_engine(text) if planned is None else planned.plan
+        summary = _summary(engine, target)
         verified = asked.elsewhere is None and asked.unverified is None
         context = BuildContext(self.recipe, target, load(target), asked.tools, summary, model, verified)
         places = places_of(context, directory.path, sys.executable, PACKAGE)
-        plan = PlanFile(
-            PLAN_FILE_VERSION, asked.planning_key, asked.key, asked.facts, Places(tuple(places.items())), model.files,
-            summary, task_graph(context), tuning=asked.use,
-        )  # fmt: skip
         provenance = _build_facts(asked)
         contents = (
-            ("engine.json", directory.engine.read_text(encoding="utf-8") if engine is None else _text(engine)),
-            ("provenance.json", _text(provenance)),
+            (ENGINE, text),
+            (PROVENANCE, _text(provenance)),
             ("recipe.json", _text(self.recipe)),
             ("selection.json", _text(asked.lock.relevant(asked.use))),
+            *emitted_sources(engine, provenance),
         )
-        return PlannedTarget(directory, plan, asked.unverified, asked.elsewhere, contents)
+        name, before = weights_name(engine.name), () if asked.known is None else asked.known.made
+        weights = None if planned is None else PlannedWeights(name, weights_content(engine, planned.constants))
+        plan = PlanFile(
+            PLAN_FILE_VERSION, asked.planning_key, asked.key, asked.facts, Places(tuple(places.items())), model.files,
+            summary, task_graph(context), tuple(file for file in before if file.path == name), asked.use,
+        )  # fmt: skip
+        there = {name, *(path for path, _ in contents)}
+        obsolete = tuple(file.path for file in before if file.path not in there)
+        return PlannedTarget(directory, plan, asked.unverified, asked.elsewhere, contents, weights, obsolete)
 
 
 @dataclass(frozen=True)
 class _Question:
-    """All that decides whether a target must be planned. `known`: the plan in its directory, None where damaged; `use`
-    is what it, or the plan that was made since, takes from the lock."""
+    """All that decides whether a target must be planned. `known`: the plan in its directory, `damaged` the files of it
+    that are not what they were; `use` is what it, or the plan that was made since, takes from the lock."""
 
     recipe: Recipe
     spec: TargetSpec
@@ -259,6 +212,7 @@ class _Question:
     model: ModelFile
     lock: TargetLock
     known: PlanFile | None
+    damaged: tuple[str, ...] = ()
     use: TuningUse = NOTHING_USED
 
     def using(self, use: TuningUse) -> _Question:
@@ -273,7 +227,8 @@ class _Question:
     def planning_key(self) -> str:
         read = [list(fact) for fact in _planning_facts(self.facts)]
         families = family_modules(self.target.families)
-        return digest([read, code_digest("bolt_build.build.engine_planning", chosen=families), self.target.name])
+        code = code_digest("bolt_build.build.engine_planning", "bolt_build.emit.weights", chosen=families)
+        return digest([read, code, self.target.name])
 
     @cached_property
     def key(self) -> str:
@@ -284,11 +239,27 @@ class _Question:
 
     @property
     def replans(self) -> bool:
-        return self.known is None or self.known.planning_key != self.planning_key
+        if self.known is None or self.known.planning_key != self.planning_key:
+            return True
+        # Sources follow from the plan, everything else from the model.
+        return any(not name.startswith("src/") for name in self.damaged)
+
+    @property
+    def describes_engine(self) -> bool:
+        """True where the plan in the directory is there, and of the engine that is asked for."""
+        if self.known is None or self.known.planning_key != self.planning_key or set(_FILES) & set(self.damaged):
+            return False
+        return _engine_facts(self.known.facts) == _engine_facts(self.facts)
 
     @property
     def current(self) -> bool:
-        return self.known is not None and self.known.key == self.key
+        return self.known is not None and self.known.key == self.key and not self.damaged
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What is to be said of files that were changed, not of those that are gone."""
+        there = (name for name in self.damaged if (self.directory.path / name).is_file())
+        return tuple(f"{name} was changed by hand; it is made again" for name in there)
 
 
 def _text(value: object) -> str:
@@ -342,17 +313,17 @@ def _surroundings(tools: Toolchain, directory: TargetDirectory, model: ModelFile
     return [where, str(directory.path), sys.executable, str(PACKAGE), str(model.path), inputs]
 
 
-def _files_intact(plan: PlanFile, directory: TargetDirectory) -> bool:
-    if {file.path for file in plan.made} != set(_FILES):
-        return False
+def _damaged(plan: PlanFile, directory: TargetDirectory) -> tuple[str, ...]:
+    """Files of the plan that are gone, or not what planning wrote."""
+    found = []
     for file in plan.made:
         path = directory.path / file.path
         try:
             if not file.matches(path.stat()) and stamp(path).digest != file.digest:
-                return False
+                found.append(file.path)
         except OSError:
-            return False
-    return True
+            found.append(file.path)
+    return tuple(found)
 
 
 def _summary(plan: EnginePlan, target: Target) -> EngineSummary:

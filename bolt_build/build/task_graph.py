@@ -1,4 +1,4 @@
-"""From an engine plan's summary to tasks: emit, compile, link, weights, copies, manifest, verify.
+"""From an engine plan's summary to tasks: compile, link, copies, manifest, verify.
 
 Nothing here knows what kind of machine a target is: flags come from its row, headers from its families, libraries from
 its tools.
@@ -28,17 +28,18 @@ _PYTHON_MB = 300
 
 
 def task_graph(context: BuildContext) -> TaskGraph:
-    """Every task of one target, each behind what it needs."""
+    """Every task of one target, each behind what it needs. Sources and weights are there: planning writes them."""
     name = context.engine.name
     units = tuple(unit.name for unit in context.engine.units)
     emitted = tuple(f"src/{source}" for source in (*context.engine.sources, *units, "runner.cpp"))
     compiled = compiles(context, emitted)
-    tasks = [_emit(context, emitted), *compiled, _weights(context), *_copies(context)]
+    tasks = [*compiled, *_copies(context)]
     objects = {task.inputs[0]: task.outputs[0] for task in compiled}
     runner_units = ("src/runner.cpp", *(in_package(path) for path in runner_sources()))
     tasks.append(_link_library(context, tuple(objects[unit] for unit in library_units(context, emitted, runner_units))))
     tasks.append(_link_runner(context, tuple(objects[unit] for unit in runner_units)))
-    shipped = tuple(output for task in tasks if task.rule in ("link", "copy", "weights") for output in task.outputs)
+    made = tuple(output for task in tasks if task.rule in ("link", "copy") for output in task.outputs)
+    shipped = (names.weights(name), *made)
     tasks.append(_manifest(context, shipped))
     artifacts = (*shipped, names.MANIFEST)
     if context.verified:
@@ -70,13 +71,6 @@ def _code(context: BuildContext, action: str) -> tuple[str, str]:
     """What an action is made with: the script that runs it, its module, and all that this imports."""
     chosen = (f"bolt_build.build.actions.{action}", *family_modules(context.target.families))
     return (f"source:{action}", code_digest("bolt_build.build.action", chosen=chosen))
-
-
-def _emit(context: BuildContext, emitted: tuple[str, ...]) -> Task:
-    return Task(
-        "emit", "emit", "emit sources", _python("emit", "${out}"), (ENGINE, PROVENANCE), emitted,
-        (_code(context, "emit"),), PLANNING_KEYS, _PYTHON_MB, cached=False,
-    )  # fmt: skip
 
 
 def link_argv(context: BuildContext, output: str, objects: tuple[str, ...], *, shared: bool) -> tuple[str, ...]:
@@ -118,17 +112,6 @@ def _library_folders(context: BuildContext) -> tuple[str, ...]:
     return tuple(
         f"-L${{{tool.name}.folder{index}}}" for tool in context.tools for index in range(len(tool.library_dirs))
     )
-
-
-def _weights(context: BuildContext) -> Task:
-    file = names.weights(context.engine.name)
-    megabytes = (4 * context.model.size + 2 * context.engine.weight_bytes) >> 20
-    return Task(
-        "weights", "weights", f"write {file}", _python("weights", "${model}", "${out}/" + file),
-        _model_files(context), (file,),
-        (("layout", context.engine.layout_digest), _code(context, "weights")),
-        PLANNING_KEYS, _PYTHON_MB + megabytes, cached=False,
-    )  # fmt: skip
 
 
 def _model_files(context: BuildContext) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ and checksums), zeros up to a multiple of 64 bytes, then the payload: row-major 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import struct
@@ -53,11 +54,35 @@ def payload_bytes(slots: Sequence[WeightSlot]) -> int:
     return _aligned(max((slot.offset + slot.nbytes for slot in slots), default=0))
 
 
-def write_weights(path: Path, plan: EnginePlan, constants: Sequence[Array]) -> None:
-    """Writes the file for `plan`: `constants[i]` has the shape and element type of `plan.weights[i]`.
+@dataclass(frozen=True)
+class WeightsContent:
+    """All bytes of a weights file, in `parts`: the header, then each tensor with the zeros behind it."""
 
-    Equal plans and constants give equal bytes. Written under a temporary name, then renamed. Raises ValueError where
-    constants do not fit the table or the table is not one of ascending, aligned, disjoint tensors; OSError.
+    parts: tuple[bytes, ...]
+
+    def digest(self) -> str:
+        """SHA-256 of the file in hex."""
+        found = hashlib.sha256()
+        for part in self.parts:
+            found.update(part)
+        return found.hexdigest()
+
+    def write(self, path: Path) -> None:
+        """Write the file, under a temporary name that is then renamed. Raises OSError."""
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as out:
+                out.writelines(self.parts)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def weights_content(plan: EnginePlan, constants: Sequence[Array]) -> WeightsContent:
+    """The file for `plan`: `constants[i]` has the shape and element type of `plan.weights[i]`.
+
+    Equal plans and constants give equal bytes. Raises ValueError where constants do not fit the table or the table is
+    not one of ascending, aligned, disjoint tensors.
     """
     parts = tuple(_bytes_of(slot, array) for slot, array in zip(plan.weights, constants, strict=True))
     _check_table(plan.weights)
@@ -65,17 +90,13 @@ def write_weights(path: Path, plan: EnginePlan, constants: Sequence[Array]) -> N
     ends = [*(slot.offset for slot in plan.weights[1:]), total]
     fills = [bytes(end - slot.offset - slot.nbytes) for slot, end in zip(plan.weights, ends, strict=False)]
     crcs = [zlib.crc32(fill, zlib.crc32(part)) for part, fill in zip(parts, fills, strict=True)]
-    header = _header(plan, crcs, total)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as out:
-            out.write(header)
-            for part, fill in zip(parts, fills, strict=True):
-                out.write(part)
-                out.write(fill)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    tensors = (each for part, fill in zip(parts, fills, strict=True) for each in (part, fill))
+    return WeightsContent((_header(plan, crcs, total), *tensors))
+
+
+def write_weights(path: Path, plan: EnginePlan, constants: Sequence[Array]) -> None:
+    """Writes the file that `weights_content` describes. Raises ValueError as it does; OSError."""
+    weights_content(plan, constants).write(path)
 
 
 def read_weights(path: Path) -> WeightsFile:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Task:
     """One action: files in, files out, both relative to the target's build directory unless absolute.
 
-    `rule` names the kind of action ("compile", "link", "emit", "weights", "copy", "manifest", "verify"); `label` is
+    `rule` names the kind of action ("compile", "link", "copy", "manifest", "verify"); `label` is
     its line in the output; `argv` the child process. `values` are (name, digest or text) pairs that the result
     depends on beside its files (tool versions, flags, digests of the emitter's sources). `reads` are dotted recipe keys
     that reach it, for reasons in the recipe's words. `memory_mb` is its peak, for admission. `cached` says whether its
