@@ -86,7 +86,7 @@ def test_what_changes_nothing_for_the_engine_plans_nothing(net: Net) -> None:
     assert net.plan().fresh
     text = Path("net.lock.yaml").read_text()
     for changed in (
-        text.replace("lock: 1\n", "# A remark.\nlock: 1\n"),
+        text.replace("lock: 3\n", "# A remark.\nlock: 3\n"),
         text.replace("predicted: ", "predicted: 1"),
         text + text.partition("targets:\n")[2].replace("  h200:\n", "  l4:\n"),
     ):

@@ -184,10 +184,11 @@ def test_few_deep_tiles_are_tried_in_slices() -> None:
     assert dict(first.parameters)["partial"] == 1
     variants = FAMILY.variants(problem, first, H200)
     assert 1 <= len(variants) <= 4
-    default = arguments(problem, first).rsplit("slices = ", 1)[1].rstrip("}")
-    named = {str(value) for variant in variants for _, value in variant.settings}
-    assert default not in named
-    assert [variant.compiled for variant in variants] == [first] * len(variants)
+    ((name, predicted),) = first.settings
+    assert name == "slices"
+    assert arguments(problem, first).endswith(f".slices = {predicted}}}")
+    assert predicted not in {value for variant in variants for _, value in variant.settings}
+    assert [variant.compiled for variant in variants] == [first.compiled] * len(variants)
 
 
 def arguments(problem: KernelProblem, candidate: Candidate) -> str:

@@ -183,8 +183,9 @@ def test_apart_it_is_what_others_pool() -> None:
 
 
 def test_the_kernel_in_words_and_in_cxx() -> None:
-    wanted, candidate = problem(stem(2)), candidate_of(STEM)
-    assert str(candidate) == "cutlass rows=16 width=16 steps=4 resident=turns pool=3"
+    wanted = problem(stem(2))
+    candidate = replace(candidate_of(STEM), settings=(("strip", 2),))
+    assert str(candidate) == "cutlass rows=16 width=16 steps=4 resident=turns pool=3 strip=2"
     assert str(STEM) == "16x16 positions pooled 3x3, weights of 64 channels in registers"
     (unit,) = FAMILY.units([(wanted, candidate)], H200)
     assert unit.text == (
@@ -202,7 +203,7 @@ def test_the_kernel_in_words_and_in_cxx() -> None:
         "bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Map<bolt::portable::Relu>>, "
         "bolt::cutlass_kernels::Folded<bolt::portable::f16>>"
     )
-    assert code.member_arguments.endswith("bolt::cutlass_kernels::Pooling{.pool_h = 56, .pool_w = 56, .length = 1}")
+    assert code.member_arguments.endswith("bolt::cutlass_kernels::Pooling{.pool_h = 56, .pool_w = 56, .length = 2}")
 
 
 @given(st.sampled_from(TILES))
@@ -283,7 +284,8 @@ def test_it_moves_what_is_pooled_alone() -> None:
 
 def test_time_grows_with_the_strips_of_the_busiest_multiprocessor() -> None:
     def predicted(batch: int) -> float:
-        return seconds(STEM, product_of(problem(stem(batch))), (56, 56), 0, H200)
+        product = product_of(problem(stem(batch)))
+        return seconds(STEM, product, (56, 56), 0, H200, length(STEM, product, (56, 56), H200))
 
     times = [predicted(batch) for batch in (1, 8, 32, 33, 34, 128)]
     assert times == sorted(times)

@@ -148,9 +148,9 @@ def test_an_entry_of_a_fingerprint_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_newer_lock(tmp_path: Path) -> None:
-    assert complaint(tmp_path, "lock: 3\nsurprise: yes\n") == (
-        "net.lock.yaml:1:7: error[newer-version]: lock format 3 is newer than this bolt-build, which reads format 2\n"
-        "  1 | lock: 3\n"
+    assert complaint(tmp_path, "lock: 4\nsurprise: yes\n") == (
+        "net.lock.yaml:1:7: error[newer-version]: lock format 4 is newer than this bolt-build, which reads format 3\n"
+        "  1 | lock: 4\n"
         "    |       ^ python -m pip install --upgrade bolt-build\n"
     )
 
@@ -274,15 +274,22 @@ def test_an_engine_without_swaps_says_so(tmp_path: Path) -> None:
     assert load_lock(path) == Lock((part,))
 
 
-def test_a_lock_says_the_least_version_that_holds_it(tmp_path: Path) -> None:
-    assert (Lock((PART,)).version, Lock((PART, PLAYED)).version) == (1, 2)
+@pytest.mark.parametrize(("version", "part"), [(1, PART), (2, PLAYED)])
+def test_candidates_of_earlier_locks_do_not_state_all(tmp_path: Path, version: int, part: LockedTarget) -> None:
+    """What stands beside them keeps its bytes, so the file keeps its version until nothing of it is left."""
     path = tmp_path / "net.lock.yaml"
-    path.write_text("# Mine.\n" + lock_text(Lock((PART, OTHER))))
-    first = updated_lock_text(path, PLAYED)
-    assert first == "# Mine.\n" + lock_text(Lock((PLAYED, OTHER)))
-    assert "lock: 2\n" in first
-    path.write_text(first)
-    assert updated_lock_text(path, PART) == "# Mine.\n" + lock_text(Lock((PART, OTHER)))
+    path.write_text(lock_text(Lock((part, OTHER))).replace("lock: 3\n", f"# Mine.\nlock: {version}\n"))
+    earlier = load_lock(path)
+    assert earlier == Lock((replace(part, stated=False), replace(OTHER, stated=False)))
+    assert (Lock((part, OTHER)).version, earlier.version) == (3, version)
+    assert not earlier.targets[0].selection("net.lock.yaml").stated
+    path.write_text(updated_lock_text(path, OTHER))
+    assert f"lock: {version}\n" in path.read_text()
+    path.write_text(updated_lock_text(path, part).replace("# Mine.\n", ""))
+    assert load_lock(path).version == version
+    path.write_text(lock_text(Lock((replace(part, stated=False),))))
+    path.write_text(updated_lock_text(path, part))
+    assert load_lock(path) == Lock((part,))
 
 
 def test_an_engine_names_a_fingerprint_that_is_there(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ whole truth."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,15 +45,13 @@ class TargetLock:
 
     def relevant(self, use: TuningUse) -> Selection:
         """What of the selection can change this engine's plan."""
-        from bolt_build.planner.selection import Selection
-
         if self.part is None:
             return self.selection
         found, asked = self.selection, set(use.asked)
         winners = tuple(winner for winner in found.winners if winner.problem in asked)
         covers = tuple(cover for cover in found.covers if cover.graph in use.graphs)
         engines = tuple(engine for engine in found.engines if engine.graph in use.graphs)
-        return Selection(found.source, winners, covers, engines)
+        return replace(found, winners=winners, covers=covers, engines=engines)
 
     def facts(self, use: TuningUse) -> Facts:
         """What of the lock a plan is made from: a line for each kernel that it takes, and one for all others that it
@@ -98,8 +96,10 @@ class TargetLock:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is said of every build without a lock."""
-        if not self.target.tuned or self.part is not None:
+        if not self.target.tuned:
             return ()
+        if self.part is not None:
+            return () if self.part.stated else (self._unstated,)
         said = f"{self.recipe.name}/{self.spec.name}: kernels chosen by prediction: {self.absent}"
         return (f"{said}; tune with: {self._tune}",)
 
@@ -178,6 +178,18 @@ class TargetLock:
             if entry.problem in used and differs:
                 found[differs] = found.get(differs, 0) + 1
         return found
+
+    @property
+    def _unstated(self) -> str:
+        """What is said of a lock whose candidates leave something to a prediction."""
+        said = (
+            f"{self.recipe.name}/{self.spec.name}: {self.name} has a format in which kernels do not state their slices"
+        )
+        return f"{said}: they are those that are predicted; state them with: {self._restate}"
+
+    @property
+    def _restate(self) -> str:
+        return f"bolt-build tune {self.recipe.path} --restate"
 
     @property
     def _mark(self) -> Mark | None:

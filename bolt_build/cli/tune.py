@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 from bolt_build.build.tune.outcome import TuneResult
+from bolt_build.build.tune.restate import restate
 from bolt_build.build.tune.run import TuneOptions, tune
 from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
@@ -45,6 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     ways.add_argument("--from-records", action="store_true", help="choose again from what was measured before")
     ways.add_argument("--remeasure", action="store_true", help="measure also what has records of this GPU")
+    ways.add_argument(
+        "--restate",
+        action="store_true",
+        help="write a lock of an earlier format anew, with the same kernels; measures none",
+    )
     parser.add_argument(
         "--all-candidates", action="store_true", help="every legal kernel, not the tuning.candidates best predicted"
     )
@@ -67,6 +73,11 @@ def run(args: argparse.Namespace) -> int:
     build = replace(with_cache(options_of(args), args), wait=not args.no_wait)
     if args.jobs:
         build = replace(build, jobs=args.jobs)
+    if args.restate:
+        say = (lambda text: None) if args.quiet or args.format == "json" else print
+        changed = restate(recipe, build, say)
+        say(f"{recipe.tuning.lock}: {'written anew' if changed else 'as it was'}")
+        return 0
     options = TuneOptions(
         build, args.export, args.results, args.from_records, args.remeasure, args.records_out, args.all_candidates
     )

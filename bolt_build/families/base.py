@@ -126,7 +126,8 @@ class Candidate:
     """One way of a family to solve a problem.
 
     `parameters` are what its kernel is compiled with; `settings` are arguments of the compiled kernel (swizzle, slices
-    of split-K), so that candidates which differ in them alone share one object. No settings: the family's defaults.
+    of split-K), so that candidates which differ in them alone share one object. Together they say all that emission
+    needs beside the problem and the target: nothing is left to a prediction.
     """
 
     family: str
@@ -139,7 +140,7 @@ class Candidate:
 
     @property
     def compiled(self) -> Candidate:
-        """The same kernel with its default settings."""
+        """The kernel without settings: what is compiled."""
         return Candidate(self.family, self.parameters)
 
     def __str__(self) -> str:
@@ -308,7 +309,9 @@ class Family(Protocol):
         ...
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        """The C++ of one step: what the problem, the candidate and the target's row say, nothing predicted."""
+        """The C++ of one step: what the problem, the candidate and the target's row say, nothing predicted.
+
+        Raises ValueError where the candidate does not state all that it takes."""
         ...
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:

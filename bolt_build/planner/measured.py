@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bolt_build.digest import digest, encode
-from bolt_build.families.base import Alternative, Family, KernelProblem, Refusal, TensorFormat
+from bolt_build.families.base import Alternative, Candidate, Family, KernelProblem, Refusal, TensorFormat
 from bolt_build.graph.ir import Layout
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.kernel_sources import Declined
@@ -33,10 +33,10 @@ def measured_space(
     with alternatives that are there no longer, and the choice of a whole engine where its cover or a winner of its plan
     is; decisions say so, and `declined` of the space has what is said of the whole.
     """
-    winners, declined = _legal(space, selection.winners, selection.source, target, families)
+    winners, declined = _legal(space, selection.winners, selection, target, families)
     gone = {winner.problem for winner in selection.winners} - {problem.digest for problem in winners}
     choice = _choice(space, selection)
-    swaps = {} if choice is None else _legal(space, choice.swaps, selection.source, target, families)[0]
+    swaps = {} if choice is None else _legal(space, choice.swaps, selection, target, families)[0]
     if winners:
         space = _with_winners(space, winners)
     covered, holds = _as_covered(replace(space, decisions=(*space.decisions, *declined)), selection)
@@ -67,7 +67,7 @@ def _chosen(alternative: Alternative) -> ChosenAlternative:
 
 
 def _legal(
-    space: SearchSpace, found: Sequence[Winner], source: str, target: Target, families: Sequence[Family]
+    space: SearchSpace, found: Sequence[Winner], selection: Selection, target: Target, families: Sequence[Family]
 ) -> tuple[Winners, tuple[Decision, ...]]:
     """Winners that their family still names, and a decision for each that it does not."""
     by_digest = {winner.problem: winner for winner in found}
@@ -78,14 +78,23 @@ def _legal(
         winner = by_digest.get(problem.digest)
         if winner is None:
             continue
+        choice = choices.get((winner.candidate.family, problem))
+        if choice is not None and not selection.stated:
+            winner = replace(winner, candidate=stated(winner.candidate, choice.candidates))
         candidate = winner.candidate
-        choice = choices.get((candidate.family, problem))
         if choice is not None and by_name[candidate.family].refuse(problem, candidate, target) is None:
             winners[problem] = winner
         else:
-            reason = f"{source} names a kernel that is none of its family's candidates any more"
+            reason = f"{selection.source} names a kernel that is none of its family's candidates any more"
             declined.append(Decision("tuning", describe_problem(problem), f"declined {candidate}", reason))
     return winners, tuple(declined)
+
+
+def stated(candidate: Candidate, offered: Sequence[Candidate]) -> Candidate:
+    """The candidate with the settings that it left to a prediction: those of its family's own with the same kernel."""
+    if candidate.settings:
+        return candidate
+    return next((each for each in offered if each.compiled == candidate), candidate)
 
 
 def _with_winners(space: SearchSpace, winners: Winners) -> SearchSpace:

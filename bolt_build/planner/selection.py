@@ -52,12 +52,13 @@ class EngineChoice:
 class Selection:
     """Winners by problem digest, in its order, covers, and choices of whole engines, which hold with these winners and
     covers alone. `source` is where they come from: "predictions" (there are none then), "records", or the name of a
-    lock file."""
+    lock file. `stated`: candidates state their settings; those of locks before format 3 left some to a prediction."""
 
     source: str
     winners: tuple[Winner, ...] = ()
     covers: tuple[ChosenCover, ...] = ()
     engines: tuple[EngineChoice, ...] = ()
+    stated: bool = True
 
 
 PREDICTED = Selection("predictions")

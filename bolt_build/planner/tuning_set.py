@@ -37,6 +37,13 @@ class ProblemTrials:
     trials: tuple[Trial, ...]
     refusals: tuple[Refusal, ...]
 
+    def changes(self, trial: Trial) -> int:
+        """Settings in which a trial differs from the one that it varies; 0 of the first stage."""
+        if trial.of is None:
+            return 0
+        varied = self.trials[trial.of].candidate.settings
+        return sum(setting not in varied for setting in trial.candidate.settings)
+
 
 @dataclass(frozen=True)
 class TuningSet:

@@ -27,11 +27,12 @@ def engines_text(lineups: Sequence[EngineLineup], problems: Iterable[ProblemTria
     lines = [f"bolt-engines\t{ENGINES_VERSION}"]
     for digest in dict.fromkeys(problem for lineup in lineups for problem in lineup.problems):
         lines.append(f"problem\t{digest}")
-        for trial in by_digest[digest].trials:
-            candidate = trial.candidate
+        known = by_digest[digest]
+        for trial in known.trials:
+            candidate, changes = trial.candidate, known.changes(trial)
             median = medians.get((digest, candidate))
             time = "-" if median is None else f"{median:.9g}"
-            lines.append(f"trial\t{candidate.digest}\t{candidate.family}\t{len(candidate.settings)}\t{time}")
+            lines.append(f"trial\t{candidate.digest}\t{candidate.family}\t{changes}\t{time}")
     for lineup in lineups:
         for table in lineup.tables:
             first = table == lineup.table

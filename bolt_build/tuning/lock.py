@@ -101,8 +101,10 @@ def load_lock(path: Path) -> Lock:
     wrong = wrong or _unknown_fingerprints(table)
     if wrong:
         raise BoltError(sorted(wrong, key=_place))
-    targets = plain(table)["targets"].items()
-    return Lock(tuple(sorted((_target(name, data) for name, data in targets), key=lambda each: each.target)))
+    data = plain(table)
+    stated = data["lock"] >= LOCK_VERSION
+    found_targets = (_target(name, each, stated) for name, each in data["targets"].items())
+    return Lock(tuple(sorted(found_targets, key=lambda each: each.target)))
 
 
 def updated_lock_text(path: Path, part: LockedTarget) -> str:
@@ -166,7 +168,7 @@ def _items(table: Table, key: str) -> list[Table]:
     return [item for item in entry.value.items if isinstance(item, Table)]
 
 
-def _target(name: str, data: Mapping[str, Any]) -> LockedTarget:
+def _target(name: str, data: Mapping[str, Any], stated: bool) -> LockedTarget:
     fingerprints = {
         known: Fingerprint(Device(**each["device"]), TuningTools(**each["tools"]))
         for known, each in data["fingerprints"].items()
@@ -186,6 +188,7 @@ def _target(name: str, data: Mapping[str, Any]) -> LockedTarget:
         name, tuple(sorted(fingerprints.items())), tuple(sorted(entries, key=lambda each: each.problem)),
         tuple(sorted(covers, key=lambda cover: (cover.batch, cover.graph))),
         tuple(sorted(map(_read_engine, data.get("engines", ())), key=lambda each: (each.batch, each.graph))),
+        stated,
     )  # fmt: skip
 
 

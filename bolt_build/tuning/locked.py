@@ -9,9 +9,10 @@ from bolt_build.families.base import Candidate
 from bolt_build.planner.selection import ChosenCover, EngineChoice, Selection, Winner
 from bolt_build.tuning.record import Fingerprint
 
-LOCK_VERSION = 2
-WITHOUT_ENGINES = 1
-"""The version of a lock that holds nothing of whole engines: it says so, for what knows of no more."""
+LOCK_VERSION = 3
+"""Candidates state all their settings."""
+WITH_ENGINES, WITHOUT_ENGINES = 2, 1
+"""Before, candidates without settings had those that were predicted. Locks without whole engines said 1."""
 
 
 @dataclass(frozen=True)
@@ -65,19 +66,20 @@ class LockedEngine:
 @dataclass(frozen=True)
 class LockedTarget:
     """What a lock holds for one target: fingerprints by their names, entries by problem digest, covers and engines by
-    batch."""
+    batch. `stated`: candidates state all their settings, as locks from format 3 on have it."""
 
     target: str
     fingerprints: tuple[tuple[str, Fingerprint], ...]
     entries: tuple[LockEntry, ...]
     covers: tuple[ChosenCover, ...]
     engines: tuple[LockedEngine, ...] = ()
+    stated: bool = True
 
     def selection(self, source: str) -> Selection:
         """What the planner takes of it; `source` is how the lock is called."""
         winners = (Winner(entry.problem, entry.winner, entry.median * 1e-6) for entry in self.entries)
         ordered = tuple(sorted(winners, key=lambda winner: winner.problem))
-        return Selection(source, ordered, self.covers, tuple(engine.choice for engine in self.engines))
+        return Selection(source, ordered, self.covers, tuple(engine.choice for engine in self.engines), self.stated)
 
     def fingerprint(self, entry: LockEntry) -> Fingerprint:
         """What an entry was measured with."""
@@ -92,8 +94,10 @@ class Lock:
 
     @property
     def version(self) -> int:
-        """The least that says all of it."""
-        return LOCK_VERSION if any(target.engines for target in self.targets) else WITHOUT_ENGINES
+        """What all of it can be read as."""
+        if all(target.stated for target in self.targets):
+            return LOCK_VERSION
+        return WITH_ENGINES if any(target.engines for target in self.targets) else WITHOUT_ENGINES
 
     def target(self, name: str) -> LockedTarget | None:
         """What it holds for a target, None where that is nothing."""

@@ -35,9 +35,10 @@ class Evidence:
 def evidence(tuning_set: TuningSet, records: Iterable[tuple[Fingerprint, Record]]) -> tuple[Evidence, ...]:
     """For each problem of the set that has an OK record its winner, in the order of the set.
 
-    The fastest wins. Among those within 1 % of it, the one with the fewest settings does, then the one with the least
-    digest, so that noise does not change the choice back and forth. Only trials of the set count. Times of different
-    fingerprints do not compare: those of the one with most trials count, of equal ones the one with the least digest.
+    The fastest wins. Among those within 1 % of it, the one with the fewest changed settings does, then the one with the
+    least digest, so that noise does not change the choice back and forth. Only trials of the set count. Times of
+    different fingerprints do not compare: those of the one with most trials count, of equal ones the one with the least
+    digest.
     """
     by_problem: dict[str, list[tuple[Fingerprint, Record]]] = {}
     for fingerprint, record in records:
@@ -61,7 +62,7 @@ def unmeasured(tuning_set: TuningSet, selection: Selection) -> tuple[ProblemTria
 
 
 def _evidence(trials: ProblemTrials, records: Iterable[tuple[Fingerprint, Record]]) -> Evidence | None:
-    tried = {trial.candidate for trial in trials.trials}
+    tried = {trial.candidate: trials.changes(trial) for trial in trials.trials}
     groups: dict[str, tuple[Fingerprint, dict[str, Record]]] = {}
     # A candidate has one record a fingerprint; of several, the order of their texts decides, not that of arrival.
     for fingerprint, record in sorted(records, key=lambda pair: canonical_json(pair[1])):
@@ -74,7 +75,7 @@ def _evidence(trials: ProblemTrials, records: Iterable[tuple[Fingerprint, Record
     fingerprint, found = usable[min(usable, key=lambda digest: (-len(usable[digest][1]), digest))]
     timed = _timed(found.values())
     near = [record for record in timed if _median(record) <= _median(timed[0]) * NEAR]
-    winner = min(near, key=lambda record: (len(record.candidate.settings), record.candidate.digest))
+    winner = min(near, key=lambda record: (tried[record.candidate], record.candidate.digest))
     others = [record for record in timed if record is not winner]
     return Evidence(
         trials.problem.digest, fingerprint, winner, others[0] if others else None, len(timed), len(found)

@@ -150,8 +150,9 @@ class ProductKind(Generic[T]):
                 reason = none or self._refuse_use(kernel, gpu, product)
                 if reason is None:
                     group = "sums of slices" if kernel.partial else tile.group
-                    seconds = _seconds(problem, product, kernel, target)
-                    found.append(Offer(seconds, kernel.candidate(), group, self.narrow))
+                    settings = Settings(best_slices(product, kernel, target)) if kernel.partial else DEFAULT
+                    seconds = _seconds(problem, product, kernel, target, settings.slices)
+                    found.append(Offer(seconds, kernel.candidate(settings), group, self.narrow))
                 else:
                     refusals.append(Refusal(FAMILY, str(kernel), reason))
         return Offers(tuple(found), (), tuple(refusals))
@@ -184,7 +185,9 @@ class ProductKind(Generic[T]):
         kernel = self.kernel_of(candidate)
         product, gpu = product_of(problem, kernel.tile.loads), gpu_of(target)
         if kernel.partial:
-            choices = tuple(Settings(slices=count) for count in _other_slices(product, kernel, target)[:_MOST_SLICES])
+            stated = Settings.read(candidate.settings).slices
+            others = _other_slices(product, kernel, gpu, stated)[:_MOST_SLICES]
+            choices = tuple(Settings(slices=count) for count in others)
         else:
             choices = kernel.tile.orders(product, gpu)
         found = (kernel.candidate(settings) for settings in choices)
@@ -199,7 +202,7 @@ class ProductKind(Generic[T]):
         product = product_of(problem, kernel.tile.loads)
         settings = Settings.read(candidate.settings)
         if kernel.partial and not settings.slices:
-            settings = replace(settings, slices=default_slices(product, kernel, target))
+            raise ValueError(f"{candidate} states not all of its settings")
         name = f"Split{product.kernel}" if kernel.partial else product.kernel
         tile = kernel.tile.cxx(product, gpu_of(target))
         out = ", float" if product.wide else ""
@@ -230,25 +233,24 @@ class ProductKind(Generic[T]):
 
 def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, gpu: Gpu) -> str | None:
     """Why the kernel cannot have the candidate's settings, None where it can."""
-    if not candidate.settings:
-        return None
-    possible = tuple(Settings(slices=count) for count in kernel.tile.counts(gpu, product))
-    offered = possible if kernel.partial else kernel.tile.orders(product, gpu)
+    if kernel.partial:
+        offered = tuple(Settings(slices=count) for count in kernel.tile.counts(gpu, product))
+    else:
+        offered = (DEFAULT, *kernel.tile.orders(product, gpu))
     if any(candidate.settings == settings.named for settings in offered):
         return None
-    return f"{candidate} has settings that it cannot have here"
+    return f"{candidate} has settings that it cannot have here, or lacks some"
 
 
-def _seconds(problem: KernelProblem, product: Product, kernel: Kernel[S], target: Target, slices: int = 0) -> float:
-    """Predicted seconds of all that runs for the problem, in so many slices where the kernel takes any (0: the
-    default)."""
+def _seconds(problem: KernelProblem, product: Product, kernel: Kernel[S], target: Target, slices: int) -> float:
+    """Predicted seconds of all that runs for the problem, in so many slices where the kernel takes any."""
     needed, copy = work(problem, product), copy_seconds(problem, product, target)
     if not kernel.partial:
         return copy + kernel.tile.seconds(product, needed, target)
-    return copy + _sliced_seconds(product, kernel, needed, target, slices or default_slices(product, kernel, target))
+    return copy + _sliced_seconds(product, kernel, needed, target, slices)
 
 
-def default_slices(product: Product, kernel: Kernel[S], target: Target) -> int:
+def best_slices(product: Product, kernel: Kernel[S], target: Target) -> int:
     """The number of slices that is predicted to be fastest."""
     # What is the same for all counts does not matter.
     needed = Work(product.m, product.n, product.depth, product.taps, product.kernel == "Conv", 0)
@@ -258,11 +260,10 @@ def default_slices(product: Product, kernel: Kernel[S], target: Target) -> int:
     )
 
 
-def _other_slices(product: Product, kernel: Kernel[S], target: Target) -> tuple[int, ...]:
-    """Numbers of slices beside the default, those nearest to it first."""
-    default = default_slices(product, kernel, target)
-    others = [count for count in kernel.tile.counts(gpu_of(target), product) if count != default]
-    return tuple(sorted(others, key=lambda count: (max(count, default) / min(count, default), count)))
+def _other_slices(product: Product, kernel: Kernel[S], gpu: Gpu, stated: int) -> tuple[int, ...]:
+    """Numbers of slices beside the stated one, those nearest to it first."""
+    others = [count for count in kernel.tile.counts(gpu, product) if count != stated]
+    return tuple(sorted(others, key=lambda count: (max(count, stated) / min(count, stated), count)))
 
 
 def _sliced_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Target, count: int) -> float:

@@ -130,18 +130,24 @@ def tiles(product: Product, pool: int) -> tuple[PooledTile, ...]:
 _ALONE = 2.7e-9
 
 
+def longest(tile: PooledTile, pooled: tuple[int, int]) -> int:
+    """Tiles of the longest strip."""
+    return ceil(pooled[0] / tile.extent[0]) if tile.overlaps else 1
+
+
 def length(tile: PooledTile, product: Product, pooled: tuple[int, int], target: Target) -> int:
     """Tiles of a strip: as many as make the busiest SM be done soonest."""
-    longest = ceil(pooled[0] / tile.extent[0]) if tile.overlaps else 1
     return min(
-        range(longest, 0, -1), key=lambda tiles_of_strip: _busiest(tile, product, pooled, tiles_of_strip, target)
+        range(longest(tile, pooled), 0, -1),
+        key=lambda tiles_of_strip: _busiest(tile, product, pooled, tiles_of_strip, target),
     )
 
 
-def seconds(tile: PooledTile, product: Product, pooled: tuple[int, int], nbytes: int, target: Target) -> float:
-    """Predicted time of a kernel that moves so many bytes: the strips of the busiest SM, or memory."""
-    best = length(tile, product, pooled, target)
-    return seconds_of(2, _busiest(tile, product, pooled, best, target) / 2, nbytes, target)
+def seconds(
+    tile: PooledTile, product: Product, pooled: tuple[int, int], nbytes: int, target: Target, strip: int
+) -> float:
+    """Predicted time of a kernel that moves so many bytes: the busiest SM's strips of so many tiles, or memory."""
+    return seconds_of(2, _busiest(tile, product, pooled, strip, target) / 2, nbytes, target)
 
 
 def _busiest(tile: PooledTile, product: Product, pooled: tuple[int, int], length: int, target: Target) -> float:
@@ -219,8 +225,9 @@ class Pooled:
         product, found, refusals = product_of(problem), [], []
         for tile in tiles(product, _pool(problem)):
             if (why := tile.refuse(gpu_of(target), product, _extents(problem))) is None:
-                candidate = Candidate(FAMILY, tile.parameters)
-                found.append(Offer(_predicted(problem, product, tile, target), candidate, "pooled"))
+                strip = length(tile, product, _extents(problem), target)
+                candidate = Candidate(FAMILY, tile.parameters, _settings(tile, strip))
+                found.append(Offer(_predicted(problem, product, tile, target, strip), candidate, "pooled"))
             else:
                 refusals.append(Refusal(FAMILY, f"tile {tile}", why))
         return Offers(tuple(found), (), tuple(refusals))
@@ -229,15 +236,19 @@ class Pooled:
         if (reason := _refuse(problem, gpu_of(target))) is not None:
             return reason
         product, tile = product_of(problem), self.tile_of(candidate)
-        if tile not in tiles(product, _pool(problem)) or candidate.settings:
+        if tile not in tiles(product, _pool(problem)):
             return f"{candidate} is none of its candidates"
+        strips = range(1, longest(tile, _extents(problem)) + 1)
+        if all(candidate.settings != _settings(tile, strip) for strip in strips):
+            return f"{candidate} has settings that it cannot have here, or lacks some"
         return tile.refuse(gpu_of(target), product, _extents(problem))
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
-        return _predicted(problem, product_of(problem), self.tile_of(candidate), target)
+        tile = self.tile_of(candidate)
+        return _predicted(problem, product_of(problem), tile, target, _strip(tile, candidate))
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
-        """None: its kernels have no settings."""
+        """None: how long strips are is foreseen well enough."""
         return ()
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
@@ -250,13 +261,12 @@ class Pooled:
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         first, product, tile = parts(problem)[0], product_of(problem), self.tile_of(candidate)
         member = f"{SPACE}::PooledConv<{tile.cxx(product)}, {epilogue_type(first)}, {product.source}>"
-        pooled = _extents(problem)
-        strips = length(tile, product, pooled, target)
+        (height, width), strip = _extents(problem), _strip(tile, candidate)
         arguments = (
             product.arguments(()), product.source_value, constant(at, 1),
             packed(product, tile.steps, -(-product.n // CHANNELS)),
             constant(at, *range(2, len(first.inputs))),
-            epilogue_value(first), struct(f"{SPACE}::Pooling", pool_h=pooled[0], pool_w=pooled[1], length=strips),
+            epilogue_value(first), struct(f"{SPACE}::Pooling", pool_h=height, pool_w=width, length=strip),
         )  # fmt: skip
         call = f"{{member}}.run(r, {at.inputs[0]}, {at.outputs[0]});"
         return StepCode(("bolt_cutlass/pooled.h",), member, ", ".join(arguments), call)
@@ -281,8 +291,23 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return None
 
 
-def _predicted(problem: KernelProblem, product: Product, tile: PooledTile, target: Target) -> float:
+def _settings(tile: PooledTile, strip: int) -> Named:
+    """How a candidate states the tiles of a strip, where there may be several."""
+    return (("strip", strip),) if tile.overlaps else ()
+
+
+def _strip(tile: PooledTile, candidate: Candidate) -> int:
+    """The tiles of a strip that a candidate states. Raises ValueError."""
+    reader = Reader(candidate.settings)
+    if tile.overlaps and not reader.has("strip"):
+        raise ValueError(f"{candidate} states not all of its settings")
+    strip = reader.number("strip", 1)
+    reader.end()
+    return strip
+
+
+def _predicted(problem: KernelProblem, product: Product, tile: PooledTile, target: Target, strip: int) -> float:
     """With the bytes of the convolution, but of what it leaves only those that are pooled."""
     first = parts(problem)[0]
     nbytes = work(first, product).nbytes - first.outputs[0].nbytes + problem.outputs[0].nbytes
-    return copy_seconds(first, product, target) + seconds(tile, product, _extents(problem), nbytes, target)
+    return copy_seconds(first, product, target) + seconds(tile, product, _extents(problem), nbytes, target, strip)

@@ -1,0 +1,144 @@
+"""A candidate says all: what an engine with a lock is made of does not change with what is predicted."""
+
+from __future__ import annotations
+
+import pkgutil
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+from kernel_tiles import FAMILY
+from pair_fakes import with_policy
+from planner_checks import graph
+
+from bolt_build.build.tune.restate import restated
+from bolt_build.emit.engine import emit
+from bolt_build.families import cutlass, load
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.planner.engine_plan import EnginePlan
+from bolt_build.planner.plan_engine import plan_engine, search_spaces
+from bolt_build.planner.selection import PREDICTED, Selection, Winner
+from bolt_build.schema.recipe import TargetSpec
+from bolt_build.targets import Target, target_named
+from bolt_build.tuning.locked import LockedTarget, LockEntry
+
+H200 = target_named("h200")
+RECIPE, SPEC = with_policy("auto"), TargetSpec("h200", "fp16")
+# A pooled stem with strips of several tiles, windows with resident weights, deep products in slices.
+NET = graph("""
+    graph g batch=32 (%x: f32[32,3,224,224]) -> (%z) {
+      const %w0: f32[64,3,7,7] #
+      const %b0: f32[64] #
+      const %w1: f32[64,64,3,3] #
+      const %w2: f32[512,64,3,3] #
+      const %w3: f32[512,512,3,3] #
+      const %w4: f32[1000,512] #
+      %c = conv(%x, %w0, %b0) strides=[2,2] pads_begin=[3,3] pads_end=[3,3] | relu // "stem"
+      %p = pool(%c) mode=max kernel=[3,3] strides=[2,2] pads_begin=[1,1] pads_end=[1,1] // "pool"
+      %d = conv(%p, %w1) pads_begin=[1,1] pads_end=[1,1] | relu // "resident"
+      %e = conv(%d, %w2) strides=[8,8] pads_begin=[1,1] pads_end=[1,1] | relu // "down"
+      %f = conv(%e, %w3) strides=[2,2] pads_begin=[1,1] pads_end=[1,1] | relu // "deep"
+      %g = reduce(%f) mode=mean axes=[2,3] keepdims=false // "mean"
+      %z = matmul(%g, %w4) transpose_b=true // "fc"
+    }""")
+RULES = {"_FILLED"}
+"""Constants that decide what is legal, not what is fast."""
+
+
+def planned(selection: Selection, target: Target = H200) -> EnginePlan:
+    return plan_engine([NET], RECIPE, SPEC, target, load(target), selection).plan
+
+
+def sources(plan: EnginePlan) -> dict[str, str]:
+    return {file.path: file.text for file in emit(plan, H200, load(H200))}
+
+
+def offered() -> dict[tuple[str, str], tuple[Candidate, ...]]:
+    """Candidates by problem digest and family."""
+    (space,) = search_spaces([NET], RECIPE, SPEC, H200, load(H200))
+    return {(choice.problem.digest, choice.family): choice.candidates for choice in space.choices}
+
+
+def locked() -> Selection:
+    """What a tuning leaves that finds every prediction confirmed."""
+    engine = plan_engine([NET], RECIPE, SPEC, H200, load(H200), PREDICTED)
+    steps = [step for step in engine.plan.plans[0].steps if not step.view]
+    chosen = {step.problem.digest: step.candidate for step in steps}
+    first = {digest: candidates[0] for (digest, _), candidates in reversed(offered().items())}
+    winners = (Winner(digest, candidate, 1e-6) for digest, candidate in sorted((first | chosen).items()))
+    return Selection("net.lock", tuple(winners), engine.covers)
+
+
+def change_predictions(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Every constant of the family's predictions, each by a factor of its own; how many there are."""
+    changed = 0
+    for module in pkgutil.walk_packages(cutlass.__path__, f"{cutlass.__name__}."):
+        loaded = import_module(module.name)
+        for name, value in sorted(vars(loaded).items()):
+            if isinstance(value, float) and name not in RULES:
+                changed += 1
+                monkeypatch.setattr(loaded, name, value * (0.2, 5.0, 0.6, 2.5)[changed % 4])
+    return changed
+
+
+def test_a_locked_engine_does_not_change_with_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
+    selection = locked()
+    before, predicted = planned(selection), planned(PREDICTED)
+    named = {name for step in before.plans[0].steps for name, _ in step.candidate.settings}
+    assert named == {"slices", "strip"}
+    text = sources(before)
+    assert change_predictions(monkeypatch) > 30
+    slow = replace(H200, bandwidth=H200.bandwidth / 7, launch_seconds=3e-5)
+    assert sources(planned(selection, slow)) == text
+    assert sources(planned(PREDICTED, slow)) != sources(predicted) == text
+
+
+def test_emission_predicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, target = planned(PREDICTED), replace(H200, bandwidth=0.0, flops=(), launch_seconds=0.0)
+    assert {file.path: file.text for file in emit(plan, target, load(H200))} == sources(plan)
+
+
+def problem_of(name: str) -> tuple[KernelProblem, Candidate]:
+    (step,) = (step for step in planned(PREDICTED).plans[0].steps if step.name == name)
+    return step.problem, step.candidate
+
+
+@pytest.mark.parametrize("name", ["pool", "fc"])
+def test_a_candidate_that_lacks_a_setting_is_refused(name: str) -> None:
+    problem, candidate = problem_of(name)
+    assert FAMILY.refuse(problem, candidate, H200) is None
+    bare = candidate.compiled
+    why = f"{bare} has settings that it cannot have here, or lacks some"
+    assert FAMILY.refuse(problem, bare, H200) == why
+    at = StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b"))
+    with pytest.raises(ValueError, match=f"^{bare} states not all of its settings$"):
+        FAMILY.emit(problem, bare, H200, at)
+
+
+def test_settings_are_those_that_are_possible() -> None:
+    problem, candidate = problem_of("fc")
+    assert FAMILY.refuse(problem, replace(candidate, settings=(("slices", 7),)), H200) is not None
+    assert FAMILY.refuse(problem, replace(candidate, settings=(("strip", 1),)), H200) is not None
+    pooled, strips = problem_of("pool")
+    assert isinstance(pooled.op.sequence[1][0], Pool)
+    assert FAMILY.refuse(pooled, replace(strips, settings=(("strip", 4),)), H200) is None
+    assert FAMILY.refuse(pooled, replace(strips, settings=(("strip", 57),)), H200) is not None
+
+
+def test_earlier_locks_give_the_engine_that_they_gave() -> None:
+    """They left slices and strips to the prediction of the build."""
+    selection = locked()
+    bare = tuple(replace(winner, candidate=winner.candidate.compiled) for winner in selection.winners)
+    assert bare != selection.winners
+    assert sources(planned(replace(selection, winners=bare, stated=False))) == sources(planned(selection))
+
+
+def test_an_earlier_lock_is_restated_with_its_kernels() -> None:
+    (winner, *_) = (each for each in locked().winners if each.candidate.settings)
+    bare = winner.candidate.compiled
+    entry = LockEntry(winner.problem, "a problem", bare, 2.0, bare, 2.0, 1.0, 2, "")
+    other = replace(entry, problem="0" * 64)
+    part = restated(LockedTarget("h200", (), (entry, other), (), (), stated=False), offered())
+    full = replace(entry, winner=winner.candidate, runner_up=winner.candidate)
+    assert part == LockedTarget("h200", (), (full, other), ())
