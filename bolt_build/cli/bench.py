@@ -89,7 +89,7 @@ def _against(args: argparse.Namespace) -> int:
 
 def _engines(args: argparse.Namespace) -> Iterator[tuple[Recipe, BuiltEngine]]:
     """The engines that run on this machine; of the others it says why not."""
-    for recipe in read_recipes(args.recipes):
+    for recipe in read_recipes(args):
         for engine in engines_here(recipe, options_of(args), "measured"):
             yield recipe, engine
 

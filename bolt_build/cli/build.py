@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Builds recipe after recipe. Raises BoltError where nothing could be attempted."""
-    recipes = read_recipes(args.recipes)
+    recipes = read_recipes(args)
     options = replace(
         with_cache(options_of(args), args), keep_going=args.keep_going, wait=not args.no_wait, locked=args.locked
     )

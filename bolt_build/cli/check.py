@@ -7,8 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from bolt_build.cli.common_arguments import add_format, add_place, file_name, options_of
-from bolt_build.cli.recipe_file import checked_recipe
+from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, try_recipes
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.diagnostics import as_json
@@ -23,7 +22,7 @@ HELP = "validate recipes, and with --model also their models; every mistake at o
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipes", nargs="+", type=file_name, metavar="RECIPE", help="a recipe file")
+    add_recipes(parser)
     add_place(parser)
     parser.add_argument(
         "--model", action="store_true", help="also import and plan the models, and report all that keeps one from that"
@@ -34,14 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reports on every recipe, in the order given. Raises BoltError (text) with what is wrong with any of them."""
-    recipes: list[Recipe] = []
-    wrong: list[Diagnostic] = []
-    for path in args.recipes:
-        try:
-            recipes.append(checked_recipe(path))
-        except BoltError as error:
-            # Two recipes that extend the same wrong one would both report it.
-            wrong += [diagnostic for diagnostic in error.diagnostics if diagnostic not in wrong]
+    recipes, wrong = try_recipes(args)
     checks = [_check_model(recipe, args) for recipe in recipes] if args.model else []
     wrong += [diagnostic for check in checks for diagnostic in check.wrong]
     if args.format == "json":
@@ -50,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     refused = [check.recipe for check in checks if check.wrong]
     for recipe in recipes:
         if args.expand or recipe not in refused:
-            sys.stdout.write(_expanded(recipe, len(args.recipes) > 1) if args.expand else _summary(recipe))
+            sys.stdout.write(_expanded(recipe, len(recipes) > 1) if args.expand else _summary(recipe))
         sys.stdout.write("".join(_size(size) for check in checks if check.recipe is recipe for size in check.sizes))
     sys.stdout.flush()
     if wrong:

@@ -12,7 +12,7 @@ from bolt_build.build.builder import BuildOptions
 from bolt_build.build.cleaning import Cleaned, check_targets, clean, clean_targets, joined
 from bolt_build.build.layout import TUNING
 from bolt_build.build.orphans import orphans
-from bolt_build.cli.common_arguments import add_cache, add_place, file_name, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_cache, add_place, add_recipes, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.variants import with_variant
@@ -22,7 +22,7 @@ HELP = "remove what was generated for recipes and their variants, or (--orphaned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipes", nargs="*", type=file_name, metavar="RECIPE", help="a recipe file")
+    add_recipes(parser, needed=False)
     add_place(parser)
     parser.add_argument(
         "--orphaned", action="store_true",
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 def _recipes(args: argparse.Namespace) -> list[Recipe]:
     """The recipes. Raises BoltError, for one that is not there with the way to remove what it made."""
     try:
-        return read_recipes(args.recipes)
+        return read_recipes(args)
     except BoltError as error:
         found = [
             replace(each, hint=f"to remove what it made: bolt-build clean --orphaned --output {args.generated}")

@@ -10,18 +10,32 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.cli.recipe_file import checked_recipe
+from bolt_build.cli.recipe_file import checked_recipe, recipes_in
 from bolt_build.emit import names
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.recipe import Recipe
+from bolt_build.schema.settings import settings_table
 
 
-def add_recipes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipes", nargs="+", type=file_name, metavar="RECIPE", help="a recipe file")
+def add_recipes(parser: argparse.ArgumentParser, *, needed: bool = True, what: str = "") -> None:
+    """`what` is done with the recipes, where that is not what the verb's own help says."""
+    parser.add_argument(
+        "recipes", nargs="+" if needed else "*", type=file_name, metavar="RECIPE",
+        help=f"a recipe file, or a folder of them{what}",
+    )  # fmt: skip
+    add_settings(parser)
 
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", type=file_name, metavar="RECIPE", help="a recipe file")
+    add_settings(parser)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE",
+        help="a value in place of the recipe's, policy.fusion.persistent=never, say (repeatable)",
+    )  # fmt: skip
 
 
 def add_place(parser: argparse.ArgumentParser, option: str = "--output") -> None:
@@ -34,16 +48,15 @@ def add_place(parser: argparse.ArgumentParser, option: str = "--output") -> None
     )  # fmt: skip
 
 
-def read_recipes(paths: list[Path]) -> list[Recipe]:
-    """Every recipe, each once. Raises BoltError with what is wrong with any of them, and where two engines would share
-    a directory or a symbol."""
-    recipes: list[Recipe] = []
-    wrong: list[Diagnostic] = []
-    for path in paths:
-        try:
-            recipes.append(checked_recipe(path))
-        except BoltError as error:
-            wrong += [diagnostic for diagnostic in error.diagnostics if diagnostic not in wrong]
+def read_recipe(args: argparse.Namespace) -> Recipe:
+    """The one recipe of a verb that takes one. Raises BoltError with what is wrong with it."""
+    return checked_recipe(args.recipe, settings_table(args.set))
+
+
+def read_recipes(args: argparse.Namespace) -> list[Recipe]:
+    """Every recipe, those of folders by name, each once. Raises BoltError with what is wrong with any of them, and
+    where two engines would share a directory or a symbol."""
+    recipes, wrong = try_recipes(args)
     if wrong:
         raise BoltError(wrong)
     # A link to a recipe is another recipe, unless that gives its engine's name.
@@ -57,6 +70,26 @@ def read_recipes(paths: list[Path]) -> list[Recipe]:
     if wrong:
         raise BoltError(wrong)
     return distinct
+
+
+def try_recipes(args: argparse.Namespace) -> tuple[list[Recipe], list[Diagnostic]]:
+    """The recipes that can be read, and what is wrong with the others, each once. Raises BoltError where --set is."""
+    settings = settings_table(args.set)
+    recipes: list[Recipe] = []
+    wrong: list[Diagnostic] = []
+    for given in args.recipes:
+        try:
+            paths = recipes_in(given) if given.is_dir() else [given]
+        except BoltError as error:
+            wrong += error.diagnostics
+            continue
+        for path in paths:
+            try:
+                recipes.append(checked_recipe(path, settings))
+            except BoltError as error:
+                # Two recipes that extend the same wrong one would both report it.
+                wrong += [diagnostic for diagnostic in error.diagnostics if diagnostic not in wrong]
+    return recipes, wrong
 
 
 def _collision(one: Recipe, other: Recipe) -> Diagnostic:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bolt_build.cli.common_arguments import add_format, file_name, read_recipes
+from bolt_build.cli.common_arguments import add_format, add_recipes, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.validate import suggest
@@ -33,9 +33,7 @@ class Examination:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "recipes", nargs="*", type=file_name, metavar="RECIPE", help="look only for what this recipe's targets need"
-    )
+    add_recipes(parser, needed=False, what=": look only for what their targets need")
     parser.add_argument("--target", action="append", default=[], metavar="NAME", help="only this target (repeatable)")
     parser.add_argument("--targets", action="store_true", help="list the targets, and which of them can be built here")
     add_format(parser, "report")
@@ -43,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 7 where a tool is missing that a target, or its verification, needs. Raises BoltError."""
-    found = examine(_asked(read_recipes(args.recipes), args.target))
+    found = examine(_asked(read_recipes(args), args.target))
     if args.format == "json":
         sys.stdout.write(json.dumps(_data(found), indent=2) + "\n")
     elif args.targets:

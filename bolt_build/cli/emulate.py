@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Begins again with the emulated GPU, then builds. Raises BoltError where nothing could be attempted."""
-    recipes = [_for_gpus(recipe, args) for recipe in read_recipes(args.recipes)]
+    recipes = [_for_gpus(recipe, args) for recipe in read_recipes(args)]
     options = replace(with_cache(options_of(args), args), output=emulated(args.generated), targets=())
     if not emulator.in_use():
         _begin_again(options.local_cache)

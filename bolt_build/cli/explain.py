@@ -17,7 +17,7 @@ from bolt_build.cli.common_arguments import (
     add_recipe,
     count,
     options_of,
-    read_recipes,
+    read_recipe,
 )
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.explanation import Explanation
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from bolt_build.report.explain import as_json, of_batch, of_layer, render, render_layer
     from bolt_build.report.tables import terminal_width
 
-    recipe = read_recipes([args.recipe])[0]
+    recipe = read_recipe(args)
     options = replace(options_of(args), cache=args.cache)
     specs = chosen(recipe, options.targets)
     if args.batch is not None:

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     """Explores recipes. The exit code is that of the worst build. Raises BoltError where nothing could be attempted."""
     from bolt_build.build.exploring import ExploreOptions, explore
 
-    recipes = read_recipes(args.recipes)
+    recipes = read_recipes(args)
     if args.no_lock:
         recipes = [replace(recipe, tuning=replace(recipe.tuning, lock=None)) for recipe in recipes]
     build = with_cache(options_of(args), args)

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the graph of each target; where several targets have the same, once. Raises BoltError."""
     options = options_of(args)
     found: dict[str, list[str]] = {}
-    for recipe in read_recipes(args.recipes):
+    for recipe in read_recipes(args):
         planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
         for name, text in _graphs(recipe, planner, args):
             found.setdefault(text, []).append(name)

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the plan of every target. Raises BoltError."""
     options, found = options_of(args), []
-    for recipe in read_recipes(args.recipes):
+    for recipe in read_recipes(args):
         planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
         found += [planner.plan_engine(spec).plan for spec in chosen(recipe, options.targets)]
     if args.format == "json":

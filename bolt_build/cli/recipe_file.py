@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,16 +11,21 @@ from bolt_build.cli.verbs import VERBS
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema import load_recipe
 from bolt_build.schema.recipe import Recipe
+from bolt_build.schema.values import Table
 from bolt_build.schema.variants import split_variant, with_variant
+from bolt_build.user_files import read_regular
+
+_MOST_BYTES = 1 << 20
+_VERSION_KEY = re.compile(rb"""^[ \t]*\{?[ \t]*["']?bolt["']?[ \t]*:""", re.MULTILINE)
 
 
-def checked_recipe(path: Path) -> Recipe:
-    """The recipe at `path`, which may end in @VARIANT.
+def checked_recipe(path: Path, settings: Table | None = None) -> Recipe:
+    """The recipe at `path`, which may end in @VARIANT, with `settings` over it.
 
     Raises BoltError with all that is wrong with it; the zoo is asked here, as the schema does not know it."""
     file, variant = split_variant(str(path))
     try:
-        recipe = load_recipe(Path(file))
+        recipe = load_recipe(Path(file), settings)
     except BoltError as error:
         raise BoltError([_with_hint(each, file) for each in error.diagnostics], error.exit_code) from error
     if variant is not None:
@@ -51,3 +57,27 @@ def _with_hint(diagnostic: Diagnostic, file: str) -> Diagnostic:
         if near is not None:
             return replace(diagnostic, hint=f"did you mean '{beside[near]}'?")
     return diagnostic
+
+
+def recipes_in(folder: Path) -> list[Path]:
+    """The recipes of a folder, by name: YAML files that say which version of a recipe they are. Other files of a folder
+    are none of bolt-build's business.
+
+    Raises BoltError where there is none.
+    """
+    try:
+        files = [path for path in sorted(folder.iterdir()) if path.suffix in (".yaml", ".yml") and _says_recipe(path)]
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BoltError([Diagnostic("unreadable", f"cannot be read: {reason}", subject=str(folder))]) from error
+    if not files:
+        message, hint = "there is no recipe in this folder", "a recipe is a .yaml file that begins with 'bolt: 1'"
+        raise BoltError([Diagnostic("no-recipe", message, hint=hint, subject=str(folder))])
+    return files
+
+
+def _says_recipe(path: Path) -> bool:
+    try:
+        return _VERSION_KEY.search(read_regular(path, _MOST_BYTES)) is not None
+    except OSError:
+        return False

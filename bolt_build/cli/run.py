@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.cli.common_arguments import add_place, add_recipe, count, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_place, add_recipe, count, options_of, read_recipe
 from bolt_build.cli.engines_here import the_engine_here
 from bolt_build.errors import Diagnostic, ExitCode
 from bolt_build.report.diagnostics import render
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises BoltError where the engine is not built or is stale.
     """
-    recipe = read_recipes([args.recipe])[0]
+    recipe = read_recipe(args)
     options = options_of(args)
     engine = the_engine_here(recipe, options)
     warn_of_failed_verification(recipe, engine.target, engine.directory)

@@ -18,7 +18,7 @@ from bolt_build.cli.common_arguments import (
     add_recipe,
     file_name,
     options_of,
-    read_recipes,
+    read_recipe,
 )
 from bolt_build.errors import BoltError
 from bolt_build.report.diagnostics import as_json, render
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tunes one target of a recipe. Exit code 7 where there is no GPU to measure on. Raises BoltError where nothing
     could be attempted."""
-    recipe = read_recipes([args.recipe])[0]
+    recipe = read_recipe(args)
     build = replace(with_cache(options_of(args), args), wait=not args.no_wait)
     if args.jobs:
         build = replace(build, jobs=args.jobs)

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 5 where an engine departs from the reference. Raises BoltError where one is not built or is stale."""
     reports = []
-    for recipe in read_recipes(args.recipes):
+    for recipe in read_recipes(args):
         reports += [_verify(recipe, engine) for engine in engines_here(recipe, options_of(args), "verified")]
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(report) for report in reports], indent=1) + "\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +83,7 @@ def read_document(path: Path, kind: DocumentKind = RECIPE) -> tuple[Table, tuple
     Raises BoltError where no mapping can be read: a file that is missing, empty, not text or not YAML.
     """
     text = _read_text(path, kind)
-    try:
-        _check_events(text, path)
-        node = CoreLoader(text).get_single_node()
-    except yaml.MarkedYAMLError as error:
-        raise BoltError([_syntax_error(error, path, text, kind)]) from error
-    except yaml.reader.ReaderError as error:
-        raise BoltError([_unreadable_character(error, path, text)]) from error
+    node = _composed(text, path, kind)
     start = Mark(str(path), 1, 1)
     hint = f"a {kind.noun} begins with '{kind.beginning}'"
     if node is None:
@@ -101,6 +95,44 @@ def read_document(path: Path, kind: DocumentKind = RECIPE) -> tuple[Table, tuple
         conversion.diagnostics.append(Diagnostic("wrong-type", message, value.mark, hint))
         raise BoltError(conversion.diagnostics)
     return value, tuple(conversion.diagnostics)
+
+
+def read_value(text: str, at: Mark) -> Value:
+    """The value that a piece of YAML is, which stands at `at` in one line of something else.
+
+    Raises BoltError with what is wrong with it.
+    """
+    path = Path(at.file)
+    if _lines(text)[1:]:
+        raise BoltError([Diagnostic("bad-value", "a value must stand on one line", at)])
+    placed = "\n" * (at.line - 1) + " " * (at.column - 1) + text
+    try:
+        node = _composed(placed, path, RECIPE)
+    except BoltError as error:
+        # What does not end is found missing on the next line, which is not there.
+        raise BoltError([replace(each, mark=_on_line(each.mark, at)) for each in error.diagnostics]) from error
+    if node is None:
+        return Scalar(None, at)
+    conversion = _Conversion(at.file, placed)
+    value = conversion.convert(node)
+    if conversion.diagnostics:
+        raise BoltError(conversion.diagnostics)
+    return value
+
+
+def _on_line(mark: Mark | None, at: Mark) -> Mark:
+    return mark if mark is not None and mark.line == at.line else at
+
+
+def _composed(text: str, path: Path, kind: DocumentKind) -> yaml.Node | None:
+    """The one node of a text, None where it is empty. Raises BoltError where the text is not YAML."""
+    try:
+        _check_events(text, path)
+        return CoreLoader(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        raise BoltError([_syntax_error(error, path, text, kind)]) from error
+    except yaml.reader.ReaderError as error:
+        raise BoltError([_unreadable_character(error, path, text)]) from error
 
 
 def _read_text(path: Path, kind: DocumentKind) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.schema.durations import seconds_of
-from bolt_build.schema.extend import read_extended
+from bolt_build.schema.extend import merge, read_extended
 from bolt_build.schema.names import engine_name
 from bolt_build.schema.recipe import (
     ActivationChange,
@@ -40,13 +40,15 @@ from bolt_build.targets import Target, all_targets, target_named
 from bolt_build.user_files import kind_of
 
 
-def load_recipe(path: Path) -> Recipe:
-    """The recipe at `path`, with those it extends merged in and every default filled in.
+def load_recipe(path: Path, settings: Table | None = None) -> Recipe:
+    """The recipe at `path`, with those it extends merged in and every default filled in. `settings` are put over it.
 
     Raises BoltError with everything that is wrong with it: form, keys, types, values, targets that do not exist or do
     not compute in the precision asked for, a model file that is not there. Names of zoo models are not checked here.
     """
     table, found = read_extended(path)
+    if settings is not None:
+        table = Table(merge(table, settings).entries, table.mark)
     diagnostics = [*found, *validate(table)]
     diagnostics += [*_check_name(table, path), *_check_targets(table), *_check_model(table), *_check_lock(table)]
     diagnostics += [*_check_variants(table, path), *_check_verify(table)]
