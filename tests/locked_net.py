@@ -110,7 +110,7 @@ class Net:
         occur `without` a measurement."""
         found = self.problems()
         records = [
-            (Fingerprint(device, tools), ok(each.problem.digest, trial.candidate, 5.0 if index == fastest else 9.0))
+            (Fingerprint(device, tools), ok(each.problem.digest, trial.candidate, 5.0 if index == fastest else 7.5))
             for each in found.problems
             if without is bool or not any(map(without, each.occurs))
             for index, trial in enumerate(each.trials)

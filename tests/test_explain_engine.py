@@ -180,7 +180,7 @@ def test_totals_add_up() -> None:
 
 KEYS = {
     "explanation": {"is", "version", "name", "target", "precision", "source", "batches", "fusion", "refusals"},
-    "batch": {"is", "batch", "layers", "totals", "changes", "pairings", "engine"},
+    "batch": {"is", "batch", "layers", "totals", "changes", "pairings", "engine", "slow"},
     "change": {"is", "step", "layer", "tensor", "source", "to", "nbytes", "edge", "how", "kernel"},
     "totals": {
         "is", "time", "measured", "predicted", "bound", "conversions", "conversion_time", "padded", "padding_time",

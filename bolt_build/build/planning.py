@@ -69,6 +69,7 @@ class Planner:
         and the lock does not do, else for what is wrong with the model or the lock.
         """
         found = self._question(spec)
+        slow: tuple[str, ...] = ()
         if self.locked:
             found.lock.check_there()
         if found.current and found.known is not None:
@@ -80,12 +81,14 @@ class Planner:
             graphs = tuple(cover.graph for cover in planned.covers)
             found = found.using(TuningUse(planned.asked, graphs, planned.used, planned.declined))
             target = self._tasks(found, planned)
+            slow = tuple(f"{self.recipe.name}/{spec.name}: {each}" for each in planned.plan.slow)
         else:
             target = self._tasks(found, None)
         if self.locked:
             found.lock.check_locked(found.use, found.tools)
         return replace(
-            target, kernels=found.lock.source(found.use, found.tools), notes=(*found.damage, *found.lock.notes),
+            target, kernels=found.lock.source(found.use, found.tools),
+            notes=(*found.damage, *found.lock.notes, *slow),
             warnings=found.lock.warnings(found.use, found.tools),
         )  # fmt: skip
 

@@ -16,7 +16,7 @@ from typing import Any
 import bolt_build
 from bolt_build.digest import digest_file
 from bolt_build.emit.elf import read_elf
-from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Port, Step
+from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Port, SlowSteps, Step
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.targets import Target
 
@@ -107,6 +107,7 @@ def _statement(plan: EnginePlan, target: Target, facts: BuildFacts) -> dict[str,
                     "manifestVersion": MANIFEST_VERSION,
                     "precision": plan.precision,
                     "requires": {"arch": target.arch, "where": target.where, **_driver(target, facts)},
+                    **_slow(plan.slow),
                     **_tuning(facts.kernels),
                 },
                 "resolvedDependencies": dependencies,
@@ -120,6 +121,19 @@ def _driver(target: Target, facts: BuildFacts) -> dict[str, str]:
     """The least driver of a CUDA engine, by the release of the CUDA runtime in it, which is the compiler's."""
     versions = [tool.version.split(".") for tool in facts.tools if tool.name == "nvcc"]
     return {"driver": f"CUDA {versions[0][0]}.0"} if target.gpu is not None and versions else {}
+
+
+def _slow(found: Sequence[SlowSteps]) -> dict[str, Any]:
+    """Where kernels leave most of the hardware unused; microseconds."""
+    steps = [
+        {
+            "batch": each.batch, "bound": round(each.bound * 1e6, 3), "kernel": each.kernel, "measured": each.measured,
+            "reasons": list(each.reasons), "share": round(each.share, 3), "steps": list(each.steps),
+            "time": round(each.seconds * 1e6, 3),
+        }
+        for each in found
+    ]  # fmt: skip
+    return {"slow": steps} if steps else {}
 
 
 def _tuning(kernels: KernelSource | None) -> dict[str, Any]:

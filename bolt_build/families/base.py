@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bolt_build.digest import digest
-from bolt_build.dtypes import DType
+from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.graph.ir import EpilogueOp, Graph, Layout, Node, Op, TensorType
 from bolt_build.targets import Target
 
@@ -119,6 +119,24 @@ class KernelProblem:
     @property
     def flops(self) -> int:
         return self.op.flops([i.type for i in self.inputs], [o.type for o in self.outputs])
+
+
+_PRECISION_OF = {dtype: name for name, dtype in PRECISIONS.items()}
+
+
+def rate(problem: KernelProblem, target: Target) -> float:
+    """Operations/s at the target's peak for the type that the problem's results are stored in.
+
+    Types that the target states no rate for count as fp32.
+    """
+    rates = dict(target.flops)
+    return rates.get(_PRECISION_OF.get(problem.outputs[0].format.dtype, ""), rates[_PRECISION_OF[DType.F32]])
+
+
+def bound(problem: KernelProblem, target: Target) -> float:
+    """Seconds that no kernel for `problem` stays below: what its bytes take at the target's bandwidth, its operations
+    at the peak rate, or one launch, whichever is longest."""
+    return max(problem.nbytes / target.bandwidth, problem.flops / rate(problem, target), target.launch_seconds)
 
 
 @dataclass(frozen=True)

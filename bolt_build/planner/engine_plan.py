@@ -105,6 +105,34 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class SlowSteps:
+    """Steps of one batch whose kernel leaves most of the hardware unused, and that matter together.
+
+    All have one `kernel` and were refused others for the same `reasons` (empty where no other family was refused).
+    `share` is their part of the batch's time; `seconds` is what they take, `measured` or predicted, and `bound` the
+    least that the target's bandwidth, peak rate and launches allow them (`families.base.bound`).
+    """
+
+    batch: int
+    steps: tuple[str, ...]
+    kernel: str
+    reasons: tuple[str, ...]
+    share: float
+    seconds: float
+    bound: float
+    measured: bool
+
+    def __str__(self) -> str:
+        named = ", ".join(self.steps[:3]) + (f" and {len(self.steps) - 3} more" if len(self.steps) > 3 else "")
+        takes = "take" if len(self.steps) > 1 else "takes"
+        how = "measured" if self.measured else "predicted"
+        reached = f"at {self.bound / self.seconds:.1%} of what the hardware allows ({how})"
+        why = "; ".join(self.reasons) or "no other kernel is offered"
+        what = f"slow: batch {self.batch}: {named} {takes} {self.share:.0%} of the time {reached}"
+        return f"{what}: {self.kernel}, for {why}"
+
+
+@dataclass(frozen=True)
 class EnginePlan:
     """Everything that emission needs for one target: one table of weights, one plan a batch.
 
@@ -121,6 +149,7 @@ class EnginePlan:
     plans: tuple[BatchPlan, ...]
     decisions: tuple[Decision, ...]
     refusals: tuple[Refusal, ...]
+    slow: tuple[SlowSteps, ...] = ()
 
     @cached_property
     def layout_digest(self) -> str:

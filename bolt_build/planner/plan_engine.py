@@ -17,6 +17,7 @@ from bolt_build.planner.engine_plan import (
     EnginePlan,
     Location,
     Port,
+    SlowSteps,
     Step,
     StepTensor,
 )
@@ -31,6 +32,7 @@ from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.resolve import resolve
 from bolt_build.planner.schedule import Schedule, ScheduledStep, ScheduledTensor, schedule
 from bolt_build.planner.selection import PREDICTED, ChosenCover, Selection
+from bolt_build.planner.slow_steps import slow_steps
 from bolt_build.planner.space import SearchSpace, search_space
 from bolt_build.planner.structure import structure
 from bolt_build.planner.weights import WeightTable
@@ -72,6 +74,7 @@ def plan_engine(
     asked: set[str] = set()
     pairs: list[PairOutcome] = []
     declined: list[Declined] = []
+    slow: list[SlowSteps] = []
     for space in _spaces(optimized, recipe, spec, target, families):
         asked.update(choice.problem.digest for choice in space.choices)
         space, winners = measured_space(space, selection, target, families)
@@ -88,10 +91,11 @@ def plan_engine(
         decisions += (*placed.decisions, _arena_decision(space, arena))
         decisions += used.decisions(space, ordered.steps, winners, target)
         refusals += space.refusals
+        slow += slow_steps(space, ordered.steps, winners, target, families)
         declined += space.declined
     plan = EnginePlan(
         PLAN_VERSION, recipe.name, spec.name, spec.precision, structure(optimized), weights.slots(), tuple(plans),
-        tuple(dict.fromkeys(decisions)), tuple(dict.fromkeys(refusals)),
+        tuple(dict.fromkeys(decisions)), tuple(dict.fromkeys(refusals)), tuple(slow),
     )  # fmt: skip
     return PlannedEngine(
         plan, weights.constants(), tuple(optimized), tuple(covers), tuple(sorted(asked)), used.problems(),

@@ -80,6 +80,7 @@ def render(explanation: Explanation, *, width: int | None = None) -> str:
         lines += ["", f"batch {batch.batch}: {len(batch.layers)} steps, {views} of them views"]
         lines += [line.plain for line in table(_STEPS, [_row(layer) for layer in batch.layers], width)]
         lines += _totals(batch)
+        lines += map(str, batch.slow)
         lines += engine_lines(batch.engine) if batch.engine is not None else []
         lines += _others(batch)
     lines += _fusion(explanation)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bolt_build.build.evidence import Evidence
-from bolt_build.dtypes import PRECISIONS, DType
-from bolt_build.families.base import Candidate, Expense, KernelProblem
+from bolt_build.families.base import Candidate, Expense, KernelProblem, rate
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.planner.engine_plan import Decision, Step
 from bolt_build.planner.persistent import STAGE
@@ -49,7 +48,8 @@ def explain(evidence: Evidence) -> Explanation:
         pairings = pairings_of(graph, engine.plan, engine.pairs, evidence.target)
         changes = changes_of(plan.steps, explainer.expense)
         whole = of_plan(plan, cover.graph, evidence.lock, engine.declined)
-        batches.append(Batch(plan.batch, layers, _totals(layers), changes, pairings, whole))
+        slow = tuple(each for each in engine.plan.slow if each.batch == plan.batch)
+        batches.append(Batch(plan.batch, layers, _totals(layers), changes, pairings, whole, slow))
     fusion = tuple(decision for decision in engine.plan.decisions if _is_fusion(decision))
     refusals = counted(f"{refusal.family}: {refusal.reason}" for refusal in engine.plan.refusals)
     name, precision = engine.plan.name, engine.plan.precision
@@ -172,9 +172,9 @@ class _Explainer:
         nbytes, flops = expense.nbytes - problem.nbytes, expense.flops - problem.flops
         if nbytes <= 0 and flops <= 0:
             return None
-        rate = _rate(problem, self._target)
-        whole = max(expense.nbytes / self._target.bandwidth, expense.flops / rate)
-        own = max(problem.nbytes / self._target.bandwidth, problem.flops / rate)
+        peak = rate(problem, self._target)
+        whole = max(expense.nbytes / self._target.bandwidth, expense.flops / peak)
+        own = max(problem.nbytes / self._target.bandwidth, problem.flops / peak)
         without = None if time is None else self._unpadded(problem, measured, time)
         return Padding(nbytes, flops, (whole - own) * 1e6, expense.why, without)
 
@@ -214,19 +214,13 @@ def _one_device(evidence: Evidence) -> dict[str, dict[Candidate, Record]]:
     return found
 
 
-def _rate(problem: KernelProblem, target: Target) -> float:
-    """Operations a second of the type that results are stored in; types without a rate count as fp32."""
-    names, rates = {dtype: name for name, dtype in PRECISIONS.items()}, dict(target.flops)
-    return rates.get(names.get(problem.outputs[0].format.dtype, ""), rates[names[DType.F32]])
-
-
 def _roofline(problem: KernelProblem, target: Target, time: float) -> Roofline:
-    bandwidth, rate = target.bandwidth, _rate(problem, target)
-    memory, arithmetic = problem.nbytes / bandwidth * 1e6, problem.flops / rate * 1e6
+    bandwidth, peak = target.bandwidth, rate(problem, target)
+    memory, arithmetic = problem.nbytes / bandwidth * 1e6, problem.flops / peak * 1e6
     bound = max(memory, arithmetic)
     by = "memory" if memory >= arithmetic else "arithmetic"
     share = bound / time if time else 0.0
-    return Roofline(problem.nbytes, problem.flops, bandwidth, rate, memory, arithmetic, bound, by, share)
+    return Roofline(problem.nbytes, problem.flops, bandwidth, peak, memory, arithmetic, bound, by, share)
 
 
 def _is_conversion(step: Step) -> bool:

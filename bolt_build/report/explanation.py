@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bolt_build.planner.engine_plan import Decision
+from bolt_build.planner.engine_plan import Decision, SlowSteps
 from bolt_build.report.changes import Change
 from bolt_build.report.pairings import Pairings
 from bolt_build.report.reasons import Counted
@@ -144,7 +144,8 @@ class Totals:
 @dataclass(frozen=True)
 class Batch:
     """`changes` are the changes of layout and element type that are left in it, `pairings` what became of products and
-    poolings that follow each other, `engine` what the whole of it was measured to take (None where it was not)."""
+    poolings that follow each other, `engine` what the whole of it was measured to take (None where it was not).
+    `slow`, in seconds, are steps whose kernels leave most of the hardware unused."""
 
     batch: int
     layers: tuple[Layer, ...]
@@ -152,6 +153,7 @@ class Batch:
     changes: tuple[Change, ...] = ()
     pairings: Pairings | None = None
     engine: WholeEngine | None = None
+    slow: tuple[SlowSteps, ...] = ()
 
 
 @dataclass(frozen=True)
