@@ -63,7 +63,7 @@ recipe.yaml:1:1: error[other-file]: this is a PNG image, not a recipe
         """\
 recipe.yaml:1:1: error[other-file]: this is an ONNX model, not a recipe
   1 | \ufffd\ufffd\ufffd\ufffdpytorch\ufffd
-    | ^ name it in a recipe, as model.onnx
+    | ^ name it in a recipe, as model.onnx; 'bolt-build init' writes one
 """,
     ),
     "control character": (

@@ -35,6 +35,18 @@ def own_batch(inputs: Sequence[OnnxInput]) -> int:
     return next(dim for dim in first if isinstance(dim, int))
 
 
+def batch_symbol(inputs: Sequence[OnnxInput]) -> str | None:
+    """What the model calls its batch; None where every first dimension is fixed."""
+    return next((_symbol(each, 0) for each in inputs if each.dims and not isinstance(each.dims[0], int)), None)
+
+
+def free_symbols(inputs: Sequence[OnnxInput]) -> tuple[str, ...]:
+    """What `model.dims` has to give: symbolic dimensions that no first one is called like, in order."""
+    batches = {_symbol(each, 0) for each in inputs if each.dims}
+    found = (_symbol(v, axis) for v in inputs for axis, dim in enumerate(v.dims or ()) if not isinstance(dim, int))
+    return tuple(dict.fromkeys(symbol for symbol in found if symbol not in batches))
+
+
 def bind_inputs(inputs: Sequence[OnnxInput], batch: int, dims: tuple[tuple[str, int], ...]) -> Binding:
     """Static types of the inputs, and every dimension left over on either side.
 

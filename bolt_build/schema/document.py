@@ -148,7 +148,8 @@ def _read_text(path: Path, kind: DocumentKind) -> str:
         raise BoltError([Diagnostic("unreadable", f"cannot be read: {reason_of(error)}", subject=str(path))]) from error
     found = binary_kind(data)
     if found is not None:
-        hint = "name it in a recipe, as model.onnx" if found == "an ONNX model" else f"a {kind.noun} is YAML text"
+        model = "name it in a recipe, as model.onnx; 'bolt-build init' writes one"
+        hint = model if found == "an ONNX model" else f"a {kind.noun} is YAML text"
         raise BoltError([Diagnostic("other-file", f"this is {found}, not a {kind.noun}", Mark(str(path), 1, 1), hint)])
     data = data.removeprefix(codecs.BOM_UTF8)
     try:

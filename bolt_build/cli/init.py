@@ -1,0 +1,156 @@
+"""`bolt-build init`: a first recipe for a model, with what editors and git want beside it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bolt_build.build.builder import BuildOptions
+from bolt_build.build.files import told, write_text
+from bolt_build.build.model_check import ModelCheck, check_model
+from bolt_build.build.new_recipe import NewRecipe
+from bolt_build.cli.common_arguments import count, file_name
+from bolt_build.cli.recipe_file import checked_recipe
+from bolt_build.cli.schema import schema_text
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.schema.editor_schema import SCHEMA_ID
+from bolt_build.schema.recipe import TargetSpec
+from bolt_build.schema.validate import suggest
+from bolt_build.targets import Target, all_targets
+from bolt_build.toolchain import probe
+from bolt_build.toolchain.machine import found_gpus
+
+NAME = "init"
+HELP = "write a first recipe for an ONNX file or a zoo model, and say what would not build and why"
+
+_SCHEMA = "recipe.schema.json"
+_IGNORED = "generated/"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or the name of a zoo model")
+    parser.add_argument(
+        "--recipe", type=file_name, metavar="FILE.yaml", help="the recipe to write (default: the model's name, here)"
+    )
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="NAME",
+        help="build for this target (repeatable; default: the host, and the GPU that is here)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dim", type=_dim, action="append", default=[], metavar="NAME=SIZE",
+        help="the size of a symbolic dimension other than the batch (repeatable)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 3 where the model would not build as it is, 7 where a tool is missing. Raises BoltError where nothing
+    could be written."""
+    targets = _targets(args.target)
+    new = _new_recipe(args, targets)
+    if os.path.lexists(new.path):
+        hint = "go on with it, or name another file with --recipe"
+        raise BoltError([Diagnostic("exists", f"{new.path} is there already", hint=hint)], ExitCode.USAGE)
+    for path in _write(new):
+        sys.stdout.write(f"wrote {path}\n")
+    sys.stdout.flush()
+    recipe = checked_recipe(new.path)
+    # Models of the zoo are known to build.
+    check = ModelCheck(recipe, (), ()) if new.onnx is None else check_model(recipe, BuildOptions(), lambda text: None)
+    _show(check, new.path)
+    lacking = probe(tuple(dict.fromkeys(tool for target in targets for tool in target.tools))).diagnostics()
+    if check.wrong or lacking:
+        raise BoltError([*check.wrong, *lacking], ExitCode.INVALID if check.wrong else ExitCode.TOOL_MISSING)
+    sys.stdout.write(f"build it with: bolt-build {new.path}\n")
+    return int(ExitCode.OK)
+
+
+def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecipe:
+    """Raises BoltError where there is no such model, or what is there is none."""
+    specs = tuple(TargetSpec(target.name, target.precisions[0]) for target in targets)
+    known = [spec.name for spec in specs]
+    others = tuple(TargetSpec(each.name, each.precisions[0]) for each in all_targets() if each.name not in known)
+    dims = tuple(dict(args.dim).items())
+    from bolt_build.graph import zoo
+
+    if args.model in zoo.names() and not Path(args.model).exists():
+        path = args.recipe or Path(f"{args.model}.yaml")
+        return NewRecipe(path, None, args.model, "batch", dims, (), specs, others)
+    onnx = Path(args.model)
+    if not onnx.is_file():
+        near = suggest(args.model, [*zoo.names(), *(path.name for path in sorted(Path().glob("*.onnx")))])
+        hint = near or f"an ONNX file, or a model of the zoo: {', '.join(zoo.names())}"
+        raise BoltError([Diagnostic("no-such-model", f"there is no model '{args.model}'", hint=hint)])
+    from bolt_build.graph.binding import batch_symbol, free_symbols
+    from bolt_build.graph.onnx_file import read_onnx
+
+    inputs = read_onnx(onnx).inputs
+    left = tuple(name for name in free_symbols(inputs) if name not in dict(dims))
+    path = args.recipe or Path(f"{onnx.stem}.yaml")
+    return NewRecipe(path, onnx, None, batch_symbol(inputs), dims, left, specs, others)
+
+
+def _targets(names: Sequence[str]) -> tuple[Target, ...]:
+    """The targets of these names; without any, what this machine can run. Raises BoltError ("unknown-target")."""
+    targets = all_targets()
+    if not names:
+        gpus = [gpu.name for gpu in found_gpus()]
+        return tuple(each for each in targets if each.gpu is None or any(each.is_device(name) for name in gpus))
+    known = [target.name for target in targets]
+    there_are = f"there are: {', '.join(known)}"
+    wrong = [
+        Diagnostic("unknown-target", f"there is no target '{name}'", hint=suggest(name, known) or there_are)
+        for name in dict.fromkeys(names)
+        if name not in known
+    ]
+    if wrong:
+        raise BoltError(wrong, ExitCode.USAGE)
+    return tuple(target for target in targets if target.name in names)
+
+
+def _write(new: NewRecipe) -> list[Path]:
+    """The recipe, its schema, and a line for git, each whole or not at all; the files that were written."""
+    folder = new.path.parent
+    schema, ignore = folder / _SCHEMA, folder / ".gitignore"
+    written = [new.path]
+    with told(new.path):
+        folder.mkdir(parents=True, exist_ok=True)
+        if _is_ours(schema) and _text(schema) != schema_text():
+            write_text(schema, schema_text())
+            written.append(schema)
+        lines = _text(ignore).splitlines()
+        if not {_IGNORED, f"/{_IGNORED}", _IGNORED.rstrip("/")} & set(lines):
+            write_text(ignore, "".join(f"{line}\n" for line in [*lines, _IGNORED]))
+            written.append(ignore)
+        write_text(new.path, new.text(_SCHEMA))
+    return written
+
+
+def _is_ours(schema: Path) -> bool:
+    """True where the schema is not there, or is one that bolt-build wrote."""
+    if not os.path.lexists(schema):
+        return True
+    try:
+        return bool(json.loads(_text(schema)).get("$id") == SCHEMA_ID)
+    except (ValueError, AttributeError):
+        return False
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else ""
+
+
+def _show(check: ModelCheck, path: Path) -> None:
+    for size in check.sizes:
+        sys.stdout.write(f"{path}: {size.target}: can be planned, {size.steps} steps\n")
+    sys.stdout.flush()
+
+
+def _dim(text: str) -> tuple[str, int]:
+    name, equals, size = text.rpartition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no NAME=SIZE")
+    return name, count(size)
