@@ -32,9 +32,8 @@ from bolt_build.build.files import unlink
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
-from bolt_build.build.record import TaskRecord
 from bolt_build.build.task_runner import TaskFailed, TaskRunner, TaskStopped
-from bolt_build.digest import decode, digest
+from bolt_build.digest import decode
 from bolt_build.planner.tasks import Task
 
 _PR_SET_PDEATHSIG = 1
@@ -109,34 +108,36 @@ class _TaskAction:
 
 @dataclass
 class _Decider:
-    """Tells SCons whether a file is another than when a task last ran, by the task's own record.
+    """Answers SCons, which asks of each file that a task reads whether it is another than when the task last ran: with
+    the rule for the task as a whole, once. By then what it reads is made.
 
     SCons's timestamps count whole seconds: an edit within the second of a build would pass unseen.
     """
 
-    _runners: dict[str, TaskRunner] = field(default_factory=dict)
-    _before: dict[str, dict[str, str]] = field(default_factory=dict)
+    _tasks: dict[str, tuple[TaskRunner, Task]] = field(default_factory=dict)
+    _stale: dict[tuple[int, str], bool] = field(default_factory=dict)
 
-    def learn(self, runner: TaskRunner, task: Task, record: TaskRecord | None) -> None:
+    def learn(self, runner: TaskRunner, task: Task) -> None:
         """From now on answer for the task's outputs."""
-        before = {} if record is None else {str(runner.path(file.path)): file.digest for file in record.inputs}
-        for name in task.outputs:
-            self._runners[str(runner.path(name))] = runner
-            self._before[str(runner.path(name))] = before
+        self._tasks |= {str(runner.path(name)): (runner, task) for name in task.outputs}
 
     def __call__(self, dependency: Any, target: Any, previous: Any, repository: Any = None) -> bool:
-        file, output = dependency.get_abspath(), target.get_abspath()
-        digest = self._runners[output].digests.of(Path(file))
-        return digest is None or digest != self._before[output].get(file)
+        runner, task = self._tasks[target.get_abspath()]
+        asked = (id(runner), task.name)
+        if asked not in self._stale:
+            self._stale[asked] = not runner.judge(task).current
+        return self._stale[asked]
 
 
 def _declare(environment: Any, decider: _Decider, runner: TaskRunner, task: Task) -> None:
-    decider.learn(runner, task, runner.drop_edited(task))
+    runner.drop_edited(task)
+    decider.learn(runner, task)
     action = SCons.Action.Action(_TaskAction(runner, task), cmdstr=None)
-    # Values and command stand as a node: a change of either reaches the task even where no file changed.
-    meaning = environment.Value(digest([task.rule, list(task.argv), [list(v) for v in task.values]]))
     sources = [environment.File(str(runner.path(name))) for name in task.inputs]
-    targets = environment.Command([str(runner.path(name)) for name in task.outputs], [*sources, meaning], action)
+    targets = environment.Command([str(runner.path(name)) for name in task.outputs], sources, action)
+    # SCons asks of each file that a task reads: where there is none it does not ask.
+    if not task.inputs and not runner.judge(task).current:
+        environment.AlwaysBuild(targets)
     environment.Precious(targets)
     environment.NoClean(targets)
     environment.Default(targets)

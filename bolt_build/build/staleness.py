@@ -16,7 +16,8 @@ from bolt_build.build.cache import Cache
 from bolt_build.build.files import Digests
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import Facts, PlanFile
-from bolt_build.build.record import TaskRecord, load_record, task_key
+from bolt_build.build.record import TaskRecord, load_record
+from bolt_build.build.up_to_date import Fault, Verdict, judge
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.planner.kernel_sources import UsedProblem
 from bolt_build.planner.tasks import Task
@@ -83,18 +84,15 @@ class _Walk:
         if record is not None:
             for known in (*record.inputs, *record.outputs):
                 self._digests.learn(known)
-        inputs = {name: self._content(name) for name in task.inputs}
-        known_inputs = {name: digest for name, digest in inputs.items() if digest is not None}
-        certain = len(known_inputs) == len(inputs)
-        key = task_key(task, known_inputs) if certain else None
-        damage = self._damage(task, record)
-        if record is not None and key == record.key and not damage:
+        verdict = judge(task, record, self._content, lambda name: self._digests.of(self._path(name)))
+        if record is not None and verdict.current:
             self._contents |= {output.path: output.digest for output in record.outputs}
             return None
-        reasons = damage or self._reasons(task, record, inputs)
-        cached = self._predict(task, key, record)
+        damage = _damage(verdict, record)
+        reasons = damage or self._reasons(task, record)
+        cached = self._predict(task, verdict, record)
         self._causes |= dict.fromkeys(task.outputs, reasons)
-        return StaleTask(task, reasons, cached, certain or record is None or bool(damage))
+        return StaleTask(task, reasons, cached, verdict.key is not None or record is None or bool(damage))
 
     def _content(self, name: str) -> str | None:
         """The digest that the file will have when the task runs; None where nobody knows."""
@@ -104,36 +102,22 @@ class _Walk:
             return self._foreseen[name]
         return self._digests.of(self._path(name))
 
-    def _predict(self, task: Task, key: str | None, record: TaskRecord | None) -> bool:
+    def _predict(self, task: Task, verdict: Verdict, record: TaskRecord | None) -> bool:
         """Note what the task's outputs will be, where that is known; True where they would come from the cache."""
         found = (
-            self._cache.lookup(key, task.outputs)
-            if self._cache is not None and task.cached and key is not None
+            self._cache.lookup(verdict.key, task.outputs)
+            if self._cache is not None and task.cached and verdict.key is not None
             else None
         )
         digests = {output.name: output.digest for output in found or ()}
-        if record is not None and key == record.key:
+        if record is not None and verdict.same_work:
             # The same work again gives the same files: only what was damaged changes.
             digests = {output.path: output.digest for output in record.outputs} | digests
         for name in task.outputs:
             self._contents[name] = self._foreseen.get(name, digests.get(name))
         return found is not None
 
-    def _damage(self, task: Task, record: TaskRecord | None) -> tuple[str, ...]:
-        """What is wrong with outputs that exist no longer or are not what was made."""
-        found = []
-        made = {} if record is None else {output.path: output for output in record.outputs}
-        for name in task.outputs:
-            digest = self._digests.of(self._path(name))
-            if digest is None and record is not None and name not in made:
-                continue  # the task has come to make it: what changed says why
-            if digest is None:
-                found.append(f"output {name} is missing" if record is not None else "not built yet")
-            elif name in made and digest != made[name].digest:
-                found.append(f"output {name} was changed by hand")
-        return tuple(dict.fromkeys(found))
-
-    def _reasons(self, task: Task, record: TaskRecord | None, inputs: Mapping[str, str | None]) -> tuple[str, ...]:
+    def _reasons(self, task: Task, record: TaskRecord | None) -> tuple[str, ...]:
         if record is None:
             return ("not built yet",)
         found: list[str] = []
@@ -143,7 +127,8 @@ class _Walk:
             if before.get(name) != values.get(name):
                 found += self._value_reasons(name, record.facts, changes)
         seen = {file.path: file.digest for file in record.inputs}
-        for name, digest in inputs.items():
+        for name in task.inputs:
+            digest = self._content(name)
             if digest is None or seen.get(name) != digest:
                 found += self._causes.get(name) or self._file_reasons(name, changes)
         if record.argv != task.argv:
@@ -169,6 +154,16 @@ class _Walk:
 
     def _path(self, name: str) -> Path:
         return self._directory.path / self._plan.places.expand(name)
+
+
+def _damage(verdict: Verdict, record: TaskRecord | None) -> tuple[str, ...]:
+    """What is wrong with outputs that exist no longer or are not what was made."""
+    if record is None:
+        return ("not built yet",) if Fault.MISSING in dict(verdict.faults).values() else ()
+    words = {Fault.MISSING: "output {} is missing", Fault.EDITED: "output {} was changed by hand"}
+    # Where a task has come to make another file, what changed says why.
+    made = {output.path for output in record.outputs}
+    return tuple(words[fault].format(name) for name, fault in verdict.faults if name in made)
 
 
 def fact_changes(

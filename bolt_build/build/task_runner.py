@@ -25,6 +25,7 @@ from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import PlanFile
 from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.record import RECORD_VERSION, TaskRecord, drop_record, load_record, save_record, task_key
+from bolt_build.build.up_to_date import Fault, Verdict, judge, output_faults
 from bolt_build.planner.tasks import Task
 
 LOG_TAIL_LINES = 30
@@ -72,38 +73,35 @@ class TaskRunner:
         """Where a task's file is."""
         return self.directory.path / self.plan.places.expand(name)
 
-    def drop_edited(self, task: Task) -> TaskRecord | None:
-        """Remove outputs that are not what the task made (edited, or of unknown origin): they are made again.
-
-        Returns the task's record.
-        """
+    def record(self, task: Task) -> TaskRecord | None:
+        """The task's record; what it knows of files need not be read again."""
         record = load_record(self.directory.records, task.name)
-        for read in () if record is None else record.inputs:
-            self.digests.learn(read)
-        made = {} if record is None else {output.path: output for output in record.outputs}
-        for name in task.outputs:
-            path = self.path(name)
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            known = made.get(name)
-            if known is not None and known.matches(status):
-                self.digests.learn(known)
-            elif known is None:
-                unlink(path)
-            elif self.digests.of(path) != known.digest:
-                self._note(task, f"{name} was changed by hand; it is made again")
-                unlink(path)
+        for known in () if record is None else (*record.inputs, *record.outputs):
+            self.digests.learn(known)
         return record
+
+    def judge(self, task: Task) -> Verdict:
+        """Whether the task is up to date, with the files as they are. Raises OSError."""
+        return judge(task, self.record(task), self._contents, self._contents)
+
+    def drop_edited(self, task: Task) -> None:
+        """Remove outputs that are not what the task made (edited, or of unknown origin): they are made again."""
+        for name, fault in output_faults(task, self.record(task), self._contents):
+            if fault is Fault.EDITED:
+                self._note(task, f"{name} was changed by hand; it is made again")
+            if fault is not Fault.MISSING:
+                unlink(self.path(name))
+
+    def _contents(self, name: str) -> str | None:
+        return self.digests.of(self.path(name))
 
     def _run(self, task: Task) -> None:
         inputs = self._inputs(task)
-        key = task_key(task, {file.path: file.digest for file in inputs})
-        record = load_record(self.directory.records, task.name)
-        if record is not None and record.key == key and self._intact(record):
+        verdict = self.judge(task)
+        if verdict.current:
             self.tell(TaskEvent(EventKind.CURRENT, self.plan.graph.target, task.name, task.label))
             return
+        key = task_key(task, {file.path: file.digest for file in inputs})
         self.before_change()
         private = self.directory.temporary / f"{task.name}.{os.getpid()}"
         started = time.monotonic()
@@ -148,9 +146,6 @@ class TaskRunner:
             if self.digests.of(path) != known.digest:
                 self._forget(task)
                 self._fail(task, f"{path} changed while the task ran: build again", seconds, None)
-
-    def _intact(self, record: TaskRecord) -> bool:
-        return all(self.digests.of(self.path(output.path)) == output.digest for output in record.outputs)
 
     def _fetch(self, task: Task, key: str, private: Path) -> bool:
         if self.cache is None or not task.cached:
