@@ -54,16 +54,16 @@ class Reference:
         self._loaded: Any = None
         self._outputs: tuple[str, ...] = ()
         self._cut: CutModel | None = None
-        self._compared: Versions | None = None
+        self._versions: tuple[Versions, Versions] | None = None  # the model's own, and those compared
 
     @property
     def version(self) -> str:
         """What is compared with; once the model is loaded, in which versions, and which the model itself states."""
         name = f"onnxruntime {self._runtime.__version__}"
-        if self._compared is None:
+        if self._versions is None:
             return name
-        stated = versions_of(onnx.load(str(self._path), load_external_data=False))
-        return f"{name}, {self._compared}{'' if self._compared == stated else f' (the model has {stated})'}"
+        stated, compared = self._versions
+        return f"{name}, {compared}{'' if compared == stated else f' (the model has {stated})'}"
 
     @property
     def observable(self) -> frozenset[str]:
@@ -124,12 +124,13 @@ class Reference:
     @functools.cached_property
     def _model(self) -> onnx.ModelProto:
         """The model in versions that onnxruntime reads, external data left where it is."""
+        stated = onnx.load(str(self._path), load_external_data=False)
         try:
-            model = readable(self._path, onnx.load(str(self._path), load_external_data=False), reads_of(self._runtime))
+            model = readable(self._path, stated, reads_of(self._runtime))
         except Unreadable as reason:
             hint = "install a newer onnxruntime, or export the model with an older opset"
             raise self._failed(str(reason), hint) from reason
-        self._compared = versions_of(model)
+        self._versions = versions_of(stated), versions_of(model)
         return model
 
     def _session(self, model: onnx.ModelProto) -> Any:

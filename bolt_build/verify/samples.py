@@ -51,7 +51,7 @@ class Samples:
         if kind.dtype.is_float:
             array: Array = sample(kind.shape, self.seed, plan.batch, number, index)
         else:
-            array = np.random.RandomState([self.seed, plan.batch, number, index]).randint(0, 2, kind.shape)
+            array = np.asarray(np.random.RandomState([self.seed, plan.batch, number, index]).randint(0, 2, kind.shape))
         return array.astype(numpy_dtype(kind.dtype))
 
     def _rows(self, port: Port, number: int) -> Array:

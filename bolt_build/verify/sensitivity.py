@@ -66,4 +66,4 @@ def _changed(array: Array, size: float, seed: int) -> Array:
     if array.dtype.kind != "f":
         return array
     noise = np.random.RandomState(seed).standard_normal(array.shape)
-    return (array + noise * (size * max(float(array.std()), 1e-30))).astype(array.dtype)
+    return np.asarray(array + noise * (size * max(float(array.std()), 1e-30)), array.dtype)

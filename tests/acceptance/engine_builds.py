@@ -88,15 +88,16 @@ def build_engine(
 ) -> Built:
     """Writes model and recipe to `folder` and builds the recipe's host engine in `folder`/generated.
 
-    A path is taken as the model's own file and not copied.
+    A path is taken as the model's own file and not copied. Without a `batch` the recipe leaves it to the model.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = model if isinstance(model, Path) else folder / f"{name}.onnx"
     if not isinstance(model, Path):
         onnx.save(model, str(path))
     recipe = folder / f"{name}.yaml"
+    batches = f", batch: {list(batch)}" if batch else ""
     recipe.write_text(
-        f"bolt: 1\nname: {name}\nmodel: {{onnx: {path}, batch: {list(batch)}}}\n"
+        f"bolt: 1\nname: {name}\nmodel: {{onnx: {path}{batches}}}\n"
         f"targets: {{host: {{precision: {precision}}}}}\nverify: {{samples: {samples}}}\n",
         encoding="utf-8",
     )

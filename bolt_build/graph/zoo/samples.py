@@ -18,7 +18,7 @@ def sample(shape: tuple[int, ...], *seed: int) -> npt.NDArray[np.float32]:
     random = np.random.RandomState(list(seed))
     noise = random.standard_normal(shape)
     if len(shape) < 4:
-        return noise.astype(np.float32)
+        return np.asarray(noise, np.float32)
     cells = tuple(min(COARSE, extent) for extent in shape[2:])
     pattern = random.standard_normal((*shape[:2], *cells))
     for axis, (extent, count) in enumerate(zip(shape[2:], cells, strict=True), start=2):
