@@ -10,10 +10,12 @@ from pretended import pretend_built
 from recipe_projects import RECIPE, write_model
 from test_build_own_sources import NO_ENTRIES, EditedFiles, use
 
-from bolt_build.build import emission
-from bolt_build.build.builder import BuildOptions, dry_run
+from bolt_build.build import builder, emission
+from bolt_build.build.builder import BuildOptions, build, dry_run
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.own_sources import PACKAGE, OwnSources
+from bolt_build.build.session import SessionResult
+from bolt_build.errors import ExitCode
 from bolt_build.schema import load_recipe
 
 
@@ -62,6 +64,23 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def test_nothing_changed(place: Place) -> None:
     assert place.would_run() == ([], [])
+
+
+def test_where_nothing_is_stale_scons_is_not_started(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would ask the same rule. Where something is, it is asked."""
+    started: list[tuple[str, ...]] = []
+
+    def run_session(directory: Path, targets: tuple[str, ...], *more: object) -> SessionResult:
+        started.append(targets)
+        return SessionResult(interrupted=False, failed=(), finished=())
+
+    monkeypatch.setattr(builder, "run_session", run_session)
+    recipe = load_recipe(place.path / "tiny.yaml")
+    assert build(recipe, place.options, Silent()).exit_code is ExitCode.OK
+    assert started == []
+    (place.path / "generated" / "tiny" / "host" / "tiny-run").unlink()
+    build(recipe, place.options, Silent())
+    assert started == [("host",)]
 
 
 def test_other_weights_run_only_what_holds_them(place: Place) -> None:

@@ -26,6 +26,8 @@ from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.schema.validate import suggest
 
+NOTHING_TO_RUN = SessionResult(interrupted=False, failed=(), finished=())
+
 
 @dataclass(frozen=True)
 class BuildOptions:
@@ -117,8 +119,10 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
         planned, obstacles, code = _plan(recipe, options, listener)
         forecasts = [_forecast(target, recipe, options) for target in planned]
         planned = tuple(target.written() for target in planned)
-        listener.start(recipe.name, sum(len(f.stale) for f in forecasts))
-        session = _run(directory, planned, options, lock, listener)
+        tasks = sum(len(found.stale) for found in forecasts)
+        listener.start(recipe.name, tasks)
+        # SCons would ask the same rule of the same files: its start alone takes longer than all that is done here.
+        session = _run(directory, planned, options, lock, listener) if tasks else NOTHING_TO_RUN
     seconds = time.monotonic() - started - waited
     return replace(_result(recipe, planned, obstacles, code, session, seconds), waited=waited)
 

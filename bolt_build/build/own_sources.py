@@ -15,7 +15,7 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoints, distributions
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from bolt_build.build.imports import Imports
 from bolt_build.build.source_files import SourceFiles
@@ -150,18 +150,13 @@ class OwnSources:
     def _tree(self, path: Path) -> str:
         if path.is_file():
             return self._files.of(path).digest
-        return digest([[str(file.relative_to(path)), self._files.of(file).digest] for file in _below(path)])
+        return digest([[name, self._files.of(path / name).digest] for name in _below(path)])
 
     @functools.cached_property
-    def _modules(self) -> dict[str, Path]:
-        """Every module of the package by its name."""
-        found = {}
-        for path in _below(self._package):
-            if path.suffix == ".py":
-                parts = path.relative_to(self._package).with_suffix("").parts
-                parts = parts[:-1] if parts[-1] == "__init__" else parts
-                found[".".join([self._package.name, *parts])] = path
-        return found
+    def _modules(self) -> dict[str, str]:
+        """Paths of all modules, from the package's parent, by their names."""
+        paths = (f"{self._package.name}/{name}" for name in _below(self._package) if name.endswith(".py"))
+        return {path[:-3].removesuffix("/__init__").replace("/", "."): path for path in paths}
 
     @functools.cached_property
     def _entries(self) -> EntryPoints:
@@ -185,15 +180,15 @@ class OwnSources:
 
     def _look(self, name: str) -> _Module:
         path = self._modules[name]
-        file = self._files.of(path, name)
-        inside = PurePosixPath(path.relative_to(self._package.parent))
-        at_once, later = (self._needs(found, inside.parent) for found in (file.imports.at_once, file.imports.later))
-        return _Module((str(inside), file.digest), at_once, later)
+        file = self._files.of(self._package.parent / path, name)
+        folder = posixpath.dirname(path)
+        at_once, later = (self._needs(found, folder) for found in (file.imports.at_once, file.imports.later))
+        return _Module((path, file.digest), at_once, later)
 
-    def _needs(self, imports: Imports, folder: PurePosixPath) -> _Needs:
+    def _needs(self, imports: Imports, folder: str) -> _Needs:
         files: dict[str, str] = {}
         for read in imports.reads:
-            files |= self._read(posixpath.normpath(str(folder / read)))
+            files |= self._read(posixpath.normpath(posixpath.join(folder, read)))
         patterns = tuple(name for name in imports.names if "*" in name)
         modules = {each for name in imports.names if "*" not in name for each in self._resolved(name, ())}
         return _Needs(tuple(sorted(modules)), patterns, files, imports.groups)
@@ -227,12 +222,14 @@ class OwnSources:
         return digest([self._tree(Path(place)) for place in places if os.path.exists(place)])
 
 
-def _below(directory: Path) -> Iterable[Path]:
-    """All files below a directory but Python's own litter, sorted."""
+def _below(directory: Path) -> list[str]:
+    """All files below a directory but Python's own litter, as sorted posix paths from it."""
     found = []
-    for folder, folders, names in os.walk(directory):
+    root = str(directory)
+    for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name != "__pycache__"]
-        found += [Path(folder, name) for name in names]
+        inside = folder[len(root) + 1 :]
+        found += [f"{inside}/{name}" if inside else name for name in names]
     return sorted(found)
 
 

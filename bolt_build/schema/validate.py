@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.schema.document import resolve_plain
 from bolt_build.schema.names import engine_name
+from bolt_build.schema.valid_before import key_of, valid_before
 from bolt_build.schema.values import Items, Scalar, Table, Unreadable, Value, describe, plain, shorten
 
 if TYPE_CHECKING:
@@ -95,8 +96,12 @@ def resolved(schema: Schema) -> Schema:
 def validate(table: Table, schema: Schema | None = None, document: str = "recipe") -> tuple[Diagnostic, ...]:
     """What is wrong with `table` by the schema (a recipe's unless another is given, which then names the `document`),
     value for value in the order of the text."""
+    values, wanted, known = plain(table), schema or recipe_schema(), valid_before()
+    key = key_of(values, wanted)
+    if known.knows(key):
+        return ()
     errors: dict[_Path, list[ValidationError]] = defaultdict(list)
-    for error in _validator(schema or recipe_schema()).iter_errors(plain(table)):
+    for error in _validator(wanted).iter_errors(values):
         for meant in _meant(error):
             errors[tuple(meant.absolute_path)].append(meant)
     found: list[Diagnostic] = []
@@ -106,13 +111,19 @@ def validate(table: Table, schema: Schema | None = None, document: str = "recipe
             for error in [error for error in errors[path] if _is_type_error(error)] or errors[path]:
                 departure = _departure(error, place)
                 found += _SENTENCES[departure.keyword](departure)
+    if not errors:
+        known.learn(key)
     # Of keys that are missing, jsonschema gives one error each that does not say which of them it is about.
     return tuple(dict.fromkeys(found))
 
 
 def fits(value: Any, schema: Schema) -> bool:
     """True where plain `value` is what `schema` wants."""
-    return _validator(schema).is_valid(value)
+    key, known = key_of(value, schema), valid_before()
+    fitting = known.knows(key) or _validator(schema).is_valid(value)
+    if fitting:
+        known.learn(key)
+    return fitting
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:
