@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bolt_build.report.tables import Column, table
-from bolt_build.verify.judgement import LARGEST, SPREAD
+from bolt_build.verify.judgement import SPREAD
 from bolt_build.verify.report import SEEDED, BatchReport, LayerReport, OutputReport, VerifyReport
 
 AROUND = 3
@@ -45,7 +45,7 @@ def render(report: VerifyReport, *, color: bool, width: int | None = None) -> st
     for batch in report.batches:
         if batch.first_departure is not None:
             console.print(f"\nbatch {batch.batch}, sample {batch.layers_sample}: layers around the first that departs")
-            console.print(f"(deviations in units of what rounding does; largest {LARGEST:g}, spread {SPREAD:g} may be)")
+            console.print(f"(deviations are in units of what rounding does; a spread of {SPREAD:g} may be)")
             for line in _layers(batch, batch.first_departure, width):
                 console.print(line)
     for problem in report.problems:
@@ -97,7 +97,7 @@ def _layer(layer: LayerReport, first: bool) -> tuple[str | Text, ...]:
     rounding = layer.noise / layer.signal if layer.signal else 0.0
     return (
         str(layer.step), layer.name, "x".join(map(str, layer.shape)), f"{layer.error:.2e}{allowed}",
-        f"{layer.largest:.3g}", f"{layer.spread:.3g}", f"{rounding:.2e}", layer.kernel, mark,
+        f"{layer.largest:.3g} of {layer.limit:.2g}", f"{layer.spread:.3g}", f"{rounding:.2e}", layer.kernel, mark,
     )  # fmt: skip
 
 

@@ -129,7 +129,7 @@ def layer_report(tap: Tap, array: Array, expected: Expected, tolerance: float | 
     if same:
         found = judge(array, expected.tensor, expected.variance, tap.stored, expected.relative)
     else:
-        found = Judgement(0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
+        found = Judgement(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0, 0)
     finite = found.not_finite == 0 and found.reference_not_finite == 0
     error = found.max_abs / max(found.signal, float(np.finfo(np.float32).tiny))
     within = found.used <= 1.0 if tolerance is None else error <= tolerance
@@ -145,6 +145,7 @@ def layer_report(tap: Tap, array: Array, expected: Expected, tolerance: float | 
         signal=found.signal,
         noise=found.noise,
         largest=found.largest,
+        limit=found.limit,
         spread=found.spread,
         error=error,
         tolerance=tolerance,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bolt_build.errors import Diagnostic
-from bolt_build.verify.judgement import LARGEST, SPREAD
+from bolt_build.verify.judgement import SPREAD
 from bolt_build.verify.layers import unseen
 from bolt_build.verify.report import LayerReport, OutputReport
 from bolt_build.verify.taps import Tap
@@ -73,8 +73,8 @@ def departure(layer: LayerReport) -> str:
     size = f"{layer.max_abs:.2g} at most, {layer.error:.2g} of the tensor's root mean square"
     if layer.tolerance is not None:
         return f"{head}it is off by {size}, where the recipe allows {layer.tolerance:.2g}"
-    if layer.largest / LARGEST >= layer.spread / SPREAD:
-        how = f"{layer.largest:.2g} times what rounding does to its own inputs there (limit {LARGEST:g})"
+    if layer.largest / layer.limit >= layer.spread / SPREAD:
+        how = f"{layer.largest:.2g} times what rounding does to its own inputs there (limit {layer.limit:.2g})"
     else:
         how = f"all over {layer.spread:.2g} times what rounding does to its own inputs (limit {SPREAD:g})"
     return f"{head}it is off by {size}, {how}"

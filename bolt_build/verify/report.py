@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.errors import Diagnostic
-from bolt_build.verify.judgement import LARGEST, SPREAD
+from bolt_build.verify.judgement import SPREAD
 
 REPORT_VERSION = 2
 SEEDED = "seeded"
@@ -16,10 +16,11 @@ SEEDED = "seeded"
 class LayerReport:
     """One ONNX tensor that a step of the plan made, against what the model makes of the engine's own inputs of it.
 
-    `largest` and `spread` are the largest deviation and their root mean square, in standard deviations of what rounding
-    does to the layer (`verify.judgement`); `noise` is that standard deviation, `signal` the reference's root mean
-    square, and `max_abs` the largest difference. `error` is `max_abs` over `signal`; where the recipe sets `tolerance`,
-    that is all that counts. `tells` is False where rounding alone could make a tensor as large as the reference's.
+    `largest` (of `limit`) and `spread` are the largest deviation and their root mean square, in standard deviations of
+    what rounding does to the layer (`verify.judgement`); `noise` is that standard deviation, `signal` the reference's
+    root mean square, and `max_abs` the largest difference. `error` is `max_abs` over `signal`; where the recipe sets
+    `tolerance`, that is all that counts. `tells` is False where rounding alone could make a tensor as large as the
+    reference's.
     `reference_shape` is what the model has there; where it differs, nothing was compared.
     """
 
@@ -34,6 +35,7 @@ class LayerReport:
     signal: float
     noise: float
     largest: float
+    limit: float
     spread: float
     error: float
     tolerance: float | None
@@ -52,7 +54,7 @@ class LayerReport:
         """The part of its limits that the layer uses; above 1 it departs."""
         if self.tolerance is not None:
             return self.error / self.tolerance
-        return max(self.largest / LARGEST, self.spread / SPREAD)
+        return max(self.largest / self.limit, self.spread / SPREAD)
 
 
 @dataclass(frozen=True)

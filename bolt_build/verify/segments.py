@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
+from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.emitter import Emitter
-from bolt_build.verify.rounding import EXACT, RULES, Roundings, Variance, Work, measured, roundings_of
-from bolt_build.verify.taps import Tap
+from bolt_build.verify.rounding import EXACT, RULES, Roundings, Variance, Work, measured, roundings_of, variance_of
+from bolt_build.verify.taps import Source, Tap
+from bolt_build.verify.tolerance import coarser
 
 _REAL = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 _COUNTS = (
@@ -125,6 +127,8 @@ class _Cut:
         nodes, reached = self._of._between(tap.tensor, known)
         known |= {name: self._ports[name] for name in reached if name in self._ports}
         segment = _Segment(self, tap, {name: self._feed(value) for name, value in known.items()})
+        for source in tap.sources:
+            segment.read(source, tap.computed)
         for node in nodes:
             segment.add(node)
         tensor = segment.name(tap.tensor)
@@ -173,6 +177,13 @@ class _Segment:
         if tensor and tensor not in self._names:
             self._names[tensor] = self._cut.constant(tensor)
         return self._names[tensor] if tensor else ""
+
+    def read(self, source: Source, computed: DType) -> None:
+        """A source that is stored in a finer type than its reader computes in is rounded on the way."""
+        name = self._names[source.tensor]
+        if source.stored.is_float and coarser(source.stored, computed) != source.stored:
+            self.variances[name] = self._emit.scaled(self._emit.square(name), variance_of(computed))
+            self.computed = True
 
     def add(self, node: NodeProto) -> None:
         """The node itself, and those of the variances of what it makes."""
