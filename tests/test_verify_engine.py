@@ -257,7 +257,7 @@ def test_the_report_is_json_and_back(net: Path) -> None:
 
 def test_groups_of_taps_see_what_one_group_sees(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = verify(net)
-    monkeypatch.setattr("bolt_build.verify.taps.GROUP_BYTES", 10_000)
+    monkeypatch.setattr("bolt_build.verify.layers.GROUP_BYTES", 10_000)
     assert verify(net) == whole
 
 
@@ -343,3 +343,34 @@ class TestRendering:
         report = verify(net, batches=(1,))
         assert "\x1b[" not in render(report, color=False)
         assert "\x1b[" in render(report, color=True)
+
+
+class TestLargeBatches:
+    """Variances are computed for the first rows; the others are held to what those lead to expect."""
+
+    @pytest.mark.parametrize("row", [0, 7, 8, 19])
+    @pytest.mark.parametrize("layer", ["a1/conv", "b/add", "pool"])
+    def test_a_fault_in_any_row_is_found(self, row: int, layer: str, net: Path) -> None:
+        def broken(node: Node, inputs: list[Array], output: Array) -> Array:
+            output = output.copy()
+            output[row] += np.float32(1e-4) * output.std()
+            return output
+
+        report = verify(net, batches=(20,), faults={layer: broken})
+        assert first_departures(report) == [layer]
+
+    def test_rows_that_are_larger_than_the_first_are_no_fault(self, net: Path, tmp_path: Path) -> None:
+        """The engine sums in fp32 where the reference does so in another order."""
+
+        convolutions = [name for name in LAYERS if name.endswith("conv")]
+
+        def rounded(node: Node, inputs: list[Array], output: Array) -> Array:
+            return np.nextafter(output, np.float32(np.inf)).astype(np.float32)
+
+        images = (
+            np.random.RandomState(0).standard_normal((20, 3, 13, 11)) * np.geomspace(1, 1e4, 20)[:, None, None, None]
+        )
+        np.savez(tmp_path / "real.npz", image=images)
+        spec = replace(SPEC, samples=1, inputs=str(tmp_path / "real.npz"))
+        report = verify(net, batches=(20,), faults=dict.fromkeys(convolutions, rounded), spec=spec)
+        assert [layer.name for layer in report.batches[0].layers if not layer.ok] == []

@@ -64,9 +64,10 @@ def verify_model(
     batches: list[BatchReport] = []
     problems: list[Diagnostic] = []
     samples = Samples(spec)
+    largest = max(batch_plan.batch for batch_plan in plan.plans)
     for batch_plan in plan.plans:
         with model.context(batch_plan.batch) as context:
-            report, found = _verify_batch(context, reference, batch_plan, samples, tolerances)
+            report, found = _verify_batch(context, reference, batch_plan, samples, tolerances, largest)
         batches.append(report)
         problems += found
     ok = all(batch.ok for batch in batches)
@@ -77,13 +78,13 @@ def verify_model(
 
 
 def _verify_batch(
-    context: Runnable, reference: Reference, plan: BatchPlan, samples: Samples, tolerances: Tolerances
+    context: Runnable, reference: Reference, plan: BatchPlan, samples: Samples, tolerances: Tolerances, largest: int
 ) -> tuple[BatchReport, list[Diagnostic]]:
     results, expected, growth = _run_samples(context, reference, plan, samples)
     judged = compare_outputs(plan, tolerances, growth, results, expected)
     # Layers of the first sample, or of the first whose outputs went wrong.
     number = next((k for k, wrong in enumerate(judged.wrong_samples) if wrong), 0)
-    seen = compare_layers(context, reference, plan, samples.inputs(plan, number), tolerances)
+    seen = compare_layers(context, reference, plan, samples.inputs(plan, number), tolerances, largest)
     repeatable = all(_same_bits(results[number][name], seen.outputs[name]) for name in seen.outputs)
     problems = [*layer_problems(plan.batch, taps_of(plan), seen.layers), *judged.problems]
     problems += told_by_layers(plan.batch, judged.outputs, seen.layers)

@@ -33,10 +33,11 @@ def largest(count: int) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """`largest`, of `limit`, and `spread`: the largest deviation and their root mean square. `noise` and `signal`: the
-    root mean squares of what rounding can do and of the reference. `max_abs`: the largest difference. Elements that are
-    not finite count in `not_finite` (in the engine alone) or `reference_not_finite`, and nowhere else; `unbounded` are
-    those where rounding may do anything."""
+    """`largest`, of `limit`, and `spread`: the largest deviation, and their root mean square or that of all differences
+    over that of what rounding can do, whichever is larger. `noise` and `signal`: the root mean squares of what rounding
+    can do and of the reference. `max_abs`: the largest difference. Elements that are not finite count in `not_finite`
+    (in the engine alone) or `reference_not_finite`, and nowhere else; `unbounded` are those where rounding may do
+    anything."""
 
     max_abs: float
     largest: float
@@ -62,34 +63,48 @@ class Judgement:
 def judge(array: Array, expected: Array, variance: Array | None, stored: DType, relative: float = 0.0) -> Judgement:
     """`array` as the engine has it, stored in `stored`, beside `expected` of the same shape.
 
-    `variance` broadcasts to that shape, `relative` is a variance relative to `expected`, both in units of UNIT^2; they
-    are None and 0 where nothing but the storing rounds.
+    `variance` broadcasts to that shape, or is that of its first rows; `relative` is a variance relative to `expected`.
+    Both are in units of UNIT^2; they are None and 0 where nothing but the storing rounds.
     """
-    a, b = array.reshape(-1), expected.reshape(-1)
-    v = None if variance is None else np.broadcast_to(variance, expected.shape).reshape(-1)
     last = np.float32((UNITS.get(stored, 0.0) ** 2 / 3.0 + relative) * UNIT**2)
     least = np.float32(max(SMALLEST.get(stored, 0.0) ** 2, float(np.finfo(np.float32).tiny)))
-    sums = _Sums()
+    sums = _Sums(last, least)
     with np.errstate(all="ignore"):
-        for at in range(0, len(a), PIECE):
-            x, y = (part[at : at + PIECE].astype(np.float32, copy=False) for part in (a, b))
-            square = y * y
-            error = square * last
-            error += least
-            if v is not None:
-                error += v[at : at + PIECE] * np.float32(UNIT**2)
-            sums.add(x, y, square, error)
+        known = expected.shape[0] if variance is None or variance.ndim < expected.ndim else variance.shape[0]
+        if variance is None or known in (1, expected.shape[0]):
+            sums.add(array, expected, variance)
+            return sums.judgement()
+        sums.add(array[:known], expected[:known], variance)
+        size = max(float(np.mean(np.square(expected[:known]))), float(np.finfo(np.float32).tiny))
+        # Another row's may be larger at a place: twice the largest there, the mean of all, and more for a larger row.
+        usual = 2.0 * variance.max(axis=0) + variance.mean()
+        for x, y in zip(array[known:], expected[known:], strict=True):
+            sums.add(x, y, usual * np.float32(max(1.0, float(np.mean(np.square(y))) / size)))
     return sums.judgement()
 
 
 class _Sums:
-    """What is added up, piece by piece."""
+    """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`."""
 
-    def __init__(self) -> None:
-        self._max_abs = self._largest = self._deviations = self._noise = self._signal = 0.0
+    def __init__(self, last: np.float32, least: np.float32) -> None:
+        self._last, self._least = last, least
+        self._max_abs = self._largest = self._deviations = self._differences = self._noise = self._signal = 0.0
         self._count = self._bad = self._bad_reference = self._unbounded = 0
 
-    def add(self, x: Array, y: Array, square: Array, error: Array) -> None:
+    def add(self, array: Array, expected: Array, variance: Array | None) -> None:
+        """A part of the engine's tensor and of the reference's, with the variance in units of UNIT^2."""
+        a, b = array.reshape(-1), expected.reshape(-1)
+        v = None if variance is None else np.broadcast_to(variance, expected.shape).reshape(-1)
+        for at in range(0, len(a), PIECE):
+            x, y = (part[at : at + PIECE].astype(np.float32, copy=False) for part in (a, b))
+            square = y * y
+            error = square * self._last
+            error += self._least
+            if v is not None:
+                error += v[at : at + PIECE] * np.float32(UNIT**2)
+            self._piece(x, y, square, error)
+
+    def _piece(self, x: Array, y: Array, square: Array, error: Array) -> None:
         """A piece of the engine's tensor, the reference's with its squares, and the variances of rounding."""
         d = x - y
         np.multiply(d, d, out=d)
@@ -104,6 +119,7 @@ class _Sums:
             return
         self._count += d.size
         self._max_abs = max(self._max_abs, float(d.max()))
+        self._differences += float(d.sum())
         self._noise += float(error.sum())
         self._signal += float(square.sum())
         np.divide(d, error, out=d)
@@ -112,8 +128,11 @@ class _Sums:
 
     def judgement(self) -> Judgement:
         count = max(self._count, 1)
-        means = (self._deviations / count, self._noise / count, self._signal / count)
-        spread, noise, signal = map(_root, means)
+        # Where rounding does little, small errors show; where it does much, what is behind most of the tensor's size.
+        deviations = max(self._deviations / count, self._differences / self._noise if self._noise else 0.0)
+        # What numbers near zero lose is no noise of the layer's.
+        rounding = max(self._noise / count - 1.01 * float(self._least), 0.0)
+        spread, noise, signal = map(_root, (deviations, rounding, self._signal / count))
         return Judgement(
             _root(self._max_abs), _root(self._largest), largest(self._count), spread, noise, signal, self._bad,
             self._bad_reference, self._unbounded,

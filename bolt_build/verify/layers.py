@@ -3,7 +3,9 @@ that layer."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -15,7 +17,7 @@ from bolt_build.runtime.loader import StepInfo
 from bolt_build.verify.judgement import Judgement, judge
 from bolt_build.verify.reference import Expected, Reference
 from bolt_build.verify.report import LayerReport
-from bolt_build.verify.taps import Tap, groups, taps_of
+from bolt_build.verify.taps import GROUP_BYTES, Tap, groups, taps_of
 from bolt_build.verify.tolerance import BY_ROUNDING, Tolerances
 
 
@@ -46,14 +48,17 @@ def compare_layers(
     plan: BatchPlan,
     inputs: Mapping[str, Array],
     tolerances: Tolerances = BY_ROUNDING,
+    largest: int = 1,
 ) -> Observation:
     """Run the engine once on `inputs`, and judge every tensor that it shows.
 
     Tensors are kept for as long as a layer that reads them was not judged; a group of layers is judged once the engine
-    has come to its end.
+    has come to its end. A group is as many tensors as memory holds of a batch of `largest`, the engine's largest, so
+    that all batches have the same groups, and share what the reference has made ready for them.
     """
     taps = tuple(tap for tap in taps_of(plan) if tap.tensor in reference.observable)
-    judging = _Judging(reference, taps, tolerances, {port.name: inputs[port.name] for port in plan.inputs})
+    together = tuple(groups(taps, GROUP_BYTES * plan.batch // max(largest, plan.batch)))
+    judging = _Judging(reference, together, tolerances, {port.name: inputs[port.name] for port in plan.inputs})
     known = {(tap.step, tap.tensor): tap for tap in taps}
 
     def observe(step: StepInfo, tensor: str, array: Array) -> None:
@@ -69,12 +74,16 @@ class _Judging:
     """What the engine has shown, the layers that wait to be judged, and what was found."""
 
     def __init__(
-        self, reference: Reference, taps: tuple[Tap, ...], tolerances: Tolerances, inputs: Mapping[str, Array]
+        self,
+        reference: Reference,
+        together: tuple[tuple[Tap, ...], ...],
+        tolerances: Tolerances,
+        inputs: Mapping[str, Array],
     ) -> None:
         self._reference, self._tolerances = reference, tolerances
         self._ports = {name: name for name in inputs}
         self._held = dict(inputs)
-        self._groups = list(groups(taps))
+        self._groups = together
         members = ((number, tap) for number, group in enumerate(self._groups) for tap in group)
         self._last = {source.value: number for number, tap in members for source in tap.sources}
         self._done = 0
@@ -100,14 +109,17 @@ class _Judging:
         if shown:
             expected = self._reference.expected(shown, self._held, self._ports)
             pairs = zip(shown, expected, strict=True)
-            for tap, found in pairs:
-                self._report(tap, found)
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+                judged = threads.map(lambda pair: self._judged(*pair), pairs)
+                for tap, report in zip(shown, judged, strict=True):
+                    self._add(tap, report)
         for value in [v for v in self._held if self._last.get(v, -1) < self._done and v not in self._ports]:
             del self._held[value]
 
-    def _report(self, tap: Tap, found: Expected) -> None:
-        tolerance = self._tolerances.of((tap.name, *tap.covers))
-        report = layer_report(tap, self._held[tap.value], found, tolerance)
+    def _judged(self, tap: Tap, found: Expected) -> LayerReport:
+        return layer_report(tap, self._held[tap.value], found, self._tolerances.of((tap.name, *tap.covers)))
+
+    def _add(self, tap: Tap, report: LayerReport) -> None:
         if report.not_finite or report.reference_not_finite:
             self._endless.add(tap.value)
         if report.reference_not_finite and any(source.value in self._endless for source in tap.sources):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import onnx
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.ir import Array
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
-from bolt_build.verify.segments import CutModel
+from bolt_build.verify.segments import CutModel, Wanted
 from bolt_build.verify.taps import Tap
 
 _NUMPY = {
@@ -54,6 +54,7 @@ class Reference:
         self._loaded: Any = None
         self._outputs: tuple[str, ...] = ()
         self._cut: CutModel | None = None
+        self._ready: dict[Hashable, tuple[tuple[tuple[str, str], ...], tuple[Wanted, ...], Any]] = {}
         self._versions: tuple[Versions, Versions] | None = None  # the model's own, and those compared
 
     @property
@@ -99,11 +100,14 @@ class Reference:
 
         `ports` says which of them is the model's input of a name. All taps are computed at once.
         """
-        piece = self._pieces().piece(taps, held, ports)
-        session = self._session(piece.model)
+        key = self._pieces().key(taps, held)
+        if key not in self._ready:
+            piece = self._pieces().piece(taps, held, ports)
+            self._ready[key] = (piece.fed, piece.wanted, self._session(piece.model))
+        fed, wanted, session = self._ready[key]
         inputs = [port.name for port in session.get_inputs()]
-        feeds = {name: widened(held[value]) for value, name in piece.fed if name in inputs}
-        names = [name for item in piece.wanted for name in item.names]
+        feeds = {name: widened(held[value]) for value, name in fed if name in inputs}
+        names = [name for item in wanted for name in item.names]
         made = self._run(session, list(dict.fromkeys(names)), feeds)
         return tuple(
             Expected(
@@ -113,7 +117,7 @@ class Reference:
                 if item.computed
                 else 0.0,
             )
-            for item in piece.wanted
+            for item in wanted
         )
 
     def _pieces(self) -> CutModel:
@@ -138,8 +142,10 @@ class Reference:
         options.log_severity_level = 3
         # Its threads would wait for work by spinning, on the cores on which the engine then computes.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # One block for all tensors of a run doubles the memory of a large batch, and saves no time.
+        # One block for all tensors of a run doubles the memory of a large batch, and saves no time. Nor may sessions
+        # keep what they once needed: several are ready at a time.
         options.enable_mem_pattern = False
+        options.enable_cpu_mem_arena = False
         # External data is found beside the file although the session sees only the bytes of the graph.
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(self._path.resolve().parent)

@@ -8,7 +8,7 @@ computed in fp32, whatever the model's own floating-point type is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -22,6 +22,14 @@ from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.tolerance import coarser
 
 _REAL = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+ROWS = 8
+"""Rows of a large batch whose variances are computed; those of the others follow from them (`verify.judgement`)."""
+BY_ROWS = frozenset((
+    "Conv", "BatchNormalization", "Relu", "Clip", "LeakyRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Erf",
+    "Softplus", "Gelu", "Swish", "Neg", "Abs", "Exp", "Sqrt", "Add", "Sub", "Mul", "Div", "MaxPool", "AveragePool",
+    "GlobalAveragePool", "GlobalMaxPool", "Identity",
+))  # fmt: skip
+"""Operators that treat every row of the first axis by itself."""
 _COUNTS = (
     "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "IsNaN", "IsInf", "Equal", "Less", "Greater", "LessOrEqual",
     "GreaterOrEqual", "And", "Or", "Not",
@@ -73,10 +81,32 @@ class CutModel:
         """The names of all that nodes make."""
         return frozenset(self._makers)
 
+    def key(self, taps: Sequence[Tap], held: Mapping[str, Array]) -> Hashable:
+        """Equal where `piece` gives the same graph but for how many rows there are."""
+        values = {source.value: held[source.value].shape for tap in taps for source in tap.sources}
+        rows = tuple(values[source.value][:1] == tap.shape[:1] for tap in taps for source in tap.sources)
+        asked = tuple((tap.tensor, tap.value, tap.sources, tap.computed, tap.roundings, tap.shape[1:]) for tap in taps)
+        return asked, rows, tuple((value, shape[1:]) for value, shape in values.items())
+
     def piece(self, taps: Sequence[Tap], held: Mapping[str, Array], ports: Mapping[str, str]) -> Piece:
         """The graph for `taps`. `held` are the engine's values by name, for their shapes and types; `ports` says which
         of them is the model's input of a name."""
         return _Cut(self, held, ports).piece(taps)
+
+    def acts_by_rows(self, nodes: Iterable[NodeProto], shape: tuple[int, ...]) -> bool:
+        """True where the first axis passes through the nodes row by row."""
+        return (
+            self._opset >= 10
+            and len(shape) > 1
+            and all(node.op_type in BY_ROWS and self._keeps_rows(node, len(shape)) for node in nodes)
+        )
+
+    def _keeps_rows(self, node: NodeProto, rank: int) -> bool:
+        """True where no constant of the node lies along the first axis."""
+        if node.op_type in ("Conv", "BatchNormalization"):
+            return all(name in self._initializers for name in node.input[1:])
+        extents = [self._initializers[name].dims for name in node.input if name in self._initializers]
+        return all(len(dims) < rank or dims[0] == 1 for dims in extents)
 
     def _between(self, tensor: str, sources: Iterable[str]) -> tuple[list[NodeProto], set[str]]:
         """The nodes that make `tensor` from `sources`, in the model's order; and the model's inputs that they read."""
@@ -111,7 +141,9 @@ class _Cut:
         for value, name in self._fed.items():
             array = self._held[value]
             kind = TensorProto.FLOAT if _is_real(array) else helper.np_dtype_to_tensor_dtype(array.dtype)
-            graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+            # Rows are counted by name: another batch is another number of them.
+            shape = (f"rows{array.shape[0]}", *array.shape[1:]) if array.shape else ()
+            graph.input.append(helper.make_tensor_value_info(name, kind, shape))
         for item in wanted:
             graph.output.extend(onnx.ValueInfoProto(name=name) for name in item.names)
         model = helper.make_model(graph, opset_imports=self._of._model.opset_import, ir_version=8)
@@ -126,7 +158,10 @@ class _Cut:
         known = {source.tensor: source.value for source in tap.sources}
         nodes, reached = self._of._between(tap.tensor, known)
         known |= {name: self._ports[name] for name in reached if name in self._ports}
-        segment = _Segment(self, tap, {name: self._feed(value) for name, value in known.items()})
+        by_rows = self._of.acts_by_rows(nodes, tap.shape) and all(
+            self._held[value].shape[:1] == tap.shape[:1] for value in known.values()
+        )
+        segment = _Segment(self, tap, {name: self._feed(value) for name, value in known.items()}, by_rows)
         for source in tap.sources:
             segment.read(source, tap.computed)
         for node in nodes:
@@ -161,9 +196,10 @@ class _Cut:
 
 
 class _Segment:
-    """The nodes of one tap: names that are its own, and the variance of each tensor."""
+    """The nodes of one tap: names that are its own, and the variance of each tensor; `by_rows`: of its first rows."""
 
-    def __init__(self, cut: _Cut, tap: Tap, sources: Mapping[str, str]) -> None:
+    def __init__(self, cut: _Cut, tap: Tap, sources: Mapping[str, str], by_rows: bool) -> None:
+        self._by_rows, self._rows = by_rows, dict[str, str]()
         self._cut, self._emit = cut, cut.emit
         self._names = dict(sources)
         self._moving = set(sources.values())
@@ -178,11 +214,21 @@ class _Segment:
             self._names[tensor] = self._cut.constant(tensor)
         return self._names[tensor] if tensor else ""
 
+    def _first_rows(self, name: str) -> str:
+        """The rows of a tensor for which variances are computed; of one that depends on no source, itself."""
+        if not self._by_rows or name not in self._moving:
+            return name
+        if name not in self._rows:
+            ends = [self._emit.constant([end]) for end in (0, ROWS, 0)]
+            self._rows[name] = self._emit.add("Slice", [name, *ends])
+        return self._rows[name]
+
     def read(self, source: Source, computed: DType) -> None:
         """A source that is stored in a finer type than its reader computes in is rounded on the way."""
-        name = self._names[source.tensor]
+        name = self._first_rows(self._names[source.tensor])
         if source.stored.is_float and coarser(source.stored, computed) != source.stored:
-            self.variances[name] = self._emit.scaled(self._emit.square(name), variance_of(computed))
+            square = self._emit.square(name)
+            self.variances[self._names[source.tensor]] = self._emit.scaled(square, variance_of(computed))
             self.computed = True
 
     def add(self, node: NodeProto) -> None:
@@ -201,7 +247,9 @@ class _Segment:
     def _vary(self, node: NodeProto, inputs: list[str], outputs: list[str]) -> None:
         variances = [self.variances.get(name) for name in inputs]
         fixed = [name not in self._moving for name in inputs]
-        work = Work(self._emit, node, inputs, variances, outputs, fixed, self._roundings, self.counts)
+        seen = [self._first_rows(name) for name in inputs]
+        made = [self._first_rows(name) for name in outputs]
+        work = Work(self._emit, node, seen, variances, made, fixed, self._roundings, self.counts)
         own = node.domain in ("", "ai.onnx")
         if own and node.op_type == "Split":
             if variances[0] is not None:

@@ -100,12 +100,12 @@ def kernel_of(step: Step) -> str:
     return f"{step.candidate.family}({values})" if values else step.candidate.family
 
 
-def groups(taps: tuple[Tap, ...]) -> Iterator[tuple[Tap, ...]]:
-    """The taps in order, cut where a group's reference tensors would exceed `GROUP_BYTES`."""
+def groups(taps: tuple[Tap, ...], most: int) -> Iterator[tuple[Tap, ...]]:
+    """The taps in order, cut where a group's reference tensors would exceed `most` bytes."""
     group: list[Tap] = []
     held = 0
     for tap in taps:
-        if group and held + tap.nbytes > GROUP_BYTES:
+        if group and held + tap.nbytes > most:
             yield tuple(group)
             group, held = [], 0
         group.append(tap)

@@ -1,0 +1,76 @@
+"""What counts as rounding, and what does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bolt_build.dtypes import DType
+from bolt_build.verify.judgement import SPREAD, judge, largest
+from bolt_build.verify.rounding import UNIT
+
+REFERENCE = np.random.default_rng(0).standard_normal((64, 1000)).astype(np.float32)
+ONE = np.ones_like(REFERENCE)
+
+
+def test_rounding_to_the_stored_type_passes_and_a_little_more_does_not() -> None:
+    stored = REFERENCE.astype(np.float16)
+    assert judge(stored, REFERENCE, None, DType.F16).used < 1
+    assert judge(REFERENCE.astype(np.float16) * np.float16(1.002), REFERENCE, None, DType.F16).spread > SPREAD
+    assert judge(stored, REFERENCE, None, DType.F32).used > 1
+
+
+def test_one_element_is_measured_by_what_rounding_does_there() -> None:
+    variance = ONE.copy()
+    variance[3, 5] = 1e8
+    wrong = REFERENCE.copy()
+    wrong[3, 5] += np.float32(1e4 * UNIT)
+    assert judge(wrong, REFERENCE, variance, DType.F32).largest < 2
+    assert judge(wrong, REFERENCE, ONE, DType.F32).largest > largest(REFERENCE.size)
+
+
+def test_the_more_elements_the_larger_the_largest_may_be() -> None:
+    normal = np.random.default_rng(1).standard_normal(10**6)
+    for count in (100, 10**4, 10**6):
+        assert 2 * np.abs(normal[:count]).max() < largest(count) < 4 * np.abs(normal[:count]).max()
+
+
+def test_an_error_where_rounding_does_most_shows_in_the_sums() -> None:
+    """Half of the tensor is a thousand times as large, and off by twice what rounding does there."""
+    variance = np.where(np.arange(1000) < 500, 1.0, 1e6).astype(np.float32) * ONE
+    noise = np.random.default_rng(2).standard_normal(REFERENCE.shape).astype(np.float32)
+    wrong = REFERENCE + np.where(variance > 1, 1.6e3, 0).astype(np.float32) * UNIT * noise
+    found = judge(wrong, REFERENCE, variance, DType.F32)
+    assert found.largest < largest(REFERENCE.size)
+    assert found.spread > SPREAD
+
+
+@pytest.mark.parametrize(("size", "tells"), [(1e-9, False), (1e-3, True), (0.0, True)])
+def test_a_tensor_no_larger_than_rounding_is_not_judged(size: float, tells: bool) -> None:
+    reference = np.float32(size) * REFERENCE
+    found = judge(reference, reference, ONE if size else None, DType.F32)
+    assert found.used < 1
+    assert found.tells is tells
+
+
+def test_what_is_not_finite_is_counted_apart() -> None:
+    array, reference = REFERENCE.copy(), REFERENCE.copy()
+    array[0, :3] = np.nan, np.inf, -np.inf
+    reference[0, 2:4] = np.nan, np.inf
+    found = judge(array, reference, None, DType.F32)
+    assert (found.not_finite, found.reference_not_finite, found.max_abs) == (2, 2, 0.0)
+
+
+def test_where_rounding_may_do_anything_nothing_is_told() -> None:
+    variance = ONE.copy()
+    variance[0, 0] = np.inf
+    found = judge(REFERENCE, REFERENCE, variance, DType.F32)
+    assert (found.unbounded, found.tells) == (1, False)
+
+
+def test_differences_beyond_what_can_be_squared_depart() -> None:
+    array = REFERENCE.copy()
+    array[0, 0] = 3e38
+    found = judge(array, REFERENCE, None, DType.F32)
+    assert found.used > 1
+    assert np.isfinite([found.largest, found.spread, found.max_abs]).all()
