@@ -40,7 +40,6 @@ from bolt_build.build.evidence import Evidence, gather
 from bolt_build.digest import digest
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.schema import load_recipe
 from bolt_build.tuning.lock import Lock, lock_text
@@ -70,7 +69,7 @@ def from_planes(problem: KernelProblem) -> bool:
     """True for a convolution that rearranges the model's planes in the pass in which it reads them, whatever the same
     kernel computes behind it."""
     rank, op = len(problem.outputs[0].shape), problem.op
-    first = op.first if isinstance(op, Chain) else op
+    first, _ = op.sequence[0]
     own = problem.inputs[: 1 if isinstance(first, Conv) else 0]
     return any(len(each.shape) == rank and each.format.layout is Layout.ROW for each in own)
 

@@ -21,7 +21,6 @@ from bolt_build.build.planning import Planner
 from bolt_build.emit import names
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
-from bolt_build.graph.ops.chain import Chain
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.planner.parameters import count_parameters
@@ -280,7 +279,7 @@ def _row(engine: _Engine, plan: BatchPlan, threads: int | None, median_ms: float
     return Explored(
         model=engine.model.name, base=engine.model.base, precision=engine.plan.precision, batch=plan.batch,
         threads=threads, onnx=str(engine.onnx), parameters=engine.parameters, steps=len(steps),
-        pairs=sum(isinstance(step.problem.op, Chain) for step in steps), median_ms=median_ms, round_medians_ms=(),
+        pairs=sum(len(step.problem.op.sequence) > 1 for step in steps), median_ms=median_ms, round_medians_ms=(),
         kernels=engine.kernels, verified=engine.verified,
     )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,8 +9,6 @@ from bolt_build.emit.text import c_string, comment, kernel_text, operand_text, p
 from bolt_build.families.base import Family, StepCode, StepExpressions
 from bolt_build.planner.engine_plan import Location, Step, StepTensor
 from bolt_build.targets import Target
-
-_KEPT = re.compile(r"\br\.weight\((\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class StepSource:
     @property
     def parameter(self) -> str:
         """Name of the step's `const bolt::Run&`, left out where the call has no use for it."""
-        return " r" if re.search(r"\br\b", self.call) else ""
+        return " r" if self.call else ""
 
 
 def step_source(step: Step, families: dict[str, Family], target: Target) -> StepSource:
@@ -42,7 +39,7 @@ def step_source(step: Step, families: dict[str, Family], target: Target) -> Step
     code = _code(step, families, target)
     arguments = [f"p.step({step.index})", code.member_arguments] if code.member_arguments else [f"p.step({step.index})"]
     call = code.call.replace("{member}", "kernel")
-    kept = tuple(sorted({int(index) for index in _KEPT.findall(call)}))
+    kept = _kept(step, code)
     return StepSource(
         index=step.index,
         name=step.name,
@@ -54,6 +51,15 @@ def step_source(step: Step, families: dict[str, Family], target: Target) -> Step
         kept_weights=kept,
         info=(c_string(step.name), c_string("\n".join(step.covers)), c_string(_kernel(step))),
     )
+
+
+def _kept(step: Step, code: StepCode) -> tuple[int, ...]:
+    """Indices of the weights that the step's call reads: all that it has, or input 0 alone where others were read when
+    its kernel was made."""
+    if step.view:
+        return ()
+    read = step.inputs if code.member_type is None else step.inputs[:1]
+    return tuple(sorted({tensor.location.at for tensor in read if tensor.location.kind == "weight"}))
 
 
 def _code(step: Step, families: dict[str, Family], target: Target) -> StepCode:

@@ -7,7 +7,6 @@ from enum import Enum
 
 from bolt_build.families.base import Candidate, KernelProblem, Operand
 from bolt_build.graph.ir import EpilogueOp, Op
-from bolt_build.graph.ops.chain import Chain
 
 _WIDTH = 118
 
@@ -98,11 +97,9 @@ def _value(value: object) -> str:
 def problem_text(problem: KernelProblem) -> tuple[str, ...]:
     """One line for the op, one for each stage of the epilogue; of products in one kernel, those of all behind each
     other."""
-    op = problem.op
-    if isinstance(op, Chain):
-        lines = [op_text(op.first), *_stages(op.between), f"then {op_text(op.second)}"]
-    else:
-        lines = [op_text(op)]
+    lines: list[str] = []
+    for op, between in problem.op.sequence:
+        lines += [f"then {op_text(op)}" if lines else op_text(op), *_stages(between)]
     return (*lines, *_stages(problem.epilogue))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, Operand
+from bolt_build.families.chains import parts
 from bolt_build.graph.ir import EpilogueOp, Layout, Op
-from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.text import format_op, format_type
 
 
@@ -14,14 +14,14 @@ def describe_problem(problem: KernelProblem) -> str:
     Products in one kernel stand behind each other, `matmul(f16[8,64], f16[64,32]) | relu | matmul(_, f16[32,16])`: `_`
     is what the first leaves, and operands of stages are counted over the inputs of all.
     """
-    op = problem.op
-    if isinstance(op, Chain):
-        first = _call(op.first, list(map(_operand, problem.inputs[: op.operands])), op.between)
-        rest = ["_", *map(_operand, problem.inputs[op.operands :])]
-        text = f"{first} | {_call(op.second, rest, problem.epilogue)}"
-    else:
-        text = _call(op, list(map(_operand, problem.inputs)), problem.epilogue)
-    return f"{text} -> {', '.join(map(_operand, problem.outputs))}"
+    calls: list[str] = []
+    each = parts(problem)
+    for part in each:
+        operands = list(map(_operand, part.inputs))
+        if calls:
+            operands[0] = "_"
+        calls.append(_call(part.op, operands, problem.epilogue if part is each[-1] else part.epilogue))
+    return f"{' | '.join(calls)} -> {', '.join(map(_operand, problem.outputs))}"
 
 
 def _call(op: Op, operands: list[str], epilogue: tuple[EpilogueOp, ...]) -> str:

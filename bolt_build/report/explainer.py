@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from bolt_build.build.evidence import Evidence
 from bolt_build.families.base import Candidate, Expense, KernelProblem, rate
 from bolt_build.graph.ops.shape import Convert
-from bolt_build.planner.engine_plan import Decision, Step
-from bolt_build.planner.persistent import STAGE
+from bolt_build.planner.engine_plan import Step
+from bolt_build.planner.persistent import STAGE, decisions_of
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.report.changes import changes_of
 from bolt_build.report.explanation import (
@@ -50,17 +50,14 @@ def explain(evidence: Evidence) -> Explanation:
         whole = of_plan(plan, cover.graph, evidence.lock, engine.declined)
         slow = tuple(each for each in engine.plan.slow if each.batch == plan.batch)
         batches.append(Batch(plan.batch, layers, _totals(layers), changes, pairings, whole, slow))
-    fusion = tuple(decision for decision in engine.plan.decisions if _is_fusion(decision))
+    # What passes and the recipe decided; what times decided stands in a table of its own.
+    timed = decisions_of(engine.pairs)
+    fusion = tuple(each for each in engine.plan.decisions if each.stage in (*FUSION, STAGE) and each not in timed)
     refusals = counted(f"{refusal.family}: {refusal.reason}" for refusal in engine.plan.refusals)
     name, precision = engine.plan.name, engine.plan.precision
     return Explanation(
         EXPLANATION_VERSION, name, evidence.target.name, precision, evidence.source, tuple(batches), fusion, refusals
     )
-
-
-def _is_fusion(decision: Decision) -> bool:
-    """True for what passes and the recipe decided; what times decided of pairs stands in their table."""
-    return decision.stage in FUSION or (decision.stage == STAGE and not decision.subject.startswith("batch "))
 
 
 class _Explainer:

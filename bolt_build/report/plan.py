@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
-from bolt_build.graph.ops.chain import Chain
+from bolt_build.families.chains import parts
 from bolt_build.planner.engine_plan import EnginePlan, Location, Step
 from bolt_build.report.tables import Column, byte_text, table
 
@@ -49,11 +49,7 @@ def _decisions(plan: EnginePlan) -> list[str]:
 
 
 def _op(problem: KernelProblem) -> str:
-    op, stages = problem.op, [stage.op.kind for stage in problem.epilogue]
-    if isinstance(op, Chain):
-        first = "+".join([op.first.kind, *(stage.op.kind for stage in op.between)])
-        return f"{first}, {'+'.join([op.second.kind, *stages])}"
-    return "+".join([op.kind, *stages])
+    return ", ".join("+".join([each.op.kind, *(stage.op.kind for stage in each.epilogue)]) for each in parts(problem))
 
 
 def _kernel(step: Step) -> str:

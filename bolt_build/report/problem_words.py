@@ -9,7 +9,6 @@ from bolt_build.families.chains import parts
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
@@ -19,8 +18,11 @@ from bolt_build.graph.ops.shape import Convert
 
 def in_words(problem: KernelProblem) -> str:
     """For example `3x3 convolution / 2, 64 to 128 channels, 56x56 to 28x28, batch 32 + bias + relu`."""
-    if isinstance(problem.op, Chain):
-        return " then ".join(map(in_words, parts(problem)))
+    return " then ".join(map(_in_words, parts(problem)))
+
+
+def _in_words(problem: KernelProblem) -> str:
+    """Of a single operator."""
     op, shapes = problem.op, [operand.shape for operand in problem.inputs]
     out = problem.outputs[0].shape
     if isinstance(op, Conv):

@@ -17,7 +17,6 @@ from bolt_build.families.base import Family, KernelProblem
 from bolt_build.families.chains import parts
 from bolt_build.families.problems import op_operands
 from bolt_build.families.stages import may_share
-from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.planner.tuning_set import ProblemTrials
@@ -176,18 +175,19 @@ def _problem(trials: ProblemTrials, why_not: str | None) -> str:
 def _depth(problem: KernelProblem) -> float:
     """Products, or terms, that make one element of output 0; of products in one kernel, those that are summed up at
     once, because what lies between is rounded like an output."""
-    if isinstance(problem.op, Chain):
-        return max(map(_depth, parts(problem)))
-    elements = max(1, problem.outputs[0].type.elements)
-    return max(1.0, problem.flops / (2 * elements))
+    return max(max(1.0, each.flops / (2 * max(1, each.outputs[0].type.elements))) for each in parts(problem))
 
 
 def _range(problem: KernelProblem, index: int) -> tuple[float, float]:
     """Between which values an input is drawn: so that sums of products have a variance of about one."""
-    if isinstance(problem.op, Chain):
-        first, second = parts(problem)
-        count = len(first.inputs)
-        return _range(first, index) if index < count else _range(second, index - count + 1)
+    first, *behind = parts(problem)
+    if behind:
+        for each in (first, *behind):
+            if index < len(each.inputs):
+                return _range(each, index)
+            # Input 0 of the next is what this one leaves.
+            index -= len(each.inputs) - 1
+        raise IndexError(index)
     operand = problem.inputs[index]
     if not operand.format.dtype.is_float:
         return 0.0, 1.0

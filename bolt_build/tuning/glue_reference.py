@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from bolt_build.families.base import Family, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.chains import parts
 from bolt_build.families.problems import op_operands
-from bolt_build.graph.ops.chain import Chain
 from bolt_build.targets import Target
 from bolt_build.tuning.glue_functions import FunctionsCode, expressions, functions_of
 
@@ -35,7 +34,7 @@ def reference_of(
         return Reference(None, "the target has no portable kernels to compare with")
     if set(families) <= {portable.name}:
         return Reference(None, "only the portable family computes this: there is nothing to compare it with")
-    if not isinstance(problem.op, Chain) and not _in_another_layout(problem):
+    if len(parts(problem)) == 1 and not _in_another_layout(problem):
         candidates, refusals = portable.candidates(problem, target)
         if not candidates:
             return Reference(None, f"the portable family has no kernel for it: {refusals[0].reason}")
@@ -76,13 +75,15 @@ class _Sequence:
 
     def add(self, problem: KernelProblem, at: StepExpressions) -> None:
         """All that computes the problem. Raises _NoKernelError."""
-        if isinstance(problem.op, Chain):
-            first, second = parts(problem)
-            count, between = len(first.inputs), self._place(first.outputs[0])
-            self.add(first, StepExpressions(at.inputs[:count], (between,), at.prepare_inputs[:count]))
-            rest = StepExpressions((between, *at.inputs[count:]), at.outputs, (None, *at.prepare_inputs[count:]))
-            self.add(second, rest)
-            return
+        *before, last = parts(problem)
+        inputs_left, prepared = at.inputs, at.prepare_inputs
+        for each in before:
+            count, between = len(each.inputs), self._place(each.outputs[0])
+            self._add_one(each, StepExpressions(inputs_left[:count], (between,), prepared[:count]))
+            inputs_left, prepared = (between, *inputs_left[count:]), (None, *prepared[count:])
+        self._add_one(last, StepExpressions(inputs_left, at.outputs, prepared))
+
+    def _add_one(self, problem: KernelProblem, at: StepExpressions) -> None:
         inputs, sources = list(problem.inputs), list(at.inputs)
         for index in _in_another_layout(problem):
             to = TensorFormat(problem.outputs[0].format.dtype, problem.outputs[0].format.layout)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.ops.shape import Cast, Convert
 from bolt_build.planner.engine_plan import BatchPlan, Step
 from bolt_build.verify.tolerance import coarser
@@ -139,4 +138,4 @@ def _computes(step: Step) -> int:
     """How many times the step rounds what it computes: two nodes in one kernel count as they do apart."""
     if step.view or isinstance(step.problem.op, Convert):
         return 0
-    return 2 if isinstance(step.problem.op, Chain) else 1
+    return len(step.problem.op.sequence)

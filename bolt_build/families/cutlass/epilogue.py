@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
-from bolt_build.families.portable.epilogue import activation, binary
+from bolt_build.families.portable.epilogue import activation, activation_type, binary
 from bolt_build.families.stages import Reach, spreads
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
@@ -51,7 +51,7 @@ def _join(stage: EpilogueOp) -> str:
 
 def _stage_type(stage: EpilogueOp) -> str:
     if isinstance(stage.op, Activation):
-        return f"{_SPACE}::Map<{activation(stage.op).split('{', 1)[0]}>"
+        return f"{_SPACE}::Map<{activation_type(stage.op)}>"
     return f"{_SPACE}::Join{_join(stage)}"
 
 

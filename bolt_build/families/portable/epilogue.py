@@ -51,11 +51,16 @@ def channel_axis(problem: KernelProblem) -> int | None:
     return next((how.axis for how in spreads(problem) if how is not None and how.reach is Reach.AXIS), None)
 
 
+def activation_type(op: Activation) -> str:
+    """`bolt::portable::Clip`"""
+    return f"bolt::portable::{_ACTIVATIONS[op.function]}"
+
+
 def activation(op: Activation) -> str:
     """`bolt::portable::Clip{0.0f, 6.0f}`"""
     parameters = {"leaky_relu": (op.alpha,), "clip": (op.alpha, op.beta), "hard_sigmoid": (op.alpha, op.beta)}
     values = ", ".join(literal(value) for value in parameters.get(op.function, ()))
-    return f"bolt::portable::{_ACTIVATIONS[op.function]}{{{values}}}"
+    return f"{activation_type(op)}{{{values}}}"
 
 
 def binary(op: Binary) -> str:
