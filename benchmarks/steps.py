@@ -69,7 +69,7 @@ def from_planes(problem: KernelProblem) -> bool:
     """True for a convolution that rearranges the model's planes in the pass in which it reads them, whatever the same
     kernel computes behind it."""
     rank, op = len(problem.outputs[0].shape), problem.op
-    first, _ = op.sequence[0]
+    first = op.sequence[0].op
     own = problem.inputs[: 1 if isinstance(first, Conv) else 0]
     return any(len(each.shape) == rank and each.format.layout is Layout.ROW for each in own)
 

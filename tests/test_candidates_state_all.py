@@ -121,7 +121,7 @@ def test_settings_are_those_that_are_possible() -> None:
     assert FAMILY.refuse(problem, replace(candidate, settings=(("slices", 7),)), H200) is not None
     assert FAMILY.refuse(problem, replace(candidate, settings=(("strip", 1),)), H200) is not None
     pooled, strips = problem_of("pool")
-    assert isinstance(pooled.op.sequence[1][0], Pool)
+    assert isinstance(pooled.op.sequence[1].op, Pool)
     assert FAMILY.refuse(pooled, replace(strips, settings=(("strip", 4),)), H200) is None
     assert FAMILY.refuse(pooled, replace(strips, settings=(("strip", 57),)), H200) is not None
 

@@ -26,7 +26,7 @@ from bolt_build.families.base import KernelProblem, Operand
 from bolt_build.families.chains import chained, parts
 from bolt_build.families.problems import op_operands
 from bolt_build.graph.arrays import narrowed, widened
-from bolt_build.graph.ir import Array, EpilogueOp, ShapeError, TensorType
+from bolt_build.graph.ir import Array, EpilogueOp, Member, ShapeError, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.chain import Chain
@@ -186,3 +186,12 @@ def test_a_chained_problem_in_words() -> None:
         "then conv strides=(1, 1) pads_begin=(0, 0) pads_end=(0, 0) dilations=(1, 1) groups=1",
         "then activation function=relu alpha=0.0 beta=0.0",
     )
+
+
+def test_a_chain_of_three_names_its_operators() -> None:
+    """Chains stand for any number of operators, though no kernel computes more than two yet."""
+    last, pad = Conv((1, 1), (0, 0), (0, 0), (1, 1)), Conv((1, 1), (1, 1), (1, 1), (1, 1))
+    two = Chain(pad, 3, (RELU,), last)
+    three = Chain(two, 4, (), last)
+    assert [(m.op, m.own, m.between) for m in three.sequence] == [(pad, 3, (RELU,)), (last, 1, ()), (last, None, ())]
+    assert pad.sequence == (Member(pad),)

@@ -98,8 +98,8 @@ def problem_text(problem: KernelProblem) -> tuple[str, ...]:
     """One line for the op, one for each stage of the epilogue; of products in one kernel, those of all behind each
     other."""
     lines: list[str] = []
-    for op, between in problem.op.sequence:
-        lines += [f"then {op_text(op)}" if lines else op_text(op), *_stages(between)]
+    for member in problem.op.sequence:
+        lines += [f"then {op_text(member.op)}" if lines else op_text(member.op), *_stages(member.between)]
     return (*lines, *_stages(problem.epilogue))
 
 

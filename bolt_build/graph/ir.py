@@ -95,14 +95,23 @@ class Op(ABC):
         return sum(t.elements for t in (*inputs, *outputs))
 
     @property
-    def sequence(self) -> tuple[tuple[Op, tuple[EpilogueOp, ...]], ...]:
-        """The operators that it stands for, one behind the other, each with the stages between it and the next: itself,
-        unless said."""
-        return ((self, ()),)
+    def sequence(self) -> tuple[Member, ...]:
+        """The operators that it stands for, one behind the other: itself, unless said."""
+        return (Member(self),)
 
     def unread(self, inputs: Sequence[TensorType]) -> int:
         """Elements of input 0 that no output depends on, wherever strides leave some out; none unless said."""
         return 0
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of several operators that follow each other: `own` inputs of all are its own (those behind its input 0, where
+    that is what the one before leaves; None: all that are left), and the stages `between` it and the next."""
+
+    op: Op
+    own: int | None = None
+    between: tuple[EpilogueOp, ...] = ()
 
 
 @dataclass(frozen=True)

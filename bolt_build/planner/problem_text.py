@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, Operand
-from bolt_build.families.chains import parts
 from bolt_build.graph.ir import EpilogueOp, Layout, Op
 from bolt_build.graph.text import format_op, format_type
 
@@ -15,12 +14,12 @@ def describe_problem(problem: KernelProblem) -> str:
     is what the first leaves, and operands of stages are counted over the inputs of all.
     """
     calls: list[str] = []
-    each = parts(problem)
-    for part in each:
-        operands = list(map(_operand, part.inputs))
-        if calls:
-            operands[0] = "_"
-        calls.append(_call(part.op, operands, problem.epilogue if part is each[-1] else part.epilogue))
+    operands = list(map(_operand, problem.inputs))
+    for member in problem.op.sequence:
+        own = operands[: member.own]
+        stages = problem.epilogue if member.own is None else member.between
+        calls.append(_call(member.op, ["_", *own] if calls else own, stages))
+        operands = operands[len(own) :]
     return f"{' | '.join(calls)} -> {', '.join(map(_operand, problem.outputs))}"
 
 

@@ -134,7 +134,7 @@ class ChainKind(Generic[T]):
 
     def serves(self, problem: KernelProblem) -> bool:
         _, *behind = problem.op.sequence
-        return len(behind) == 1 and not isinstance(behind[0][0], Pool)
+        return len(behind) == 1 and not isinstance(behind[0].op, Pool)
 
     def offers(self, problem: KernelProblem, target: Target) -> Offers:
         if (reason := refuse_products(problem)) is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bolt_build.graph.arrays import narrowed, widened
-from bolt_build.graph.ir import Array, EpilogueOp, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, EpilogueOp, Member, Op, ShapeError, TensorType
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,10 @@ class Chain(Op):
     second: Op
 
     @property
-    def sequence(self) -> tuple[tuple[Op, tuple[EpilogueOp, ...]], ...]:
-        *before, (last, _) = self.first.sequence
-        return (*before, (last, self.between), *self.second.sequence)
+    def sequence(self) -> tuple[Member, ...]:
+        *before, last = self.first.sequence
+        own = self.operands - sum(member.own or 0 for member in before)
+        return (*before, Member(last.op, own, self.between), *self.second.sequence)
 
     def inner(self, inputs: Sequence[TensorType]) -> TensorType:
         """What lies between, as a tensor of input 0's element type whatever those of the other inputs are.

@@ -217,7 +217,7 @@ class Pooled:
 
     def serves(self, problem: KernelProblem) -> bool:
         _, *behind = problem.op.sequence
-        return len(behind) == 1 and isinstance(behind[0][0], Pool)
+        return len(behind) == 1 and isinstance(behind[0].op, Pool)
 
     def offers(self, problem: KernelProblem, target: Target) -> Offers:
         if (reason := _refuse(problem, gpu_of(target))) is not None:
