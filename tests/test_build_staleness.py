@@ -20,19 +20,22 @@ from bolt_build.schema import load_recipe
 
 
 class Silent:
-    """Hears what a build says, and keeps it."""
+    """Hears what a build says, and keeps it; `shown` while tasks are shown."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.shown = False
 
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def start(self, recipe: str, tasks: int) -> None: ...
+    def start(self, recipe: str, tasks: int) -> None:
+        self.shown = True
 
     def event(self, event: TaskEvent) -> None: ...
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        self.shown = False
 
 
 class Place:
@@ -76,8 +79,9 @@ def test_where_nothing_is_stale_scons_is_not_started(place: Place, monkeypatch: 
 
     monkeypatch.setattr(builder, "run_session", run_session)
     recipe = load_recipe(place.path / "tiny.yaml")
-    assert build(recipe, place.options, Silent()).exit_code is ExitCode.OK
-    assert started == []
+    listener = Silent()
+    assert build(recipe, place.options, listener).exit_code is ExitCode.OK
+    assert (started, listener.shown) == ([], False)
     (place.path / "generated" / "tiny" / "host" / "tiny-run").unlink()
     build(recipe, place.options, Silent())
     assert started == [("host",)]

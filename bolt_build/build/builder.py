@@ -121,8 +121,11 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
         planned = tuple(target.written() for target in planned)
         tasks = sum(len(found.stale) for found in forecasts)
         listener.start(recipe.name, tasks)
-        # SCons would ask the same rule of the same files: its start alone takes longer than all that is done here.
-        session = _run(directory, planned, options, lock, listener) if tasks else NOTHING_TO_RUN
+        try:
+            # SCons would ask the same rule of the same files, and takes as long to start as all that is done here.
+            session = _run(directory, planned, options, lock, listener) if tasks else NOTHING_TO_RUN
+        finally:
+            listener.stop()
     seconds = time.monotonic() - started - waited
     return replace(_result(recipe, planned, obstacles, code, session, seconds), waited=waited)
 
@@ -202,10 +205,7 @@ def _run(
     session = SessionOptions(
         options.jobs, options.keep_going, str(cache.directory), cache.limit, cache.read_only
     )  # fmt: skip
-    try:
-        result = run_session(directory.path, tuple(t.plan.graph.target for t in planned), session, lock, listener.event)
-    finally:
-        listener.stop()
+    result = run_session(directory.path, tuple(t.plan.graph.target for t in planned), session, lock, listener.event)
     if any(not event.cached for event in result.finished):
         cache.prune()
     return result
