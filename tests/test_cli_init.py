@@ -171,6 +171,13 @@ def test_a_file_that_is_no_model_leaves_nothing(capsys: pytest.CaptureFixture[st
     assert [path.name for path in Path().iterdir()] == ["net.onnx"]
 
 
+def test_a_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+    write("N", 8)
+    assert said(capsys, "net.onnx", "--recipe", "net.onnx/net.yaml", code=ExitCode.INVALID).endswith(
+        "net.onnx: a file stands in the way\n  hint: write it to a folder of your own with --recipe FILE.yaml\n"
+    )
+
+
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=12)
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from graph_models import model, node, saved, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bolt_build.build import builder
+from bolt_build.build.planning import Planner
 from bolt_build.cli.main import main
 from bolt_build.emit import names
 from bolt_build.errors import ExitCode
 from bolt_build.schema import load_recipe
 from bolt_build.schema.names import engine_name
 from bolt_build.schema.validate import fits, recipe_schema
+from bolt_build.toolchain import Tool, Toolchain
 
 GOOD = "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: }\n"
 
@@ -80,3 +87,30 @@ def test_one_recipe_by_several_paths_is_one_recipe(capsys: pytest.CaptureFixture
     Path("gone.onnx").touch()
     assert main(["clean", "net.yaml", "one/../net.yaml"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_another_recipe_of_the_same_name_that_was_built_here_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(Path(), model([node("Relu", "x", "y")], [tensor("x", ["N", 8])]), "net.onnx")
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        Path(folder, "net.yaml").write_text("bolt: 1\nmodel: {onnx: ../net.onnx}\ntargets: {host: }\n")
+    Path("link.yaml").symlink_to("one/net.yaml")
+
+    def find_tools(names: Sequence[str]) -> Toolchain:
+        return Toolchain(tuple(Tool(name, f"/usr/bin/{name}", "1.0", name) for name in names))
+
+    planner = partial(Planner, find_tools=find_tools, why_not_here=lambda target: "not here")
+    monkeypatch.setattr(builder, "Planner", planner)
+    made = Path("generated/net/host/recipe.json")
+    made.parent.mkdir(parents=True)
+    for path, warned in (("one/net.yaml", True), ("two/net.yaml", False), ("gone.yaml", False), ("link.yaml", True)):
+        made.write_text(json.dumps({"path": path, "name": "net"}))
+        assert main(["two/net.yaml", "--dry-run"]) == 0
+        assert ("warning[shared-output]" in (said := capsys.readouterr().err)) == warned
+        if warned:
+            assert said == (
+                f"warning[shared-output]: generated/net/host was made by {path}, and builds of the two replace each "
+                "other\n  hint: give one of them another 'name', or build two/net.yaml with --output DIR\n"
+            )

@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_is_compiled(
     assert (code, out) == (3, "")
     assert said == (
         f"error[not-a-directory]: cannot make a directory {Path.cwd()}/file: a file stands in the way\n"
-        "  hint: build into another directory with --output DIR\n"
+        "  hint: name a file in a folder of your own\n"
     )
     code, out, said = tune(capsys, *asked, option, "folder")
     assert (code, out) == (3, "")

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bolt_build.digest import digest_file
@@ -106,12 +106,15 @@ def trouble(error: OSError, subject: str | None = None) -> Diagnostic:
 
 
 @contextlib.contextmanager
-def told(subject: Path) -> Iterator[None]:
-    """Turn OSError inside into a BoltError: exit code 3 where the place is wrong, 4 where the machine is full."""
+def told(subject: Path, hint: str | None = None) -> Iterator[None]:
+    """Turn OSError inside into a BoltError: exit code 3 where the place is wrong, 4 where the machine is full. `hint`
+    says what helps where that is not another --output."""
     try:
         yield
     except OSError as error:
         diagnostic = trouble(error, str(subject))
+        if hint is not None:
+            diagnostic = replace(diagnostic, hint=hint)
         wrong_place = diagnostic.code in ("not-writable", "not-a-directory")
         code = ExitCode.INVALID if wrong_place else ExitCode.TASK_FAILED
         raise BoltError([diagnostic], code) from error

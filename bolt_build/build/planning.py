@@ -14,6 +14,7 @@ from bolt_build.build.files import FileStamp, stamp
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.locked import TargetLock, target_lock
 from bolt_build.build.model_file import ModelFile, model_file
+from bolt_build.build.origin import rival
 from bolt_build.build.own_sources import PACKAGE, code_digest, compiled_digest, family_modules
 from bolt_build.build.plan_file import (
     NOTHING_USED,
@@ -89,7 +90,7 @@ class Planner:
         return replace(
             target, kernels=found.lock.source(found.use, found.tools),
             notes=(*found.damage, *found.lock.notes, *slow),
-            warnings=found.lock.warnings(found.use, found.tools),
+            warnings=(*rival(found.directory, self.recipe), *found.lock.warnings(found.use, found.tools)),
         )  # fmt: skip
 
     def is_current(self, spec: TargetSpec) -> bool:

@@ -116,7 +116,7 @@ def _write(new: NewRecipe) -> list[Path]:
     folder = new.path.parent
     schema, ignore = folder / _SCHEMA, folder / ".gitignore"
     written = [new.path]
-    with told(new.path):
+    with told(new.path, "write it to a folder of your own with --recipe FILE.yaml"):
         folder.mkdir(parents=True, exist_ok=True)
         if _is_ours(schema) and _text(schema) != schema_text():
             write_text(schema, schema_text())

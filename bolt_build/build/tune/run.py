@@ -130,7 +130,7 @@ def _check_writable(path: Path) -> None:
     if path.is_dir():
         message, hint = f"cannot write {path}: it is a folder", "name a file in it"
         raise BoltError([Diagnostic("not-a-file", message, hint=hint, subject=str(path))])
-    with told(path):
+    with told(path, "name a file in a folder of your own"):
         _try_to_write(path)
 
 

@@ -1,0 +1,49 @@
+"""Which recipe made a target's directory, as the copy that planning left in it says."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolt_build.build.layout import TargetDirectory
+from bolt_build.errors import Diagnostic
+from bolt_build.schema.recipe import Recipe
+from bolt_build.schema.variants import split_variant
+
+
+@dataclass(frozen=True)
+class Origin:
+    """`file` is the recipe's path as it was given, `variant` the one that was built, `name` the engine's. `place` is
+    where that file is now, None where it is no more."""
+
+    file: str
+    variant: str | None
+    name: str
+    place: Path | None
+
+
+def origin(target: TargetDirectory) -> Origin | None:
+    """What made the directory; None where that cannot be told. A path was relative to where a build was begun: here, or
+    where the output lies."""
+    try:
+        planned = json.loads(target.recipe.read_text(encoding="utf-8"))
+        path, name = str(planned["path"]), str(planned["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    file, variant = split_variant(path)
+    output = Path(os.path.abspath(target.path)).parents[2]
+    places = (place for place in (Path(file), output / file) if os.path.lexists(place))
+    return Origin(file, variant, name, next(places, None))
+
+
+def rival(target: TargetDirectory, recipe: Recipe) -> tuple[Diagnostic, ...]:
+    """A warning where another recipe, which is there too, made what lies in the directory."""
+    made = origin(target)
+    file, _ = split_variant(recipe.path)
+    if made is None or made.place is None or os.path.realpath(made.place) == os.path.realpath(file):
+        return ()
+    message = f"{os.path.relpath(target.path)} was made by {made.file}, and builds of the two replace each other"
+    hint = f"give one of them another 'name', or build {recipe.path} with --output DIR"
+    return (Diagnostic("shared-output", message, recipe.mark("name"), hint, severity="warning"),)
