@@ -7,10 +7,11 @@ from __future__ import annotations
 import fcntl
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+from quick_tests import is_quick, starts_nothing
 from shared_folders import SharedFolder
 from tiny_engine import build_engine, tiny_constants, tiny_plan
 
@@ -26,6 +27,28 @@ def pytest_configure() -> None:
     # that: builds that tests interrupt would not notice.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of which no test can be chosen are not even read: some take seconds to make their parameters."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    chosen = config.option.markexpr
+    if chosen == "quick" and not is_quick(collection_path):
+        return True
+    without_gpu = chosen == "quick" or chosen.startswith("not gpu")
+    return True if without_gpu and b"\npytestmark = pytest.mark.gpu\n" in collection_path.read_bytes() else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if is_quick(item.path) and not any(any(item.iter_markers(name)) for name in ("gpu", "large")):
+        item.add_marker(pytest.mark.quick)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    with starts_nothing(item.nodeid) if item.get_closest_marker("quick") else nullcontext():
+        yield
 
 
 @pytest.fixture

@@ -8,23 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hash_orders import printed_in_other_orders
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pair_fakes import CHAIN_ON_H200, with_policy
-from planner_checks import graph
 from tiny_engine import FACTS, FAMILIES, build_engine, operand, ports_plan, tiny_plan
 
-from bolt_build.digest import digest
 from bolt_build.emit import names
 from bolt_build.emit.engine import emit, emit_runner, source_names
 from bolt_build.emit.text import c_string, comment, raw_string, wrapped
-from bolt_build.families import load
 from bolt_build.planner.engine_plan import EnginePlan, Location
-from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.runtime.loader import Engine
-from bolt_build.schema.recipe import TargetSpec
-from bolt_build.targets import HOST, target_named
+from bolt_build.targets import HOST
 
 BORDER = Path(__file__).parents[1] / "bolt_build/runtime/include/bolt_engine.h"
 
@@ -46,20 +39,6 @@ def test_header_is_the_border_and_one_function() -> None:
     border = BORDER.read_text()
     assert text.startswith(border)
     assert "const bolt_engine_v1* tiny_bolt_v1(void);" in text.removeprefix(border)
-
-
-def test_text_does_not_depend_on_the_order_of_sets_or_the_folder(tmp_path: Path) -> None:
-    code = "from test_emit_source import digest, emitted; print(digest(emitted()))"
-    assert printed_in_other_orders(code, tmp_path) == {digest(emitted())}
-
-
-def emitted() -> dict[str, str]:
-    """The sources of an engine for a GPU: of several families, with units beside the plan."""
-    target = target_named("h200")
-    families = load(target)
-    spec = TargetSpec(target.name, "fp16")
-    plan = plan_engine((graph(CHAIN_ON_H200),), with_policy("always"), spec, target, families).plan
-    return {file.path: file.text for file in emit(plan, target, families, FACTS)}
 
 
 def test_text_names_no_directory() -> None:

@@ -58,6 +58,10 @@ class ImporterTable:
         """ONNX's own operators that can be imported in some version."""
         return frozenset(op_type for domain, op_type in self._found if not domain)
 
+    def folds(self, op_type: str) -> bool:
+        """Whether ONNX's operator of that name is taken on constants alone, in every version."""
+        return all(importer.folds for importer in self._found[("", op_type)].values())
+
     def importers(self) -> tuple[Importer, ...]:
         """Each once, by domain and operator, the newest versions first."""
         found = [
