@@ -194,7 +194,7 @@ def test_of_values_that_could_not_be_read_nothing_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("resnet50", True), ("x" * 64, True), ("x" * 65, False), ("x\n", False), ("X", False), ("", False)],
+    [("resnet50", True), ("x" * 64, True), ("x" * 65, False), ("x\n", False), ("X", True), ("_", False), ("", False)],
 )
 def test_names_of_engines(name: str, expected: bool) -> None:
     assert fits(name, recipe_schema()["properties"]["name"]) is expected
