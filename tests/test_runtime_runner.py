@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import subprocess
 import zipfile
@@ -178,6 +179,9 @@ GOOD = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 5), }"
         (_npy(GOOD.replace("descr", "dtype"), b""), "unknown key 'dtype' in its header"),
         (_npy("{'descr': '<f4'}", b""), "its header lacks descr, fortran_order or shape"),
         (_npy("{'descr': '<f4', 'shape': (1, -3)", b""), "its header is malformed"),
+        (_npy(GOOD + "x", ROW.tobytes()), "its header is malformed"),
+        (_npy(GOOD.replace("(1, 3", f"({'9' * 400}"), b""), "an extent in its header has more than 18 digits"),
+        (_npy(GOOD.replace("(1, 3", "(" + "1, " * 64), b""), "it has more than 64 axes"),
     ],
 )  # fmt: skip
 def test_bad_npy_files(tiny: Path, tmp_path: Path, data: bytes, sentence: str) -> None:
@@ -209,6 +213,49 @@ def test_bad_npz_files(tiny: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(other, "w") as file:
         file.writestr("note.txt", "hello")
     assert said(other.getvalue()) == "'note.txt' in it is no .npy file\n"
+
+
+def _sharing(entries: int) -> bytes:
+    """An archive whose directory names one array again and again."""
+    file = io.BytesIO()
+    np.savez(file, x=X)
+    data = file.getvalue()
+    at = data.index(b"PK\x01\x02")
+    (comment,) = struct.unpack_from("<H", data, at + 32)
+    name, extra = struct.unpack_from("<HH", data, at + 28)
+    record = data[at : at + 46 + name + extra + comment]
+    end = struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, entries, entries, len(record) * entries, at, 0)
+    return data[:at] + record * entries + end
+
+
+def test_entries_that_share_an_array_do_not_multiply_it(tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_bytes(_sharing(10_000))
+    assert _run(tiny, "--input", "x.npz", cwd=tmp_path) == (3, "", "tiny-run: 'x.npz': its entries overlap\n")
+
+
+def test_what_is_no_file_or_larger_than_all_inputs_is_not_read(tiny: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npy")
+    (tmp_path / "zero.npz").symlink_to("/dev/zero")
+    (tmp_path / "folder.npy").mkdir()
+    with (tmp_path / "large.npy").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("pipe.npy", "zero.npz", "folder.npy"):
+        said = f"tiny-run: cannot read '{name}': not a regular file\n"
+        assert _run(tiny, "--input", name, cwd=tmp_path) == (3, "", said)
+    most = (1 << 20) + 8 * 4 * X.size
+    code, out, said = _run(tiny, "--input", "large.npy", cwd=tmp_path)
+    assert (code, out) == (3, "")
+    assert said == (
+        f"tiny-run: cannot read 'large.npy': it has {1 << 40} bytes, more than all inputs of this engine "
+        f"({most} with room to spare)\n"
+    )
+
+
+def test_weights_that_are_no_file_are_not_waited_for(tiny: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    np.save(tmp_path / "x.npy", X)
+    said = "tiny-run: cannot read weights 'pipe': not a regular file\n"
+    assert _run(tiny, "--input", "x.npy", "--weights", "pipe", cwd=tmp_path) == (3, "", said)
 
 
 # What it refuses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -316,6 +317,13 @@ def test_a_player_that_crashes_loses_nothing_of_the_first_stage(play: Play) -> N
         ("bolt-engines\t1\nstep\tconv\tp0\t\t\n", "2: a step stands in front of every engine"),
         ("bolt-engines\t1\nengine\tE\t1\nstep\tconv\tp0\ta0\t\n", "3: a step has not as many tensors as its problem"),
         ("bolt-engines\t1\nengine\tE\t1\nstep\tconv\tp0\tx0\t\n", "3: 'x0' is no place of a tensor"),
+        (
+            f"bolt-engines\t1\nengine\tE\t1\nstep\tconv\tp0\ta{2**64 - 1}\t\n",
+            f"3: '{2**64 - 1}' is larger than any number here",
+        ),
+        (f"bolt-engines\t1\nengine\tE\t{2**32}\n", f"2: '{2**32}' is larger than any number here"),
+        ("bolt-engines\t1\nengine\tE\t1\nstep\tconv\tp0\t\0\t\n", "3: '?' is no place of a tensor"),
+        ("bolt-engines\t1\n" + "\t" * 2_000_000 + "\n", "2: the line has 2000000 bytes"),
         ("bolt-engines\t1\nengine\tE\t1\n", "2: a plan has no step"),
         ("bolt-engines\t1\nengine\tE\n", "2: this line is none of engines"),
         ("bolt-engines\t1\nplan\tE\n", "2: a plan stands in front of every engine"),
@@ -330,6 +338,19 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_measured(tmp_pat
     assert done.returncode == 3
     assert done.stderr == f"run: {path}:{why}; take it and candidates.so from one bundle\n"
     assert not (measurement.folder / "results.jsonl").exists()
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    measurement = Measurement(tmp_path / "m", [[-1]])
+    path = measurement.folder / "engines.tsv"
+    os.mkfifo(path)
+    done = measurement.run("--engines", str(path))
+    assert (done.returncode, done.stderr) == (3, f"run: engines cannot be read from '{path}': not a regular file\n")
+    (measurement.folder / "candidates.so").unlink()
+    os.mkfifo(measurement.folder / "candidates.so")
+    done = measurement.run()
+    said = f"run: '{measurement.folder}/candidates.so' is no library of candidates: not a regular file\n"
+    assert (done.returncode, done.stderr) == (3, said)
 
 
 def test_engines_alone_need_a_file(tmp_path: Path) -> None:

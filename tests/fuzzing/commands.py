@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bolt_build.errors import Diagnostic
 from fuzzing.case import Violation
 
 MOST_TEXT = 100_000
@@ -50,6 +51,15 @@ def bolt_build(*arguments: str, codes: Iterable[int] = (0, 3), most_text: int | 
     for text in (done.out, done.err):
         _check_text(text, most_text)
     return done
+
+
+def shown(diagnostics: Sequence[Diagnostic]) -> str:
+    """The code of the first of `diagnostics`, none where there are none. Raises Violation where what is said of them is
+    too long, or steers a terminal."""
+    from bolt_build.report.diagnostics import render
+
+    _check_text(render(diagnostics, color=False), MOST_TEXT)
+    return diagnostics[0].code if diagnostics else "none"
 
 
 def _check_text(text: str, most: int | None) -> None:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "bench.h"
 #include "problem.h"
 
 namespace bolt_runner {
@@ -76,7 +77,7 @@ Arguments parse_arguments(int count, char** words) {
     else if (option == "--threads") parsed.threads = static_cast<int>(at.integer(0, kMost));
     else if (option == "--bench") parsed.bench = true;
     else if (option == "--seconds") parsed.seconds = at.seconds();
-    else if (option == "--runs") parsed.runs = at.integer(1, kMost);
+    else if (option == "--runs") parsed.runs = at.integer(1, kMostRuns);
     else if (option == "--info") parsed.info = true;
     else if (option == "--json") parsed.json = true;
     else if (option == "--help" || option == "-h") parsed.help = true;

@@ -29,7 +29,7 @@ Timing time_runs(Session& session, double seconds, std::optional<int64_t> runs) 
   const Clock::time_point start = Clock::now();
   const auto wanted = [&] {
     const auto count = static_cast<int64_t>(times.size());
-    return runs ? count < *runs : count < kLeastRuns || seconds_since(start) < seconds;
+    return runs ? count < *runs : count < kLeastRuns || (count < kMostRuns && seconds_since(start) < seconds);
   };
   while (wanted()) {
     const Clock::time_point run = Clock::now();

@@ -18,7 +18,10 @@ struct Timing {
   std::optional<double> p99;
 };
 
-/// Warms up for 3 runs and 0.2 s at least, then times `runs` runs, or as many as begin within `seconds` (3 at least).
+/// Runs of one timing: the time of each is kept.
+constexpr int64_t kMostRuns = 10000000;
+
+/// Warms up for 3 runs and 0.2 s at least, then times `runs` runs, or as many as begin within `seconds` (3 at least, kMostRuns at most).
 Timing time_runs(Session& session, double seconds, std::optional<int64_t> runs);
 
 }  // namespace bolt_runner

@@ -1,5 +1,7 @@
 #include "files.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,12 +26,20 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-std::vector<unsigned char> read_file(const std::string& path) {
-  const File file(std::fopen(path.c_str(), "rb"));
+// A regular file of at most `most` bytes: neither a pipe nor a device is waited for.
+std::vector<unsigned char> read_file(const std::string& path, std::uint64_t most) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const File file(descriptor < 0 ? nullptr : fdopen(descriptor, "rb"));
   if (!file) throw Problem(kInvalid, "cannot open '" + path + "': " + std::strerror(errno));
-  std::vector<unsigned char> data;
-  unsigned char block[1 << 16];
-  while (const std::size_t got = std::fread(block, 1, sizeof block, file.get())) data.insert(data.end(), block, block + got);
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) throw Problem(kInvalid, "cannot read '" + path + "': not a regular file");
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size > most) {
+    throw Problem(kInvalid, "cannot read '" + path + "': it has " + std::to_string(size) + " bytes, more than all inputs of this engine (" +
+                                std::to_string(most) + " with room to spare)");
+  }
+  std::vector<unsigned char> data(static_cast<std::size_t>(size));
+  data.resize(std::fread(data.data(), 1, data.size(), file.get()));
   if (std::ferror(file.get())) throw Problem(kInvalid, "cannot read '" + path + "': " + std::strerror(errno));
   return data;
 }
@@ -69,7 +79,7 @@ std::string only(const std::vector<std::string>& names, const std::string& path,
 
 }  // namespace
 
-std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names) {
+std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names, std::uint64_t most) {
   std::vector<GivenInput> found;
   const auto add = [&](const std::string& name, Array array, const std::string& path, int code) {
     if (!contains(names, name)) throw Problem(code, "'" + path + "': the engine has no input '" + printable(name) + "'; its inputs: " + list(names));
@@ -83,11 +93,11 @@ std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, cons
     const std::string what = "'" + file.path + "'";
     if (ends_with(file.path, ".npz")) {
       if (!file.name.empty()) throw Problem(kWrongUsage, "--input NAME=FILE takes a .npy file, not " + what);
-      const std::vector<unsigned char> data = read_file(file.path);
+      const std::vector<unsigned char> data = read_file(file.path, most);
       for (NamedArray& entry : parse_npz(data.data(), data.size(), what)) add(entry.name, std::move(entry.array), file.path, kInvalid);
     } else {
       const std::string name = file.name.empty() ? only(names, file.path, "input") : file.name;
-      const std::vector<unsigned char> data = read_file(file.path);
+      const std::vector<unsigned char> data = read_file(file.path, most);
       add(name, parse_npy(data.data(), data.size(), what), file.path, kWrongUsage);
     }
   }

@@ -17,6 +17,8 @@ struct Kind {
 constexpr Kind kKinds[] = {{"f4", BOLT_F32}, {"f2", BOLT_F16}, {"V2", BOLT_BF16}, {"f8", BOLT_F64}, {"i8", BOLT_I64},
                            {"i4", BOLT_I32}, {"i1", BOLT_I8},  {"u1", BOLT_U8},   {"b1", BOLT_BOOL}};
 
+constexpr std::size_t kMostAxes = 64;  // NumPy's own limit
+
 // The header: a Python dict literal with the keys descr, fortran_order and shape, in any order and spacing.
 class Header {
  public:
@@ -41,6 +43,7 @@ class Header {
         fortran_order = boolean();
         has_order = true;
       } else if (key == "shape") {
+        shape.clear();
         tuple();
         has_shape = true;
       } else {
@@ -48,22 +51,28 @@ class Header {
       }
       if (!take(',') && peek() != '}') fail("its header is malformed");
     }
+    if (peek() != '\0' || at_ != end_) fail("its header is malformed");
     if (!has_descr || !has_order || !has_shape) fail("its header lacks descr, fortran_order or shape");
   }
 
   void tuple() {
     expect('(');
     while (!take(')')) {
+      if (shape.size() == kMostAxes) fail("it has more than 64 axes");
       shape.push_back(integer());
       if (!take(',') && peek() != ')') fail("its header is malformed");
     }
   }
 
   int64_t integer() {
+    constexpr int kMostDigits = 18;  // more may not fit
     int64_t value = 0;
     int digits = 0;
-    for (peek(); at_ < end_ && *at_ >= '0' && *at_ <= '9'; ++at_, ++digits) value = value * 10 + (*at_ - '0');
-    if (digits == 0 || digits > 18) fail("its header is malformed");
+    for (peek(); at_ < end_ && *at_ >= '0' && *at_ <= '9'; ++at_, ++digits) {
+      if (digits == kMostDigits) fail("an extent in its header has more than 18 digits");
+      value = value * 10 + (*at_ - '0');
+    }
+    if (digits == 0) fail("its header is malformed");
     if (at_ < end_ && *at_ == 'L') ++at_;  // written by Python 2
     return value;
   }

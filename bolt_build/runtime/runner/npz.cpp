@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50;
 constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22;
 constexpr std::uint32_t kZip64 = 0xFFFFFFFF;
+constexpr std::size_t kLongestName = 0xFFFF, kMostEntries = 0xFFFE;
 
 class Bytes {
  public:
@@ -88,9 +89,13 @@ std::vector<NamedArray> parse_npz(const unsigned char* data, std::size_t bytes, 
   std::size_t at = file.u32(end + 16);
   if (count == 0xFFFF || at == kZip64) file.fail("larger than 4 GiB: use .npy files");
   std::vector<NamedArray> arrays;
+  std::size_t taken = 0;
   for (int i = 0; i < count; ++i) {
     file.range(at, kCentralBytes);
     if (file.u32(at) != kCentral) file.fail("its directory is damaged");
+    // Entries that share bytes would take more memory than the file has.
+    taken += kLocalBytes + file.u32(at + 24);
+    if (taken > bytes) file.fail("its entries overlap");
     arrays.push_back(read_entry(file, at, what));
     at += kCentralBytes + file.u16(at + 28) + file.u16(at + 30) + file.u16(at + 32);
   }
@@ -102,8 +107,9 @@ std::vector<unsigned char> npz_bytes(const std::vector<NamedArray>& arrays, cons
   for (const NamedArray& entry : arrays) {
     const std::vector<unsigned char> npy = npy_bytes(entry.array);
     const std::string name = entry.name + ".npy";
-    if (file.bytes.size() + npy.size() + name.size() + kLocalBytes >= kZip64)
-      throw Problem(kInvalid, what + ": larger than 4 GiB: use .npy files");
+    const bool fits = file.bytes.size() + npy.size() + name.size() + kLocalBytes < kZip64;
+    if (!fits || name.size() > kLongestName || arrays.size() > kMostEntries)
+      throw Problem(kInvalid, what + ": larger than an archive can be (4 GiB, 65534 arrays): use .npy files");
     const auto offset = static_cast<std::uint32_t>(file.bytes.size());
     const auto size = static_cast<std::uint32_t>(npy.size());
     const std::uint32_t crc = bolt::crc32(0, npy.data(), npy.size());

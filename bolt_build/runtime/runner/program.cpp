@@ -24,6 +24,19 @@ std::vector<std::string> names_of(const std::vector<bolt_tensor>& ports) {
   return names;
 }
 
+// Bytes that a file of inputs may have: those of all inputs of the largest batch, with elements of eight bytes and room
+// for headers. What is larger fits no batch, and is not read.
+std::uint64_t largest_inputs(const bolt_engine_v1& engine) {
+  constexpr std::uint64_t kHeaders = std::uint64_t{1} << 20, kLargest = std::uint64_t{1} << 60;
+  std::uint64_t most = 0;
+  for (int i = 0; i < engine.batch_count; ++i) {
+    std::uint64_t bytes = 0;
+    for (const bolt_tensor& port : input_ports(engine, engine.batches[i])) bytes += std::min<std::uint64_t>(8 * port.bytes, kLargest);
+    most = std::max(most, std::min(bytes, kLargest));
+  }
+  return most + kHeaders;
+}
+
 std::string beside_program(const char* file) {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
@@ -105,7 +118,7 @@ int run_with(const Program& program, const Arguments& arguments) {
     return 0;
   }
   check_outputs(arguments.outputs, names_of(output_ports(engine, engine.batches[0])));
-  const std::vector<GivenInput> inputs = read_inputs(arguments.inputs, names_of(input_ports(engine, engine.batches[0])));
+  const std::vector<GivenInput> inputs = read_inputs(arguments.inputs, names_of(input_ports(engine, engine.batches[0])), largest_inputs(engine));
   const int64_t batch = choose_batch(engine, arguments.batch, inputs);
   Session session(engine, batch, arguments.threads, arguments.weights ? *arguments.weights : beside_program(program.weights));
   if (arguments.bench && inputs.empty()) {

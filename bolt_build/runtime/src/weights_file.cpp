@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kLargestHeader = std::size_t{1} << 30;
+constexpr std::size_t kLargestHeader = std::size_t{64} << 20;  // of half a million tensors
 
 [[noreturn]] void bad(const std::string& sentence) { throw Failure(BOLT_BAD_WEIGHTS, sentence); }
 
@@ -58,7 +58,7 @@ class FileSource final : public Source {
  public:
   explicit FileSource(const char* path) : path_(path) {
     do {
-      descriptor_ = open(path, O_RDONLY | O_CLOEXEC);
+      descriptor_ = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     } while (descriptor_ < 0 && errno == EINTR);
     if (descriptor_ < 0) bad("cannot open weights '" + path_ + "': " + std::strerror(errno));
     struct stat status {};

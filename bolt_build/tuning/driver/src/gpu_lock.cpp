@@ -27,13 +27,13 @@ bool GpuLock::take() {
   if (file_ < 0) {
     const std::string at = path();
     // In a sticky folder the kernel may refuse O_CREAT on another user's file, so what exists is opened without it.
-    file_ = open(at.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    file_ = open(at.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (file_ < 0 && errno == ENOENT) {
       file_ = open(at.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444);
       if (file_ >= 0) {
         fchmod(file_, 0444);  // whatever the umask is, others lock it too
       } else if (errno == EEXIST) {
-        file_ = open(at.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        file_ = open(at.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
       }
     }
     if (file_ < 0) throw Problem(kFailed, "the lock file '" + at + "' cannot be opened: " + std::strerror(errno));

@@ -50,6 +50,11 @@ bool read(const std::string& text, int& value) {
   return true;
 }
 
+// As readers of results want them: no time is negative.
+bool are_times(const Statistics& s) {
+  return s.median > 0 && s.least >= 0 && s.greatest >= 0 && s.spread >= 0 && s.repeats > 0 && s.launches > 0;
+}
+
 bool is_status(const std::string& text) {
   for (const char* known : {"ok", "refused", "wrong", "out-of-bounds", "crashed", "out-of-memory"}) {
     if (text == known) return true;
@@ -89,12 +94,12 @@ std::optional<Outcome> outcome_of(const std::string& line) {
       !read(fields[8], s.repeats) || !read(fields[9], s.launches)) {
     return {};
   }
-  if (fields[10] != "-" && !read(fields[10], error)) return {};
+  if (fields[10] != "-" && (!read(fields[10], error) || error < 0)) return {};
   outcome.status = fields[2];
   outcome.ends = fields[3] == "end";
   // A time counts only where the result was right.
   if (outcome.status == "ok") {
-    if (s.median <= 0 || s.repeats <= 0 || s.launches <= 0) return {};
+    if (!are_times(s)) return {};
     outcome.statistics = s;
   }
   if (fields[10] != "-") outcome.error = error;
@@ -112,7 +117,7 @@ std::optional<Device> device_of(const std::string& line) {
   Device device;
   if (fields.size() != 9 || fields[0] != "device" || fields[2].empty() || !read(fields[1], device.index) ||
       !read(fields[4], device.sms) || !read(fields[5], device.memory) || !read(fields[6], device.power) ||
-      !read(fields[8], device.capability)) {
+      !read(fields[8], device.capability) || device.sms < 0 || device.memory < 0 || device.power < 0) {
     return {};
   }
   device.uuid = fields[2];
@@ -164,7 +169,8 @@ std::optional<Comparison> comparison_of(const std::string& line) {
   c.status = fields[1];
   c.ends = fields[2] == "end";
   c.message = fields[at];
-  if (c.ok() && (c.first.median <= 0 || c.second.median <= 0 || c.pairs <= 0)) return {};
+  const bool gained = c.low <= c.gain && c.gain <= c.high && c.high <= 1 && c.pairs > 0;
+  if (c.ok() && !(are_times(c.first) && are_times(c.second) && gained)) return {};
   return c;
 }
 

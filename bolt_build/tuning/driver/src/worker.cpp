@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -77,6 +80,16 @@ bool overlap(const Arguments& arguments, const bolt_tuning_set& set) {
   return arguments.overlap && set.sm >= kOverlaps;
 }
 
+// The trial that "measure N" asks for; -1 where a line asks for none.
+int trial_of(const char* line) {
+  const std::string word = "measure ";
+  if (std::strncmp(line, word.c_str(), word.size()) != 0) return -1;
+  char* end = nullptr;
+  errno = 0;
+  const long trial = std::strtol(line + word.size(), &end, 10);
+  return errno != 0 || *end != '\n' || trial > std::numeric_limits<int>::max() ? -1 : static_cast<int>(trial);
+}
+
 [[noreturn]] void not_understood(const std::string& line) {
   throw Problem(kWrongUsage, "a worker does not understand '" + line + "'");
 }
@@ -95,9 +108,8 @@ int work(const Arguments& arguments, const bolt_tuning_set& set) {
       [](const Bench& made) { return made.no_reference(); });
   char line[64];
   while (bench != nullptr && std::fgets(line, sizeof line, stdin) != nullptr) {
-    int trial = -1;
-    if (std::sscanf(line, "measure %d", &trial) != 1 || trial < 0 || trial >= set.problems[arguments.problem]->trial_count)
-      not_understood(line);
+    const int trial = trial_of(line);
+    if (trial < 0 || trial >= set.problems[arguments.problem]->trial_count) not_understood(line);
     const Outcome outcome = bench->measure(trial);
     answers.say(line_of(outcome));
     // Nothing of CUDA is orderly after this, and the driver takes back what a process had.

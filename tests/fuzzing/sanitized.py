@@ -1,0 +1,93 @@
+"""C++ readers of files, compiled with the sanitizers of addresses and of undefined behaviour: a finding ends them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bolt_build import runtime
+from bolt_build.digest import digest, digest_file
+from bolt_build.toolchain.own_folders import cache_folder
+from bolt_build.tuning import glue
+from fuzzing.case import Violation
+from fuzzing.commands import Finished, program
+
+_PROGRAMS = Path(__file__).parents[1] / "data" / "fuzz"
+_FLAGS = (
+    "-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
+)  # fmt: skip
+_KEPT = 8
+_FINDINGS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:")
+
+
+def arrays_reader(folder: Path) -> Path:
+    """The runner's reader of .npy and .npz files. `folder` takes it where the user has no cache."""
+    sources = runtime.runner_include_dir()
+    names = ("array.cpp", "files.cpp", "npy.cpp", "npz.cpp")
+    files = [*(sources / name for name in names), runtime.include_dir().parent / "src" / "crc32.cpp"]
+    return _built("read_arrays", files, (runtime.include_dir(), sources), folder)
+
+
+def weights_reader(folder: Path) -> Path:
+    """The engines' reader of weights files."""
+    sources = runtime.include_dir().parent / "src"
+    files = [sources / name for name in ("crc32.cpp", "weights_file.cpp")]
+    return _built("read_weights", files, (runtime.include_dir(),), folder)
+
+
+def driver_reader(folder: Path) -> Path:
+    """The tuning driver's readers of engines and of workers' lines, and its writer of results."""
+    names = ("duel.cpp", "lines.cpp", "results.cpp", "search.cpp", "tables.cpp")
+    files = [path for path in glue.driver_sources() if path.name in names]
+    return _built("read_driver", files, (glue.include_dir(), files[0].parent), folder)
+
+
+def run(reader: Path, *words: str | Path, codes: Sequence[int] = (0, 3)) -> Finished:
+    """A reader's answer. Raises Violation for a finding of a sanitizer, and for any exit code but `codes`."""
+    done = program([reader, *words])
+    if done.code not in codes or any(finding in done.err for finding in _FINDINGS):
+        raise Violation(f"{reader.name} ends with {done.code}: {done.err[:3000]}")
+    if done.code != 0 and not done.err.strip():
+        raise Violation(f"{reader.name} ends with {done.code} without a word")
+    return done
+
+
+def _built(name: str, sources: Sequence[Path], includes: Sequence[Path], folder: Path) -> Path:
+    """The program of `data/fuzz/NAME.cpp` over `sources`; it is kept for as long as nothing of it changes."""
+    headers = sorted(path for place in includes for path in place.rglob("*.h"))
+    files = [_PROGRAMS / f"{name}.cpp", *sources]
+    key = digest([list(_FLAGS), [digest_file(path) for path in (*files, *headers)]])[:16]
+    home = _home(folder)
+    place = home / f"{name}-{key}"
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            with tempfile.TemporaryDirectory(dir=home) as scratch:
+                made = Path(scratch) / "made"
+                made.mkdir()
+                command = ["g++", *_FLAGS, *(f"-I{path}" for path in includes), *files, "-o", made / name]
+                subprocess.run(command, check=True)
+                made.rename(place)
+            _forget(home, name)
+    return place / name
+
+
+def _home(folder: Path) -> Path:
+    own = cache_folder()
+    if own is not None and os.access(next(path for path in (own, *own.parents) if path.exists()), os.W_OK):
+        folder = own / "fuzz"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _forget(home: Path, name: str) -> None:
+    """Removes programs of sources that are no more, but for the last few."""
+    places = sorted(home.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
+    for old in places[:-_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
