@@ -25,6 +25,23 @@ def spoiled(random: Random, data: Any) -> Any:
     return found
 
 
+def exchanged(random: Random, data: Any) -> Any:
+    """A copy of `data` in which one to four values are others of the same type: its form stays right."""
+    found = copy.deepcopy(data)
+    for _ in range(random.randint(1, 4)):
+        leaves = [
+            (holder, place)
+            for holder in _holders(found)
+            for place in (holder if isinstance(holder, dict) else range(len(holder)))
+            if not isinstance(holder[place], dict | list)
+        ]
+        if leaves:
+            holder, place = random.choice(leaves)
+            same = [other[key] for other, key in leaves if type(other[key]) is type(holder[place])]
+            holder[place] = random.choice(same)
+    return found
+
+
 def _holders(data: Any) -> list[Any]:
     """Every list and mapping with something in it."""
     waiting, found = [data], []
