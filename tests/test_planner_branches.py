@@ -10,6 +10,7 @@ from planner_checks import body, graph, run, said, same_values
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
+from bolt_build.planner.passes import repvgg
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.pipeline import optimize
 
@@ -244,3 +245,19 @@ def test_merging_keeps_the_numbers_and_leaves_one_node_where_one_kernel_covers_t
         assert len(result.graph.nodes) == 1
     else:
         assert [line[1] for line in said(result)].count("declined") == 1
+
+
+def test_weights_too_large_to_be_added_up_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repvgg, "MOST_ELEMENTS", 100)
+    before = graph("""
+        graph g batch=1 (%x: f32[1,3,6,6]) -> (%y) {
+          const %w3: f32[4,3,3,3] #
+          const %w1: f32[4,3,1,1] #
+          %a = conv(%x, %w3) pads_begin=[1,1] pads_end=[1,1] // "dense"
+          %b = conv(%x, %w1) // "1x1"
+          %y = add(%a, %b) // "sum"
+        }""")
+    result = run(MERGE_BRANCHES, before)
+    assert result.graph == before
+    reason = "the weight of 'dense' has 108 elements; those of at most 100 are added up"
+    assert said(result) == [("sum", "declined", reason)]

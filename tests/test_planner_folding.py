@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from planner_checks import body, graph, run, said
 
+from bolt_build.planner.passes import channels
 from bolt_build.planner.passes.affine import FOLD_AFFINE
 from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
 from bolt_build.planner.passes.pads import FOLD_PADS
@@ -227,3 +228,24 @@ def test_a_constant_that_enlarges_the_output_does_not_fold() -> None:
           %y = add(%a, %c) // "y"
         }""")
     assert run(FOLD_AFFINE, before).graph == before
+
+
+@pytest.mark.parametrize(
+    ("weight", "product"),
+    [("f32[3,2,3,3]", "conv(%x, %w)"), ("f32[4,3]", "matmul(%x, %w)"), ("f32[3,4]", "matmul(%x, %w) transpose_b=true")],
+)
+def test_a_weight_is_scaled_in_pieces_to_the_same_bits(
+    weight: str, product: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape, count = ("[1,2,5,5]", "[3,1,1]") if "conv" in product else ("[1,4]", "[3]")
+    before = graph(f"""
+        graph g batch=1 (%x: f32{shape}) -> (%y) {{
+          const %w: {weight} #
+          const %s: f32{count} #
+          %a = {product} // "a"
+          %y = mul(%a, %s) // "y"
+        }}""")
+    whole = run(FOLD_AFFINE, before).graph
+    monkeypatch.setattr(channels, "PIECE", 1)
+    assert run(FOLD_AFFINE, before).graph == whole
+    assert [node.name for node in whole.nodes] == ["y"]

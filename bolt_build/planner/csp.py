@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, prod
@@ -180,10 +181,11 @@ def _min_fill(component: list[int], domains: Sequence[int], factors: Sequence[Fa
         for a in around:
             near[a].discard(variable)
         touched = set(around)
-        if found[0]:  # new pairs are old ones' pairs to others
+        if found[0]:  # to those near both ends of a new pair it is none any more
+            shared = Counter(other for a in around for other in near[a])
+            touched |= {other for other, count in shared.items() if count > 1}
             for a in around:
                 near[a] |= around - {a}
-            touched = touched.union(*(near[a] for a in around))
         for other in touched:
             scores[other] = score(other)
             heapq.heappush(queue, scores[other])

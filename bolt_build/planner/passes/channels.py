@@ -12,6 +12,9 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.planner.rewrite import GraphEditor, joined
 
+PIECE = 1 << 22
+"""Elements of a weight that are held in float64 at a time."""
+
 SUFFIX = ".folded"
 """Behind the name of a weight that a pass has changed."""
 
@@ -76,8 +79,13 @@ def _scaled_weight(editor: GraphEditor, node: Node, scale: Array) -> str:
     assert weight is not None
     rows_first = isinstance(node.op, Conv) or (isinstance(node.op, MatMul) and node.op.transpose_b)
     factor = scale.reshape(-1, *([1] * (weight.ndim - 1))) if rows_first else scale
-    with np.errstate(invalid="ignore"):
-        scaled = narrowed(weight.astype(np.float64) * factor, numpy_dtype(dtype))
+    scaled = np.empty(weight.shape, numpy_dtype(dtype))
+    step = max(1, PIECE * len(weight) // max(weight.size, 1))
+    for start in range(0, len(weight), step):
+        rows = slice(start, start + step)
+        with np.errstate(invalid="ignore"):
+            product = weight[rows].astype(np.float64) * (factor[rows] if rows_first else factor)
+        scaled[rows] = narrowed(product, scaled.dtype)
     return editor.new_constant(_folded_name(name), scaled, dtype)
 
 

@@ -24,6 +24,9 @@ from bolt_build.schema.recipe import Policy
 MERGED = ".merged"
 """Behind the name of a weight to which another branch has been added."""
 
+MOST_ELEMENTS = 1 << 25
+"""Of a branch's weight, which is held in float64."""
+
 
 @dataclass(frozen=True)
 class Branch:
@@ -135,7 +138,7 @@ def _obstacle(editor: GraphEditor, node: Node, pair: tuple[Branch, Branch]) -> s
                 return obstacle
         if editor.type(branch.value) != out:
             return f"'{branch.value}' is broadcast"
-        obstacle = weight_obstacle(editor, branch.nodes[0]) if branch.op is not None else None
+        obstacle = _weight_obstacle(editor, branch) if branch.op is not None else None
         if obstacle is not None:
             return obstacle
     convs = [branch.op for branch in pair if branch.op is not None]
@@ -150,6 +153,13 @@ def _obstacle(editor: GraphEditor, node: Node, pair: tuple[Branch, Branch]) -> s
     if not pair[0].covers(pair[1]) and not pair[1].covers(pair[0]):
         return f"the taps of neither '{pair[0].label}' nor '{pair[1].label}' cover the other's"
     return None
+
+
+def _weight_obstacle(editor: GraphEditor, branch: Branch) -> str | None:
+    elements = editor.type(branch.nodes[0].inputs[1]).elements
+    if elements > MOST_ELEMENTS:
+        return f"the weight of '{branch.label}' has {elements} elements; those of at most {MOST_ELEMENTS} are added up"
+    return weight_obstacle(editor, branch.nodes[0])
 
 
 def _merge(editor: GraphEditor, node: Node, host: Branch, other: Branch) -> None:
