@@ -36,9 +36,9 @@ from bolt_build.build.builder import BuildOptions
 from bolt_build.build.evidence import Evidence, gather
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.report.chains import ShownChain
 from bolt_build.report.explainer import explain
 from bolt_build.report.explanation import Explanation
-from bolt_build.report.pairings import Pairing
 from bolt_build.schema import load_recipe
 from bolt_build.tuning.bundle import RUN
 from bolt_build.tuning.results import read_results
@@ -145,20 +145,20 @@ def times_apart(recipe: Path, target: str, *, here: bool) -> dict[str, float]:
     return found
 
 
-def analyse(row: Row, evidence: Evidence, pairing: Pairing, waiting: dict[str, float]) -> dict[str, Any]:
+def analyse(row: Row, evidence: Evidence, chain: ShownChain, waiting: dict[str, float]) -> dict[str, Any]:
     """One row: the times with their kernels, the gain and its split, and the times of launches that wait."""
-    outcome = next(each for each in evidence.engine.pairs if each.pair.region == pairing.nodes)
+    outcome = next(each for each in evidence.engine.chains if each.chain.region == chain.nodes)
     entries = {entry.problem: entry for entry in evidence.lock.entries} if evidence.lock is not None else {}
-    digests = [problem.digest for problem in (outcome.pair.problem, *outcome.pair.apart)]
+    digests = [problem.digest for problem in (outcome.chain.problem, *outcome.chain.apart)]
     found = [entries.get(digest) for digest in digests]
     kernels = [None if entry is None else {"kernel": str(entry.winner), "us": entry.median} for entry in found]
-    apart = sum(time for time in pairing.apart if time is not None)
+    apart = sum(time for time in chain.apart if time is not None)
     alone, *both = (waiting[digest] for digest in digests)
     return {
         "row": row.name, "table": row.table, "fused": kernels[0], "apart": kernels[1:],
-        "all_measured": all(pairing.measured), "speed": apart / pairing.together,
-        "chosen": "fused" if pairing.fused else "apart",
-        "split_us": None if pairing.split is None else asdict(pairing.split), "paper_t4": row.paper,
+        "all_measured": all(chain.measured), "speed": apart / chain.together,
+        "chosen": "fused" if chain.fused else "apart",
+        "split_us": None if chain.split is None else asdict(chain.split), "paper_t4": row.paper,
         "without_overlap": {"fused_us": alone, "apart_us": both, "speed": sum(both) / alone},
     }  # fmt: skip
 
@@ -195,8 +195,8 @@ def main() -> int:
             here = arguments.results is None
             waiting = {} if arguments.list else times_apart(recipe, arguments.target, here=here)
             evidence, explanation = explained(recipe)
-            pairings = explanation.batches[0].pairings
-            legal = {each.nodes: each for each in pairings.legal} if pairings is not None else {}
+            chains = explanation.batches[0].chains
+            legal = {each.nodes: each for each in chains.legal} if chains is not None else {}
             if arguments.list:
                 for trials in evidence.problems.problems:
                     print(f"{len(trials.trials)} trials of {describe_problem(trials.problem)}")

@@ -16,8 +16,8 @@ from bolt_build.build.evidence import gather
 from bolt_build.digest import digest
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.parameters import count_parameters
+from bolt_build.report.chains import ShownChain
 from bolt_build.report.explainer import explain
-from bolt_build.report.pairings import Pairing
 from bolt_build.schema import load_recipe
 
 POLICIES = ("auto", "always", "never")
@@ -106,7 +106,7 @@ def plan(recipe_path: Path, output: Path, cache: Path | None) -> Planned:
     (spec,) = recipe.targets
     evidence = gather(recipe, spec, BuildOptions(output=output, cache=cache), lambda text: None)
     (batch,) = explain(evidence).batches
-    found = batch.pairings
+    found = batch.chains
     assert recipe.model.onnx is not None
     graph = load_model(Path(recipe.model.onnx)).bind(recipe.model.batch[0], recipe.model.dims)
     legal = found.legal if found is not None else ()
@@ -126,7 +126,7 @@ def plan_all(paths: Sequence[Path], output: Path, cache: Path | None, jobs: int)
         return {each.engine: each for each in found}
 
 
-def _pair(found: Pairing) -> dict[str, Any]:
+def _pair(found: ShownChain) -> dict[str, Any]:
     apart = None if any(time is None for time in found.apart) else sum(time for time in found.apart if time is not None)
     gain = None if apart is None else 1 - found.together / apart
     measured = all(found.measured)

@@ -9,7 +9,7 @@ from planner_fakes import AS_MODEL, ROW, Fake, recipe
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, ProposedStep, Refusal
 from bolt_build.families.chains import chained
-from bolt_build.graph.chains import link
+from bolt_build.graph.chains import chain_from
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.schema.recipe import FusionPolicy, LayerSpec, Policy, Recipe
 from bolt_build.targets import Target
@@ -39,16 +39,16 @@ class Joining(Fake):
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
         alone = replace(self._alternative(graph, node, target, precision, ROW), seconds=self.apart)
-        linked = link(graph, node) if self.joins else None
-        if linked is None:
+        chain = chain_from(graph, node) if self.joins else None
+        if chain is None:
             return (alone,), ()
-        if linked.obstacle is not None:
-            return (alone,), (Refusal(self.name, ", ".join(linked.region), linked.obstacle),)
+        if chain.obstacle is not None:
+            return (alone,), (Refusal(self.name, ", ".join(chain.region), chain.obstacle),)
         first = alone.steps[0].problem
-        second = self._alternative(graph, linked.second, target, precision, ROW).steps[0].problem
-        names = (*node.inputs, *linked.second.inputs[1:])
-        step = ProposedStep(chained(first, second), names, linked.second.outputs)
-        joint = Alternative(linked.region, self.name, (step,), self.together, (first, second))
+        second = self._alternative(graph, chain.second, target, precision, ROW).steps[0].problem
+        names = (*node.inputs, *chain.second.inputs[1:])
+        step = ProposedStep(chained(first, second), names, chain.second.outputs)
+        joint = Alternative(chain.region, self.name, (step,), self.together, (first, second))
         return (alone, joint), ()
 
 

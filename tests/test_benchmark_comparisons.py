@@ -86,7 +86,7 @@ def test_one_tuning_has_every_kernel_of_each_policy(models: Path, persistent: st
         graph, of = load_model(models / f"{model}.onnx").bind(32, ()), recipe(models, model, persistent)
         engine = plan_engine([graph], of, of.targets[0], H200, FAMILIES, by)
         assert all(each.measured for each in engine.used)
-        assert sum(each.fused for each in engine.pairs) == (0 if persistent == "never" else 1)
+        assert sum(each.fused for each in engine.chains) == (0 if persistent == "never" else 1)
 
 
 def save_classifier(folder: Path) -> None:

@@ -39,7 +39,7 @@ def fused(recipe_path: Path) -> int:
     (spec,) = recipe.targets
     options = BuildOptions(output=recipe_path.parent / "generated")
     evidence = gather(recipe, spec, options, lambda text: None)
-    return sum(each.fused for each in evidence.engine.pairs)
+    return sum(each.fused for each in evidence.engine.chains)
 
 
 @pytest.mark.parametrize("policy", ["always", "never"])

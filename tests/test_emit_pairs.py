@@ -27,11 +27,11 @@ FAMILIES = load(H200)
 def planned(way: str) -> PlannedEngine:
     """The engine of one pair, with its first kernel that has the parameter `way`."""
     made = (graph(CHAIN_ON_H200),), with_policy("always"), TargetSpec("h200", "fp16"), H200, FAMILIES
-    (outcome,) = plan_engine(*made).pairs
+    (outcome,) = plan_engine(*made).chains
     (cutlass,) = [family for family in FAMILIES if family.name == "cutlass"]
-    candidates, _ = cutlass.candidates(outcome.pair.problem, H200)
+    candidates, _ = cutlass.candidates(outcome.chain.problem, H200)
     chosen = next(each for each in candidates if way in dict(each.parameters))
-    return plan_engine(*made, Selection("a test", (Winner(outcome.pair.problem.digest, chosen, 2e-5),)))
+    return plan_engine(*made, Selection("a test", (Winner(outcome.chain.problem.digest, chosen, 2e-5),)))
 
 
 def sources(way: str) -> dict[str, SourceFile]:

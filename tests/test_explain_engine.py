@@ -180,7 +180,7 @@ def test_totals_add_up() -> None:
 
 KEYS = {
     "explanation": {"is", "version", "name", "target", "precision", "source", "batches", "fusion", "refusals"},
-    "batch": {"is", "batch", "layers", "totals", "changes", "pairings", "engine", "slow"},
+    "batch": {"is", "batch", "layers", "totals", "changes", "chains", "engine", "slow"},
     "change": {"is", "step", "layer", "tensor", "source", "to", "nbytes", "edge", "how", "kernel"},
     "totals": {
         "is", "time", "measured", "predicted", "bound", "conversions", "conversion_time", "padded", "padding_time",
@@ -210,7 +210,7 @@ def test_the_json_has_these_keys() -> None:
         "roofline": layer["roofline"], "padding": layer["padding"],
     }  # fmt: skip
     assert {name: set(value) for name, value in found.items()} == KEYS
-    assert data["version"] == 1
+    assert data["version"] == 2
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def test_without_the_device_times_are_predicted_and_said_to_be(place: Path, caps
     assert main(["explore", "tiny.yaml", "--target", "h200", "--predict", "-q"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "h200 in fp16, batch 2 predicted, nothing measured: asked for with --predict"
-    titles = "model images/s parameters cost median ms rounds kernels pairs verified"
+    titles = "model images/s parameters cost median ms rounds kernels chains verified"
     assert " ".join(lines[2].split()) == titles
     assert [line.split()[0] for line in lines[3:6]] == ["tiny", "tiny@softplus", "tiny@deep"]
     assert all(line.split()[1].startswith("~") for line in lines[3:6])
@@ -257,10 +257,10 @@ def test_the_reason_for_one_target_is_none_of_anothers(place: Path) -> None:
 LOCKED = KernelSource("lock", "net.lock", "NVIDIA H200")
 BASE = Explored(
     model="net", base="net", precision="fp16", batch=32, threads=None, onnx="/m/net.onnx", parameters=8_309_384,
-    steps=25, pairs=0, median_ms=0.31, round_medians_ms=(0.309, 0.31, 0.3125), kernels=LOCKED, verified=True,
+    steps=25, chains=0, median_ms=0.31, round_medians_ms=(0.309, 0.31, 0.3125), kernels=LOCKED, verified=True,
 )  # fmt: skip
 DEEP = replace(
-    BASE, model="net@deep", parameters=8_872_472, pairs=21, median_ms=0.355, round_medians_ms=(0.35, 0.355, 0.36),
+    BASE, model="net@deep", parameters=8_872_472, chains=21, median_ms=0.355, round_medians_ms=(0.35, 0.355, 0.36),
     cost=0.1268, kernels=KernelSource("predictions"), verified=False,
 )  # fmt: skip
 FAST = replace(

@@ -15,7 +15,7 @@ from test_planner_plans import compare
 
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family
-from bolt_build.graph.chains import links
+from bolt_build.graph.chains import chains_in
 from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
@@ -67,7 +67,7 @@ APART = ["/a: matmul", "/b: matmul", "/r: softmax", "/c: matmul"]
 
 
 def test_links_of_a_graph() -> None:
-    found = links(
+    found = chains_in(
         graph("""
         graph g batch=1 (%x: f32[8,16], %s: f32[8,16]) -> (%u, %q) {
           const %w: f32[16,16] #
@@ -95,7 +95,7 @@ def test_the_faster_way_is_taken() -> None:
     ]
     step = engine.plan.plans[0].steps[0]
     assert (step.covers, [tensor.value for tensor in step.inputs]) == (("/a", "/a/relu", "/b"), ["x", "w", "v"])
-    (outcome,) = engine.pairs
+    (outcome,) = engine.chains
     assert (outcome.fused, outcome.seconds, outcome.apart_seconds) == (True, 1.5e-6, (1e-6, 1e-6))
     assert outcome.measured == (False, False, False)
 
@@ -117,7 +117,7 @@ def measured(
     """Winners for the pair and for both apart, in seconds; None is no winner. Everything else takes a microsecond."""
     family = family or Joining()
     spaces = search_spaces([graph(NET)], with_policy(), TargetSpec("host", "fp32"), HOST, (family,))
-    (pair,) = (outcome.pair for outcome in engine.pairs)
+    (pair,) = (outcome.chain for outcome in engine.chains)
     times = {pair.problem: together, **dict.fromkeys(pair.apart, apart)}
     problems = [each.problem for each in tuning_set(spaces, (family,), HOST, 4).problems]
     found = ((problem, times.get(problem, 1e-6)) for problem in problems)
@@ -128,8 +128,8 @@ def measured(
 def test_the_pair_and_both_apart_are_worth_measuring() -> None:
     spaces = search_spaces([graph(NET)], with_policy(), TargetSpec("host", "fp32"), HOST, (Joining(),))
     problems = {each.problem for each in tuning_set(spaces, (Joining(),), HOST, 4).problems}
-    (outcome,) = planned().pairs
-    assert {outcome.pair.problem, *outcome.pair.apart} <= problems
+    (outcome,) = planned().chains
+    assert {outcome.chain.problem, *outcome.chain.apart} <= problems
 
 
 @pytest.mark.parametrize(("together", "fused"), [(3e-6, True), (5e-6, False)])
@@ -191,15 +191,15 @@ def test_never() -> None:
     engine = planned(with_policy("never"))
     assert steps(engine) == APART
     assert ("/a, /b", "policy.fusion.persistent is never") in refused(engine)
-    assert (engine.pairs, said(engine)) == ((), [])
+    assert (engine.chains, said(engine)) == ((), [])
 
 
 def test_always() -> None:
     engine = planned(with_policy("always"), Joining(together=9e-6))
     assert steps(engine) == FUSED
     assert said(engine) == ["/b: fused (behind '/a': policy.fusion.persistent is always)"]
-    (outcome,) = engine.pairs
-    assert (outcome.fused, outcome.pair.wish) == (True, "always")
+    (outcome,) = engine.chains
+    assert (outcome.fused, outcome.chain.wish) == (True, "always")
 
 
 def test_always_without_a_family_that_can() -> None:
@@ -290,7 +290,7 @@ def test_the_last_layer_that_matches_holds() -> None:
     )
     engine = planned(with_policy("always", layers), Joining(conversion=1e-6))
     assert "/b: chain" in steps(engine)
-    assert [each.pair.wish for each in engine.pairs] == ["auto"]
+    assert [each.chain.wish for each in engine.chains] == ["auto"]
 
 
 def test_products_in_different_precisions_stay_apart() -> None:
@@ -375,9 +375,9 @@ def test_of_a_first_layer_the_form_that_is_chosen_is_compared() -> None:
     net = graph(CHAIN_ON_H200.replace("[32,64,56,56]", "[32,3,112,112]").replace("[64,64,3,3]", "[64,3,3,3]"))
     engine = plan_engine([net], with_policy(), TargetSpec("h200", "fp16"), H200, load(H200))
     (step, _) = engine.plan.plans[0].steps
-    (outcome,) = engine.pairs
+    (outcome,) = engine.chains
     assert outcome.fused
-    assert outcome.pair.problem == step.problem
+    assert outcome.chain.problem == step.problem
     assert str(step.problem.inputs[0].format) == "f32/row"
 
 

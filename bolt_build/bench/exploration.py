@@ -9,14 +9,14 @@ from typing import Any
 from bolt_build.digest import encode
 from bolt_build.planner.kernel_sources import KernelSource
 
-EXPLORATION_VERSION = 1
+EXPLORATION_VERSION = 2
 
 
 @dataclass(frozen=True)
 class Explored:
     """One model with one batch. `model` is what a command line calls it (RECIPE or RECIPE@VARIANT), `base` the recipe.
 
-    `parameters` counts numbers in the weights as deployed, `steps` the kernels that a run launches, of which `pairs`
+    `parameters` counts numbers in the weights as deployed, `steps` the kernels that a run launches, of which `chains`
     are two layers in one. `median_ms` is the median of `round_medians_ms`, or predicted where there are none. `cost` is
     the part of the base's images a second that the variant lacks, negative where it has more; None for the base itself
     and where the base has no time. `kernels` says where its kernels come from, None where that is no question or
@@ -31,7 +31,7 @@ class Explored:
     onnx: str
     parameters: int
     steps: int
-    pairs: int
+    chains: int
     median_ms: float
     round_medians_ms: tuple[float, ...]
     cost: float | None = None

@@ -279,7 +279,7 @@ def _row(engine: _Engine, plan: BatchPlan, threads: int | None, median_ms: float
     return Explored(
         model=engine.model.name, base=engine.model.base, precision=engine.plan.precision, batch=plan.batch,
         threads=threads, onnx=str(engine.onnx), parameters=engine.parameters, steps=len(steps),
-        pairs=sum(len(step.problem.op.sequence) > 1 for step in steps), median_ms=median_ms, round_medians_ms=(),
+        chains=sum(len(step.problem.op.sequence) > 1 for step in steps), median_ms=median_ms, round_medians_ms=(),
         kernels=engine.kernels, verified=engine.verified,
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from bolt_build.graph.ops.pool import Pool
 
 
 @dataclass(frozen=True)
-class Link:
+class NodeChain:
     """A product, and the product whose input 0 is what it leaves; or a convolution, and the pooling of its maxima.
 
     `obstacle` says why what the first leaves, kept where it was computed, cannot be what the second reads; None where
@@ -28,7 +28,7 @@ class Link:
         return (self.first.name, self.second.name)
 
 
-def link(graph: Graph, first: Node) -> Link | None:
+def chain_from(graph: Graph, first: Node) -> NodeChain | None:
     """The product behind `first`, or the pooling of its maxima; None where `first` is no product, or nothing of the
     kind reads its output, as its left factor."""
     if not isinstance(first.op, Conv | MatMul):
@@ -36,16 +36,16 @@ def link(graph: Graph, first: Node) -> Link | None:
     between = first.outputs[0]
     readers = [node for node in graph.consumers(between) if isinstance(node.op, Conv | MatMul) or _pools(first, node)]
     second = next((node for node in readers if node.inputs[0] == between), None)
-    return None if second is None else Link(first, second, _obstacle(graph, first, second))
+    return None if second is None else NodeChain(first, second, _obstacle(graph, first, second))
 
 
 def _pools(first: Node, second: Node) -> bool:
     return isinstance(first.op, Conv) and isinstance(second.op, Pool) and second.op.mode == "max"
 
 
-def links(graph: Graph) -> tuple[Link, ...]:
-    """Every link of the graph, in the order of its first products."""
-    return tuple(found for found in (link(graph, node) for node in graph.nodes) if found is not None)
+def chains_in(graph: Graph) -> tuple[NodeChain, ...]:
+    """Every chain of the graph, in the order of its first products."""
+    return tuple(found for found in (chain_from(graph, node) for node in graph.nodes) if found is not None)
 
 
 def _obstacle(graph: Graph, first: Node, second: Node) -> str | None:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, Refusal
-from bolt_build.graph.chains import links
+from bolt_build.graph.chains import chains_in
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.selection import Winner
@@ -23,7 +23,7 @@ _KEY = "policy.fusion.persistent"
 
 
 @dataclass(frozen=True)
-class Pair:
+class OfferedChain:
     """Nodes that one kernel of `family` can compute: the nodes, the problem of that kernel, those of the nodes one
     by one, and the seconds that either is predicted to take (None where no alternative of a node has the problem).
     `wish` is what the recipe says of them."""
@@ -38,12 +38,12 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class PairOutcome:
-    """What became of a pair in a plan. Seconds are measured where `measured` (one for the kernel of the pair, one for
+class ChainOutcome:
+    """What became of a chain in a plan. Seconds are measured where `measured` (one for the kernel of the chain, one for
     each of those apart) says so, otherwise predicted. `reason` is one line for people."""
 
     batch: int
-    pair: Pair
+    chain: OfferedChain
     fused: bool
     seconds: float
     apart_seconds: tuple[float | None, ...]
@@ -111,11 +111,11 @@ def wishes(graph: Graph, recipe: Recipe, precisions: Sequence[DType]) -> tuple[W
     return Wishes(recipe.policy.fusion.persistent, of_node, of_precision), tuple(decisions)
 
 
-def pairs_of(alternatives: Sequence[Alternative], asked: Wishes) -> tuple[Pair, ...]:
-    """The pairs that alternatives offer: of a region as many as it has forms, which read different formats."""
+def chains_of(alternatives: Sequence[Alternative], asked: Wishes) -> tuple[OfferedChain, ...]:
+    """The chains that alternatives offer: of a region as many as it has forms, which read different formats."""
     seconds = {(a.region, a.steps[0].problem): a.seconds for a in reversed(alternatives) if len(a.steps) == 1}
     return tuple(
-        Pair(
+        OfferedChain(
             each.region, each.family, each.steps[0].problem, each.apart, each.seconds,
             tuple(seconds.get(((name,), problem)) for name, problem in zip(each.region, each.apart, strict=True)),
             asked.of(each.region)[0],
@@ -128,15 +128,15 @@ def pairs_of(alternatives: Sequence[Alternative], asked: Wishes) -> tuple[Pair, 
 def enforce(
     graph: Graph, alternatives: Sequence[Alternative], refusals: Sequence[Refusal], asked: Wishes, target: str
 ) -> tuple[list[Alternative], tuple[Decision, ...]]:
-    """The alternatives without those that pairs take the place of, where the recipe wants pairs wherever there are any;
-    and a line for every pair that it wants.
+    """The alternatives without those that chains take the place of, where the recipe wants chains wherever there are
+    any; and a line for every chain that it wants.
 
-    Of pairs that overlap the first in the graph's order is taken, which leaves no shorter way to take as many.
+    Of chains that overlap the first in the graph's order is taken, which leaves no shorter way to take as many.
     """
     offered = dict.fromkeys(each.region for each in alternatives if each.apart)
     taken: dict[str, tuple[str, ...]] = {}
     decisions = []
-    for found in links(graph):
+    for found in chains_in(graph):
         region = found.region
         wish, key = asked.of(region)
         if wish != "always":
@@ -169,35 +169,35 @@ def _refused(region: tuple[str, ...], refusals: Sequence[Refusal], asked: Wishes
 
 
 def outcomes(
-    batch: int, pairs: Sequence[Pair], chosen: Sequence[Alternative], winners: Mapping[KernelProblem, Winner]
-) -> tuple[PairOutcome, ...]:
-    """What became of the pair of each region in a cover: of its forms that which was chosen; or the fastest, where one
+    batch: int, chains: Sequence[OfferedChain], chosen: Sequence[Alternative], winners: Mapping[KernelProblem, Winner]
+) -> tuple[ChainOutcome, ...]:
+    """What became of the chain of each region in a cover: of its forms that which was chosen; or the fastest, where one
     that was measured comes before one that was not."""
     picked = {each.region: each.steps[0].problem for each in chosen if each.apart}
     joined = {name: region for region in picked for name in region}
 
-    def place(pair: Pair) -> tuple[bool, bool, float]:
-        winner = winners.get(pair.problem)
-        time = pair.seconds if winner is None else winner.seconds
-        return picked.get(pair.region) != pair.problem, winner is None, time
+    def place(chain: OfferedChain) -> tuple[bool, bool, float]:
+        winner = winners.get(chain.problem)
+        time = chain.seconds if winner is None else winner.seconds
+        return picked.get(chain.region) != chain.problem, winner is None, time
 
-    forms: dict[tuple[str, ...], list[Pair]] = {}
-    for pair in pairs:
-        forms.setdefault(pair.region, []).append(pair)
+    forms: dict[tuple[str, ...], list[OfferedChain]] = {}
+    for chain in chains:
+        forms.setdefault(chain.region, []).append(chain)
     return tuple(_outcome(batch, min(each, key=place), joined, winners) for each in forms.values())
 
 
 def _outcome(
-    batch: int, pair: Pair, joined: Mapping[str, tuple[str, ...]], winners: Mapping[KernelProblem, Winner]
-) -> PairOutcome:
-    found = [winners.get(problem) for problem in (pair.problem, *pair.apart)]
-    predicted = (pair.seconds, *pair.apart_seconds)
+    batch: int, chain: OfferedChain, joined: Mapping[str, tuple[str, ...]], winners: Mapping[KernelProblem, Winner]
+) -> ChainOutcome:
+    found = [winners.get(problem) for problem in (chain.problem, *chain.apart)]
+    predicted = (chain.seconds, *chain.apart_seconds)
     seconds = [known if won is None else won.seconds for won, known in zip(found, predicted, strict=True)]
     measured = tuple(winner is not None for winner in found)
     times = [_time(each, how) for each, how in zip(seconds, measured, strict=True)]
     reason = f"{times[0]} in one kernel, {' and '.join(times[1:])} apart"
-    fused = joined.get(pair.region[0]) == pair.region
-    other = next((joined[name] for name in pair.region if name in joined), None)
+    fused = joined.get(chain.region[0]) == chain.region
+    other = next((joined[name] for name in chain.region if name in joined), None)
     if not fused and other is not None:
         names = "' and '".join(other)
         reason += f"; one kernel computes '{names}' already"
@@ -205,7 +205,7 @@ def _outcome(
         reason += "; it was not measured, unlike the kernels apart"
     elif not fused and _faster(seconds):
         reason += "; the cover of the whole graph is cheaper with them apart"
-    return PairOutcome(batch, pair, fused, seconds[0] or 0.0, tuple(seconds[1:]), measured, reason)
+    return ChainOutcome(batch, chain, fused, seconds[0] or 0.0, tuple(seconds[1:]), measured, reason)
 
 
 def _faster(seconds: Sequence[float | None]) -> bool:
@@ -220,13 +220,13 @@ def _time(seconds: float | None, measured: bool) -> str:
     return f"{'measured' if measured else 'predicted'} {seconds * 1e6:.2f} us"
 
 
-def decisions_of(found: Sequence[PairOutcome]) -> tuple[Decision, ...]:
-    """A line for each pair that times decided about; what the recipe decided has its line already."""
+def decisions_of(found: Sequence[ChainOutcome]) -> tuple[Decision, ...]:
+    """A line for each chain that times decided about; what the recipe decided has its line already."""
     return tuple(
         Decision(
-            STAGE, f"batch {each.batch}: {each.pair.region[-1]}", "fused" if each.fused else "declined",
-            f"behind '{each.pair.region[0]}': {each.reason}",
+            STAGE, f"batch {each.batch}: {each.chain.region[-1]}", "fused" if each.fused else "declined",
+            f"behind '{each.chain.region[0]}': {each.reason}",
         )
         for each in found
-        if each.pair.wish == "auto"
+        if each.chain.wish == "auto"
     )  # fmt: skip

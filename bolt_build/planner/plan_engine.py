@@ -26,7 +26,7 @@ from bolt_build.planner.kernel_sources import Declined, UsedProblem
 from bolt_build.planner.measured import Winners, chosen_cover, measured_space
 from bolt_build.planner.memory import Arena, plan_memory
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
-from bolt_build.planner.persistent import PairOutcome, decisions_of, outcomes
+from bolt_build.planner.persistent import ChainOutcome, decisions_of, outcomes
 from bolt_build.planner.pipeline import optimize
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.resolve import resolve
@@ -45,7 +45,7 @@ class PlannedEngine:
     """The plan, the constants of its weights table in order (each in its slot's element type), the optimised graphs.
 
     `covers` are what was chosen of each graph, as a lock keeps it. `asked` are the digests of every problem whose
-    winner could have changed the plan, in order, and `used` those of the plan's steps. `pairs` says of all products
+    winner could have changed the plan, in order, and `used` those of the plan's steps. `chains` says of all products
     that one kernel could compute together, in each batch, whether one does and why. `declined` is what the selection
     says of whole batches, or lacks, and that was not taken; nothing where all kernels are predicted.
     """
@@ -56,7 +56,7 @@ class PlannedEngine:
     covers: tuple[ChosenCover, ...]
     asked: tuple[str, ...]
     used: tuple[UsedProblem, ...]
-    pairs: tuple[PairOutcome, ...] = ()
+    chains: tuple[ChainOutcome, ...] = ()
     declined: tuple[Declined, ...] = ()
 
 
@@ -72,7 +72,7 @@ def plan_engine(
     refusals: list[Refusal] = []
     weights, plans, covers, used = WeightTable(), [], [], _Used(selection)
     asked: set[str] = set()
-    pairs: list[PairOutcome] = []
+    chains: list[ChainOutcome] = []
     declined: list[Declined] = []
     slow: list[SlowSteps] = []
     for space in _spaces(optimized, recipe, spec, target, families):
@@ -80,8 +80,8 @@ def plan_engine(
         space, winners = measured_space(space, selection, target, families)
         cover = resolve(space)
         covers.append(chosen_cover(space, cover.alternatives))
-        joined = outcomes(space.graph.batch, space.pairs, cover.alternatives, winners)
-        pairs += joined
+        joined = outcomes(space.graph.batch, space.chains, cover.alternatives, winners)
+        chains += joined
         placed = write_in_place(schedule(space, cover, target), space.graph.batch)
         ordered = placed.schedule
         arena = plan_memory(ordered)
@@ -99,7 +99,7 @@ def plan_engine(
     )  # fmt: skip
     return PlannedEngine(
         plan, weights.constants(), tuple(optimized), tuple(covers), tuple(sorted(asked)), used.problems(),
-        tuple(pairs), tuple(declined),
+        tuple(chains), tuple(declined),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from bolt_build.graph.ops.shape import Convert, Identity
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.no_kernel import no_kernel
-from bolt_build.planner.persistent import Pair, Wishes, enforce, pairs_of, wishes
+from bolt_build.planner.persistent import OfferedChain, Wishes, chains_of, enforce, wishes
 from bolt_build.schema.recipe import IoSpec, Recipe, TargetSpec
 from bolt_build.targets import Target
 
@@ -55,7 +55,7 @@ class SearchSpace:
 
     `fixed` are the formats of graph inputs, `wanted` those of graph outputs. `copies` are kernels that write a tensor
     in the format it has to another place, for outputs that no step can write directly. `basis` says where the seconds
-    come from: "predicted", "measured", or "measured and predicted". `pairs` are what one kernel could compute of
+    come from: "predicted", "measured", or "measured and predicted". `chains` are what one kernel could compute of
     several nodes, whether or not the recipe leaves a choice. `declined` is what a selection says of the whole and does
     not hold here.
     """
@@ -70,7 +70,7 @@ class SearchSpace:
     refusals: tuple[Refusal, ...]
     decisions: tuple[Decision, ...]
     basis: str = "predicted"
-    pairs: tuple[Pair, ...] = ()
+    chains: tuple[OfferedChain, ...] = ()
     declined: tuple[Declined, ...] = ()
 
 
@@ -85,7 +85,7 @@ def search_space(
     missing = [(node, reasons) for node, reasons in answers if reasons is not None]
     if missing:
         raise BoltError(no_kernel(graph, missing, recipe, spec, target))
-    pairs = pairs_of(collector.alternatives, asked)
+    chains = chains_of(collector.alternatives, asked)
     collector.alternatives, enforced = enforce(graph, collector.alternatives, collector.refusals, asked, target.name)
     fixed = tuple((name, io_format(graph, name, recipe.engine.io)) for name in graph.inputs)
     wanted = tuple((name, io_format(graph, name, recipe.engine.io)) for name in graph.outputs)
@@ -94,7 +94,7 @@ def search_space(
     return SearchSpace(
         graph, tuple(collector.alternatives), conversions, copies, fixed, wanted,
         tuple(collector.choices.values()), tuple(dict.fromkeys(collector.refusals)),
-        (*decisions, *reached, *enforced), pairs=pairs,
+        (*decisions, *reached, *enforced), chains=chains,
     )  # fmt: skip
 
 

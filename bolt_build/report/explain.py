@@ -9,9 +9,9 @@ from typing import Any
 
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.chains import of_nodes, render_chains
 from bolt_build.report.changes import render_changes
 from bolt_build.report.explanation import ELSEWHERE, Batch, Explanation, Layer
-from bolt_build.report.pairings import of_nodes, render_pairings
 from bolt_build.report.reasons import Counted, counted, summed
 from bolt_build.report.tables import Column, byte_text, table
 from bolt_build.report.whole_engine import engine_lines
@@ -86,7 +86,7 @@ def render(explanation: Explanation, *, width: int | None = None) -> str:
     lines += _fusion(explanation)
     lines += _reasons(f"families did not offer {_count(explanation.refusals)} alternatives", explanation.refusals)
     for batch in explanation.batches:
-        lines += render_pairings(batch.batch, batch.pairings, width)
+        lines += render_chains(batch.batch, batch.chains, width)
         lines += render_changes(batch.batch, batch.changes, width)
     return "\n".join(lines) + "\n"
 
@@ -100,7 +100,7 @@ def render_layer(explanation: Explanation, *, width: int | None = None) -> str:
             lines += [f"  {title:<11} {text}" for title, text in _facts(layer) if text]
             lines += [f"  {'others' if not index else '':<11} {line}" for index, line in enumerate(_fell(layer))]
             lines += [f"  {'decided' if not i else '':<11} {line}" for i, line in enumerate(_decisions(layer))]
-            lines += [f"  {'pair':<11} {line}" for line in of_nodes(batch.pairings, (layer.name, *layer.nodes))]
+            lines += [f"  {'chain':<11} {line}" for line in of_nodes(batch.chains, (layer.name, *layer.nodes))]
             if layer.attempts:
                 lines.append("")
                 lines += [f"  {line.plain}" for line in table(_ATTEMPTS, _attempts(layer), width and width - 2)]

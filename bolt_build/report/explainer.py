@@ -10,6 +10,7 @@ from bolt_build.graph.ops.shape import Convert
 from bolt_build.planner.engine_plan import Step
 from bolt_build.planner.persistent import STAGE, decisions_of
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.report.chains import chains_of
 from bolt_build.report.changes import changes_of
 from bolt_build.report.explanation import (
     ELSEWHERE,
@@ -25,7 +26,6 @@ from bolt_build.report.explanation import (
     Totals,
     Untried,
 )
-from bolt_build.report.pairings import pairings_of
 from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import counted
 from bolt_build.report.whole_engine import of_plan
@@ -45,13 +45,13 @@ def explain(evidence: Evidence) -> Explanation:
     batches = []
     for plan, graph, cover in zip(engine.plan.plans, engine.graphs, engine.covers, strict=True):
         layers = tuple(explainer.layer(plan.batch, step, plan.steps) for step in plan.steps)
-        pairings = pairings_of(graph, engine.plan, engine.pairs, evidence.target)
+        chains = chains_of(graph, engine.plan, engine.chains, evidence.target)
         changes = changes_of(plan.steps, explainer.expense)
         whole = of_plan(plan, cover.graph, evidence.lock, engine.declined)
         slow = tuple(each for each in engine.plan.slow if each.batch == plan.batch)
-        batches.append(Batch(plan.batch, layers, _totals(layers), changes, pairings, whole, slow))
+        batches.append(Batch(plan.batch, layers, _totals(layers), changes, chains, whole, slow))
     # What passes and the recipe decided; what times decided stands in a table of its own.
-    timed = decisions_of(engine.pairs)
+    timed = decisions_of(engine.chains)
     fusion = tuple(each for each in engine.plan.decisions if each.stage in (*FUSION, STAGE) and each not in timed)
     refusals = counted(f"{refusal.family}: {refusal.reason}" for refusal in engine.plan.refusals)
     name, precision = engine.plan.name, engine.plan.precision

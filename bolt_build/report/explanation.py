@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.planner.engine_plan import Decision, SlowSteps
+from bolt_build.report.chains import Chains
 from bolt_build.report.changes import Change
-from bolt_build.report.pairings import Pairings
 from bolt_build.report.reasons import Counted
 from bolt_build.report.whole_engine import WholeEngine
 
-EXPLANATION_VERSION = 1
+EXPLANATION_VERSION = 2
 NOT_MEASURED = "not measured"
 ELSEWHERE = "not known here"
 """A lock says that it was measured, or others of its problem, and the records are elsewhere."""
@@ -143,7 +143,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Batch:
-    """`changes` are the changes of layout and element type that are left in it, `pairings` what became of products and
+    """`changes` are the changes of layout and element type that are left in it, `chains` what became of products and
     poolings that follow each other, `engine` what the whole of it was measured to take (None where it was not).
     `slow`, in seconds, are steps whose kernels leave most of the hardware unused."""
 
@@ -151,7 +151,7 @@ class Batch:
     layers: tuple[Layer, ...]
     totals: Totals
     changes: tuple[Change, ...] = ()
-    pairings: Pairings | None = None
+    chains: Chains | None = None
     engine: WholeEngine | None = None
     slow: tuple[SlowSteps, ...] = ()
 

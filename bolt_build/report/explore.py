@@ -13,7 +13,7 @@ from bolt_build.report.tables import Column, table
 _COLUMNS = (
     Column("model", name=True), Column("images/s", right=True), Column("parameters", right=True),
     Column("cost", right=True), Column("median ms", right=True, spare=2), Column("rounds", spare=4),
-    Column("kernels", right=True, spare=3), Column("pairs", right=True, spare=3), Column("verified", spare=1),
+    Column("kernels", right=True, spare=3), Column("chains", right=True, spare=3), Column("verified", spare=1),
 )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def _row(row: Explored) -> tuple[str | Text, ...]:
     return (
         Text(row.model, "bold" if base else ""), f"{mark}{row.images_per_second:.1f}",
         f"{row.parameters / 1e6:.2f} M", _cost(row), f"{mark}{row.median_ms:.4f}",
-        f"{low:.4f} to {high:.4f}" if row.measured else "-", str(row.steps), str(row.pairs), _verified(row.verified),
+        f"{low:.4f} to {high:.4f}" if row.measured else "-", str(row.steps), str(row.chains), _verified(row.verified),
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from bolt_build.families.cutlass.ranking import ranked
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
 from bolt_build.families.problems import op_operands, problem_of
 from bolt_build.families.stages import may_share
-from bolt_build.graph.chains import Link, link
+from bolt_build.graph.chains import NodeChain, chain_from
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
@@ -70,11 +70,11 @@ class Cutlass:
                 step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=_pitched(problem))
                 found.append(Alternative((node.name,), self.name, (step,), offers[0].seconds))
         refused = tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
-        linked = link(graph, node) if legal else None
-        if linked is None:
+        chain = chain_from(graph, node) if legal else None
+        if chain is None:
             return tuple(found), refused
-        second = _problems(graph, linked.second, target, precision)[0]
-        joint, apart = _propose_chain(graph, linked, legal, second, target)
+        second = _problems(graph, chain.second, target, precision)[0]
+        joint, apart = _propose_chain(graph, chain, legal, second, target)
         return (*found, *joint), (*refused, *apart)
 
     def _flattened(
@@ -202,28 +202,28 @@ def _with_input(problem: KernelProblem, index: int, format: TensorFormat) -> Ker
 
 
 def _propose_chain(
-    graph: Graph, linked: Link, firsts: Sequence[KernelProblem], second: KernelProblem, target: Target
+    graph: Graph, chain: NodeChain, firsts: Sequence[KernelProblem], second: KernelProblem, target: Target
 ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
     """Both nodes in one kernel for each form of the first's problem; and why there is none.
 
-    Three nodes one behind the other are two pairs that overlap; that one kernel computes all three is refused.
+    Three nodes one behind the other are two chains that overlap; that one kernel computes all three is refused.
     """
-    what = ", ".join(linked.region)
-    if linked.obstacle is not None:
-        return (), (Refusal(FAMILY, what, linked.obstacle),)
+    what = ", ".join(chain.region)
+    if chain.obstacle is not None:
+        return (), (Refusal(FAMILY, what, chain.obstacle),)
     found: list[Alternative] = []
     reasons: list[str] = []
-    names = (*linked.first.inputs, *linked.second.inputs[1:])
+    names = (*chain.first.inputs, *chain.second.inputs[1:])
     for first in firsts:
         problem = chained(first, second)
         offers, refusals = _ranked(problem, target)
         if offers:
-            step = ProposedStep(problem, names, linked.second.outputs, may_share(problem, names, ()))
-            found.append(Alternative(linked.region, FAMILY, (step,), offers[0].seconds, (first, second)))
+            step = ProposedStep(problem, names, chain.second.outputs, may_share(problem, names, ()))
+            found.append(Alternative(chain.region, FAMILY, (step,), offers[0].seconds, (first, second)))
         else:
             reasons += [refusal.reason for refusal in refusals]
     refused = [Refusal(FAMILY, what, reason) for reason in dict.fromkeys(reasons)]
-    behind = link(graph, linked.second)
+    behind = chain_from(graph, chain.second)
     if found and behind is not None and behind.obstacle is None:
         reason = "one kernel computes two products, not three"
         if isinstance(behind.second.op, Pool):

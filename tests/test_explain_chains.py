@@ -42,14 +42,14 @@ NET = """
 def explained(
     family: Family, times: tuple[float | None, float, float] | None = None, of: Recipe | None = None, net: str = NET
 ) -> Explanation:
-    """`times`: microseconds that the pair, its first and its second product were measured to take."""
+    """`times`: microseconds that the chain, its first and its second product were measured to take."""
     made = (graph(net),), of or recipe(), SPEC, H200, (family,)
     problems = tuning_set(search_spaces(*made), (family,), H200, 3)
     engine = plan_engine(*made)
     selection = Selection("net.lock")
     if times is not None:
-        (outcome,) = engine.pairs
-        asked = dict(zip((outcome.pair.problem, *outcome.pair.apart), times, strict=True))
+        (outcome,) = engine.chains
+        asked = dict(zip((outcome.chain.problem, *outcome.chain.apart), times, strict=True))
         known = ((each.problem, asked.get(each.problem, 1.0)) for each in problems.problems)
         winners = [
             Winner(problem.digest, Candidate(family.name), time * 1e-6) for problem, time in known if time is not None
@@ -60,9 +60,9 @@ def explained(
 
 
 def section(explanation: Explanation) -> list[str]:
-    """The part of the text that is about pairs."""
+    """The part of the text that is about chains."""
     lines = render(explanation).splitlines()
-    begin = next(i for i, line in enumerate(lines) if "pairs that one kernel" in line)
+    begin = next(i for i, line in enumerate(lines) if "chains that one kernel" in line)
     end = next(i for i, line in enumerate([*lines[begin:], ""], begin) if not line)
     return [line.rstrip() for line in lines[begin:end]]
 
@@ -70,20 +70,20 @@ def section(explanation: Explanation) -> list[str]:
 def test_the_gain_is_split() -> None:
     text = section(explained(Joining(conversion=1e-6), (6.0, 5.0, 4.0)))
     assert [re.sub(" {2,}", " ", line) for line in text] == [
-        "batch 1: fused 1 of 1 pairs that one kernel can compute",
+        "batch 1: fused 1 of 1 chains that one kernel can compute",
         "gain = traffic between them at 4.30 TB/s + a launch - what one kernel loses; us, ~ predicted",
         "first then computes one kernel apart gain traffic launch lost became",
         "/a /b 2048x64 by 64x1024 + relu then 2048x1024 by 1024x64 6.00 5.00 + 4.00 +3.00 1.95 2.00 0.95 fused",
-        "pairs left apart:",
+        "chains left apart:",
         " 1 joining: 2 nodes read what lies between",
     ]
 
 
-def test_a_pair_that_is_bound_by_arithmetic_is_shown_with_what_it_loses() -> None:
+def test_a_chain_that_is_bound_by_arithmetic_is_shown_with_what_it_loses() -> None:
     explanation = explained(Joining(conversion=1e-6), (12.0, 5.0, 4.0))
-    (pairing,) = explanation.batches[0].pairings.legal if explanation.batches[0].pairings else ()
-    assert (pairing.fused, pairing.together, pairing.apart) == (False, 12.0, (5.0, 4.0))
-    split = pairing.split
+    (chain,) = explanation.batches[0].chains.legal if explanation.batches[0].chains else ()
+    assert (chain.fused, chain.together, chain.apart) == (False, 12.0, (5.0, 4.0))
+    split = chain.split
     assert split is not None
     assert (split.nbytes, split.launch) == (2 * 2048 * 1024 * 2, 2.0)
     assert split.gain == pytest.approx(-3.0)
@@ -102,8 +102,8 @@ def test_predictions_are_marked() -> None:
 
 def test_a_prediction_is_not_set_against_measurements() -> None:
     explanation = explained(Joining(conversion=1e-6), (None, 5.0, 4.0))
-    (pairing,) = explanation.batches[0].pairings.legal if explanation.batches[0].pairings else ()
-    assert (pairing.fused, pairing.measured, pairing.split) == (False, (False, True, True), None)
+    (chain,) = explanation.batches[0].chains.legal if explanation.batches[0].chains else ()
+    assert (chain.fused, chain.measured, chain.split) == (False, (False, True, True), None)
     (row,) = [line for line in section(explanation) if line.startswith("/a")]
     assert re.sub(" {2,}", " ", row).endswith(" ~1.50 5.00 + 4.00 apart")
 
@@ -113,8 +113,8 @@ def test_what_the_recipe_decided_is_said() -> None:
     assert next(line for line in always if line.startswith("/a")).endswith("fused (always)")
     never = section(explained(Joining(conversion=1e-6), of=with_policy("never")))
     assert never == [
-        "batch 1: fused 0 of 0 pairs that one kernel can compute",
-        "pairs left apart:",
+        "batch 1: fused 0 of 0 chains that one kernel can compute",
+        "chains left apart:",
         "  1 joining: policy.fusion.persistent is never",
         "  1 joining: 2 nodes read what lies between",
     ]
@@ -130,26 +130,26 @@ def test_always_says_of_each_that_it_is_not() -> None:
     ) in text.splitlines()
 
 
-def test_a_layer_names_its_pair() -> None:
+def test_a_layer_names_its_chain() -> None:
     for times, how in (((6.0, 5.0, 4.0), "in one kernel"), ((12.0, 5.0, 4.0), "apart")):
         (found,) = of_layer([explained(Joining(conversion=1e-6), times)], "/b")
-        (line,) = [line.strip() for line in render_layer(found).splitlines() if line.startswith("  pair ")]
+        (line,) = [line.strip() for line in render_layer(found).splitlines() if line.startswith("  chain ")]
         gain = 9.0 - times[0]
-        assert line.startswith(f"pair        /a and /b {how}: measured {times[0]:.2f} us in one kernel, ")
+        assert line.startswith(f"chain       /a and /b {how}: measured {times[0]:.2f} us in one kernel, ")
         assert f"; gain {gain:+.2f} us: traffic 1.95 (8.4 MB at 4.30 TB/s), launch 2.00, lost " in line
 
 
 def test_the_json_has_these_keys() -> None:
     data = as_json(explained(Joining(conversion=1e-6), (6.0, 5.0, 4.0)), attempts=False)
     assert json.loads(json.dumps(data)) == data
-    pairings = data["batches"][0]["pairings"]
-    assert set(pairings) == {"is", "legal", "illegal", "bandwidth"}
-    (pairing,) = pairings["legal"]
-    assert set(pairing) == {
+    chains = data["batches"][0]["chains"]
+    assert set(chains) == {"is", "legal", "illegal", "bandwidth"}
+    (chain,) = chains["legal"]
+    assert set(chain) == {
         "is", "nodes", "words", "fused", "wish", "together", "apart", "measured", "split", "reason",
     }  # fmt: skip
-    assert set(pairing["split"]) == {"is", "gain", "nbytes", "traffic", "launch", "lost"}
-    assert pairing["nodes"] == ["/a", "/b"]
+    assert set(chain["split"]) == {"is", "gain", "nbytes", "traffic", "launch", "lost"}
+    assert chain["nodes"] == ["/a", "/b"]
 
 
 def test_a_gpu_s_own_reasons_are_counted() -> None:
@@ -166,7 +166,7 @@ def test_a_gpu_s_own_reasons_are_counted() -> None:
     made = (graph(net),), recipe(), SPEC, H200, load(H200)
     problems = tuning_set(search_spaces(*made), load(H200), H200, 3)
     explanation = explain(Evidence(plan_engine(*made), H200, load(H200), problems, "predictions"))
-    found = explanation.batches[0].pairings
+    found = explanation.batches[0].chains
     assert found is not None
     assert [each.nodes for each in found.legal] == [("/b", "/c")]
     assert [(each.count, each.reason) for each in found.illegal] == [

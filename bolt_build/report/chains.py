@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bolt_build.families.chains import parts
-from bolt_build.graph.chains import links
+from bolt_build.graph.chains import chains_in
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import EnginePlan
-from bolt_build.planner.persistent import PairOutcome
+from bolt_build.planner.persistent import ChainOutcome
 from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import Counted, counted
 from bolt_build.report.tables import Column, byte_text, table
@@ -35,7 +35,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Pairing:
+class ShownChain:
     """Two products, or a convolution and a pooling: the nodes, and microseconds in one kernel and apart (None where a
     node has no such kernel). Those in `measured` were measured, in that order, the others predicted. `wish` is what the
     recipe says of them. There is no split where some of the times were measured and others were not."""
@@ -52,40 +52,40 @@ class Pairing:
 
 
 @dataclass(frozen=True)
-class Pairings:
+class Chains:
     """Of one batch: those that one kernel may compute; and, counted by reason, those that none can or may. `bandwidth`
     is the target's, in bytes/s."""
 
-    legal: tuple[Pairing, ...]
+    legal: tuple[ShownChain, ...]
     illegal: tuple[Counted, ...]
     bandwidth: float
 
 
-def pairings_of(graph: Graph, plan: EnginePlan, found: Sequence[PairOutcome], target: Target) -> Pairings:
+def chains_of(graph: Graph, plan: EnginePlan, found: Sequence[ChainOutcome], target: Target) -> Chains:
     """What became of the products and poolings that follow each other in an optimised graph."""
-    here = tuple(_pairing(each, target) for each in found if each.batch == graph.batch)
-    regions = {", ".join(each.region): each for each in links(graph)} if target.gpu is not None else {}
+    here = tuple(_shown(each, target) for each in found if each.batch == graph.batch)
+    regions = {", ".join(each.region): each for each in chains_in(graph)} if target.gpu is not None else {}
     legal = {", ".join(each.nodes) for each in here}
     reasons = [f"{each.family}: {each.reason}" for each in plan.refusals if each.what in regions.keys() - legal]
-    return Pairings(here, counted(reasons), target.bandwidth)
+    return Chains(here, counted(reasons), target.bandwidth)
 
 
-def _pairing(found: PairOutcome, target: Target) -> Pairing:
-    pair = found.pair
+def _shown(found: ChainOutcome, target: Target) -> ShownChain:
+    chain = found.chain
     together = found.seconds * 1e6
     apart = tuple(None if seconds is None else seconds * 1e6 for seconds in found.apart_seconds)
-    return Pairing(
-        pair.region, in_words(pair.problem), found.fused, pair.wish, together, apart, found.measured,
+    return ShownChain(
+        chain.region, in_words(chain.problem), found.fused, chain.wish, together, apart, found.measured,
         _split(found, together, apart, target), found.reason,
     )  # fmt: skip
 
 
-def _split(found: PairOutcome, together: float, apart: Sequence[float | None], target: Target) -> Split | None:
+def _split(found: ChainOutcome, together: float, apart: Sequence[float | None], target: Target) -> Split | None:
     # A prediction and a measurement do not compare.
     if any(time is None for time in apart) or len(set(found.measured)) > 1:
         return None
     gain = sum(time for time in apart if time is not None) - together
-    nbytes = 2 * parts(found.pair.problem)[0].outputs[0].nbytes
+    nbytes = 2 * parts(found.chain.problem)[0].outputs[0].nbytes
     traffic, launch = nbytes / target.bandwidth * 1e6, target.launch_seconds * 1e6
     return Split(gain, nbytes, traffic, launch, traffic + launch - gain)
 
@@ -98,30 +98,30 @@ _COLUMNS = (
 _LEGEND = "gain = traffic between them at {rate} + a launch - what one kernel loses; us, ~ predicted"
 
 
-def render_pairings(batch: int, found: Pairings | None, width: int | None) -> list[str]:
-    """A table of the pairs of a batch with the reasons of those that stayed apart; nothing where there are none."""
+def render_chains(batch: int, found: Chains | None, width: int | None) -> list[str]:
+    """A table of the chains of a batch with the reasons of those that stayed apart; nothing where there are none."""
     if found is None or not (found.legal or found.illegal):
         return []
     fused = sum(each.fused for each in found.legal)
-    lines = ["", f"batch {batch}: fused {fused} of {len(found.legal)} pairs that one kernel can compute"]
+    lines = ["", f"batch {batch}: fused {fused} of {len(found.legal)} chains that one kernel can compute"]
     if found.legal:
         lines.append(_LEGEND.format(rate=_rate(found.bandwidth)))
         lines += [line.plain for line in table(_COLUMNS, [_row(each) for each in found.legal], width)]
         lines += [f"  {' then '.join(each.nodes)}: {each.reason}" for each in found.legal if not each.fused]
     if found.illegal:
-        lines.append("pairs left apart:")
+        lines.append("chains left apart:")
         lines += [f"  {each.count} {each.reason}" for each in found.illegal]
     return lines
 
 
-def of_nodes(found: Pairings | None, nodes: Collection[str]) -> list[str]:
-    """A line for each pair that some of the nodes are of."""
+def of_nodes(found: Chains | None, nodes: Collection[str]) -> list[str]:
+    """A line for each chain that some of the nodes are of."""
     if found is None:
         return []
     return [_line(each, found.bandwidth) for each in found.legal if any(node in nodes for node in each.nodes)]
 
 
-def _line(found: Pairing, bandwidth: float) -> str:
+def _line(found: ShownChain, bandwidth: float) -> str:
     text = f"{' and '.join(found.nodes)} {'in one kernel' if found.fused else 'apart'}: {found.reason}"
     if found.split is None:
         return text
@@ -134,7 +134,7 @@ def _rate(bandwidth: float) -> str:
     return f"{bandwidth / 1e12:.2f} TB/s"
 
 
-def _row(each: Pairing) -> tuple[str, ...]:
+def _row(each: ShownChain) -> tuple[str, ...]:
     times = [_time(time, how) for time, how in zip((each.together, *each.apart), each.measured, strict=True)]
     became = "fused" if each.fused else "apart"
     if each.wish != "auto":
