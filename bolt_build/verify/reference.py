@@ -81,7 +81,7 @@ class Reference:
         if self._loaded is None:
             model = self._model
             self._outputs = tuple(output.name for output in model.graph.output)
-            self._loaded = self._session(model)
+            self._loaded = self._session(model, whole=True)
         wanted = {port.name: port for port in self._loaded.get_inputs()}
         if set(wanted) != set(feeds):
             raise self._failed(f"takes other inputs than the engine: {sorted(wanted)} instead of {sorted(feeds)}")
@@ -103,7 +103,7 @@ class Reference:
         key = self._pieces().key(taps, held)
         if key not in self._ready:
             piece = self._pieces().piece(taps, held, ports)
-            self._ready[key] = (piece.fed, piece.wanted, self._session(piece.model))
+            self._ready[key] = (piece.fed, piece.wanted, self._session(piece.model, whole=False))
         fed, wanted, session = self._ready[key]
         inputs = [port.name for port in session.get_inputs()]
         feeds = {name: widened(held[value]) for value, name in fed if name in inputs}
@@ -137,15 +137,15 @@ class Reference:
         self._versions = versions_of(stated), versions_of(model)
         return model
 
-    def _session(self, model: onnx.ModelProto) -> Any:
+    def _session(self, model: onnx.ModelProto, *, whole: bool) -> Any:
         options = self._runtime.SessionOptions()
         options.log_severity_level = 3
         # Its threads would wait for work by spinning, on the cores on which the engine then computes.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # One block for all tensors of a run doubles the memory of a large batch, and saves no time. Nor may sessions
-        # keep what they once needed: several are ready at a time.
+        # One block for all tensors of a run doubles the memory of a large batch, and saves no time.
         options.enable_mem_pattern = False
-        options.enable_cpu_mem_arena = False
+        # Several pieces are ready at a time: they must not keep what they once needed.
+        options.enable_cpu_mem_arena = whole
         # External data is found beside the file although the session sees only the bytes of the graph.
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(self._path.resolve().parent)

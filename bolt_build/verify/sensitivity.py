@@ -19,7 +19,7 @@ roundings come to. Less would drown in the reference's own; much more would not 
 is torn between two positions) that rounding tips."""
 
 
-ROWS = 8
+ROWS = 4
 """Rows of a large batch that are run once more, over all samples: they pass through the network each by itself."""
 
 
