@@ -261,3 +261,36 @@ class TestTolerances:
         strict = verified(path, faults, Tolerances(5e-4))
         assert departed(strict) == ["block3/out"]
         assert [problem.code for problem in strict.problems] == ["layer-departs", "output-departs"]
+
+
+class TestAmplification:
+    """Of a large batch a few rows are run once more; what a model makes of all rows together is no amplification."""
+
+    def test_of_rows_that_do_not_pass_by_themselves(self, tmp_path: Path) -> None:
+        net = Net(["N", 64])
+        mean = net.node("ReduceMean", "mean", "x", axes=[0])
+        path = net.saved(tmp_path / "net.onnx", net.node("Sub", "below", "x", mean), ["N", 64])
+        (output,) = verified(path, batch=16).batches[0].outputs
+        assert output.tells
+        assert output.amplification < 10
+
+    def test_of_a_model_that_takes_no_other_batch(self, tmp_path: Path) -> None:
+        net = Net(["N", 64])
+        shape = net.node("Constant", "shape", value_ints=[8, 128])
+        x = net.node("Relu", "relu", net.node("Reshape", "pairs", "x", shape))
+        back = net.node("Constant", "back", value_ints=[16, 64])
+        path = net.saved(tmp_path / "net.onnx", net.node("Reshape", "y", x, back), ["N", 64])
+        assert verified(path, batch=16).ok
+
+    def test_is_the_most_of_all_samples(self, tmp_path: Path) -> None:
+        """One sample in which a decision is torn is enough for the output not to tell."""
+        net = Net(["N", 64])
+        steep = net.node("Mul", "steep", "x", net.constant("far", np.float32(1e8)))
+        path = net.saved(tmp_path / "net.onnx", net.node("Tanh", "y", steep), ["N", 64])
+        images = np.ones((4, 64), np.float32)
+        images[2] = 1e-9
+        np.savez(tmp_path / "real.npz", x=images)
+        graph = load_model(path).bind(1)
+        spec = VerifySpec("onnxruntime", samples=4, seed=0, inputs=str(tmp_path / "real.npz"))
+        images_report = verify_model(FakeModel((graph,), {}), Reference(path, ()), plan_of(graph), spec)
+        assert images_report.batches[0].outputs[0].amplification > 0.5

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bolt_build.dtypes import DType
+from bolt_build.errors import BoltError
 from bolt_build.graph.ir import Array
 from bolt_build.verify.compare import difference
 from bolt_build.verify.reference import Reference
 from bolt_build.verify.rounding import UNIT, UNITS
 
 ROUNDINGS = 8.0
-"""Unit roundoffs by which the input is changed, as a part of its standard deviation: as much as some sixty layers'
+"""Unit roundoffs by which the input is changed, as a part of its root mean square: as much as some sixty layers'
 roundings come to. Less would drown in the reference's own; much more would not meet the decisions (an attention that
 is torn between two positions) that rounding tips."""
 
@@ -38,9 +39,11 @@ class Share:
         first = min(self.sample * (self.batch // self.samples), self.batch - count)
         return {name: array[first : first + count] for name, array in arrays.items()}
 
-    def divides(self, *runs: Mapping[str, Array]) -> bool:
-        """True where every array lies along the batch."""
-        return all(a.ndim > 0 and a.shape[0] == self.batch for arrays in runs for a in arrays.values())
+    def divides(self, arrays: Mapping[str, Array]) -> bool:
+        """True where there are rows to leave out, and every array lies along the batch."""
+        return self.batch > -(-min(self.batch, ROWS) // self.samples) and all(
+            array.ndim > 0 and array.shape[0] == self.batch for array in arrays.values()
+        )
 
 
 def amplification(
@@ -53,17 +56,28 @@ def amplification(
 ) -> dict[str, float]:
     """For each output, the relative rms change that a relative change of 1 in the inputs would make, in proportion to
     what a change by roundings of the type `stored` makes. `before` are the outputs for `feeds` as they are."""
-    if reference.takes_any_batch and share.divides(feeds, before):
-        feeds, before = share.of(feeds), share.of(before)
     size = ROUNDINGS * UNITS.get(stored, 1.0) * UNIT
+    if reference.takes_any_batch and share.divides(feeds):
+        part = share.of(feeds)
+        try:
+            return _grown(reference, part, reference.outputs(part), size, seed)
+        except BoltError:
+            # A symbolic batch is no promise: somewhere inside, a model may count on the batch that is asked for.
+            return _grown(reference, feeds, before, size, seed)
+    return _grown(reference, feeds, before, size, seed)
+
+
+def _grown(
+    reference: Reference, feeds: Mapping[str, Array], before: Mapping[str, Array], size: float, seed: int
+) -> dict[str, float]:
     changed = {name: _changed(array, size, seed + index) for index, (name, array) in enumerate(feeds.items())}
     after = reference.outputs(changed)
     return {name: difference(after[name], before[name]).rms / size for name in before}
 
 
 def _changed(array: Array, size: float, seed: int) -> Array:
-    """`array` with noise of `size` of its deviation; what is not floating point stays."""
+    """`array` with noise of `size` of its root mean square; what is not floating point stays."""
     if array.dtype.kind != "f":
         return array
     noise = np.random.RandomState(seed).standard_normal(array.shape)
-    return np.asarray(array + noise * (size * max(float(array.std()), 1e-30)), array.dtype)
+    return np.asarray(array + noise * (size * max(float(np.sqrt(np.mean(np.square(array)))), 1e-30)), array.dtype)
