@@ -21,7 +21,7 @@ from bolt_build.families.base import Candidate
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import ChosenAlternative, ChosenCover
 from bolt_build.planner.tuning_set import TuningSet
-from bolt_build.schema.document import DocumentKind, read_document
+from bolt_build.schema.document import MAX_BYTES, DocumentKind, read_document
 from bolt_build.schema.validate import validate
 from bolt_build.schema.values import Items, Scalar, Table, plain
 from bolt_build.tuning.lock_text import lock_text, with_part
@@ -29,6 +29,7 @@ from bolt_build.tuning.locked import LOCK_VERSION, Lock, LockedEngine, LockedTar
 from bolt_build.tuning.record import Device, Fingerprint, Record, TuningTools
 from bolt_build.tuning.select import Evidence, evidence
 from bolt_build.tuning.select_engine import EngineEvidence
+from bolt_build.user_files import read_regular
 
 __all__ = [
     "LOCK_VERSION", "Lock", "LockEntry", "LockedEngine", "LockedTarget", "load_lock", "lock_from", "lock_text",
@@ -114,7 +115,7 @@ def updated_lock_text(path: Path, part: LockedTarget) -> str:
     """
     if not path.exists():
         return lock_text(Lock((part,)))
-    return with_part(load_lock(path), path.read_bytes().decode("utf-8-sig"), part)
+    return with_part(load_lock(path), read_regular(path, MAX_BYTES).decode("utf-8-sig"), part)
 
 
 def _place(diagnostic: Diagnostic) -> tuple[int, int]:
