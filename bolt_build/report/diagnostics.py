@@ -76,13 +76,13 @@ def _one(diagnostic: Diagnostic, lines_of: Callable[[str], tuple[str, ...]], col
     mark, subject = diagnostic.mark, diagnostic.subject
     if subject is not None and re.search(rf"(?<!\w){re.escape(subject)}(?!\w)", diagnostic.message):
         subject = None  # it is named already
-    where = _printable(f"{mark.file}:{mark.line}:{mark.column}: " if mark else f"{subject}: " if subject else "")
-    about = _printable(f"{subject}: ") if mark and subject else ""
+    where = printable(f"{mark.file}:{mark.line}:{mark.column}: " if mark else f"{subject}: " if subject else "")
+    about = printable(f"{subject}: ") if mark and subject else ""
     word = _paint(f"{diagnostic.severity}[{diagnostic.code}]", _COLORS.get(diagnostic.severity, ""), color)
-    text = f"{_paint(where, _BOLD, color)}{word}: {about}{_printable(diagnostic.message)}\n"
+    text = f"{_paint(where, _BOLD, color)}{word}: {about}{printable(diagnostic.message)}\n"
     line = _source_line(mark, lines_of(mark.file)) if mark else None
     if mark is None or line is None:
-        return text + (f"  hint: {_printable(diagnostic.hint)}\n" if diagnostic.hint else "")
+        return text + (f"  hint: {printable(diagnostic.hint)}\n" if diagnostic.hint else "")
     return text + _snippet(mark, line, diagnostic, color)
 
 
@@ -93,9 +93,9 @@ def _snippet(mark: Mark, line: str, diagnostic: Diagnostic, color: bool) -> str:
     blank = "".join("\t" if character == "\t" else " " * _columns(character) for character in shown[:start])
     number = str(mark.line)
     gutter = " " * len(number)
-    source = f"  {_paint(f'{number} |', _DIM, color)} {_printable(shown)}".rstrip()
+    source = f"  {_paint(f'{number} |', _DIM, color)} {printable(shown)}".rstrip()
     pointer = _paint("^" * carets, _COLORS.get(diagnostic.severity, ""), color)
-    hint = f" {_printable(diagnostic.hint)}" if diagnostic.hint else ""
+    hint = f" {printable(diagnostic.hint)}" if diagnostic.hint else ""
     return f"{source}\n  {_paint(f'{gutter} |', _DIM, color)} {blank}{pointer}{hint}\n"
 
 
@@ -128,7 +128,7 @@ def _columns(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """`text` without what would steer a terminal: names and values in it are those of files that others wrote."""
     return "".join(c if c in "\t\n" or c.isprintable() else "\ufffd" for c in text)
 
