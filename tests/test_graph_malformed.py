@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from bolt_build.errors import BoltError
 from bolt_build.graph.limits import FOLD_GROWTH, FREE_FOLDED_BYTES, MOST_NODES
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.onnx_tensor import external_files
 
 AT_MOST = "an engine's tensors have at most 8"
 
@@ -303,6 +304,19 @@ def test_external_data_behind_a_link_out_of_the_folder(tmp_path: Path) -> None:
         )
         assert said(external(folder, location)) == [("external-data", message)]
     assert load_model(external(folder, "beside")).bind(1).constant("w") is not None
+
+
+def test_a_build_looks_at_no_file_outside_the_folder(tmp_path: Path) -> None:
+    """What external data is stamped, before anything is imported."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "secret").write_bytes(bytes(16))
+    (folder / "link").symlink_to("../secret")
+    (folder / "data").write_bytes(bytes(16))
+    os.mkfifo(folder / "fifo")
+    for location in ("../secret", str(tmp_path / "secret"), "link", "fifo", "missing", "n" * 5000, ""):
+        assert external_files(external(folder, location)) == ()
+    assert external_files(external(folder, "data")) == (folder / "data",)
 
 
 def test_missing_external_data_is_said_once(tmp_path: Path) -> None:
