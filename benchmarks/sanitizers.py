@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bolt_build.planner.engine_plan import BatchPlan
 
 UNSEEN = (
-    "initcheck does not see what the tensor copy engine stores, and takes every reader of it for one of "
+    "initcheck does not see what TMA stores, and takes every reader of it for one of "
     "uninitialised memory: see an engine without such kernels"
 )
 

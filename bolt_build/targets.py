@@ -139,7 +139,7 @@ _SM75 = _Architecture(75, 64 * _KIB, (16, 8, 8), async_copies=False, gencode=_wi
 _SM80 = _Architecture(80, 163 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(80))
 _SM86 = _Architecture(86, 99 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(86))
 _SM89 = _Architecture(89, 99 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(89))
-# Code for sm_90a runs on Hopper alone, whatever is embedded beside it. Its peak rate takes instructions of four warps.
+# Code for sm_90a runs on Hopper alone, whatever is embedded beside it. Its peak rate takes WGMMA.
 _SM90 = _Architecture(
     90, 227 * _KIB, (16, 8, 16), async_copies=True, gencode=("-gencode", "arch=compute_90a,code=sm_90a"),
     warp_mma_share=0.62, warpgroup_mma=True, embeds_ptx=False,

@@ -40,7 +40,7 @@ PAIRS = [
     product_behind(matmul("pair-matmul-64-256", (333, 256), 64, True, (RELU,)), 16, True, (RELU,)),
     product_behind(matmul("pair-matmul-128-576", (300, 576), 128, False, (RELU,)), 64, False, (RELU,)),
 ]
-# Of widths or depths that only instructions of four warps compute.
+# Of widths or depths that only WGMMA computes.
 WARPGROUP_PAIRS = [
     behind(conv("pair-expands-residual", (2, 64, 13, 11), 64, (3, 3)), 256, RESIDUAL),
     behind(conv("pair-narrows", (2, 40, 9, 10), 96, (1, 1)), 24),

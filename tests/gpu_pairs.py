@@ -57,7 +57,7 @@ def steps_of(layer: Layer) -> list[ProposedStep]:
 
 
 def ranked(layer: Layer, *, warpgroups: bool, count: int = 1) -> list[Trial]:
-    """In each format the first of those candidates that use instructions of four warps, or of one; with every sharing
+    """In each format the first of those candidates that use WGMMA, or mma; with every sharing
     of memory. Raises ValueError where there is none."""
     found = []
     for step in steps_of(layer):

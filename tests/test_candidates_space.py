@@ -257,7 +257,7 @@ def test_other_gpus_have_no_tiles_of_warpgroups() -> None:
     candidates, refusals = FAMILY.candidates(problem, A100)
     assert all("warpgroups" not in dict(candidate.parameters) for candidate in candidates)
     reasons = {refusal.reason for refusal in refusals if refusal.what == f"tile {WGMMA_TILES[0]}"}
-    assert reasons == {"needs instructions of four warps"}
+    assert reasons == {"needs WGMMA"}
 
 
 def test_windows_further_apart_than_the_copy_engine_steps_are_left_to_other_kernels() -> None:

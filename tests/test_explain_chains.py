@@ -171,7 +171,7 @@ def test_a_gpu_s_own_reasons_are_counted() -> None:
     assert [each.nodes for each in found.legal] == [("/b", "/c")]
     assert [(each.count, each.reason) for each in found.illegal] == [
         (1, "cutlass: the second convolution is not 1x1 with a stride of one, without padding and without groups"),
-        (1, "cutlass: whole rows of 64 and 2048 do not fit one tile of an instruction of four warps"),
+        (1, "cutlass: whole rows of 64 and 2048 do not fit one WGMMA tile"),
         (1, "cutlass: whole rows of 64 and 2048 do not fit one tile of warps"),
         (1, "cutlass: weights stay in registers for windows alone, the first product has none"),
     ]

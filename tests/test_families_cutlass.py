@@ -293,7 +293,7 @@ def test_warpgroup_tiles_are_refused_with_reasons() -> None:
     tile, hopper, ampere = WGMMA_TILES[0], H200.gpu, A100.gpu
     assert hopper is not None
     assert ampere is not None
-    assert tile.refuse(ampere, product) == "needs instructions of four warps"
+    assert tile.refuse(ampere, product) == "needs WGMMA"
     assert tile.refuse(hopper, product) == "stores 8 columns at once, 12 is no multiple"
     wide = replace(product, n=16)
     assert tile.refuse(hopper, wide) == "windows reach over 128 positions, at most 127 are possible"

@@ -136,13 +136,13 @@ def test_rows_that_no_tile_holds() -> None:
     assert proposed(wide) == (
         [],
         [
-            ("a, b", "whole rows of 512 and 2048 do not fit one tile of an instruction of four warps"),
+            ("a, b", "whole rows of 512 and 2048 do not fit one WGMMA tile"),
             ("a, b", "whole rows of 512 and 2048 do not fit one tile of warps"),
             ("a, b", "weights stay in registers for windows alone, the first product has none"),
         ],
     )
     assert proposed(wide, A100)[1] == [
-        ("a, b", "needs instructions of four warps"),
+        ("a, b", "needs WGMMA"),
         ("a, b", "whole rows of 512 and 2048 do not fit one tile of warps"),
     ]
 

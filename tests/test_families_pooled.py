@@ -245,7 +245,7 @@ def test_why_problems_are_none() -> None:
     assert why_not(after) == ["another function follows the pooling"]
     found, refusals = ranked(problem(stem()), A100)
     assert not found
-    assert [each.reason for each in refusals] == ["needs instructions of four warps"]
+    assert [each.reason for each in refusals] == ["needs WGMMA"]
 
 
 def test_why_tiles_are_none() -> None:

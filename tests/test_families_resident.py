@@ -220,7 +220,7 @@ def test_why_tiles_are_none() -> None:
     good = product_of(problem((2, 64, 28, 28), 64))
     assert TURNS.refuse(gpu(), good) is None
     assert A100.gpu is not None
-    assert TURNS.refuse(A100.gpu, good) == "needs instructions of four warps"
+    assert TURNS.refuse(A100.gpu, good) == "needs WGMMA"
     strided = product_of(problem((2, 64, 28, 28), 64, 2))
     assert TURNS.refuse(gpu(), strided) == "its windows lie one position apart, and have no gaps"
     assert TURNS.refuse(gpu(), replace(good, n=12)) == "stores 8 columns at once, 12 is no multiple"

@@ -112,7 +112,7 @@ def test_why_products_are_none() -> None:
     good = pair()
     assert refuse_chain(gpu(), good) is None
     assert A100.gpu is not None
-    assert refuse_chain(A100.gpu, good) == "needs instructions of four warps"
+    assert refuse_chain(A100.gpu, good) == "needs WGMMA"
     single = pair("", w="64,64,1,1")
     reason = "weights stay in registers for windows alone, the first product has none"
     assert refuse_chain(gpu(), single) == reason

@@ -283,7 +283,7 @@ class Pooled:
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     if not gpu.warpgroup_mma:
-        return "needs instructions of four warps"
+        return "needs WGMMA"
     if (reason := refuse_pooled(problem)) is not None:
         return reason
     if product_of(problem).kernel != "Conv":

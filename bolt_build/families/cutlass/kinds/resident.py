@@ -171,7 +171,7 @@ def packed(product: Product, steps: int, groups: int) -> str:
 def refuse_windows(rows: int, width: int, steps: int, staged: int, gpu: Gpu, product: Product) -> str | None:
     """Why tiles of `rows` by `width` pixels, which stage so many bytes, cannot be loaded and multiplied."""
     if not gpu.warpgroup_mma:
-        return "needs instructions of four warps"
+        return "needs WGMMA"
     if not _side_by_side(product):
         return "its windows lie one position apart, and have no gaps"
     if product.access != 8:

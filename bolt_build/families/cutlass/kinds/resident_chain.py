@@ -134,7 +134,7 @@ def refuse_chain(gpu: Gpu, chain: ProductChain) -> str | None:
     """Why no tile is one for the products on this GPU, None where some may be."""
     first, second = chain.first, chain.second
     if not gpu.warpgroup_mma:
-        return "needs instructions of four warps"
+        return "needs WGMMA"
     if first.kernel != "Conv":
         return "weights stay in registers for windows alone, the first product has none"
     if first.n > CHANNELS:

@@ -214,17 +214,17 @@ WGMMA_TILES = tuple(
 )
 
 _REACH = 127
-"""Positions that the copy engine's windows reach from their corner."""
+"""Positions that TMA's windows reach from their corner."""
 _STEPS = 8
 """Positions from one of its windows to the next."""
 LEAST_STAGES = 3
-"""Of a pipeline that keeps the copy engine ahead of the warpgroups."""
+"""Of a pipeline that keeps TMA ahead of the warpgroups."""
 
 
 def refuse_product(gpu: Gpu, product: Product) -> str | None:
     """Why no tile is one for the product on this GPU, None where some may be."""
     if not gpu.warpgroup_mma:
-        return "needs instructions of four warps"
+        return "needs WGMMA"
     if product.access != 8:
         return f"stores 8 columns at once, {product.n} is no multiple"
     if product.reach > _REACH:

@@ -102,7 +102,7 @@ def tiles(gpu: Gpu, chain: ProductChain) -> tuple[tuple[WgmmaChainTile, ...], st
     n0 = next((width for width in _WIDTHS if width >= chain.first.n), None)
     if n0 is None or chain.second.n > _WIDEST:
         rows = f"whole rows of {chain.first.n} and {chain.second.n}"
-        return (), f"{rows} do not fit one tile of an instruction of four warps"
+        return (), f"{rows} do not fit one WGMMA tile"
     # Stores go in boxes of 32 columns, or of 16 where those do not divide the tile: both are worth a try.
     widths = dict.fromkeys((aligned(chain.second.n, 16), aligned(chain.second.n, 32)))
     found = tuple(
