@@ -108,7 +108,7 @@ def test_the_json_has_times_phases_and_every_trial(project: Project, capsys: pyt
     code, out, _ = tune(capsys, "--from-records", "--format", "json")
     data = json.loads(out.splitlines()[-1])
     assert (code, data["event"], data["recipe"], data["target"]) == (0, "result", "tiny", "a100")
-    assert set(data["seconds"]) == {"plan", "compile", "measure", "engine", "select", "total"}
+    assert set(data["seconds"]) == {"plan", "compile", "measure", "engine", "select", "total", "waited"}
     trials = [trial for problem in data["problems"] for trial in problem["trials"]]
     assert data["statuses"] == {"ok": len(trials)}
     conv = next(problem for problem in data["problems"] if problem["what"].startswith("conv("))
