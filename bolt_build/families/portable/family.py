@@ -34,10 +34,13 @@ from bolt_build.targets import Target
 _CANDIDATE = Candidate("portable", (("algorithm", "direct"),))
 
 
-def _efficiency(rule: Rule, problem: KernelProblem, target: Target) -> float:
-    if target.gpu is not None and rule.gpu_efficiency is not None:
-        return rule.gpu_efficiency
-    return rule.efficiency(problem)
+def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
+    efficiency = rule.efficiency(problem)
+    if target.gpu is None:
+        return roofline(problem, target, efficiency)
+    if rule.gpu_efficiency is not None:
+        efficiency = rule.gpu_efficiency
+    return roofline(problem, target, efficiency, rule.gpu_bandwidth(problem))
 
 
 def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> KernelProblem | None:
@@ -104,7 +107,7 @@ class Portable:
             return None
         if same_bytes(shape, source, to):
             return problem, 0.0
-        return problem, roofline(problem, target, _efficiency(rule, problem, target))
+        return problem, _seconds(rule, problem, target)
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         rule = RULES.get(type(problem.op))
@@ -118,7 +121,7 @@ class Portable:
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         rule = RULES[type(problem.op)]
-        return 0.0 if rule.is_view(problem) else roofline(problem, target, _efficiency(rule, problem, target))
+        return 0.0 if rule.is_view(problem) else _seconds(rule, problem, target)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         """The problem's own: nothing is padded or copied."""

@@ -35,6 +35,23 @@ def _as_fast_as_memory(problem: KernelProblem) -> float:
     return 1.0
 
 
+_TRANSPOSED, _SCATTERED, _TILE = 0.22, 0.03, 8
+"""Parts of a GPU's bandwidth that single elements of half precision reach in tiles of shared memory, and where they are
+read apart; from how many columns on there are tiles. Measured on an H200, as the locks of the recipes have it."""
+
+
+def _gpu_bandwidth(problem: KernelProblem) -> float:
+    """What a copy reaches: all of it along rows, less where they become columns."""
+    loops, _ = _copy_loops(problem)
+    along_rows = not loops or loops[-1].steps[0] in (0, 1)
+    if along_rows:
+        return 1.0
+    few = loops[-1].steps[0] < _TILE
+    # Elements take as long in fp32 as in half precision, so more bytes are a larger part.
+    width = problem.nbytes / max(problem.outputs[0].type.elements, 1)
+    return min(1.0, (_SCATTERED if few else _TRANSPOSED) * width / 4)
+
+
 def _types(source: Operand, output: Operand) -> str | None:
     """Template arguments of a copy between these element types; None where there is no such conversion."""
     a, b = source.format.dtype, output.format.dtype
@@ -189,11 +206,35 @@ def _emit_pad(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 RULES = (
-    Rule(Identity, _refuse_copy, _emit_copy, _as_fast_as_memory, in_place=(0,), is_view=is_same_bytes),
-    Rule(Cast, _refuse_copy, _emit_copy, _as_fast_as_memory, is_view=is_same_bytes),
-    Rule(Convert, _refuse_copy, _emit_copy, _as_fast_as_memory, is_view=is_same_bytes),
-    Rule(Transpose, _refuse_copy, _emit_copy, _as_fast_as_memory, layouts=_transpose_layouts, is_view=_is_contiguous),
-    Rule(Slice, _refuse_copy, _emit_copy, _as_fast_as_memory, is_view=_slice_is_view, view_offset=_slice_offset),
+    Rule(
+        Identity,
+        _refuse_copy,
+        _emit_copy,
+        _as_fast_as_memory,
+        gpu_bandwidth=_gpu_bandwidth,
+        in_place=(0,),
+        is_view=is_same_bytes,
+    ),
+    Rule(Cast, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, is_view=is_same_bytes),
+    Rule(Convert, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, is_view=is_same_bytes),
+    Rule(
+        Transpose,
+        _refuse_copy,
+        _emit_copy,
+        _as_fast_as_memory,
+        gpu_bandwidth=_gpu_bandwidth,
+        layouts=_transpose_layouts,
+        is_view=_is_contiguous,
+    ),
+    Rule(
+        Slice,
+        _refuse_copy,
+        _emit_copy,
+        _as_fast_as_memory,
+        gpu_bandwidth=_gpu_bandwidth,
+        is_view=_slice_is_view,
+        view_offset=_slice_offset,
+    ),
     Rule(
         Reshape, no_epilogue, _emit_reshape, _as_fast_as_memory, layouts=_reshape_layouts, is_view=lambda problem: True
     ),

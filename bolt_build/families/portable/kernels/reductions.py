@@ -104,8 +104,28 @@ def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/lrn.h",), None, "", call)
 
 
+_BLOCK = 5200.0
+"""Bytes that a GPU's memory moves while a block begins and ends: what each of an H200's results took in the locks."""
+
+
+def _reduce_bandwidth(problem: KernelProblem) -> float:
+    """Where the reduced elements are neighbours each result is a block's, which is little work where they are few."""
+    kept, reduced = _reduce_loops(problem)
+    if not reduced or reduced[-1].steps[0] != 1 or not kept:
+        return 0.7
+    results = max(problem.outputs[0].type.elements, 1)
+    return min(0.7, problem.inputs[0].nbytes / results / _BLOCK)
+
+
 RULES = (
-    Rule(Reduce, _refuse_reduce, _emit_reduce, lambda problem: 0.05, layouts=_reduce_layouts),
+    Rule(
+        Reduce,
+        _refuse_reduce,
+        _emit_reduce,
+        lambda problem: 0.05,
+        gpu_bandwidth=_reduce_bandwidth,
+        layouts=_reduce_layouts,
+    ),
     Rule(Softmax, _refuse_line, _emit_softmax, lambda problem: 0.002, in_place=(0,)),
     Rule(Lrn, _refuse_line, _emit_lrn, lambda problem: 0.02),
 )

@@ -93,7 +93,12 @@ def _conv_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType
     )
 
 
+def _pool_bandwidth(problem: KernelProblem) -> float:
+    """An eighth of a GPU's where a thread reads single elements of rows; an H200's locks have it from 11% to 14%."""
+    return 1.0 if _last(problem) else 0.125
+
+
 RULES = (
-    Rule(Pool, _refuse, _emit_pool, lambda problem: 0.02, pitched=_last),
+    Rule(Pool, _refuse, _emit_pool, lambda problem: 0.02, gpu_bandwidth=_pool_bandwidth, pitched=_last),
     Rule(Conv, _refuse, _emit_conv, lambda problem: 0.01, gpu_efficiency=0.0003, layouts=_conv_layouts),
 )
