@@ -218,7 +218,7 @@ recipe.yaml:3:11: error[unknown-target]: unknown target 'hots'
     |           ^^^^ did you mean 'host'?
 recipe.yaml:3:19: error[unknown-target]: unknown target 'tpu'
   3 | targets: {hots: , tpu: {precision: fp32}}
-    |                   ^^^ known targets: host, t4, a100, a10, rtx3090, l4, l40s, h100, h200
+    |                   ^^^ known targets: host, t4, a100, a10, rtx3090, l4, l40s, h100, h200, b200, rtx5090
 """,
     ),
     "precision that the target lacks": (
