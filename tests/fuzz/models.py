@@ -19,6 +19,7 @@ LONG, SHORT = 20_000, 60
 
 _TARGETS = ("host", "host", "h200", "t4")
 _BATCHES = ("", "", "", "batch: 1, ", "batch: [1, 3], ")
+_VERBS = ("plan", "check --model")
 _SAID = re.compile(r"^.*error\[[a-z-]+\]: .*$", re.MULTILINE)
 
 
@@ -37,13 +38,13 @@ def case(random: Random) -> Case:
     dims = json.dumps({name: random.choice((5, 5, 7, 2**31 - 1)) for name in sorted(open_)})
     target, batch = random.choice(_TARGETS), random.choice(_BATCHES)
     recipe = f"bolt: 1\nmodel: {{onnx: net.onnx, {batch}dims: {dims}}}\ntargets: {{{target}: {{}}}}\n"
-    return Case(about, (("net.onnx", data), ("net.yaml", recipe.encode()), *files), (target,))
+    return Case(about, (("net.onnx", data), ("net.yaml", recipe.encode()), *files), (target, random.choice(_VERBS)))
 
 
 def check(case: Case, folder: Path) -> str:
     """A model is planned and its engine's sources are written, or it is said what is wrong with it, each once."""
     case.write(folder)
-    planned = bolt_build("plan", "net.yaml", most_text=None)
+    planned = bolt_build(*case.arguments[1].split(), "net.yaml", most_text=None)
     if planned.code != 0:
         twice = [text for text, count in Counter(_SAID.findall(planned.err)).items() if count > 1]
         if twice:
