@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -191,22 +193,35 @@ def _compile(kernels: Sequence[Kernel], folder: Path) -> Path:
         headers = dict.fromkeys(header for _, found in chosen for header in found)
         text = _PRELUDE + "".join(f'#include "{header}"\n' for header in headers) + "".join(code for code, _ in chosen)
         (folder / f"part{part}.cpp").write_text(text + (_FAILURE if part else ""))
-    sources = [folder / "part0.cpp", folder / "part1.cpp"]
-    sources += dict.fromkeys(path for kernel in kernels for path in kernel.family.sources)
-
-    def build(source: Path) -> Path:
-        target = folder / f"{source.stem}.o"
-        command = ["g++", *flags, *includes, "-c", str(source), "-o", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[:6000]
-        return target
-
+    own = dict.fromkeys(path for kernel in kernels for path in kernel.family.sources)
+    command = ("g++", *flags, *includes)
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(build, sources))
+        parts = pool.map(lambda part: _object(command, folder / f"part{part}.cpp", folder), range(2))
+        shared = pool.map(lambda path: _shared_object(command, path), own)
+        objects = [*parts, *shared]
     library = folder / "kernels.so"
     link = ["g++", "-shared", "-o", str(library), *map(str, objects), f"-L{prefix / 'lib'}", *HOST.link_flags]
     subprocess.run([*link, f"-Wl,-rpath,{prefix / 'lib'}"], check=True)
     return library
+
+
+def _object(command: tuple[str, ...], source: Path, folder: Path) -> Path:
+    target = folder / f"{source.stem}.o"
+    done = subprocess.run([*command, "-c", source, "-o", target], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:6000]
+    return target
+
+
+@functools.cache
+def _shared_objects() -> tempfile.TemporaryDirectory[str]:
+    """Of all libraries of this test process; goes when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="bolt-families-")
+
+
+@functools.cache
+def _shared_object(command: tuple[str, ...], source: Path) -> Path:
+    """A family's own source, compiled once: it takes most of a library's time."""
+    return _object(command, source, Path(tempfile.mkdtemp(dir=_shared_objects().name)))
 
 
 def _expressions(kernel: Kernel) -> StepExpressions:

@@ -82,3 +82,8 @@ def test_bytes_have_their_unit(count: int, text: str) -> None:
 
 def test_what_is_no_terminal_has_no_width() -> None:
     assert terminal_width(io.StringIO()) is None
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    (_, line) = table([Column("layer", name=True)], [["\x1b[2Jconv"]], None)
+    assert line.plain == "\ufffd[2Jconv"

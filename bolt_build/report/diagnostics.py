@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bolt_build.errors import Diagnostic, Mark
+from bolt_build.report.printable import printable
 from bolt_build.user_files import read_regular
 
 MOST_SHOWN = 100
@@ -126,11 +127,6 @@ def _lines(file: str) -> tuple[str, ...]:
 def _columns(text: str) -> int:
     """Columns that `text` takes on a terminal."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-
-
-def printable(text: str) -> str:
-    """`text` without what would steer a terminal: names and values in it are those of files that others wrote."""
-    return "".join(c if c in "\t\n" or c.isprintable() else "\ufffd" for c in text)
 
 
 def _paint(text: str, style: str, color: bool) -> str:

@@ -12,6 +12,7 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.chains import of_nodes, render_chains
 from bolt_build.report.changes import render_changes
 from bolt_build.report.explanation import ELSEWHERE, Batch, Explanation, Layer
+from bolt_build.report.printable import printable
 from bolt_build.report.reasons import Counted, counted, summed
 from bolt_build.report.tables import Column, byte_text, table
 from bolt_build.report.whole_engine import engine_lines
@@ -88,7 +89,7 @@ def render(explanation: Explanation, *, width: int | None = None) -> str:
     for batch in explanation.batches:
         lines += render_chains(batch.batch, batch.chains, width)
         lines += render_changes(batch.batch, batch.changes, width)
-    return "\n".join(lines) + "\n"
+    return printable("\n".join(lines) + "\n")
 
 
 def render_layer(explanation: Explanation, *, width: int | None = None) -> str:
@@ -108,7 +109,7 @@ def render_layer(explanation: Explanation, *, width: int | None = None) -> str:
                 rows = [(f"{each.family}: {each.kernel}", each.reason) for each in layer.untried]
                 lines.append("")
                 lines += [f"  {line.plain}" for line in table(_UNTRIED, rows, width and width - 2)]
-    return "\n".join(lines) + "\n"
+    return printable("\n".join(lines) + "\n")
 
 
 def _named(batch: Batch, name: str) -> tuple[Layer, ...]:

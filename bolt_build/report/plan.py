@@ -5,7 +5,7 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.chains import parts
 from bolt_build.planner.engine_plan import EnginePlan, Location, Step
-from bolt_build.report.diagnostics import printable
+from bolt_build.report.printable import printable
 from bolt_build.report.tables import Column, byte_text, table
 
 _COLUMNS = (
@@ -26,7 +26,7 @@ def render(plan: EnginePlan, *, width: int | None = None) -> str:
         lines += ["", f"batch {batch.batch}: {len(batch.steps)} steps, {arena}"]
         lines += [line.plain for line in table(_COLUMNS, [_row(step) for step in batch.steps], width)]
     lines += ["", *map(str, plan.slow)] if plan.slow else []
-    return printable("\n".join(lines + _decisions(plan))) + "\n"
+    return printable("\n".join(lines + _decisions(plan)) + "\n")
 
 
 def _row(step: Step) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from typing import IO
 from rich.cells import cell_len
 from rich.text import Text
 
+from bolt_build.report.printable import printable
+
 LEAST_NAME = 24
 """Characters of a name that stay, whatever the width."""
 _GAP = "  "
@@ -32,7 +34,7 @@ class Column:
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], width: int | None) -> tuple[Text, ...]:
     """The header in bold and a line a row, at most `width` characters wide where that can be; None is no limit."""
-    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    cells = [[cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row] for row in rows]
     widths = _widths(columns, cells)
     kept = list(range(len(columns)))
     while width is not None and _least(columns, widths, kept) > width and any(columns[i].spare for i in kept):
