@@ -5,13 +5,7 @@ from __future__ import annotations
 from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.families.base import KernelProblem, Operand, TensorFormat
 from bolt_build.graph.ir import Graph, Layout, Node, TensorType
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.targets import Target
-
-_MOVES = Concat | Identity | Pad | Reshape | Slice | Transpose
-"""Operators whose outputs are elements of their inputs, as they are stored."""
 
 
 def stored(dtype: DType, precision: DType) -> DType:
@@ -43,9 +37,9 @@ def _operand(t: TensorType, layout: Layout, precision: DType) -> Operand:
 
 
 def _constant(t: TensorType, node: Node, index: int, precision: DType) -> Operand:
-    is_factor = isinstance(node.op, Conv | MatMul) and index < 2
+    is_factor = index < node.op.factors
     of_stage = any(stage.operand == index for stage in node.epilogue)
-    is_moved = isinstance(node.op, _MOVES) and not of_stage
+    is_moved = node.op.moves and not of_stage
     dtype = stored(t.dtype, precision) if is_factor or is_moved or not t.dtype.is_float else DType.F32
     return Operand(t.shape, TensorFormat(dtype, Layout.ROW), constant=True)
 

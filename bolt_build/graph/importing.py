@@ -305,7 +305,9 @@ class Importer:
 
     `run` emits nodes or constants for every output that it supports; it raises Refusal or ShapeError. An attribute that
     it does not ask for is an error, unless it stands in `ignores`: those say nothing about the supported outputs.
-    `folds`: it takes constants alone; a node with any other input is refused without being run.
+    `folds`: it takes constants alone; a node with any other input is refused without being run. `moves`: each output's
+    elements are some of input 0's, whatever the other inputs say; verification takes any other operator that it has no
+    rule for as one that rounds.
     `example` is a node that is understood; `note` says in a few words what of the operator is not.
     """
 
@@ -317,3 +319,4 @@ class Importer:
     folds: bool = False
     example: Example = OF_AN_IMAGE
     note: str = ""
+    moves: bool = False

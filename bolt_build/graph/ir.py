@@ -74,9 +74,15 @@ class Op(ABC):
     """What a node computes: a frozen dataclass with typed attributes, one subclass an operator.
 
     `kind` is its name in text IR. Subclasses register themselves by existing; plans name them by class name.
+    `in_graphs`: it stands in graphs, not in kernel problems alone. `factors`: how many of its first inputs are stored
+    in the layer's precision where they are constants, as weights are; others are stored in fp32. `moves`: what it makes
+    are elements of its inputs, as they are stored.
     """
 
     kind: ClassVar[str]
+    in_graphs: ClassVar[bool] = True
+    factors: ClassVar[int] = 0
+    moves: ClassVar[bool] = False
 
     @abstractmethod
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:

@@ -20,18 +20,7 @@ from bolt_build.graph.budget import Budget
 from bolt_build.graph.importing import Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Constant, Graph, Node, ShapeError, Value, graph_of
 from bolt_build.graph.onnx_findings import listed
-from bolt_build.graph.ops import (
-    activation,
-    arithmetic,
-    conv,
-    folding,
-    matmul,
-    moving,
-    normalization,
-    pool,
-    reduce,
-    softmax,
-)
+from bolt_build.graph.ops import IMPORTERS
 from bolt_build.graph.ops.shape import Identity
 
 if TYPE_CHECKING:
@@ -39,7 +28,6 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "bolt_build.ops"
 _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
-_GROUPS = (activation, arithmetic, conv, folding, matmul, moving, normalization, pool, reduce, softmax)
 
 
 class ImporterTable:
@@ -87,7 +75,7 @@ def importer_table() -> ImporterTable:
 
     Raises BoltError where an offer cannot be loaded or claims what another one has.
     """
-    offered = [importer for group in _GROUPS for importer in group.IMPORTERS]
+    offered = [*IMPORTERS]
     table = ImporterTable(offered)
     for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:

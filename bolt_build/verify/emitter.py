@@ -34,13 +34,17 @@ class Emitter:
         self.nodes.append(helper.make_node(op_type, inputs, [output], **attributes))
         return output
 
-    def again(self, node: NodeProto, inputs: Sequence[str], changed: Mapping[str, Any] | None = None) -> str:
-        """A node of the same operator and attributes, but for those `changed`, on other inputs; its first output."""
-        output = self.fresh()
-        other = helper.make_node(node.op_type, inputs, [output], domain=node.domain, **(changed or {}))
+    def again(
+        self, node: NodeProto, inputs: Sequence[str], changed: Mapping[str, Any] | None = None, output: int = 0
+    ) -> str:
+        """A node of the same operator and attributes, but for those `changed`, on other inputs; one of its outputs.
+
+        One behind the first has those before it beside it, for not every operator may leave them out."""
+        names = [self.fresh() for _ in range(output + 1)]
+        other = helper.make_node(node.op_type, inputs, names, domain=node.domain, **(changed or {}))
         other.attribute.extend(_kept(node.attribute, changed or {}))
         self.nodes.append(other)
-        return output
+        return names[output]
 
     def constant(self, values: float | Sequence[int]) -> str:
         """A scalar in fp32, or a list of integers."""

@@ -13,12 +13,14 @@ and windows over them do not level it out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from onnx import NodeProto
 
 from bolt_build.dtypes import DType
+from bolt_build.graph.onnx_import import importer_table
 from bolt_build.verify.emitter import Emitter
 from bolt_build.verify.taps import Tap
 
@@ -99,9 +101,9 @@ class Work:
     def integer(self, name: str, default: int) -> int:
         return next((attribute.i for attribute in self.node.attribute if attribute.name == name), default)
 
-    def rounded(self, variance: Variance, relative: float) -> Variance:
+    def rounded(self, variance: Variance, relative: float, output: int = 0) -> Variance:
         """`variance` and that of a relative rounding of the result."""
-        return self.plus(variance, self.emit.scaled(self.emit.square(self.outputs[0]), relative))
+        return self.plus(variance, self.emit.scaled(self.emit.square(self.outputs[output]), relative))
 
     def kept(self, variance: Variance) -> Variance:
         """`variance` and that of storing the result of a linear node."""
@@ -355,7 +357,7 @@ def _joined(work: Work) -> Variance:
     return work.again([work.emit.zeros_like(name) if v is None else v for name, v in pairs])
 
 
-def measured(work: Work, step: float = 256.0) -> Variance:
+def measured(work: Work, output: int = 0, step: float = 256.0) -> Variance:
     """For an operator without a rule: what a push of its inputs by `step` times their errors does, in proportion,
     and the mean of that over the tensor, for a push may have no effect where an error has one."""
     emit = work.emit
@@ -366,12 +368,12 @@ def measured(work: Work, step: float = 256.0) -> Variance:
             continue
         size = emit.square(name) if variance is None else emit.sum(emit.square(name), variance)
         pushed.append(emit.sum(name, emit.scaled(emit.add("Sqrt", [size]), step * UNIT)))
-    change = emit.add("Sub", [work.again(pushed), work.outputs[0]])
+    change = emit.add("Sub", [emit.again(work.node, pushed, output=output), work.outputs[output]])
     squared = emit.scaled(emit.square(emit.scaled(change, 1.0 / UNIT)), 1.0 / step**2)
     smooth = emit.sum(squared, emit.add("ReduceMean", [squared]))
-    size = emit.square(work.outputs[0])
+    size = emit.square(work.outputs[output])
     own = emit.scaled(emit.sum(size, emit.add("ReduceMean", [size])), FUNCTION)
-    return work.rounded(emit.sum(smooth, own), work.roundings.result)
+    return work.rounded(emit.sum(smooth, own), work.roundings.result, output)
 
 
 MOVING = (
@@ -391,4 +393,31 @@ RULES: dict[str, Rule] = {
     "Concat": _joined, "Pad": _padded, **dict.fromkeys(("Relu", "Clip", "Neg", "Abs"), _function(1.0, "exact")),
     **dict.fromkeys(MOVING, _moved),
 }  # fmt: skip
-"""By operator of ONNX's own domain; any other is `measured`, and Split, whose outputs are many, is its segment's."""
+"""By operator of ONNX's own domain; Split, whose outputs are many, is its segment's."""
+
+
+@functools.cache
+def _movers() -> frozenset[str]:
+    """ONNX's own operators whose importers say that they only move elements."""
+    found = importer_table().importers()
+    return frozenset(importer.op_type for importer in found if importer.moves and not importer.domain)
+
+
+def is_exact(node: NodeProto) -> bool:
+    """Whether the node rounds nothing."""
+    return node.domain in ("", "ai.onnx") and (node.op_type in EXACT or node.op_type in _movers())
+
+
+def variances_of(work: Work) -> tuple[Variance, ...]:
+    """The variance of each of the node's outputs, by the operator's rule.
+
+    Without one, what only moves elements is exact, and any other operator is `measured`, as are outputs behind the
+    first: a new operator needs nothing here to be verified.
+    """
+    node = work.node
+    rule = RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    if rule is None and is_exact(node):
+        rule = _moved
+    first = measured(work) if rule is None else rule(work)
+    rest = range(1, len(work.outputs))
+    return (first, *(measured(work, output) if work.outputs[output] else None for output in rest))

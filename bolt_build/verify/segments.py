@@ -8,7 +8,7 @@ computed in fp32, whatever the model's own floating-point type is.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import onnx
@@ -17,7 +17,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.emitter import Emitter
-from bolt_build.verify.rounding import EXACT, RULES, Roundings, Variance, Work, measured, roundings_of, variance_of
+from bolt_build.verify.rounding import Roundings, Variance, Work, is_exact, roundings_of, variance_of, variances_of
 from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.tolerance import coarser
 
@@ -161,7 +161,9 @@ class _Cut:
         by_rows = self._of.acts_by_rows(nodes, tap.shape) and all(
             self._held[value].shape[:1] == tap.shape[:1] for value in known.values()
         )
-        segment = _Segment(self, tap, {name: self._feed(value) for name, value in known.items()}, by_rows)
+        # What counts or chooses is exact, and cannot be pushed by a rounding.
+        real = {name for name, value in known.items() if _is_real(self._held[value])}
+        segment = _Segment(self, tap, {name: self._feed(value) for name, value in known.items()}, real, by_rows)
         for source in tap.sources:
             segment.read(source, tap.computed)
         for node in nodes:
@@ -196,13 +198,14 @@ class _Cut:
 
 
 class _Segment:
-    """The nodes of one tap: names that are its own, and the variance of each tensor; `by_rows`: of its first rows."""
+    """The nodes of one tap: names that are its own, and the variance of each tensor; `by_rows`: of its first rows.
+    `real` are the sources of a floating-point type."""
 
-    def __init__(self, cut: _Cut, tap: Tap, sources: Mapping[str, str], by_rows: bool) -> None:
+    def __init__(self, cut: _Cut, tap: Tap, sources: Mapping[str, str], real: Set[str], by_rows: bool) -> None:
         self._by_rows, self._rows = by_rows, dict[str, str]()
         self._cut, self._emit = cut, cut.emit
         self._names = dict(sources)
-        self._moving = set(sources.values())
+        self._moving = {name for tensor, name in sources.items() if tensor in real}
         self._roundings = roundings_of(tap)
         self.variances: dict[str, Variance] = {}
         self.counts: list[str] = []
@@ -259,9 +262,8 @@ class _Segment:
                 self._emit.nodes.append(split)
                 self.variances.update(zip(outputs, parts, strict=True))
             return
-        rule = RULES.get(node.op_type, measured) if own else measured
-        self.computed |= not (own and node.op_type in EXACT)
-        self.variances[outputs[0]] = rule(work)
+        self.computed |= not is_exact(node)
+        self.variances.update(zip(outputs, variances_of(work), strict=True))
 
 
 def _in_fp32(attribute: AttributeProto) -> AttributeProto:

@@ -1,22 +1,50 @@
-"""The operators of the IR, one file a group. Importing this package defines all of them."""
+"""The operators of the IR, one file an operator or a close group. Importing this package defines all of them.
 
+A file is found by lying here: its `Op` classes are the IR's operators, its tuple `IMPORTERS` (where it has one) says
+which ONNX operators become them. There is no list to keep.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
+
+from bolt_build.graph.importing import Importer
 from bolt_build.graph.ir import Op
-from bolt_build.graph.ops.activation import Activation
-from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.chain import Chain
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.normalization import BatchNorm, Lrn
-from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
-from bolt_build.graph.ops.softmax import Softmax
 
-OPS: tuple[type[Op], ...] = (
-    Activation, BatchNorm, Binary, Cast, Concat, Conv, Convert, Identity, Lrn, MatMul, Pad, Pool, Reduce, Reshape,
-    Slice, Softmax, Transpose,
-)  # fmt: skip
-"""Every operator class of the IR."""
+MODULES: tuple[ModuleType, ...] = tuple(
+    import_module(f"{__name__}.{name}") for name in sorted(found.name for found in pkgutil.iter_modules(__path__))
+)
+"""Every file of this folder, by name."""
 
-OF_PROBLEMS: tuple[type[Op], ...] = (Chain,)
+
+def operators_of(modules: Iterable[ModuleType]) -> tuple[type[Op], ...]:
+    """The operator classes that `modules` define themselves, by class name."""
+    found = {
+        each
+        for module in modules
+        for each in vars(module).values()
+        if inspect.isclass(each)
+        and issubclass(each, Op)
+        and each.__module__ == module.__name__
+        and not inspect.isabstract(each)
+    }
+    return tuple(sorted(found, key=lambda op: op.__name__))
+
+
+def importers_of(modules: Iterable[ModuleType]) -> tuple[Importer, ...]:
+    """The importers that `modules` list, in their order."""
+    return tuple(importer for module in modules for importer in getattr(module, "IMPORTERS", ()))
+
+
+OPS: tuple[type[Op], ...] = tuple(op for op in operators_of(MODULES) if op.in_graphs)
+"""Every operator class of graphs' text form."""
+
+OF_PROBLEMS: tuple[type[Op], ...] = tuple(op for op in operators_of(MODULES) if not op.in_graphs)
 """Operators that kernel problems have and graphs do not."""
+
+IMPORTERS: tuple[Importer, ...] = importers_of(MODULES)
+"""The importers of all of them."""

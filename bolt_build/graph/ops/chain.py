@@ -18,6 +18,7 @@ class Chain(Op):
     """
 
     kind = "chain"
+    in_graphs = False
     first: Op
     operands: int
     between: tuple[EpilogueOp, ...]

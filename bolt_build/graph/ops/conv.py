@@ -24,6 +24,7 @@ class Conv(Op):
     """
 
     kind = "conv"
+    factors = 2
     strides: tuple[int, ...]
     pads_begin: tuple[int, ...]
     pads_end: tuple[int, ...]

@@ -23,6 +23,7 @@ class MatMul(Op):
     """
 
     kind = "matmul"
+    factors = 2
     transpose_a: bool = False
     transpose_b: bool = False
 

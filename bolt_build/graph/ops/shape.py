@@ -29,6 +29,7 @@ class Reshape(_Moves):
     """Logical row-major reshape to a static shape. ONNX Reshape, Flatten, Squeeze, Unsqueeze."""
 
     kind = "reshape"
+    moves = True
     shape: tuple[int, ...]
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
@@ -47,6 +48,7 @@ class Transpose(_Moves):
     """Output axis i is input axis perm[i]."""
 
     kind = "transpose"
+    moves = True
     perm: tuple[int, ...]
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
@@ -65,6 +67,7 @@ class Concat(_Moves):
     """Any number of inputs along `axis` (non-negative)."""
 
     kind = "concat"
+    moves = True
     axis: int
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
@@ -91,6 +94,7 @@ class Slice(_Moves):
     """One entry an axis of the input: begin, count and step (may be negative) are already resolved."""
 
     kind = "slice"
+    moves = True
     begin: tuple[int, ...]
     count: tuple[int, ...]
     step: tuple[int, ...]
@@ -124,6 +128,7 @@ class Pad(_Moves):
     """One entry an axis (may be negative: crops). `mode` is "constant", "reflect" or "edge"."""
 
     kind = "pad"
+    moves = True
     begin: tuple[int, ...]
     end: tuple[int, ...]
     mode: str = "constant"
@@ -165,6 +170,7 @@ class Identity(_Moves):
     """The input. Also what Dropout is at inference."""
 
     kind = "identity"
+    moves = True
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
         expect_count(inputs, 1)

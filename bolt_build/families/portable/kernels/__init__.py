@@ -1,11 +1,35 @@
-"""The portable kernels, one file a group of operators; `RULES` has one entry an operator."""
+"""The portable kernels, one file an operator or a close group; `RULES` has one entry an operator.
+
+A file is found by lying here: its tuple `RULES` says how the operators that it names are offered and emitted. There is
+no list to keep.
+"""
 
 from __future__ import annotations
 
-from bolt_build.families.portable.kernels import elementwise, moves, products, reductions, windows
+import pkgutil
+from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
+
 from bolt_build.families.portable.rule import Rule
 from bolt_build.graph.ir import Op
 
-RULES: dict[type[Op], Rule] = {
-    rule.op: rule for rule in (*elementwise.RULES, *moves.RULES, *products.RULES, *reductions.RULES, *windows.RULES)
-}
+MODULES: tuple[ModuleType, ...] = tuple(
+    import_module(f"{__name__}.{name}") for name in sorted(found.name for found in pkgutil.iter_modules(__path__))
+)
+"""Every file of this folder, by name."""
+
+
+def rules_of(modules: Iterable[ModuleType]) -> dict[type[Op], Rule]:
+    """The rules that `modules` list, by operator. Raises ValueError where two claim the same operator."""
+    found: dict[type[Op], Rule] = {}
+    for module in modules:
+        rules: tuple[Rule, ...] = getattr(module, "RULES", ())
+        for rule in rules:
+            if rule.op in found:
+                raise ValueError(f"two portable rules for {rule.op.kind}")
+            found[rule.op] = rule
+    return found
+
+
+RULES: dict[type[Op], Rule] = rules_of(MODULES)
