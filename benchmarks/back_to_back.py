@@ -33,15 +33,15 @@ import record
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.evidence import Evidence, gather
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.report.chains import ShownChain
 from bolt_build.report.explainer import explain
 from bolt_build.report.explanation import Explanation
 from bolt_build.schema import load_recipe
-from bolt_build.tuning.bundle import RUN
-from bolt_build.tuning.results import read_results
+from bolt_build.tuning.exchange.bundle import RUN
+from bolt_build.tuning.exchange.results import read_results
+from bolt_build.workflows.evidence import Evidence, gather
 
 BATCH = 32
 

@@ -12,13 +12,13 @@ from typing import Any
 from fusion_models import BATCH, GROUPS, ROOT, Model
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.evidence import gather
 from bolt_build.digest import digest
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.parameters import count_parameters
 from bolt_build.report.chains import ShownChain
 from bolt_build.report.explainer import explain
 from bolt_build.schema import load_recipe
+from bolt_build.workflows.evidence import gather
 
 POLICIES = ("auto", "always", "never")
 TOGETHER = "together"

@@ -39,7 +39,7 @@ def write_recipe(folder: Path, name: str, model: str, batch: int, target: str) -
 
 def without_engines(lock: Path, to: Path) -> None:
     """The lock with each problem's winner and nothing of whole engines, whose plans its covers may be."""
-    from bolt_build.tuning.lock import Lock, load_lock, lock_text
+    from bolt_build.lockfile.reading import Lock, load_lock, lock_text
 
     targets = tuple(replace(target, engines=(), covers=()) for target in load_lock(lock).targets)
     to.write_text(lock_text(Lock(targets)))

@@ -21,10 +21,10 @@ from bolt_command import ROOT
 sys.path.insert(0, str(ROOT))
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.evidence import gather
-from bolt_build.build.tune.kernels import TuningKernels, tuning_kernels
 from bolt_build.schema import load_recipe
 from bolt_build.targets import target_named
+from bolt_build.tuning.compile.kernels import TuningKernels, tuning_kernels
+from bolt_build.workflows.evidence import gather
 
 
 def kernels(folder: Path, model: str, batch: int, target: str) -> TuningKernels:

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bolt_build import runtime
-from bolt_build.emit import names
 from bolt_build.emit.engine import emit
 from bolt_build.emit.weights import write_weights
 from bolt_build.families import load
 from bolt_build.families.base import Family
 from bolt_build.graph.ir import Graph, graph_of
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
+from bolt_build.runtime import names
 from bolt_build.runtime.loader import Engine
 from bolt_build.schema import load_recipe
 from bolt_build.targets import HOST

@@ -45,9 +45,9 @@ the function's body. The reason is the most frequent one for which an operator's
 
 
 def main() -> None:
-    from bolt_build.build.operators import operators
     from bolt_build.report.operators import markdown
     from bolt_build.targets import all_targets
+    from bolt_build.workflows.operators import operators
 
     result = json.loads((record.RESULTS / "onnx_nodes.json").read_text())
     PAGE.write_text(_HEAD + markdown(operators(all_targets())) + cases(result), encoding="utf-8")

@@ -26,16 +26,16 @@ import onnx
 import record
 from onnx import TensorProto, helper, numpy_helper
 
-from bolt_build.build.tune.planning import EVERY_CANDIDATE
 from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.planner.plan_engine import search_spaces
-from bolt_build.planner.tuning_set import ProblemTrials, Trial, tuning_set
 from bolt_build.schema import load_recipe
 from bolt_build.targets import target_named
-from bolt_build.tuning.record import Status
-from bolt_build.tuning.records import Records
+from bolt_build.tuning.agenda import EVERY_CANDIDATE
+from bolt_build.tuning.measurements.database import Records
+from bolt_build.tuning.measurements.kernel_measurement import Status
+from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial, tuning_set
 
 BATCH = 32
 # Model, input height and width, stride, channels in and out.

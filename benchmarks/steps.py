@@ -36,15 +36,15 @@ sys.path.insert(0, str(ROOT))
 from fusion_models import Model, write_models
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.evidence import Evidence, gather
 from bolt_build.digest import digest
 from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.lockfile.contents import LockedTarget, LockEntry
+from bolt_build.lockfile.reading import Lock, lock_text
 from bolt_build.schema import load_recipe
-from bolt_build.tuning.lock import Lock, lock_text
-from bolt_build.tuning.locked import LockedTarget, LockEntry
-from bolt_build.tuning.select import evidence as evidence_of
+from bolt_build.tuning.choice.winners import evidence as evidence_of
+from bolt_build.workflows.evidence import Evidence, gather
 
 SERIAL, UNRECORDED = 1, 2
 """Flags of the border's `bolt_queueing`."""
@@ -237,7 +237,7 @@ def predicted_gain(each: Planned, beside: Planned, whole: float | None, launch: 
 
 def whole_engine_gain(lock: Path, target: str, batch: int) -> float | None:
     """What the lock says that the choice for the whole engine of a batch saves."""
-    from bolt_build.tuning.lock import load_lock
+    from bolt_build.lockfile.reading import load_lock
 
     part = load_lock(lock).target(target)
     engines = () if part is None else part.engines

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from bolt_build.emit.names import symbol
 from bolt_build.runtime import engine_abi as abi
+from bolt_build.runtime.names import symbol
 
 OK, INVALID_ARGUMENT, BAD_WEIGHTS, NO_DEVICE, DEVICE_ERROR, INTERNAL = 0, 1, 2, 4, 5, 6
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.lock import build_lock
+from bolt_build.build.exclusive import build_lock
 from bolt_build.build.session import SessionOptions, run_session
 
 

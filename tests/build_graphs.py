@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.plan_file import PLAN_FILE_VERSION, EngineSummary, Facts, Places, PlanFile, save_plan_file
-from bolt_build.planner.tasks import Task, TaskGraph
+from bolt_build.build.tasks import Task, TaskGraph
 
 ENGINE = EngineSummary("toy", (), (), (1,), "0" * 64, 0, 0, 0)
 

@@ -11,12 +11,12 @@ import pytest
 from tiny_engine import DATA, FACTS, PlainFamily
 
 from bolt_build import runtime
-from bolt_build.emit import names
 from bolt_build.emit.engine import emit, emit_runner
 from bolt_build.emit.weights import write_weights
 from bolt_build.families.base import Candidate, KernelProblem, StepCode, StepExpressions
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import EnginePlan
+from bolt_build.runtime import names
 from bolt_build.targets import Target, target_named
 from bolt_build.toolchain import Tool, probe
 

@@ -8,10 +8,10 @@ from tune_sets import FIRST, SECOND
 
 from bolt_build.families.base import Candidate
 from bolt_build.planner.engine_plan import Location
-from bolt_build.planner.engine_table import EngineLineup, EngineTable, TableStep
 from bolt_build.planner.selection import ChosenAlternative, ChosenCover
-from bolt_build.tuning.engine_record import EngineRecord, Gain, TriedPlan, TriedSwap
-from bolt_build.tuning.record import Statistics, Status
+from bolt_build.tuning.measurements.engine_measurement import EngineRecord, Gain, TriedPlan, TriedSwap
+from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.trials.engine_table import EngineLineup, EngineTable, TableStep
 
 GRAPH = "ab" * 32
 ARENA, INPUT, OUTPUT = Location("arena", 64), Location("input", 0), Location("output", 0, 128)

@@ -14,23 +14,24 @@ from tuning_evidence import H200, ok
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.engine_file import ENGINE, read_engine
-from bolt_build.build.engine_planning import parse
-from bolt_build.build.planned_target import PlannedTarget
-from bolt_build.build.planning import Planner
+from bolt_build.build.engine_from_model import parse
+from bolt_build.build.prepared_target import PlannedTarget
+from bolt_build.build.preparing import Planner
 from bolt_build.build.provenance_file import PROVENANCE, read_facts
 from bolt_build.emit.manifest import BuildFacts
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
+from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
+from bolt_build.lockfile.reading import Lock, LockedEngine, LockedTarget, lock_text
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
-from bolt_build.planner.tuning_set import TuningSet, tuning_set
 from bolt_build.schema import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Tool, Toolchain
-from bolt_build.tuning.lock import Lock, LockedEngine, LockedTarget, lock_from, lock_text
-from bolt_build.tuning.record import Device, Fingerprint, TuningTools
-from bolt_build.tuning.select import select
+from bolt_build.tuning.choice.lock_part import lock_from
+from bolt_build.tuning.choice.winners import select
+from bolt_build.tuning.trials.tuning_set import TuningSet, tuning_set
 
 RECIPE = """\
 bolt: 1

@@ -20,7 +20,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.offered import refuse_unoffered
+from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.files import Digests
-from bolt_build.build.planned_target import PlannedTarget
-from bolt_build.build.planning import Planner
+from bolt_build.build.prepared_target import PlannedTarget
+from bolt_build.build.preparing import Planner
 from bolt_build.build.record import RECORD_VERSION, TaskRecord, save_record, task_key
 from bolt_build.schema.recipe import Recipe
 

@@ -20,8 +20,8 @@ from bolt_build.bench.contest import Contest, compete, inputs_of
 from bolt_build.bench.contestant import Effort
 from bolt_build.bench.peers import all_peers
 from bolt_build.digest import decode, encode
-from bolt_build.emit import names
 from bolt_build.errors import BoltError, ExitCode
+from bolt_build.runtime import names
 
 QUICK = Effort(rounds=3, runs=7, seconds=0.05)
 _PATIENCE_SECONDS = 60

@@ -22,13 +22,13 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.zoo import repvgg
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.selection import Selection, Winner
-from bolt_build.planner.tuning_set import TuningSet, tuning_set
 from bolt_build.schema import load_recipe
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
-from bolt_build.tuning.lock import lock_from
-from bolt_build.tuning.record import Statistics, Status
-from bolt_build.tuning.results import RESULTS_VERSION, Results, Row, results_text
+from bolt_build.tuning.choice.lock_part import lock_from
+from bolt_build.tuning.exchange.results import RESULTS_VERSION, Results, Row, results_text
+from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.trials.tuning_set import TuningSet, tuning_set
 
 ROOT = Path(__file__).resolve().parents[1]
 H200 = target_named("h200")
@@ -109,7 +109,7 @@ def test_a_step_is_left_out_of_a_lock_as_if_it_had_never_been_measured(
     """The kernels of slices take least; what is recorded of the others counts, else what is predicted of them."""
     import steps
 
-    from bolt_build.build.evidence import Evidence
+    from bolt_build.workflows.evidence import Evidence
 
     save_classifier(tmp_path)
     found = problems(tmp_path, "classifier")

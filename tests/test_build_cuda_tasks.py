@@ -19,8 +19,8 @@ from bolt_build.build.model_file import ModelFile
 from bolt_build.build.plan_file import EngineSummary, UnitSummary
 from bolt_build.build.record import task_key
 from bolt_build.build.task_graph import task_graph
+from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.families import load
-from bolt_build.planner.tasks import Task, TaskGraph
 from bolt_build.schema.recipe import (
     EngineSpec,
     FusionPolicy,

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from bolt_build.build.cache import Cache
 from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.exclusive import build_lock
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.lock import build_lock
 from bolt_build.build.plan_file import Facts
 from bolt_build.build.session import SessionOptions, run_session
 from bolt_build.build.staleness import StaleTask, fact_changes, forecast
+from bolt_build.build.tasks import Task
 from bolt_build.errors import Mark
 from bolt_build.planner.kernel_sources import UsedProblem
-from bolt_build.planner.tasks import Task
 
 FACTS: Facts = (
     ("recipe:policy.fusion.epilogue", "true"), ("recipe:verify.samples", "2"), ("model", "m1"),

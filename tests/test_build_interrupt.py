@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from build_graphs import shell, write_plan
 
+from bolt_build.build.exclusive import build_lock
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.lock import build_lock
 from bolt_build.build.record import load_record
 
 _CHILD = Path(__file__).with_name("build_child.py")

@@ -13,10 +13,10 @@ from tuning_evidence import H200
 
 from bolt_build.emit.manifest import embedded_manifest
 from bolt_build.errors import BoltError
+from bolt_build.lockfile.fingerprint import TuningTools
+from bolt_build.lockfile.reading import load_lock
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Tool, Toolchain
-from bolt_build.tuning.lock import load_lock
-from bolt_build.tuning.record import TuningTools
 
 
 @pytest.fixture

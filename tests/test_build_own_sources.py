@@ -19,14 +19,14 @@ from bolt_build.build.own_sources import PACKAGE, OwnSources, family_modules
 from bolt_build.build.plan_file import EngineSummary
 from bolt_build.build.source_files import SourceFile, SourceFiles
 from bolt_build.build.task_graph import task_graph
-from bolt_build.build.tune.tasks import driver_graph
+from bolt_build.build.tasks import Task
 from bolt_build.build.written_model import written_model
 from bolt_build.families import load
 from bolt_build.graph import zoo
-from bolt_build.planner.tasks import Task
 from bolt_build.schema.recipe import ModelSpec, Recipe, VariantSpec
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Tool, Toolchain
+from bolt_build.tuning.compile.tasks import driver_graph
 
 HOST_TOOLS = Toolchain(
     (
@@ -182,14 +182,14 @@ PLANNING = {
 }  # fmt: skip
 EMISSION = {
     "emit/step_source.py": True, "emit/templates/plan.cpp.j2": True, "runtime/include/bolt_engine.h": True,
-    "families/onednn/epilogue.py": True, "families/cxx.py": True, "families/cutlass/conv.py": False,
+    "families/onednn/epilogue.py": True, "families/common/cxx.py": True, "families/cutlass/conv.py": False,
     "verify/compare.py": False, "cli/main.py": False,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("file", PLANNING)
 def test_an_edit_of_what_the_planner_imports_plans_again(file: str) -> None:
-    modules = ("bolt_build.build.engine_planning", "bolt_build.emit.weights")
+    modules = ("bolt_build.build.engine_from_model", "bolt_build.emit.weights")
     changed = own(file).code_digest(modules, HOST_FAMILIES) != own().code_digest(modules, HOST_FAMILIES)
     assert changed is PLANNING[file]
 
@@ -200,7 +200,7 @@ def test_an_edit_of_what_emission_imports_emits_again(file: str) -> None:
     changed = own(file).code_digest(modules, HOST_FAMILIES) != own().code_digest(modules, HOST_FAMILIES)
     assert changed is EMISSION[file]
     # Planning a target is more than the planner's part of it.
-    whole = ("bolt_build.build.planning",)
+    whole = ("bolt_build.build.preparing",)
     assert (own(file).code_digest(whole, HOST_FAMILIES) != own().code_digest(whole, HOST_FAMILIES)) >= changed
 
 
@@ -271,7 +271,7 @@ def test_an_installed_package_counts_where_its_entry_points_are_looked_up(
     def digest_now(installed: EntryPoints) -> str:
         LOOKED_AT.pop(package / "second.py", None)
         found = OwnSources(PACKAGE, EditedFiles(), installed)
-        return found.code_digest(["bolt_build.build.engine_planning"], HOST_FAMILIES)
+        return found.code_digest(["bolt_build.build.engine_from_model"], HOST_FAMILIES)
 
     without, with_it = digest_now(NO_ENTRIES), digest_now(entries)
     assert (with_it != without) is GROUPS[group]

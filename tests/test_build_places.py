@@ -15,10 +15,10 @@ import pytest
 from build_graphs import shell, write_plan
 
 from bolt_build.build import builder
-from bolt_build.build import lock as lock_module
+from bolt_build.build import exclusive as lock_module
 from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.exclusive import build_lock
 from bolt_build.build.files import told, trouble, write_text
-from bolt_build.build.lock import build_lock
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.errors import BoltError, ExitCode
 

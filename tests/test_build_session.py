@@ -10,10 +10,10 @@ import pytest
 from build_graphs import shell, write_plan
 
 from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.exclusive import build_lock
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.lock import build_lock
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
-from bolt_build.planner.tasks import Task
+from bolt_build.build.tasks import Task
 
 COPY = shell("copy", 'cat in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
 TWICE = shell("twice", 'cat a.txt a.txt > "$out/b.txt"', ("b.txt",), ("a.txt",))

@@ -10,8 +10,8 @@ import pytest
 from bolt_build.build.files import FileStamp
 from bolt_build.build.own_sources import PACKAGE
 from bolt_build.build.record import RECORD_VERSION, TaskRecord, task_key
+from bolt_build.build.tasks import Task
 from bolt_build.build.up_to_date import Fault, judge, output_faults
-from bolt_build.planner.tasks import Task
 
 TASK = Task("t", "rule", "do it", ("tool", "a.txt"), ("a.txt",), ("b.txt", "c.txt"), (("tool:cxx", "1"),), ("policy",))
 FILES = {"a.txt": "aa", "b.txt": "bb", "c.txt": "cc"}

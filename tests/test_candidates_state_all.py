@@ -11,17 +11,17 @@ from kernel_tiles import FAMILY
 from pair_fakes import with_policy
 from planner_checks import graph
 
-from bolt_build.build.tune.restate import restated
 from bolt_build.emit.engine import emit
 from bolt_build.families import cutlass, load
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.lockfile.contents import LockedTarget, LockEntry
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.selection import PREDICTED, Selection, Winner
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import Target, target_named
-from bolt_build.tuning.locked import LockedTarget, LockEntry
+from bolt_build.tuning.restate import restated
 
 H200 = target_named("h200")
 RECIPE, SPEC = with_policy("auto"), TargetSpec("h200", "fp16")

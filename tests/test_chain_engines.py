@@ -12,8 +12,8 @@ from chain_models import CHAINS, random_chains
 from test_gpu_tune import bolt, target_here
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.evidence import gather
 from bolt_build.schema import load_recipe
+from bolt_build.workflows.evidence import gather
 
 RECIPE = """\
 bolt: 1

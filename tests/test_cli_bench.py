@@ -16,12 +16,12 @@ from tiny_engine import tiny_plan
 from bolt_build.bench.comparison import Comparison
 from bolt_build.bench.contest import Contest
 from bolt_build.bench.contestant import Effort
-from bolt_build.build.built import BuiltEngine
 from bolt_build.build.files import FileStamp
 from bolt_build.cli import bench, engines_here
 from bolt_build.cli.main import main
 from bolt_build.digest import decode, encode
 from bolt_build.report.bench import render
+from bolt_build.workflows.built import BuiltEngine
 
 # Answers as a runner does, and notes how it was called.
 RUNNER = """\

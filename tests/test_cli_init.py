@@ -14,7 +14,6 @@ from graph_models import model, node, saved, tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolt_build.build.new_recipe import NewRecipe
 from bolt_build.cli import init
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
@@ -23,6 +22,7 @@ from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import all_targets
 from bolt_build.toolchain import Tool, Toolchain
 from bolt_build.toolchain.machine import FoundGpu
+from bolt_build.workflows.new_recipe import NewRecipe
 
 ALL = ("recipe.schema.json", ".gitignore")
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_engine import FACTS, FAMILIES, build_engine, operand, ports_plan, tiny_plan
 
-from bolt_build.emit import names
 from bolt_build.emit.engine import emit, emit_runner, source_names
 from bolt_build.emit.text import c_string, comment, raw_string, wrapped
 from bolt_build.planner.engine_plan import EnginePlan, Location
+from bolt_build.runtime import names
 from bolt_build.runtime.loader import Engine
 from bolt_build.targets import HOST
 

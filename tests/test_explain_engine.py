@@ -10,21 +10,22 @@ import pytest
 from planner_checks import graph
 from planner_fakes import LAST, ROW, Fake, recipe
 
-from bolt_build.build.evidence import Evidence
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.families.base import Candidate, Expense, KernelProblem, Refusal
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.lockfile.contents import LockedEngine, LockedTarget, LockEntry
+from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.selection import PREDICTED
-from bolt_build.planner.tuning_set import tuning_set
 from bolt_build.report.explain import as_json, of_batch, of_layer, render, render_layer
 from bolt_build.report.explainer import explain
 from bolt_build.report.explanation import Explanation
 from bolt_build.report.whole_engine import engine_lines
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import Target, target_named
-from bolt_build.tuning.locked import LockedEngine, LockedTarget, LockEntry
-from bolt_build.tuning.record import Device, Fingerprint, Record, Statistics, Status, TuningTools
+from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.trials.tuning_set import tuning_set
+from bolt_build.workflows.evidence import Evidence
 
 Golden = Callable[[str, str], None]
 H200 = target_named("h200")

@@ -11,16 +11,17 @@ import pytest
 from graph_models import model, node, saved, tensor
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.evidence import Evidence, gather
 from bolt_build.cli.main import main
 from bolt_build.graph.ops.conv import Conv
-from bolt_build.planner.tuning_set import ProblemTrials
+from bolt_build.lockfile.contents import Lock
+from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
+from bolt_build.lockfile.text import lock_text
 from bolt_build.schema import load_recipe
-from bolt_build.tuning.lock import lock_from
-from bolt_build.tuning.lock_text import lock_text
-from bolt_build.tuning.locked import Lock
-from bolt_build.tuning.record import Device, Fingerprint, Record, Statistics, Status, TuningTools
-from bolt_build.tuning.records import Records
+from bolt_build.tuning.choice.lock_part import lock_from
+from bolt_build.tuning.measurements.database import Records
+from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.trials.tuning_set import ProblemTrials
+from bolt_build.workflows.evidence import Evidence, gather
 
 HERE = Fingerprint(Device("NVIDIA H200", 132, 1 << 37, 700, "580.1"), TuningTools("13.0", "4.2", "-O3", "headers"))
 RECIPE = """\

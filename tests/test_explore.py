@@ -14,7 +14,6 @@ import pytest
 
 from bolt_build.bench.exploration import EXPLORATION_VERSION, Exploration, Explored, NotExplored
 from bolt_build.bench.runner import Measurement
-from bolt_build.build import exploring
 from bolt_build.build.builder import BuildOptions, BuildResult, Listener, TargetResult
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import TargetDirectory
@@ -26,6 +25,7 @@ from bolt_build.graph.zoo.repvgg import _block
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.report.explore import render
 from bolt_build.schema.recipe import Recipe
+from bolt_build.workflows import exploring
 
 RECIPE = """\
 bolt: 1

@@ -23,8 +23,8 @@ from bolt_build.digest import decode, encode
 from bolt_build.dtypes import DType
 from bolt_build.emit.text import problem_text
 from bolt_build.families.base import KernelProblem, Operand
-from bolt_build.families.chains import chained, parts
-from bolt_build.families.problems import op_operands
+from bolt_build.families.common.chains import chained, parts
+from bolt_build.families.common.problems import op_operands
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, EpilogueOp, Member, ShapeError, TensorType
 from bolt_build.graph.ops.activation import Activation

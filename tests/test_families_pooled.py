@@ -19,7 +19,7 @@ from planner_checks import graph
 from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import KernelProblem, StepExpressions
-from bolt_build.families.chains import parts
+from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.pooled import Pooled, PooledTile, length, product_of, seconds
 from bolt_build.families.portable.family import Portable

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bolt_build.build.operators import OperatorSupport, Range, example_graph, operators, opset_ranges
 from bolt_build.cli.main import main
 from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError
@@ -16,6 +15,7 @@ from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.onnx_import import importer_table
 from bolt_build.report.operators import markdown, render
 from bolt_build.targets import all_targets
+from bolt_build.workflows.operators import OperatorSupport, Range, example_graph, operators, opset_ranges
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
 

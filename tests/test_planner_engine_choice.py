@@ -12,12 +12,12 @@ from tuned_family import Tiled
 
 from bolt_build.digest import decode, encode
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.planner.engine_table import engine_tables
 from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.planner.selection import EngineChoice, Selection, Winner
 from bolt_build.planner.structure import graph_digest
 from bolt_build.schema.recipe import IoSpec
+from bolt_build.tuning.trials.engine_table import engine_tables
 
 TILED = Tiled(layouts=lambda node: (ROW,), swizzles=(2,))
 AXIS_1, AXIS_2 = 1, 2

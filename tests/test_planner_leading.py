@@ -10,9 +10,9 @@ from tuned_family import Tiled
 
 from bolt_build.families.base import KernelProblem
 from bolt_build.graph.ir import Layout
-from bolt_build.planner.engine_table import engine_tables, lineup
-from bolt_build.planner.leading import MOST, leading_covers
 from bolt_build.planner.selection import ChosenCover, Selection
+from bolt_build.tuning.trials.engine_table import engine_tables, lineup
+from bolt_build.tuning.trials.leading_covers import MOST, leading_covers
 
 TILED = Tiled(conversion=1e-8)
 

@@ -16,16 +16,16 @@ from bolt_build.digest import decode, encode
 from bolt_build.families.base import Alternative, Candidate, KernelProblem
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.kernel_sources import Declined
-from bolt_build.planner.measured import chosen_cover, measured_space
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.resolve import resolve
+from bolt_build.planner.selected_space import chosen_cover, measured_space
 from bolt_build.planner.selection import PREDICTED, ChosenCover, Selection, Winner
 from bolt_build.planner.space import SearchSpace, problems_of, search_space
 from bolt_build.planner.structure import graph_digest
-from bolt_build.planner.tuning_set import TuningSet, tuning_set
 from bolt_build.schema.recipe import IoSpec
 from bolt_build.targets import target_named
+from bolt_build.tuning.trials.tuning_set import TuningSet, tuning_set
 
 NET = """
     graph g batch={batch} (%x: f32[{batch},2,2,2]) -> (%y) {{

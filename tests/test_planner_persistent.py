@@ -20,10 +20,10 @@ from bolt_build.graph.ops.chain import Chain
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.planner.selection import PREDICTED, Selection, Winner
-from bolt_build.planner.tuning_set import tuning_set
 from bolt_build.report.plan import render
 from bolt_build.schema.recipe import LayerSpec, Recipe, TargetSpec
 from bolt_build.targets import HOST, Target, target_named
+from bolt_build.tuning.trials.tuning_set import tuning_set
 from bolt_build.verify.taps import taps_of
 
 H200 = target_named("h200")

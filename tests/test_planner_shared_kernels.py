@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolt_build.planner.shared_kernels import NEAR, SURE, choose
+from bolt_build.tuning.trials.shared_kernels import NEAR, SURE, choose
 
 
 def chosen(*problems: str, limit: int = 4) -> tuple[tuple[int, ...], ...]:

@@ -14,19 +14,19 @@ from onnx import helper, numpy_helper
 from planner_checks import graph
 from planner_fakes import recipe
 
-from bolt_build.build.evidence import Evidence
 from bolt_build.emit.manifest import BuildFacts, embedded_manifest
 from bolt_build.families import load
 from bolt_build.families.base import bound
 from bolt_build.planner.engine_plan import SlowSteps
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.planner.selection import PREDICTED, Selection, Winner
-from bolt_build.planner.tuning_set import TuningSet
 from bolt_build.report.explain import render as render_explanation
 from bolt_build.report.explainer import explain
 from bolt_build.report.plan import render
 from bolt_build.schema.recipe import IoSpec, TargetSpec
 from bolt_build.targets import target_named
+from bolt_build.tuning.trials.tuning_set import TuningSet
+from bolt_build.workflows.evidence import Evidence
 
 H200 = target_named("h200")
 

@@ -14,8 +14,8 @@ from tuned_family import Tiled
 from bolt_build.families.base import Alternative, Refusal
 from bolt_build.planner.plan_engine import search_spaces
 from bolt_build.planner.space import SearchSpace, search_space
-from bolt_build.planner.tuning_set import ProblemTrials, Trial, TuningSet, tuning_set
 from bolt_build.schema.recipe import IoSpec
+from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial, TuningSet, tuning_set
 
 CHAIN = """
     graph g batch={batch} (%x: f32[{batch},2,2,2]) -> (%y) {{

@@ -10,10 +10,10 @@ import pytest
 from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.zoo import repvgg, resnet18, resnet50, vgg16
+from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.schema import load_recipe
 from bolt_build.targets import target_named
-from bolt_build.tuning.lock import load_lock
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 GRAPHS = {

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bolt_build.build import builder
-from bolt_build.build.planning import Planner
+from bolt_build.build.preparing import Planner
 from bolt_build.cli.main import main
-from bolt_build.emit import names
 from bolt_build.errors import ExitCode
+from bolt_build.runtime import names
 from bolt_build.schema import load_recipe
 from bolt_build.schema.names import engine_name
 from bolt_build.schema.validate import fits, recipe_schema

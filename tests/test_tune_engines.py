@@ -11,16 +11,16 @@ import pytest
 from test_tune_measure import Workshop, project, workshop
 from tune_projects import Project, by_prediction
 
-from bolt_build.build.planning import Planner
-from bolt_build.build.tune.outcome import TuneResult
+from bolt_build.build.preparing import Planner
 from bolt_build.errors import BoltError, ExitCode
-from bolt_build.planner.engine_table import engine_tables
+from bolt_build.lockfile.reading import load_lock
 from bolt_build.report.diagnostics import render
 from bolt_build.report.tuning import summary_text, tuning_data
-from bolt_build.tuning.bundle import read_bundle
-from bolt_build.tuning.lock import load_lock
-from bolt_build.tuning.record import Status
-from bolt_build.tuning.results import read_results, results_text
+from bolt_build.tuning.exchange.bundle import read_bundle
+from bolt_build.tuning.exchange.results import read_results, results_text
+from bolt_build.tuning.measurements.kernel_measurement import Status
+from bolt_build.tuning.outcome import TuneResult
+from bolt_build.tuning.trials.engine_table import engine_tables
 
 __all__ = ["project", "workshop"]  # fixtures
 

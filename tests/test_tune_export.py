@@ -19,9 +19,6 @@ from tune_projects import Project, by_prediction, new_project
 
 from bolt_build.build.builder import dry_run
 from bolt_build.build.cleaning import clean
-from bolt_build.build.tune import planning as tuning_planning
-from bolt_build.build.tune.outcome import TuneResult
-from bolt_build.build.tune.run import TuneOptions, tune
 from bolt_build.errors import ExitCode
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family, KernelProblem, KernelUnit
@@ -29,9 +26,12 @@ from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.planner.selection import PREDICTED
 from bolt_build.report.progress import QuietProgress
 from bolt_build.targets import Target
-from bolt_build.tuning.bundle import read_bundle
-from bolt_build.tuning.engine_tables import engines_text
-from bolt_build.tuning.record import Status
+from bolt_build.tuning import agenda as tuning_planning
+from bolt_build.tuning.exchange.bundle import read_bundle
+from bolt_build.tuning.exchange.engines_tsv import engines_text
+from bolt_build.tuning.measurements.kernel_measurement import Status
+from bolt_build.tuning.outcome import TuneResult
+from bolt_build.tuning.run import TuneOptions, tune
 
 ROOT = Path(__file__).resolve().parents[1]
 _PATIENCE_SECONDS = 300

@@ -12,15 +12,15 @@ import pytest
 from tune_projects import H200, Project, by_prediction, last_first, new_project, write_model
 from tune_sets import bundle as other_bundle
 
-from bolt_build.build.planning import Planner
-from bolt_build.build.tune import job as tuning_job
+from bolt_build.build.preparing import Planner
 from bolt_build.errors import BoltError, ExitCode
-from bolt_build.planner.tuning_set import ProblemTrials, Trial
+from bolt_build.lockfile.reading import load_lock
 from bolt_build.report.diagnostics import render
-from bolt_build.tuning.bundle import bundle_text
-from bolt_build.tuning.lock import load_lock
-from bolt_build.tuning.record import Record, Status
-from bolt_build.tuning.results import read_results, results_text
+from bolt_build.tuning import job as tuning_job
+from bolt_build.tuning.exchange.bundle import bundle_text
+from bolt_build.tuning.exchange.results import read_results, results_text
+from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, trials
 
 from bolt_build.build.compile_cuda import MACHINE_FAILED
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.tune.kernels import is_verdict, last_words, not_compiled, tuning_kernels, without
 from bolt_build.families.base import Candidate, KernelProblem, KernelUnit
-from bolt_build.planner.tuning_set import ProblemTrials
 from bolt_build.targets import Target, target_named
-from bolt_build.tuning.record import Record, Status
+from bolt_build.tuning.compile.kernels import is_verdict, last_words, not_compiled, tuning_kernels, without
+from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.trials.tuning_set import ProblemTrials
 
 H200 = target_named("h200")
 

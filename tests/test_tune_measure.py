@@ -13,17 +13,18 @@ from tune_projects import A100, H200, Project, new_project
 
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.session import SessionResult
-from bolt_build.build.tune import job as tuning_job
-from bolt_build.build.tune import run as tuning
-from bolt_build.build.tune.compile import Compiled
-from bolt_build.build.tune.session import TuningSession
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.families.base import Family
-from bolt_build.planner.tuning_set import ProblemTrials
+from bolt_build.lockfile.fingerprint import Device, TuningTools
 from bolt_build.report.diagnostics import render
 from bolt_build.toolchain.machine import FoundGpu
-from bolt_build.tuning.bundle import BUNDLE_VERSION, Bundle, bundle_text
-from bolt_build.tuning.record import Device, Record, Status, TuningTools
+from bolt_build.tuning import job as tuning_job
+from bolt_build.tuning import run as tuning
+from bolt_build.tuning.compile.candidates import Compiled
+from bolt_build.tuning.compile.session import TuningSession
+from bolt_build.tuning.exchange.bundle import BUNDLE_VERSION, Bundle, bundle_text
+from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.trials.tuning_set import ProblemTrials
 
 DRIVER = """\
 #!{python}

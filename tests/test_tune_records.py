@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, TOOLS
 
-from bolt_build.build.tune.records import comparable, unmeasured
 from bolt_build.families.base import Candidate
-from bolt_build.planner.tuning_set import ProblemTrials
+from bolt_build.lockfile.fingerprint import Device, Fingerprint
 from bolt_build.targets import target_named
-from bolt_build.tuning.record import Device, Fingerprint, Record, Statistics, Status
+from bolt_build.tuning.measurements.counting import comparable, unmeasured
+from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.trials.tuning_set import ProblemTrials
 
 A100 = target_named("a100")
 HERE = Fingerprint(Device("NVIDIA A100-SXM4-80GB", 108, 80 << 30, 400, "570.86.10"), TOOLS)

@@ -16,17 +16,17 @@ from bolt_build.build.builder import BuildOptions
 from bolt_build.build.cleaning import clean
 from bolt_build.build.context import BuildContext
 from bolt_build.build.events import TaskEvent
+from bolt_build.build.exclusive import build_lock
 from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.lock import build_lock
 from bolt_build.build.model_file import ModelFile
 from bolt_build.build.plan_file import EngineSummary
-from bolt_build.build.tune.session import TuningSession
+from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.errors import BoltError
 from bolt_build.families import load
-from bolt_build.planner.tasks import Task, TaskGraph
 from bolt_build.report.progress import QuietProgress
 from bolt_build.targets import HOST
+from bolt_build.tuning.compile.session import TuningSession
 
 
 @dataclass

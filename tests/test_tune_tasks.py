@@ -12,11 +12,11 @@ from bolt_build.build.files import FileStamp
 from bolt_build.build.model_file import ModelFile
 from bolt_build.build.plan_file import EngineSummary
 from bolt_build.build.record import task_key
-from bolt_build.build.tune.tasks import driver_graph, kernels_graph, linked_graph, places, task_of
 from bolt_build.families import load
 from bolt_build.families.base import KernelUnit
 from bolt_build.targets import target_named
-from bolt_build.tuning.glue import GlueSource
+from bolt_build.tuning.compile.glue import GlueSource
+from bolt_build.tuning.compile.tasks import driver_graph, kernels_graph, linked_graph, places, task_of
 
 UNITS = (KernelUnit("k_0123.cu", "kernel", 3700), KernelUnit("k_4567.cu", "kernel", 900))
 GLUE = (GlueSource("t_89ab.cu", "calls"), GlueSource("t_cdef.cu", "calls"))

@@ -16,7 +16,13 @@ from tune_sets import FIRST, SECOND, bundle
 from bolt_build.digest import digest
 from bolt_build.errors import BoltError
 from bolt_build.report.diagnostics import render
-from bolt_build.tuning.bundle import LARGEST_DESCRIPTION, bundle_text, read_bundle, read_bundle_id, write_bundle
+from bolt_build.tuning.exchange.bundle import (
+    LARGEST_DESCRIPTION,
+    bundle_text,
+    read_bundle,
+    read_bundle_id,
+    write_bundle,
+)
 
 
 def linked(directory: Path) -> Path:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from tuning_fakes import Act, Measurement, alive, candidates, lock_path, supervisor, wait_until
 
-from bolt_build.tuning.record import Device, Status
+from bolt_build.lockfile.fingerprint import Device
+from bolt_build.tuning.measurements.kernel_measurement import Status
 
 Make = Callable[..., Measurement]
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tuning_fakes import DATA
 
-from bolt_build.tuning import glue
+from bolt_build.tuning.compile import glue
 
 
 @functools.cache

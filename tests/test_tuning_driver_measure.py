@@ -12,7 +12,7 @@ import pytest
 from tuning_fakes import Measurement, alive, supervisor, wait_until
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.tuning.measure import measure
+from bolt_build.tuning.driver_process import measure
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_driver_that_cannot_be_started(tmp_path: Path) -> None:
 _PROGRAM = """
 import sys
 from pathlib import Path
-from bolt_build.tuning.measure import measure
+from bolt_build.tuning.driver_process import measure
 driver, folder = sys.argv[1:]
 measure(Path(driver), Path(folder, "candidates.so"), Path(folder, "results.jsonl"), 60.0,
         options=("--worker-program", folder + "/worker.py"))

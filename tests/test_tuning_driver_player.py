@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tuning_fakes import DATA
 
-from bolt_build.tuning import glue
+from bolt_build.tuning.compile import glue
 
 ENGINE = """\
 bolt-engines\t1

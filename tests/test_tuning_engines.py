@@ -14,16 +14,17 @@ from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, tuning_set
 from tuning_evidence import ON_A100, ON_H200, TOOLS, ok, timed
 from tuning_fakes import Measurement
 
-from bolt_build.build.tune.engines import open_engines
-from bolt_build.planner.engine_table import EngineLineup
+from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.planner.selection import EngineChoice, Winner
-from bolt_build.planner.tuning_set import ProblemTrials, Trial
 from bolt_build.report.whole_engine import engine_lines, of_evidence
-from bolt_build.tuning.engine_record import EngineMeasurement, EngineRecord, Gain, TriedPlan
-from bolt_build.tuning.engine_tables import engines_text
-from bolt_build.tuning.record import Fingerprint, Record, Status
-from bolt_build.tuning.select import evidence
-from bolt_build.tuning.select_engine import EngineEvidence, engine_evidence
+from bolt_build.tuning.choice.engines import EngineEvidence, engine_evidence
+from bolt_build.tuning.choice.winners import evidence
+from bolt_build.tuning.exchange.engines_tsv import engines_text
+from bolt_build.tuning.measurements.engine_measurement import EngineMeasurement, EngineRecord, Gain, TriedPlan
+from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.playing import open_engines
+from bolt_build.tuning.trials.engine_table import EngineLineup
+from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial
 
 FOUND = tuning_set(FIRST, SECOND)
 # SPLIT is the fastest for the first problem, LARGE for the second.

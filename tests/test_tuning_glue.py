@@ -22,9 +22,9 @@ from bolt_build import runtime
 from bolt_build.emit.text import problem_text
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, StepExpressions
-from bolt_build.planner.tuning_set import ProblemTrials, Trial
 from bolt_build.targets import HOST, target_named
-from bolt_build.tuning import glue
+from bolt_build.tuning.compile import glue
+from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial
 
 TARGET = target_named("h200")
 FAMILIES = {family.name: family for family in load(TARGET)}

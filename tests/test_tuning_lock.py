@@ -17,12 +17,13 @@ from tuning_evidence import H200, ON_A100, TOOLS, timed
 
 from bolt_build.errors import BoltError
 from bolt_build.families.base import Candidate
+from bolt_build.lockfile.fingerprint import Device, Fingerprint
+from bolt_build.lockfile.reading import Lock, LockedTarget, LockEntry, load_lock, lock_text, updated_lock_text
 from bolt_build.planner.selection import ChosenAlternative, ChosenCover, Selection, Winner
 from bolt_build.report.diagnostics import render
-from bolt_build.tuning.lock import Lock, LockedTarget, LockEntry, load_lock, lock_from, lock_text, updated_lock_text
-from bolt_build.tuning.record import Device, Fingerprint
-from bolt_build.tuning.select import evidence, select
-from bolt_build.tuning.select_engine import engine_evidence
+from bolt_build.tuning.choice.engines import engine_evidence
+from bolt_build.tuning.choice.lock_part import lock_from
+from bolt_build.tuning.choice.winners import evidence, select
 
 FOUND = tuning_set(FIRST, SECOND)
 RECORDS = timed(FOUND, {SMALL: 4.0, LARGE: 2.53125, SPLIT: 2.5})

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
-from bolt_build.tuning.engine_record import Gain
-from bolt_build.tuning.engine_results import EngineRow, PlanRow, SwapRow, Unplayed
-from bolt_build.tuning.record import Device, Statistics, Status
-from bolt_build.tuning.results import (
+from bolt_build.lockfile.fingerprint import Device
+from bolt_build.tuning.exchange.engine_results import EngineRow, PlanRow, SwapRow, Unplayed
+from bolt_build.tuning.exchange.results import (
     LARGEST_RESULTS,
     RESULTS_VERSION,
     WITHOUT_ENGINES,
@@ -25,6 +24,8 @@ from bolt_build.tuning.results import (
     read_results,
     results_text,
 )
+from bolt_build.tuning.measurements.engine_measurement import Gain
+from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
 
 H200 = Device("NVIDIA H200", 132, 150_000_000_000, 700, "570.86.15")
 TIMES = Statistics(15.25, 15.0, 16.5, 0.004, 12, 64)

@@ -16,7 +16,6 @@ import numpy as np
 
 from bolt_build import runtime
 from bolt_build.dtypes import DType
-from bolt_build.emit import names
 from bolt_build.emit.engine import emit, emit_runner
 from bolt_build.emit.manifest import BuildFacts
 from bolt_build.emit.weights import write_weights
@@ -33,7 +32,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.offered import refuse_unoffered
+from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.graph.ir import Array, EpilogueOp, Graph, Layout, Node, Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -48,6 +47,7 @@ from bolt_build.planner.engine_plan import (
     StepTensor,
     WeightSlot,
 )
+from bolt_build.runtime import names
 from bolt_build.targets import Target, target_named
 
 DATA = Path(__file__).parent / "data" / "emit"

@@ -13,17 +13,18 @@ from tune_sets import TOOLS
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.files import write_text
-from bolt_build.build.tune.outcome import TuneResult
-from bolt_build.build.tune.planning import TuningPlan, plan_tuning
-from bolt_build.build.tune.run import TuneOptions, tune
 from bolt_build.cli.recipe_file import checked_recipe
-from bolt_build.planner.tuning_set import ProblemTrials, Trial
+from bolt_build.lockfile.fingerprint import Device
 from bolt_build.report.progress import QuietProgress
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
-from bolt_build.tuning.bundle import BUNDLE_VERSION, Bundle, bundle_text
-from bolt_build.tuning.record import Device, Record, Statistics, Status
-from bolt_build.tuning.results import RESULTS_VERSION, Results, Row, results_text
+from bolt_build.tuning.agenda import TuningPlan, plan_tuning
+from bolt_build.tuning.exchange.bundle import BUNDLE_VERSION, Bundle, bundle_text
+from bolt_build.tuning.exchange.results import RESULTS_VERSION, Results, Row, results_text
+from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.outcome import TuneResult
+from bolt_build.tuning.run import TuneOptions, tune
+from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial
 
 A100 = Device("NVIDIA A100-SXM4-80GB", 108, 80 << 30, 400, "570.86.10")
 H200 = Device("NVIDIA H200", 132, 140 << 30, 700, "570.86.10")

@@ -20,9 +20,9 @@ from gpu_layers import BANDWIDTH, EPILOGUES, MATMULS, SHAPES, resnet50
 
 from bolt_build import runtime
 from bolt_build.families import load
-from bolt_build.planner.tuning_set import ProblemTrials, Trial
 from bolt_build.toolchain import probe
-from bolt_build.tuning import glue
+from bolt_build.tuning.compile import glue
+from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial
 
 DATA = Path(__file__).parent / "data"
 CHAIN = probe(TARGET.tools)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bolt_build.families.base import Candidate
-from bolt_build.planner.tuning_set import TuningSet
-from bolt_build.tuning.record import Device, Fingerprint, Record, Statistics, Status, TuningTools
+from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
+from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.trials.tuning_set import TuningSet
 
 H200 = Device("NVIDIA H200", 132, 150754820096, 700, "570.124.06")
 A100 = Device("NVIDIA A100-SXM4-80GB", 108, 85899345920, 400, "570.124.06")

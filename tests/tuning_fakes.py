@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bolt_build.tuning import glue
-from bolt_build.tuning.results import Results, Row, read_results
+from bolt_build.tuning.compile import glue
+from bolt_build.tuning.exchange.results import Results, Row, read_results
 
 DATA = Path(__file__).parent / "data" / "tuning"
 _NEEDS_CUDA = (

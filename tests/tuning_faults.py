@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bolt_build.planner.tuning_set import ProblemTrials
+    from bolt_build.tuning.trials.tuning_set import ProblemTrials
 
 LIMIT_SECONDS = 2.0
 PREPARING_SECONDS = 10.0
@@ -68,9 +68,9 @@ def build(folder: Path) -> None:
     from bolt_build.families import load
     from bolt_build.families.base import Candidate, Family, KernelProblem, StepCode, StepExpressions
     from bolt_build.graph.ops.activation import Activation
-    from bolt_build.planner.tuning_set import ProblemTrials, Trial
     from bolt_build.targets import Target
-    from bolt_build.tuning import glue
+    from bolt_build.tuning.compile import glue
+    from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial
 
     class Faults:
         """As much of a `Family` as glue asks of one."""
@@ -109,9 +109,9 @@ def build(folder: Path) -> None:
 def _engine(trials: ProblemTrials) -> str:
     """An engine of two steps, with times at which the first candidate wins and those of IN_ENGINE are tried."""
     from bolt_build.planner.engine_plan import Location
-    from bolt_build.planner.engine_table import EngineLineup, EngineTable, TableStep
     from bolt_build.planner.selection import ChosenCover
-    from bolt_build.tuning.engine_tables import engines_text
+    from bolt_build.tuning.exchange.engines_tsv import engines_text
+    from bolt_build.tuning.trials.engine_table import EngineLineup, EngineTable, TableStep
 
     tried = [fault for fault, *_ in IN_ENGINE]
     problem, between = trials.problem.digest, Location("arena", 256)

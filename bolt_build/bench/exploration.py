@@ -1,4 +1,4 @@
-"""Models beside their variants, as data: what each costs and has, on one target. `build/exploring.py` finds it out,
+"""Models beside their variants, as data: what each costs and has, on one target. `workflows/exploring.py` finds it out,
 `report/explore.py` shows it."""
 
 from __future__ import annotations

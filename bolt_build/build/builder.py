@@ -13,11 +13,11 @@ from typing import Protocol
 
 from bolt_build.build.cache import DEFAULT_LIMIT, Cache, default_cache_directory
 from bolt_build.build.events import TaskEvent
+from bolt_build.build.exclusive import Wait, build_lock
 from bolt_build.build.files import told
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
-from bolt_build.build.lock import Wait, build_lock
-from bolt_build.build.planned_target import PlannedTarget
-from bolt_build.build.planning import Planner, missing_verifier
+from bolt_build.build.prepared_target import PlannedTarget
+from bolt_build.build.preparing import Planner, missing_verifier
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.build.signal_handlers import handled
 from bolt_build.build.staleness import Forecast, forecast

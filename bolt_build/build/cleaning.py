@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, chosen
+from bolt_build.build.exclusive import build_lock
 from bolt_build.build.files import told, unlink
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory, TuningDirectory
-from bolt_build.build.lock import build_lock
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.record import load_record
 from bolt_build.schema.recipe import Recipe

@@ -8,10 +8,9 @@ from pathlib import Path
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
 from bolt_build.build.own_sources import header_digest, tree_digest
 from bolt_build.build.plan_file import UnitSummary
-from bolt_build.emit import names
+from bolt_build.build.tasks import Task
 from bolt_build.families.base import Family
-from bolt_build.planner.tasks import Task
-from bolt_build.runtime import include_dir, runner_include_dir, runner_sources, sources
+from bolt_build.runtime import include_dir, names, runner_include_dir, runner_sources, sources
 from bolt_build.toolchain import Tool
 
 _COMPILE = (

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.files import FileStamp, write_text
+from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.digest import decode, encode
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
-from bolt_build.planner.tasks import Task, TaskGraph
 
 PLAN_FILE_VERSION = 5
 

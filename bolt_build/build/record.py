@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bolt_build.build.files import FileStamp, unlink, write_text
 from bolt_build.build.plan_file import Facts
+from bolt_build.build.tasks import Task
 from bolt_build.digest import decode, digest, encode
-from bolt_build.planner.tasks import Task
 
 RECORD_VERSION = 1
 

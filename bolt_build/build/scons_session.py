@@ -33,8 +33,8 @@ from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.task_runner import TaskFailed, TaskRunner, TaskStopped
+from bolt_build.build.tasks import Task
 from bolt_build.digest import decode
-from bolt_build.planner.tasks import Task
 
 _PR_SET_PDEATHSIG = 1
 

@@ -17,10 +17,10 @@ from bolt_build.build.files import Digests
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import Facts, PlanFile
 from bolt_build.build.record import TaskRecord, load_record
+from bolt_build.build.tasks import Task
 from bolt_build.build.up_to_date import Fault, Verdict, judge
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.planner.kernel_sources import UsedProblem
-from bolt_build.planner.tasks import Task
 
 _TOOL_NAMES = {"cxx": "the C++ compiler"}
 _LOCK = "tuning.lock"

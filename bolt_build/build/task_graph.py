@@ -14,10 +14,9 @@ from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, to
 from bolt_build.build.engine_file import ENGINE
 from bolt_build.build.own_sources import code_digest, family_modules
 from bolt_build.build.provenance_file import PROVENANCE
+from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.digest import canonical_json
-from bolt_build.emit import names
-from bolt_build.planner.tasks import Task, TaskGraph
-from bolt_build.runtime import runner_sources
+from bolt_build.runtime import names, runner_sources
 from bolt_build.toolchain import Tool
 
 VERIFICATION = "verify.json"

@@ -25,8 +25,8 @@ from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import PlanFile
 from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.record import RECORD_VERSION, TaskRecord, drop_record, load_record, save_record, task_key
+from bolt_build.build.tasks import Task
 from bolt_build.build.up_to_date import Fault, Verdict, judge, output_faults
-from bolt_build.planner.tasks import Task
 
 LOG_TAIL_LINES = 30
 

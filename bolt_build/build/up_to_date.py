@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bolt_build.build.record import TaskRecord, task_key
-from bolt_build.planner.tasks import Task
+from bolt_build.build.tasks import Task
 
 Contents = Callable[[str], str | None]
 """SHA-256 of the file that a task calls so; None where there is none, or nobody knows what it will hold."""

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 
 from bolt_build.bench.runner import Measurement, measure_alone
-from bolt_build.build.built import BuiltEngine
-from bolt_build.build.contests import batches_of, contests_of, threads_of
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, count, options_of, read_recipes, seconds
 from bolt_build.cli.engines_here import engines_here
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
 from bolt_build.schema.recipe import Recipe
+from bolt_build.workflows.built import BuiltEngine
+from bolt_build.workflows.contests import batches_of, contests_of, threads_of
 
 NAME = "bench"
 HELP = "time built engines for each batch and, where they run on CPU threads, number of threads; also against peers"

@@ -15,7 +15,7 @@ from bolt_build.schema import expand
 from bolt_build.schema.recipe import Recipe, TargetSpec
 
 if TYPE_CHECKING:
-    from bolt_build.build.model_check import ModelCheck, PlannedSize
+    from bolt_build.workflows.model_check import ModelCheck, PlannedSize
 
 NAME = "check"
 HELP = "validate recipes, and with --model also their models; every mistake at once; --expand writes out every default"
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_model(recipe: Recipe, args: argparse.Namespace) -> ModelCheck:
-    from bolt_build.build.model_check import check_model
+    from bolt_build.workflows.model_check import check_model
 
     return check_model(recipe, options_of(args), lambda text: print(text, file=sys.stderr, flush=True))
 

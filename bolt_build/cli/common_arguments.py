@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.cli.recipe_file import checked_recipe, recipes_in
-from bolt_build.emit import names
 from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.runtime import names
 from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.settings import settings_table
 

@@ -6,11 +6,11 @@ import sys
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
-from bolt_build.build.built import BuiltEngine, built_engines
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
 from bolt_build.toolchain.machine import why_not_here
+from bolt_build.workflows.built import BuiltEngine, built_engines
 
 
 def engines_here(recipe: Recipe, options: BuildOptions, undone: str) -> tuple[BuiltEngine, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
-from bolt_build.build.planning import Planner
+from bolt_build.build.preparing import Planner
 from bolt_build.cli.common_arguments import (
     add_cache,
     add_format,
@@ -80,7 +80,7 @@ def _say(text: str) -> None:
 
 
 def _explained(recipe: Recipe, spec: TargetSpec, options: BuildOptions) -> Explanation:
-    from bolt_build.build.evidence import gather
     from bolt_build.report.explainer import explain
+    from bolt_build.workflows.evidence import gather
 
     return explain(gather(recipe, spec, options, _say))

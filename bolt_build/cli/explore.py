@@ -23,7 +23,7 @@ from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import failure_text, progress
 
 if TYPE_CHECKING:
-    from bolt_build.build.exploring import ExploreResult
+    from bolt_build.workflows.exploring import ExploreResult
 
 NAME = "explore"
 HELP = "build a recipe's model and each of its variants, time them in turns, and compare speed and parameters"
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Explores recipes. The exit code is that of the worst build. Raises BoltError where nothing could be attempted."""
-    from bolt_build.build.exploring import ExploreOptions, explore
+    from bolt_build.workflows.exploring import ExploreOptions, explore
 
     recipes = read_recipes(args)
     if args.no_lock:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from bolt_build.build.builder import chosen
-from bolt_build.build.planning import Planner
+from bolt_build.build.preparing import Planner
 from bolt_build.cli.common_arguments import add_place, add_recipes, count, one_of, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
@@ -46,7 +46,7 @@ def _graphs(recipe: Recipe, planner: Planner, args: argparse.Namespace) -> list[
 
     specs = chosen(recipe, args.target)
     if args.stage == "imported":
-        from bolt_build.build.engine_planning import parse
+        from bolt_build.build.engine_from_model import parse
 
         own = [each for spec in specs for each in spec.batch]
         batch = _batch(recipe, [*planner.batches(None), *own], args.batch)

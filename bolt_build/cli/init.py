@@ -11,8 +11,6 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.files import told, write_text
-from bolt_build.build.model_check import ModelCheck, check_model
-from bolt_build.build.new_recipe import NewRecipe
 from bolt_build.cli.common_arguments import count, file_name
 from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.cli.schema import schema_text
@@ -23,6 +21,8 @@ from bolt_build.schema.validate import suggest
 from bolt_build.targets import Target, all_targets
 from bolt_build.toolchain import probe
 from bolt_build.toolchain.machine import found_gpus
+from bolt_build.workflows.model_check import ModelCheck, check_model
+from bolt_build.workflows.new_recipe import NewRecipe
 
 NAME = "init"
 HELP = "write a first recipe for an ONNX file or a zoo model, and say what would not build and why"

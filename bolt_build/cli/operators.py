@@ -22,10 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line an operator. Raises BoltError where an installed package's offer cannot be used."""
-    from bolt_build.build.operators import operators
     from bolt_build.report.operators import as_json, markdown, render
     from bolt_build.report.tables import terminal_width
     from bolt_build.targets import all_targets
+    from bolt_build.workflows.operators import operators
 
     found = operators(all_targets())
     if args.format == "json":

@@ -7,7 +7,7 @@ import json
 import sys
 
 from bolt_build.build.builder import chosen
-from bolt_build.build.planning import Planner
+from bolt_build.build.preparing import Planner
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode

@@ -7,9 +7,6 @@ import json
 import sys
 from dataclasses import replace
 
-from bolt_build.build.tune.outcome import TuneResult
-from bolt_build.build.tune.restate import restate
-from bolt_build.build.tune.run import TuneOptions, tune
 from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
     add_format,
@@ -25,6 +22,9 @@ from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import progress
 from bolt_build.report.tables import terminal_width
 from bolt_build.report.tuning import broken_text, refused_text, summary_text, table_text, tuning_data
+from bolt_build.tuning.outcome import TuneResult
+from bolt_build.tuning.restate import restate
+from bolt_build.tuning.run import TuneOptions, tune
 
 NAME = "tune"
 HELP = "measure the kernels that a recipe's engine could use, and write the fastest to its lock"

@@ -7,7 +7,6 @@ import json
 import sys
 from typing import IO, TYPE_CHECKING
 
-from bolt_build.build.built import BuiltEngine
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
 from bolt_build.cli.engines_here import engines_here
@@ -15,6 +14,7 @@ from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.schema.recipe import Recipe
 from bolt_build.toolchain import probe
+from bolt_build.workflows.built import BuiltEngine
 
 if TYPE_CHECKING:
     from bolt_build.verify import VerifyReport

@@ -10,7 +10,6 @@ from pathlib import Path
 import jinja2
 
 from bolt_build.dtypes import DType
-from bolt_build.emit import names
 from bolt_build.emit.manifest import BuildFacts, embedded_manifest
 from bolt_build.emit.step_source import step_source
 from bolt_build.emit.text import c_string, comment, operand_text, raw_string
@@ -18,6 +17,7 @@ from bolt_build.emit.weights import payload_bytes
 from bolt_build.families.base import Family, KernelUnit, Operand
 from bolt_build.graph.ir import Layout
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Step
+from bolt_build.runtime import names
 from bolt_build.targets import Target
 
 _BORDER = Path(__file__).resolve().parents[1] / "runtime" / "include" / "bolt_engine.h"

@@ -23,7 +23,6 @@ from bolt_build.planner.engine_plan import (
 )
 from bolt_build.planner.in_place import write_in_place
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
-from bolt_build.planner.measured import Winners, chosen_cover, measured_space
 from bolt_build.planner.memory import Arena, plan_memory
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.persistent import ChainOutcome, decisions_of, outcomes
@@ -31,6 +30,7 @@ from bolt_build.planner.pipeline import optimize
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.resolve import resolve
 from bolt_build.planner.schedule import Schedule, ScheduledStep, ScheduledTensor, schedule
+from bolt_build.planner.selected_space import Winners, chosen_cover, measured_space
 from bolt_build.planner.selection import PREDICTED, ChosenCover, Selection
 from bolt_build.planner.slow_steps import slow_steps
 from bolt_build.planner.space import SearchSpace, search_space

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from bolt_build.families.base import Family, Refusal, bound
 from bolt_build.planner.engine_plan import SlowSteps
-from bolt_build.planner.measured import Winners
 from bolt_build.planner.schedule import ScheduledStep
+from bolt_build.planner.selected_space import Winners
 from bolt_build.planner.space import SearchSpace
 from bolt_build.targets import Target
 

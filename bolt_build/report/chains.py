@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from bolt_build.families.chains import parts
+from bolt_build.families.common.chains import parts
 from bolt_build.graph.chains import chains_in
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import EnginePlan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bolt_build.build.evidence import Evidence
 from bolt_build.families.base import Candidate, Expense, KernelProblem, rate
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.planner.engine_plan import Step
@@ -30,7 +29,8 @@ from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import counted
 from bolt_build.report.whole_engine import of_plan
 from bolt_build.targets import Target
-from bolt_build.tuning.record import Record, Status
+from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.workflows.evidence import Evidence
 
 FUSION = ("fold-pads", "fold-batch-norm", "fold-affine", "merge-branches", "fuse-epilogues", "pad-channels")
 """Passes that make one node of several."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
-from bolt_build.build.operators import OperatorSupport, Range
 from bolt_build.digest import encode
 from bolt_build.report.tables import Column, table
+from bolt_build.workflows.operators import OperatorSupport, Range
 
 _WHERE = {"cpu": "on CPUs", "cuda": "on GPUs"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
-from bolt_build.families.chains import parts
+from bolt_build.families.common.chains import parts
 from bolt_build.planner.engine_plan import EnginePlan, Location, Step
 from bolt_build.report.printable import printable
 from bolt_build.report.tables import Column, byte_text, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bolt_build.families.base import KernelProblem
-from bolt_build.families.chains import parts
+from bolt_build.families.common.chains import parts
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary

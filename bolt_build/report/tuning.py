@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.tune.outcome import ProblemOutcome, TuneResult
 from bolt_build.errors import ExitCode
 from bolt_build.families.base import Candidate, Refusal
-from bolt_build.planner.tuning_set import Trial
 from bolt_build.report.diagnostics import as_json
 from bolt_build.report.progress import waiting
 from bolt_build.report.tables import Column, table
 from bolt_build.report.whole_engine import WholeEngine, all_lines, of_evidence
-from bolt_build.tuning.engine_record import TriedPlan, TriedSwap
-from bolt_build.tuning.record import Record
-from bolt_build.tuning.select_engine import EngineEvidence
+from bolt_build.tuning.choice.engines import EngineEvidence
+from bolt_build.tuning.measurements.engine_measurement import TriedPlan, TriedSwap
+from bolt_build.tuning.measurements.kernel_measurement import Record
+from bolt_build.tuning.outcome import ProblemOutcome, TuneResult
+from bolt_build.tuning.trials.tuning_set import Trial
 
 _COLUMNS = (
     Column("problem", name=True), Column("winner", name=True), Column("us", right=True),

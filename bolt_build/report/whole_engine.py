@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bolt_build.families.base import Candidate
+from bolt_build.lockfile.contents import LockedEngine, LockedTarget
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.planner.kernel_sources import Declined
-from bolt_build.tuning.locked import LockedEngine, LockedTarget
-from bolt_build.tuning.select_engine import EngineEvidence
+from bolt_build.tuning.choice.engines import EngineEvidence
 
 
 @dataclass(frozen=True)

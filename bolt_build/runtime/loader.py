@@ -23,9 +23,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from bolt_build.emit import names
 from bolt_build.graph.ir import Array
 from bolt_build.runtime import engine_abi as abi
+from bolt_build.runtime import names
 from bolt_build.runtime.engine_tensors import StepInfo, TensorSpec, spec_of, step_of, text_of
 
 __all__ = ["Context", "Engine", "EngineError", "Model", "Observer", "StepInfo", "TensorSpec"]

@@ -16,9 +16,9 @@ from bolt_build.build.builder import BuildOptions, BuildResult, build
 from bolt_build.build.engine_file import read_engine
 from bolt_build.build.events import TaskEvent
 from bolt_build.digest import decode
-from bolt_build.emit import names
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.report.progress import failure_text
+from bolt_build.runtime import names
 from bolt_build.schema import load_recipe
 from bolt_build.verify import VerifyReport
 

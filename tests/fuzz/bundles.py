@@ -16,7 +16,7 @@ from tune_sets import bundle
 
 from bolt_build.digest import digest
 from bolt_build.errors import BoltError
-from bolt_build.tuning.bundle import bundle_text, read_bundle
+from bolt_build.tuning.exchange.bundle import bundle_text, read_bundle
 
 LONG, SHORT = 3000, 60
 

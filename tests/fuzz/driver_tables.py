@@ -10,7 +10,7 @@ from fuzzing.bytes_mutation import mutated
 from fuzzing.case import Case, Violation
 
 from bolt_build.errors import BoltError
-from bolt_build.tuning.results import read_results
+from bolt_build.tuning.exchange.results import read_results
 
 LONG, SHORT = 5000, 40
 

@@ -17,7 +17,7 @@ from fuzzing.json_mutation import exchanged, spoiled
 from locked_net import RECIPE, new_net
 
 from bolt_build.errors import BoltError
-from bolt_build.tuning.lock import Lock, load_lock, lock_text, updated_lock_text
+from bolt_build.lockfile.reading import Lock, load_lock, lock_text, updated_lock_text
 
 LONG, SHORT = 2500, 25
 

@@ -13,15 +13,16 @@ from fuzzing.commands import shown
 from fuzzing.json_mutation import spoiled
 from tune_sets import FIRST, SECOND, bundle, tuning_set
 
-from bolt_build.build.tune.importing import adopt, bundle_of
 from bolt_build.errors import BoltError
+from bolt_build.lockfile.fingerprint import Device
 from bolt_build.targets import target_named
-from bolt_build.tuning.bundle import bundle_text
-from bolt_build.tuning.engine_record import Gain
-from bolt_build.tuning.engine_results import EngineRow, PlanRow, SwapRow, Unplayed
-from bolt_build.tuning.record import Device, Statistics, Status
-from bolt_build.tuning.records import Records
-from bolt_build.tuning.results import RESULTS_VERSION, Results, Row, Unmeasured, read_results, results_text
+from bolt_build.tuning.exchange.bundle import bundle_text
+from bolt_build.tuning.exchange.engine_results import EngineRow, PlanRow, SwapRow, Unplayed
+from bolt_build.tuning.exchange.results import RESULTS_VERSION, Results, Row, Unmeasured, read_results, results_text
+from bolt_build.tuning.importing import adopt, bundle_of
+from bolt_build.tuning.measurements.database import Records
+from bolt_build.tuning.measurements.engine_measurement import Gain
+from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
 
 LONG, SHORT = 4000, 60
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from bolt_build import runtime
 from bolt_build.digest import digest, digest_file
 from bolt_build.toolchain.own_folders import cache_folder
-from bolt_build.tuning import glue
+from bolt_build.tuning.compile import glue
 from fuzzing.case import Violation
 from fuzzing.commands import Finished, program
 

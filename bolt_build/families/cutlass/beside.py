@@ -8,9 +8,9 @@ row holds two pixels' filters, which lie beside each other in memory anyway.
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import residual
-from bolt_build.families.cxx import struct
-from bolt_build.families.problems import op_operands
 from bolt_build.graph.ops.conv import Conv
 
 _SPACE = "bolt::cutlass_kernels"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
-from bolt_build.families.portable.epilogue import activation, activation_type, binary
-from bolt_build.families.stages import Reach, spreads
+from bolt_build.families.common.functors import activation, activation_type, binary
+from bolt_build.families.common.stages import Reach, spreads
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary

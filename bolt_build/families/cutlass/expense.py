@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.families.base import Expense, KernelProblem
+from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.product import Product, work
-from bolt_build.families.problems import op_operands
 from bolt_build.targets import Target
 
 

@@ -20,14 +20,14 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.chains import chained
+from bolt_build.families.common.chains import chained
+from bolt_build.families.common.problems import op_operands, problem_of
+from bolt_build.families.common.stages import may_share
 from bolt_build.families.cutlass import conv, flatten
 from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
 from bolt_build.families.cutlass.products import multiplies, product_of
 from bolt_build.families.cutlass.ranking import ranked
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
-from bolt_build.families.problems import op_operands, problem_of
-from bolt_build.families.stages import may_share
 from bolt_build.graph.chains import NodeChain, chain_from
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv

@@ -10,7 +10,7 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, ProposedStep, TensorFormat
-from bolt_build.families.problems import problem_of
+from bolt_build.families.common.problems import problem_of
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bolt_build.families.base import Operand
-from bolt_build.families.cxx import struct
-from bolt_build.families.portable.geometry import strides
-from bolt_build.families.portable.rule import COMPUTED
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.geometry import strides
 from bolt_build.graph.ops.conv import Conv
 
 _SPACE = "bolt::cutlass_kernels"

@@ -6,11 +6,11 @@ from math import prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import refuse_epilogue, residual
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Widen, aligned, narrow_loads, too_large
-from bolt_build.families.cxx import struct
-from bolt_build.families.portable.rule import COMPUTED
-from bolt_build.families.problems import op_operands
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.matmul import MatMul
 

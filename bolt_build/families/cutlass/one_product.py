@@ -16,6 +16,7 @@ from bolt_build.families.base import (
     StepCode,
     StepExpressions,
 )
+from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
 from bolt_build.families.cutlass.expense import copy_seconds, expense
@@ -24,7 +25,6 @@ from bolt_build.families.cutlass.kinds.text_form import Named, Reader
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, narrow_loads_of, product_of, refuse_problem
 from bolt_build.families.cutlass.settings import Settings
-from bolt_build.families.problems import op_operands
 from bolt_build.targets import Gpu, Target
 
 DEFAULT = Settings()

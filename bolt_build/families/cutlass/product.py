@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import prod
 
 from bolt_build.families.base import KernelProblem
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import residual
 from bolt_build.families.cutlass.fold import Fold
-from bolt_build.families.cxx import struct
-from bolt_build.families.problems import op_operands
 
 ALIGNMENT = 8
 """Half-precision elements in the 16 bytes that the kernels load at once."""

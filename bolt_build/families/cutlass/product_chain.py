@@ -16,7 +16,8 @@ from bolt_build.families.base import (
     StepCode,
     StepExpressions,
 )
-from bolt_build.families.chains import parts
+from bolt_build.families.common.chains import parts
+from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
@@ -26,7 +27,6 @@ from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers,
 from bolt_build.families.cutlass.kinds.text_form import Named, Reader
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
-from bolt_build.families.problems import op_operands
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.pool import Pool

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
-from bolt_build.families.cxx import braces, literal
-from bolt_build.families.stages import Reach, Spread, spreads
+from bolt_build.families.common.cxx import braces, literal
+from bolt_build.families.common.stages import Reach, Spread, spreads
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary

@@ -18,10 +18,10 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.cost import roofline
-from bolt_build.families.offered import refuse_unoffered
+from bolt_build.families.common.cost import roofline
+from bolt_build.families.common.offered import refuse_unoffered
+from bolt_build.families.common.problems import problem_of
 from bolt_build.families.onednn.kernels import RULES
-from bolt_build.families.problems import problem_of
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.targets import Target
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.cxx import boolean, braces, literal, struct
+from bolt_build.families.common.cxx import boolean, braces, literal, struct
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.stages import aligned, may_share
 from bolt_build.families.onednn.epilogue import (
     NO_CONSTANT,
     TYPES,
@@ -17,8 +19,6 @@ from bolt_build.families.onednn.epilogue import (
     refuse_types,
 )
 from bolt_build.families.onednn.rule import Rule, channels_last, either, row_major
-from bolt_build.families.problems import op_operands
-from bolt_build.families.stages import aligned, may_share
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv

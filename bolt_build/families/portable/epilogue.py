@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepExpressions
-from bolt_build.families.cxx import literal
-from bolt_build.families.portable.rule import COMPUTED
-from bolt_build.families.stages import Reach, Spread, spreads
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.functors import ACTIVATIONS, BINARIES, activation, binary
+from bolt_build.families.common.stages import Reach, Spread, spreads
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
-
-_ACTIVATIONS = {
-    "relu": "Relu", "leaky_relu": "LeakyRelu", "clip": "Clip", "sigmoid": "Sigmoid", "hard_sigmoid": "HardSigmoid",
-    "hard_swish": "HardSwish", "tanh": "Tanh", "softplus": "Softplus", "gelu": "Gelu", "gelu_tanh": "GeluTanh",
-    "erf": "Erf", "silu": "Silu", "exp": "Exp", "sqrt": "Sqrt", "neg": "Neg", "abs": "Abs", "reciprocal": "Reciprocal",
-}  # fmt: skip
-_BINARIES = {
-    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "max": "Max", "min": "Min",
-}  # fmt: skip
-
-TRANSCENDENTAL = ("sigmoid", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "silu", "exp")
-"""Activations that cost tens of operations an element instead of one or two."""
 
 
 def refuse_stages(problem: KernelProblem, axis: int | None = None) -> str | None:
@@ -31,12 +19,12 @@ def refuse_stages(problem: KernelProblem, axis: int | None = None) -> str | None
     axes = set() if axis is None else {axis}
     for stage, how in zip(problem.epilogue, spreads(problem), strict=True):
         if isinstance(stage.op, Activation):
-            if stage.op.function not in _ACTIVATIONS:
+            if stage.op.function not in ACTIVATIONS:
                 return f"there is no portable body for the activation '{stage.op.function}'"
             continue
         if not isinstance(stage.op, Binary) or stage.operand is None:
             return f"an epilogue stage is an activation or a binary function, not {stage.op.kind}"
-        if stage.op.function not in _BINARIES:
+        if stage.op.function not in BINARIES:
             return f"there is no portable body for the binary function '{stage.op.function}'"
         if how is None:
             shapes = f"{list(problem.inputs[stage.operand].shape)} is neither like {list(problem.outputs[0].shape)}"
@@ -49,23 +37,6 @@ def refuse_stages(problem: KernelProblem, axis: int | None = None) -> str | None
 def channel_axis(problem: KernelProblem) -> int | None:
     """The logical axis of the output that per-channel operands follow, None where there are none."""
     return next((how.axis for how in spreads(problem) if how is not None and how.reach is Reach.AXIS), None)
-
-
-def activation_type(op: Activation) -> str:
-    """`bolt::portable::Clip`"""
-    return f"bolt::portable::{_ACTIVATIONS[op.function]}"
-
-
-def activation(op: Activation) -> str:
-    """`bolt::portable::Clip{0.0f, 6.0f}`"""
-    parameters = {"leaky_relu": (op.alpha,), "clip": (op.alpha, op.beta), "hard_sigmoid": (op.alpha, op.beta)}
-    values = ", ".join(literal(value) for value in parameters.get(op.function, ()))
-    return f"{activation_type(op)}{{{values}}}"
-
-
-def binary(op: Binary) -> str:
-    """`bolt::portable::Add`"""
-    return f"bolt::portable::{_BINARIES[op.function]}"
 
 
 def chain(problem: KernelProblem, at: StepExpressions, before: tuple[str, ...] = ()) -> str:

@@ -21,12 +21,13 @@ from bolt_build.families.base import (
     TensorFormat,
     same_bytes,
 )
-from bolt_build.families.cost import roofline
-from bolt_build.families.offered import refuse_unoffered
+from bolt_build.families.common.cost import roofline
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.offered import refuse_unoffered
+from bolt_build.families.common.problems import problem_of
+from bolt_build.families.common.stages import may_share
 from bolt_build.families.portable.kernels import RULES
-from bolt_build.families.portable.rule import COMPUTED, Rule
-from bolt_build.families.problems import problem_of
-from bolt_build.families.stages import may_share
+from bolt_build.families.portable.rule import Rule
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.targets import Target

@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, same_bytes
+from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.graph.ir import Layout, Node, Op, TensorType
-
-COMPUTED = {
-    DType.F32: "float",
-    DType.F16: "bolt::portable::f16",
-    DType.BF16: "bolt::portable::bf16",
-}
-"""C++ types of the elements that kernels compute with (in float)."""
-
-MOVED = {1: "std::uint8_t", 2: "std::uint16_t", 4: "std::uint32_t", 8: "std::uint64_t"}
-"""C++ types, by size, of elements that are only moved."""
 
 Layouts = tuple[tuple[Layout, ...], Layout]
 """A layout for each input and one for the output."""

@@ -15,7 +15,8 @@ from bolt_build.families.base import (
     StepCode,
     StepExpressions,
 )
-from bolt_build.families.chains import parts
+from bolt_build.families.common.chains import parts
+from bolt_build.families.common.cxx import struct
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value
@@ -34,7 +35,6 @@ from bolt_build.families.cutlass.kinds.resident import (
 )
 from bolt_build.families.cutlass.kinds.text_form import Named, Reader
 from bolt_build.families.cutlass.product import Product, aligned, work
-from bolt_build.families.cxx import struct
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.targets import Gpu, Target

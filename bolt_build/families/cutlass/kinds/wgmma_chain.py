@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product as every
 from typing import ClassVar
 
+from bolt_build.families.common.cxx import boolean
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import too_many_sums, wasted_rows
 from bolt_build.families.cutlass.kinds.text_form import Named, Reader
@@ -23,7 +24,6 @@ from bolt_build.families.cutlass.kinds.wgmma import (
 )
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.product_chain import ProductChain
-from bolt_build.families.cxx import boolean
 from bolt_build.targets import Gpu, Target
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
-from bolt_build.families.cxx import braces, literal, struct
-from bolt_build.families.portable.epilogue import (
-    TRANSCENDENTAL,
-    activation,
-    binary,
-    chain,
-    channel_axis,
-    refuse_stages,
-)
-from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, merged, strides
-from bolt_build.families.portable.rule import COMPUTED, Rule, computed_only
-from bolt_build.families.problems import op_operands
-from bolt_build.families.stages import aligned
+from bolt_build.families.common.cxx import braces, literal, struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.functors import TRANSCENDENTAL, activation, binary
+from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.stages import aligned
+from bolt_build.families.portable.epilogue import chain, channel_axis, refuse_stages
+from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.normalization import BatchNorm

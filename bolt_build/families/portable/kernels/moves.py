@@ -15,16 +15,10 @@ from bolt_build.families.base import (
     memory_axes,
     same_bytes,
 )
-from bolt_build.families.cxx import braces, literal, struct
-from bolt_build.families.portable.geometry import MOST_AXES, Loop, around, merged, strides
-from bolt_build.families.portable.rule import (
-    COMPUTED,
-    MOVED,
-    Layouts,
-    Rule,
-    is_same_bytes,
-    no_epilogue,
-)
+from bolt_build.families.common.cxx import braces, literal, struct
+from bolt_build.families.common.element_types import COMPUTED, MOVED
+from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
+from bolt_build.families.portable.rule import Layouts, Rule, is_same_bytes, no_epilogue
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
 

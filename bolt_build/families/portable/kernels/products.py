@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.cxx import braces, struct
+from bolt_build.families.common.cxx import braces, struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.epilogue import bias, chain, refuse_stages
-from bolt_build.families.portable.geometry import MOST_AXES, Loop, merged, strides
-from bolt_build.families.portable.rule import COMPUTED, Layouts, Rule, computed_only
-from bolt_build.families.problems import op_operands
-from bolt_build.families.stages import aligned
+from bolt_build.families.portable.rule import Layouts, Rule, computed_only
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.matmul import MatMul
 

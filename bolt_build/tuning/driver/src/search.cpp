@@ -10,7 +10,7 @@
 namespace bolt_tuner {
 namespace {
 
-// The choice of a problem alone: as `select` in bolt_build.tuning.select makes it.
+// The choice of a problem alone: as `select` in bolt_build.tuning.choice.winners makes it.
 constexpr double kEqual = 1.01;
 // Which others are tried: the best few, where they are not far off, and all that come near the best.
 constexpr std::size_t kFew = 3, kMost = 8;

@@ -1,0 +1,1 @@
+"""What several families need: pieces of C++, epilogue stages, kinds of problems, strides."""

@@ -1,0 +1,51 @@
+"""Problems of two products, or a convolution and a pooling, in one kernel: made of the problems of both, and taken
+apart into them again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bolt_build.families.base import KernelProblem, Operand
+from bolt_build.families.common.problems import op_operands
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.chain import Chain
+
+
+def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
+    """One problem that does what `first` and then `second`, whose input 0 is the first's output, do.
+
+    The operands of the first, then those of the second without its input 0, each in their order. Raises ValueError
+    where the first's epilogue has operands, or the second reads what lies between anywhere else.
+    """
+    if any(stage.operand is not None for stage in first.epilogue):
+        raise ValueError("stages between two products have no operands")
+    if op_operands(second)[:1] != (0,):
+        raise ValueError("what lies between is the second product's input 0")
+    count = len(first.inputs)
+    op = Chain(first.op, count, first.epilogue, second.op)
+    epilogue = tuple(_moved(stage, count - 1) for stage in second.epilogue)
+    inputs = (*first.inputs, *second.inputs[1:])
+    return KernelProblem(op, inputs, second.outputs, epilogue, second.accumulate, second.target)
+
+
+def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
+    """The problems of single operators that one stands for, one behind the other, with what lies between stored like
+    the output: itself where it is no chain."""
+    op = problem.op
+    if not isinstance(op, Chain):
+        return (problem,)
+    own = [problem.inputs[index].type for index in op_operands(problem)]
+    between = Operand(op.inner(own).shape, problem.outputs[0].format)
+    first = KernelProblem(
+        op.first, problem.inputs[: op.operands], (between,), op.between, problem.accumulate, problem.target
+    )
+    second = replace(
+        problem, op=op.second, inputs=(between, *problem.inputs[op.operands :]),
+        epilogue=tuple(_moved(stage, 1 - op.operands) for stage in problem.epilogue),
+    )  # fmt: skip
+    return (*parts(first), *parts(second))
+
+
+def _moved(stage: EpilogueOp, by: int) -> EpilogueOp:
+    """The stage with its operand `by` places further on."""
+    return stage if stage.operand is None else replace(stage, operand=stage.operand + by)

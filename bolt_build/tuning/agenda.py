@@ -1,0 +1,72 @@
+"""From a recipe to what is worth measuring for one of its targets, and back from a selection to the engine's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.model_file import ModelFile
+from bolt_build.build.preparing import Planner
+from bolt_build.families import load
+from bolt_build.families.base import Family
+from bolt_build.graph.ir import Graph
+from bolt_build.graph.onnx_import import load_model
+from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
+from bolt_build.planner.selection import Selection
+from bolt_build.planner.space import SearchSpace
+from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.targets import Target
+from bolt_build.tuning.trials.engine_table import EngineLineup, lineup
+from bolt_build.tuning.trials.tuning_set import TuningSet, tuning_set
+
+EVERY_CANDIDATE = 1 << 30
+"""A limit that leaves none out."""
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """One target of a recipe with the graphs of its batches, their search spaces, and the problems that are worth
+    measuring."""
+
+    recipe: Recipe
+    spec: TargetSpec
+    target: Target
+    families: tuple[Family, ...]
+    model: ModelFile
+    graphs: tuple[Graph, ...]
+    spaces: tuple[SearchSpace, ...]
+    problems: TuningSet
+
+    @cached_property
+    def by_name(self) -> dict[str, Family]:
+        return {family.name: family for family in self.families}
+
+    def engine(self, selection: Selection) -> PlannedEngine:
+        """The engine that a selection gives. Raises BoltError."""
+        return plan_engine(self.graphs, self.recipe, self.spec, self.target, self.families, selection)
+
+    def lineups(self, selection: Selection) -> tuple[EngineLineup, ...]:
+        """The leading plans of every batch. Raises BoltError."""
+        return tuple(lineup(space, selection, self.target, self.families) for space in self.spaces)
+
+
+def plan_tuning(
+    recipe: Recipe,
+    spec: TargetSpec,
+    target: Target,
+    directory: RecipeDirectory,
+    say: Callable[[str], None],
+    limit: int | None,
+) -> TuningPlan:
+    """Plan what to measure; `limit` None is the recipe's `tuning.candidates`. Raises BoltError for what is wrong with
+    the model."""
+    model = Planner(recipe, directory, say).model
+    say(f"planning the tuning of {recipe.name} for {spec.name}")
+    parsed = load_model(model.path)
+    graphs = tuple(parsed.bind(batch, recipe.model.dims) for batch in parsed.batches(recipe.batches(spec)))
+    families = load(target)
+    spaces = search_spaces(graphs, recipe, spec, target, families)
+    found = tuning_set(spaces, families, target, recipe.tuning.candidates if limit is None else limit)
+    return TuningPlan(recipe, spec, target, families, model, graphs, tuple(spaces), found)

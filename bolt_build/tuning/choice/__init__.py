@@ -1,0 +1,1 @@
+"""From measurements to winners, and to a target's part of the lock: pure functions."""

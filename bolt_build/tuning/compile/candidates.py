@@ -1,0 +1,170 @@
+"""Compiling a tuning set: every kernel on its own, failures kept as records, and the rest linked to be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bolt_build.build.events import TaskEvent
+from bolt_build.build.files import told, write_text
+from bolt_build.build.session import SessionResult
+from bolt_build.digest import digest_bytes
+from bolt_build.families.base import Family, KernelUnit
+from bolt_build.lockfile.fingerprint import TuningTools
+from bolt_build.tuning.compile.glue import GlueSource, problem_source, table_source
+from bolt_build.tuning.compile.kernels import (
+    TuningKernels,
+    is_verdict,
+    last_words,
+    not_compiled,
+    tuning_kernels,
+    without,
+)
+from bolt_build.tuning.compile.session import TuningSession
+from bolt_build.tuning.compile.tasks import (
+    driver_digest,
+    driver_graph,
+    kernels_graph,
+    linked_graph,
+    source_path,
+    task_of,
+)
+from bolt_build.tuning.exchange.bundle import BUNDLE_VERSION, Bundle, bundle_text
+from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.trials.tuning_set import ProblemTrials
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What became of a tuning set's compilation. `bundle` is None where nothing can be measured: `interrupted`, or
+    tasks of `broken` failed for another reason than a kernel's own, or no kernel compiled at all.
+
+    `refused` are the failures that say something of a kernel; its candidates are in `not_compiled`. `units` are
+    the tasks of all kernel units.
+    """
+
+    bundle: Bundle | None
+    not_compiled: tuple[Record, ...] = ()
+    refused: tuple[TaskEvent, ...] = ()
+    broken: tuple[TaskEvent, ...] = ()
+    finished: tuple[TaskEvent, ...] = ()
+    interrupted: bool = False
+    trouble: str = ""
+    units: tuple[str, ...] = ()
+
+    @property
+    def nothing_compiled(self) -> bool:
+        """True where the compiler refused every kernel, and nothing else went wrong."""
+        return self.bundle is None and not (self.broken or self.interrupted or self.trouble)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    units: tuple[KernelUnit, ...]
+    glue: tuple[GlueSource, ...]
+
+    @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        units = ((unit.name, unit.text) for unit in self.units)
+        glue = ((source.name, source.text) for source in self.glue)
+        return tuple((source_path(name), text) for name, text in (*units, *glue))
+
+    @property
+    def digests(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, digest_bytes(text.encode())) for name, text in self.files)
+
+
+def compile_driver(session: TuningSession) -> SessionResult:
+    """Make the program `run` alone. Raises BoltError where the directory cannot be written."""
+    return session.run(driver_graph(session.context), None, keep_going=False)
+
+
+def compile_candidates(
+    session: TuningSession, problems: Sequence[ProblemTrials], families: Mapping[str, Family], tools: TuningTools
+) -> Compiled:
+    """Compile and link the trials of `problems`; where a kernel does not compile, what is left without it.
+
+    Raises BoltError where the directory cannot be written.
+    """
+    context = session.context
+    kernels = tuning_kernels(problems, families, context.target)
+    glue = tuple(problem_source(problem, families, context.target) for problem in problems)
+    sources = _Sources(kernels.units, glue)
+    first = session.run(kernels_graph(context, sources.units, sources.glue), sources.files, keep_going=True)
+    refused = tuple(event for event in first.failed if is_verdict(event) and event.task in _tasks(sources))
+    broken = tuple(event for event in first.failed if event not in refused)
+    seen = Compiled(
+        None, (), refused, broken, first.finished, first.interrupted, first.trouble, _unit_tasks(kernels)
+    )  # fmt: skip
+    if first.interrupted or broken or first.trouble:
+        return seen
+    seen = replace(seen, not_compiled=_refusals(kernels, glue, problems, refused))
+    left = without(problems, seen.not_compiled)
+    if not left:
+        return seen
+    made = {problem.problem.digest: (problem, source) for problem, source in zip(problems, glue, strict=True)}
+    # What lost no trial is called as before.
+    called = tuple(
+        source if known.trials == problem.trials else problem_source(problem, families, context.target)
+        for problem in left
+        for known, source in [made[problem.problem.digest]]
+    )
+    return _linked(session, left, _Sources(_needed(kernels, left), called), tools, seen)
+
+
+def _linked(
+    session: TuningSession, left: Sequence[ProblemTrials], sources: _Sources, tools: TuningTools, first: Compiled
+) -> Compiled:
+    """The second pass: `first` with the bundle of what is left, or with what failed."""
+    context = session.context
+    made = (*sources.digests, ("driver", driver_digest()))
+    bundle = Bundle(
+        BUNDLE_VERSION, context.recipe.name, context.target.name, tools, tuple(left), first.not_compiled, made
+    )
+    table = table_source(left, bundle.id, context.target)
+    graph = linked_graph(context, sources.units, sources.glue, table)
+    second = session.run(graph, (*sources.files, (source_path(table.name), table.text)), keep_going=False)
+    good = not (second.interrupted or second.failed or second.trouble)
+    if good:
+        with told(session.directory.bundle):
+            write_text(session.directory.bundle, bundle_text(bundle))
+    return replace(
+        first, bundle=bundle if good else None, broken=second.failed, finished=(*first.finished, *second.finished),
+        interrupted=second.interrupted, trouble=second.trouble,
+    )  # fmt: skip
+
+
+def _unit_tasks(kernels: TuningKernels) -> tuple[str, ...]:
+    return tuple(task_of(unit.name) for unit in kernels.units)
+
+
+def _tasks(sources: _Sources) -> set[str]:
+    """Names of the tasks that compile kernels and their callers."""
+    return {task_of(name) for name, _ in sources.files}
+
+
+def _refusals(
+    kernels: TuningKernels,
+    glue: Sequence[GlueSource],
+    problems: Sequence[ProblemTrials],
+    refused: Sequence[TaskEvent],
+) -> tuple[Record, ...]:
+    """Records of what did not compile: a kernel's own unit, or the source that calls all kernels of a problem."""
+    said = {event.task: last_words(event) for event in refused}
+    units = {unit.name: said[task_of(unit.name)] for unit in kernels.units if task_of(unit.name) in said}
+    records = list(not_compiled(kernels, units))
+    known = {(record.problem, record.candidate) for record in records}
+    for problem, source in zip(problems, glue, strict=True):
+        words = said.get(task_of(source.name))
+        for trial in problem.trials if words is not None else ():
+            if (problem.problem.digest, trial.candidate) not in known:
+                message = f"the code that calls it does not compile: {words}"
+                records.append(Record(problem.problem.digest, trial.candidate, Status.NOT_COMPILED, message))
+    return tuple(records)
+
+
+def _needed(kernels: TuningKernels, left: Sequence[ProblemTrials]) -> tuple[KernelUnit, ...]:
+    """The units that the trials of `left` need."""
+    wanted = {(problem.problem.digest, trial.candidate) for problem in left for trial in problem.trials}
+    names = {name for *pair, needed in kernels.needs if tuple(pair) in wanted for name in needed}
+    return tuple(unit for unit in kernels.units if unit.name in names)

@@ -1,0 +1,197 @@
+"""C++ that makes candidates measurable: one source a problem, and one table of them all, linked to candidates.so.
+
+A problem's source calls its candidates through `Family.emit`, as an engine does, and computes a reference through the
+portable family. Compile what ends in .cu with nvcc, C++17, the target's `compile_flags`, and what ends in .cpp with the
+C++ compiler; both with `include_dir()`, the runtime's include directory and those of the families and their tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from pathlib import Path
+
+from bolt_build.emit.text import c_string, comment, operand_text, problem_text
+from bolt_build.families.base import Family, KernelProblem
+from bolt_build.families.common.chains import parts
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.stages import may_share
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.targets import Target
+from bolt_build.tuning.compile.glue_functions import functions_of
+from bolt_build.tuning.compile.glue_reference import reference_of
+from bolt_build.tuning.trials.tuning_set import ProblemTrials
+
+_DRIVER = Path(__file__).resolve().parents[1] / "driver"
+_UNIFORM = sqrt(3.0)
+"""Values drawn evenly from between -this and this have a variance of one."""
+
+
+@dataclass(frozen=True)
+class GlueSource:
+    """A generated source: `name` is a file name, equal only for equal problems; `text` is C++ (CUDA for .cu)."""
+
+    name: str
+    text: str
+
+
+def include_dir() -> Path:
+    """Directory of `bolt_tuning/*.h`: the border between candidates.so and the driver."""
+    return _DRIVER / "include"
+
+
+def driver_sources() -> tuple[Path, ...]:
+    """What the driver is made of, sorted: C++20 for the C++ compiler, and CUDA for nvcc with the target's flags.
+
+    Compiled with `include_dir()` and CUDA's include directories; linked with its `link_flags` into one program.
+    """
+    return tuple(sorted([*(_DRIVER / "src").glob("*.cpp"), *(_DRIVER / "src").glob("*.cu")]))
+
+
+def without(trials: ProblemTrials, candidates: Collection[str]) -> ProblemTrials:
+    """`trials` but those whose candidate's digest is among `candidates`, and the variants of those."""
+    kept = [
+        index
+        for index, trial in enumerate(trials.trials)
+        if trial.candidate.digest not in candidates
+        and (trial.of is None or trials.trials[trial.of].candidate.digest not in candidates)
+    ]
+    place = {old: new for new, old in enumerate(kept)}
+    left = (trials.trials[index] for index in kept)
+    return replace(trials, trials=tuple(t if t.of is None else replace(t, of=place[t.of]) for t in left))
+
+
+def problem_source(trials: ProblemTrials, family_of: Mapping[str, Family], target: Target) -> GlueSource:
+    """The source of one problem. Raises KeyError where a candidate's family is not in `family_of`."""
+    problem = trials.problem
+    codes = [
+        functions_of(problem, t.candidate, family_of[t.candidate.family], target, str(i))
+        for i, t in enumerate(trials.trials)
+    ]
+    families = {trial.candidate.family for trial in trials.trials}
+    reference = reference_of(problem, families, family_of.get("portable"), target)
+    if reference.code is not None:
+        codes.append(reference.code)
+    includes = dict.fromkeys(header for code in codes for header in code.includes)
+    parts = [
+        *(f"// {comment(line)}" for line in problem_text(problem)),
+        '#include "bolt_tuning/glue.h"',
+        *(f'#include "{header}"' for header in includes),
+        "",
+        "namespace {",
+        *(code.text for code in codes),
+        *_description(trials, has_reference=reference.code is not None),
+        "}  // namespace",
+        "",
+        _problem(trials, None if reference.code is not None else reference.why_not),
+        "",
+    ]
+    return GlueSource(f"t_{problem.digest[:16]}.cu", "\n".join(parts))
+
+
+def table_source(problems: Sequence[ProblemTrials], bundle: str, target: Target) -> GlueSource:
+    """The table of all problems, for the C++ compiler. `bundle` names the set; results carry the name.
+
+    Raises ValueError for a target that is no GPU.
+    """
+    if target.gpu is None:
+        raise ValueError(f"target '{target.name}' is no GPU")
+    symbols = [_symbol(trials.problem) for trials in problems]
+    only = 0 if target.gpu.embeds_ptx else 1
+    text = f"""\
+#include "bolt_tuning/table.h"
+
+{"".join(f"extern const bolt_tuning_problem {symbol};{chr(10)}" for symbol in symbols)}
+namespace {{
+const bolt_tuning_problem* const problems[] = {{
+{"".join(f"    &{symbol},{chr(10)}" for symbol in symbols)}    nullptr}};
+
+const bolt_tuning_set all = {{
+    BOLT_TUNING_VERSION, sizeof(bolt_tuning_set), {c_string(bundle)}, {c_string(target.name)},
+    {target.gpu.sm}, {only}, {len(symbols)}, problems,
+    bolt::tuning::create, bolt::tuning::run, bolt::tuning::destroy}};
+}}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const bolt_tuning_set* bolt_tuning_candidates(void) {{ return &all; }}
+"""
+    return GlueSource("candidates.cpp", text)
+
+
+def _symbol(problem: KernelProblem) -> str:
+    return f"bolt_tuning_problem_{problem.digest[:32]}"
+
+
+def _description(trials: ProblemTrials, *, has_reference: bool) -> list[str]:
+    """Tables of the operands and trials."""
+    problem = trials.problem
+    shared = {pair[0] for pair in may_share(problem, tuple(map(str, range(len(problem.inputs)))), ())}
+    sides = (("input", problem.inputs), ("output", problem.outputs))
+    lines = [
+        f"const int64_t {side}_shape_{index}[] = {{{', '.join(map(str, operand.shape)) or '1'}}};"
+        for side, operands in sides
+        for index, operand in enumerate(operands)
+    ]
+    for side, operands in sides:
+        lines.append(f"const bolt_tuning_operand {side}s[] = {{")
+        for index, operand in enumerate(operands):
+            low, high = _range(problem, index) if side == "input" else (0.0, 0.0)
+            lines.append(
+                f"    {{{c_string(operand_text(operand))}, BOLT_TUNING_{operand.format.dtype.name}, "
+                f"{len(operand.shape)}, {side}_shape_{index}, {operand.nbytes}u, {int(operand.constant)}, "
+                f"{int(side == 'input' and index in shared)}, {low!r}, {high!r}}},"
+            )
+        lines.append("};")
+    lines.append("const bolt_tuning_trial trials[] = {")
+    lines += [
+        f"    {{{c_string(t.candidate.digest)}, {c_string(str(t.candidate))}, {-1 if t.of is None else t.of}, "
+        f"{float(t.predicted)!r}, &functions_{index}}},"
+        for index, t in enumerate(trials.trials)
+    ]
+    lines.append("    {nullptr, nullptr, -1, 0.0, nullptr}};")
+    if has_reference:
+        lines.append('const bolt_tuning_trial reference = {"", "portable", -1, 0.0, &functions_reference};')
+    return lines
+
+
+def _problem(trials: ProblemTrials, why_not: str | None) -> str:
+    problem = trials.problem
+    tensors = [operand_text(operand) for operand in (*problem.inputs, *problem.outputs)]
+    tensors[-len(problem.outputs)] = f"-> {tensors[-len(problem.outputs)]}"
+    text = "; ".join([*problem_text(problem), " ".join(tensors)])
+    reference = "&reference, nullptr" if why_not is None else f"nullptr, {c_string(why_not)}"
+    return (
+        f"extern const bolt_tuning_problem {_symbol(problem)};\n"
+        f"const bolt_tuning_problem {_symbol(problem)} = {{\n"
+        f"    {c_string(problem.digest)},\n"
+        f"    {c_string(text)},\n"
+        f"    {c_string(', '.join(trials.occurs))},\n"
+        f"    {len(problem.inputs)}, inputs, {len(problem.outputs)}, outputs, {_depth(problem)!r}, {reference},\n"
+        f"    {len(trials.trials)}, trials}};"
+    )
+
+
+def _depth(problem: KernelProblem) -> float:
+    """Products, or terms, that make one element of output 0; of products in one kernel, those that are summed up at
+    once, because what lies between is rounded like an output."""
+    return max(max(1.0, each.flops / (2 * max(1, each.outputs[0].type.elements))) for each in parts(problem))
+
+
+def _range(problem: KernelProblem, index: int) -> tuple[float, float]:
+    """Between which values an input is drawn: so that sums of products have a variance of about one."""
+    first, *behind = parts(problem)
+    if behind:
+        for each in (first, *behind):
+            if index < len(each.inputs):
+                return _range(each, index)
+            # Input 0 of the next is what this one leaves.
+            index -= len(each.inputs) - 1
+        raise IndexError(index)
+    operand = problem.inputs[index]
+    if not operand.format.dtype.is_float:
+        return 0.0, 1.0
+    own = op_operands(problem)
+    is_factor = isinstance(problem.op, Conv | MatMul) and len(own) > 1 and index == own[1]
+    bound = _UNIFORM / sqrt(_depth(problem)) if is_factor else _UNIFORM if not operand.constant else 1.0
+    return -bound, bound

@@ -1,0 +1,89 @@
+"""Runs of SCons for a tuning: plan file, tasks, records and cache as of a build, in a directory of their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bolt_build.build.builder import BuildOptions, Listener
+from bolt_build.build.context import BuildContext
+from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
+from bolt_build.build.layout import RecipeDirectory, TuningDirectory
+from bolt_build.build.own_sources import PACKAGE
+from bolt_build.build.plan_file import PLAN_FILE_VERSION, Facts, Places, PlanFile, load_plan_file, save_plan_file
+from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.build.staleness import forecast
+from bolt_build.build.task_graph import places_of
+from bolt_build.build.tasks import TaskGraph
+
+
+@dataclass(frozen=True)
+class TuningSession:
+    """Tasks of one target's tuning. `places` are folders that its tasks name beside those of a build, `lock` the
+    descriptor of the recipe's build lock."""
+
+    context: BuildContext
+    root: RecipeDirectory
+    options: BuildOptions
+    lock: int
+    listener: Listener
+    places: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def directory(self) -> TuningDirectory:
+        return self.root.tuning(self.context.target.name)
+
+    def run(self, graph: TaskGraph, sources: Sequence[tuple[str, str]] | None, *, keep_going: bool) -> SessionResult:
+        """Write `sources` (path, text) and the plan, and run its tasks. Raises BoltError where they cannot be written.
+
+        What an earlier plan of this directory wrote and this one does not is removed; it stays where `sources` is None.
+        """
+        with told(self.directory.path):
+            plan = self._write(graph, sources)
+            found = forecast(plan, self.directory, self.options.local_cache, {}, self.context.recipe.mark)
+        self.listener.start(self.context.recipe.name, len(found.stale))
+        cache = self.options.local_cache
+        options = SessionOptions(
+            self.options.jobs, keep_going, str(cache.directory), cache.limit, cache.read_only
+        )  # fmt: skip
+        name = self.directory.path.name
+        try:
+            result = run_session(self.root.path, (name,), options, self.lock, self.listener.event)
+        finally:
+            self.listener.stop()
+        if any(not event.cached for event in result.finished):
+            cache.prune()
+        return result
+
+    def _write(self, graph: TaskGraph, sources: Sequence[tuple[str, str]] | None) -> PlanFile:
+        """As for a build, `plan.json` goes first and comes last: while it is there the sources are its own."""
+        directory = self.directory
+        before = load_plan_file(directory.plan)
+        known = () if before is None else before.made
+        directory.path.mkdir(parents=True, exist_ok=True)
+        unlink(directory.plan)
+        made = known if sources is None else self._write_sources(dict(sources), [file.path for file in known])
+        places = places_of(self.context, directory.path, sys.executable, PACKAGE) | dict(self.places)
+        plan = PlanFile(
+            PLAN_FILE_VERSION, "tuning", "tuning", self._facts(), Places(tuple(places.items())), (),
+            self.context.engine, graph, made,
+        )  # fmt: skip
+        save_plan_file(directory.plan, plan)
+        return plan
+
+    def _write_sources(self, sources: Mapping[str, str], known: Sequence[str]) -> tuple[FileStamp, ...]:
+        for name in known:
+            if name not in sources:
+                unlink(self.directory.path / name)
+        made = []
+        for name, text in sources.items():
+            path = self.directory.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.is_file() or path.read_bytes() != text.encode():
+                write_text(path, text)
+            made.append(stamp(path, name))
+        return tuple(made)
+
+    def _facts(self) -> Facts:
+        return tuple((f"tool:{tool.name}", f"{tool.version} {tool.digest[:12]}") for tool in self.context.tools)

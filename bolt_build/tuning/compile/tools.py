@@ -1,0 +1,19 @@
+"""What measured times depend on beside the device: the toolchain that compiles a target's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bolt_build.build.own_sources import tree_digest
+from bolt_build.digest import digest
+from bolt_build.families.base import Family
+from bolt_build.lockfile.fingerprint import TuningTools
+from bolt_build.targets import Target
+from bolt_build.toolchain import Toolchain
+
+
+def tuning_tools(target: Target, families: Sequence[Family], toolchain: Toolchain) -> TuningTools:
+    """The tools of `toolchain` that compile kernels of `target`, its flags, and the headers of its families."""
+    versions = {tool.name: tool.version for tool in toolchain.tools}
+    headers = digest([[family.name, tree_digest(family.include_dir)] for family in families])
+    return TuningTools(versions.get("nvcc", ""), versions.get("cutlass", ""), " ".join(target.compile_flags), headers)

@@ -1,0 +1,1 @@
+"""What was measured, and the database in which it is kept."""

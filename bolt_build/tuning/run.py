@@ -1,0 +1,159 @@
+"""A tuning from recipe to lock: what is worth measuring is compiled, measured here or through a bundle, and chosen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bolt_build.build.builder import BuildOptions, Listener, chosen
+from bolt_build.build.exclusive import Wait, build_lock
+from bolt_build.build.files import told
+from bolt_build.build.signal_handlers import handled
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.lockfile.reading import load_lock
+from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.targets import target_named
+from bolt_build.toolchain import Toolchain, probe
+from bolt_build.toolchain.machine import found_gpus, why_not_here
+from bolt_build.tuning.agenda import EVERY_CANDIDATE, plan_tuning
+from bolt_build.tuning.job import TuningJob, writing_lock
+from bolt_build.tuning.outcome import TuneResult
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """At most one of `export` (a tar file to write), `results` (a file to import) and `from_records` is given; without
+    them candidates are measured here.
+
+    `remeasure`: also what has records. `records_out`: a file for the records of the recipe's problems.
+    `all_candidates`: as many a problem as are legal.
+    """
+
+    build: BuildOptions = field(default_factory=BuildOptions)
+    export: Path | None = None
+    results: Path | None = None
+    from_records: bool = False
+    remeasure: bool = False
+    records_out: Path | None = None
+    all_candidates: bool = False
+
+    @property
+    def measures(self) -> bool:
+        return self.export is None and self.results is None and not self.from_records
+
+
+def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult:
+    """Tune one target of a recipe. Must run in the main thread, for the sake of signals.
+
+    Raises BoltError where nothing could be attempted; what goes wrong later is in the result.
+    """
+    started = time.monotonic()
+    spec, untuned = tuned_target(recipe, options.build.targets)
+    if spec is None:
+        return TuneResult(recipe.name, ExitCode.OK, untuned=untuned)
+    target = target_named(spec.name)
+    lock = None if options.export is not None else _lock_file(recipe)
+    for path in (options.export, options.records_out):
+        if path is not None:
+            _check_writable(Path(os.path.abspath(path)))
+    if options.measures:
+        _check_gpu(recipe, spec)
+    toolchain = probe(target.tools)
+    if (options.measures or options.export is not None) and toolchain.missing:
+        raise BoltError(toolchain.diagnostics(), ExitCode.TOOL_MISSING)
+    directory = options.build.directory(recipe)
+    # SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers.
+    ended = handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
+    wait = Wait(listener.say)
+    with ended, build_lock(directory.path, wait=options.build.wait, say=wait.say) as held:
+        started += (waited := wait.seconds)
+        limit = EVERY_CANDIDATE if options.all_candidates else None
+        plan = plan_tuning(recipe, spec, target, directory, listener.say, limit)
+        tools = _usable(toolchain)
+        job = TuningJob(plan, tools, options.build, held, listener, lock, time.monotonic() - started)
+        result = _run(job, options)
+    return replace(result, untuned=untuned, seconds=time.monotonic() - started, waited=waited)
+
+
+def tuned_target(recipe: Recipe, names: tuple[str, ...]) -> tuple[TargetSpec | None, tuple[str, ...]]:
+    """The one target to tune, None where none of those named (all, without names) is ever tuned; and the names of
+    those that are not. Raises BoltError ("several-targets") where there are several to tune."""
+    specs = chosen(recipe, names)
+    tuned = [spec for spec in specs if target_named(spec.name).tuned]
+    if len(tuned) > 1:
+        hint = f"choose one with --target: {', '.join(spec.name for spec in tuned)}"
+        message = f"{recipe.path} has several targets to tune"
+        raise BoltError([Diagnostic("several-targets", message, hint=hint)], ExitCode.USAGE)
+    return (tuned[0] if tuned else None), tuple(spec.name for spec in specs if spec not in tuned)
+
+
+def _run(job: TuningJob, options: TuneOptions) -> TuneResult:
+    if options.export is not None:
+        result = job.export(Path(os.path.abspath(options.export)))
+    elif options.results is not None:
+        result = job.take(options.results)
+    elif options.from_records:
+        result = job.choose()
+    else:
+        result = job.measure(again=options.remeasure)
+    if options.records_out is not None and result.exit_code is not ExitCode.INTERRUPTED:
+        job.write_records(Path(os.path.abspath(options.records_out)))
+    return result
+
+
+def _usable(toolchain: Toolchain) -> Toolchain | None:
+    return None if toolchain.missing else toolchain
+
+
+def _lock_file(recipe: Recipe) -> Path:
+    """The file that the recipe names. Raises BoltError where it names none, and where that cannot be written or is no
+    lock: better now than when everything is measured."""
+    if recipe.tuning.lock is None:
+        entry = f"lock: {Path(recipe.path).stem}.lock"
+        mark = recipe.mark("tuning")
+        hint = f"add this line: tuning: {{{entry}}}" if mark is None else f"add to it: {entry}"
+        raise BoltError([Diagnostic("no-lock", f"{recipe.path} names no file for what tuning finds", mark, hint)])
+    path = Path(recipe.tuning.lock)
+    with writing_lock(recipe, path):
+        _try_to_write(path)
+    if path.exists():
+        load_lock(path)
+    return path
+
+
+def _check_writable(path: Path) -> None:
+    """Raises BoltError where a file that is written last could not be: better now than when everything is compiled."""
+    if path.is_dir():
+        message, hint = f"cannot write {path}: it is a folder", "name a file in it"
+        raise BoltError([Diagnostic("not-a-file", message, hint=hint, subject=str(path))])
+    with told(path, "name a file in a folder of your own"):
+        _try_to_write(path)
+
+
+def _try_to_write(path: Path) -> None:
+    """Make and remove a file beside `path`. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, trial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    os.unlink(trial)
+
+
+def _check_gpu(recipe: Recipe, spec: TargetSpec) -> None:
+    """Raises BoltError where no GPU of the target is on this machine: its times would be those of another."""
+    target = target_named(spec.name)
+    why = why_not_here(target)
+    names = [gpu.name for gpu in found_gpus()]
+    if why is None and not recipe.tuning.foreign and not any(target.is_device(name) for name in names):
+        why = f"the GPU here is {names[0]}"
+    if why is None:
+        return
+    message = f"candidates for {spec.name} cannot be measured here: {why}"
+    hint = (
+        "compile them here with --export BUNDLE.tar, run the bundle on a machine with the GPU and --import its "
+        "results.jsonl; or choose from earlier measurements with --from-records"
+    )
+    raise BoltError([Diagnostic("no-gpu", message, recipe.mark(f"targets.{spec.name}"), hint)], ExitCode.TOOL_MISSING)

@@ -1,0 +1,46 @@
+"""What tunings keep on a machine: every measurement, and what the bundles that were made here hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolt_build.build.files import told, write_text
+from bolt_build.lockfile.fingerprint import Fingerprint
+from bolt_build.tuning.exchange.bundle import Bundle, bundle_text
+from bolt_build.tuning.measurements.counting import Measurement
+from bolt_build.tuning.measurements.database import Records
+from bolt_build.tuning.measurements.engine_measurement import EngineMeasurement
+from bolt_build.tuning.measurements.kernel_measurement import Record
+
+
+@dataclass(frozen=True)
+class TuningStore:
+    """A folder of the local cache. Every method raises BoltError for what cannot be read or written there."""
+
+    folder: Path
+
+    def records(self) -> Records:
+        return Records(self.folder / "records.sqlite")
+
+    def merge(self, measurements: Sequence[Measurement], engines: Iterable[EngineMeasurement] = ()) -> None:
+        """Keep measurements of candidates and of whole engines."""
+        by_fingerprint: dict[Fingerprint, list[Record]] = {}
+        for fingerprint, record in measurements:
+            by_fingerprint.setdefault(fingerprint, []).append(record)
+        with self.records() as records:
+            for fingerprint, found in by_fingerprint.items():
+                records.merge(fingerprint, found)
+            records.merge_engines(engines)
+
+    def remember(self, bundle: Bundle) -> None:
+        """Keep what a bundle holds: results name it by its id alone."""
+        (path,) = self.bundles(bundle.id)
+        with told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, bundle_text(bundle))
+
+    def bundles(self, id: str) -> tuple[Path, ...]:
+        """Where the bundle of that id may be."""
+        return (self.folder / "bundles" / f"{id}.json",)

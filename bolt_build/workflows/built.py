@@ -1,0 +1,88 @@
+"""Engines that were built: where they are, and whether they are still what the recipe says."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolt_build.build.builder import BuildOptions, chosen
+from bolt_build.build.layout import TargetDirectory
+from bolt_build.build.plan_file import PlanFile, load_plan_file
+from bolt_build.build.preparing import Planner
+from bolt_build.build.record import load_record
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.runtime import names
+from bolt_build.schema.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class BuiltEngine:
+    """A finished engine of one target."""
+
+    target: str
+    directory: TargetDirectory
+    plan: PlanFile
+
+    @property
+    def library(self) -> Path:
+        return self.directory.path / names.library(self.plan.engine.name)
+
+    @property
+    def weights(self) -> Path:
+        return self.directory.path / names.weights(self.plan.engine.name)
+
+    @property
+    def runner(self) -> Path:
+        return self.directory.path / names.runner(self.plan.engine.name)
+
+    @property
+    def model(self) -> Path:
+        """The ONNX file that it was built from."""
+        return Path(self.plan.model[0].path)
+
+
+def built_engines(recipe: Recipe, options: BuildOptions) -> tuple[BuiltEngine, ...]:
+    """The engines of the chosen targets of a recipe.
+
+    Raises BoltError: "not-built" where one was never finished, "stale-engine" where recipe, model, tools or bolt-build
+    have changed since, so that nobody measures or runs another engine than the recipe describes.
+    """
+    found, wrong = [], []
+    planner = Planner(recipe, options.directory(recipe), lambda text: None)
+    for spec in chosen(recipe, options.targets):
+        directory = options.directory(recipe).target(spec.name)
+        plan = load_plan_file(directory.plan)
+        problem = _unfinished(directory, plan)
+        if problem is None and plan is not None and not planner.is_current(spec):
+            problem = Diagnostic("stale-engine", f"{_here(directory)} is not what {recipe.path} describes any more")
+        if problem is not None or plan is None:
+            problem = problem or Diagnostic("not-built", f"{_here(directory)} was not built yet")
+            hint = f"bolt-build {recipe.path} --target {spec.name}"
+            wrong.append(Diagnostic(problem.code, problem.message, hint=f"build it with: {hint}"))
+        else:
+            found.append(BuiltEngine(spec.name, directory, plan))
+    if wrong:
+        raise BoltError(wrong, ExitCode.INVALID)
+    return tuple(found)
+
+
+def _unfinished(directory: TargetDirectory, plan: PlanFile | None) -> Diagnostic | None:
+    """What keeps an engine from being used: no plan, a task that has not finished, an artifact that is not its own."""
+    if plan is None:
+        return Diagnostic("not-built", f"{_here(directory)} was not built yet")
+    for task in plan.graph.tasks:
+        if task.rule in ("verify", "manifest"):
+            continue
+        record = load_record(directory.records, task.name)
+        if record is None or record.argv != task.argv or record.values != task.values:
+            return Diagnostic("not-built", f"{_here(directory)}: '{task.label}' has not finished")
+        for output in record.outputs:
+            path = directory.path / output.path
+            if output.path in plan.graph.artifacts and not (path.is_file() and path.stat().st_size == output.size):
+                return Diagnostic("not-built", f"{_here(directory)}: {output.path} is missing or was changed")
+    return None
+
+
+def _here(directory: TargetDirectory) -> str:
+    return os.path.relpath(directory.path)

@@ -1,0 +1,73 @@
+"""A recipe's model imported and planned for every target, to see what keeps it from being built. Builds nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bolt_build.build.builder import BuildOptions, chosen
+from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.preparing import Planner
+from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.schema.recipe import Recipe, TargetSpec
+
+
+@dataclass(frozen=True)
+class PlannedSize:
+    """What the engine of a target would be: `steps` of all `batches` together, the largest arena. Sizes in bytes."""
+
+    target: str
+    batches: tuple[int, ...]
+    steps: int
+    weight_bytes: int
+    arena_bytes: int
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """The targets that could be planned, and everything that is in the way of the others, each once."""
+
+    recipe: Recipe
+    sizes: tuple[PlannedSize, ...]
+    wrong: tuple[Diagnostic, ...]
+
+
+def check_model(recipe: Recipe, options: BuildOptions, say: Callable[[str], None]) -> ModelCheck:
+    """Imports the model and plans it for the chosen targets, with the kernels of its lock. A model that is written
+    here (the zoo's, a variant) goes to a temporary folder where no build has written it yet.
+
+    Raises BoltError for targets that the recipe does not have.
+    """
+    specs = chosen(recipe, options.targets)
+    directory = options.directory(recipe)
+    if directory.zoo_stamp.is_file() or (recipe.model.zoo is None and recipe.variant is None):
+        return _checked(recipe, specs, Planner(recipe, directory, say))
+    with tempfile.TemporaryDirectory(prefix="bolt-build-") as folder:
+        return _checked(recipe, specs, Planner(recipe, RecipeDirectory(Path(folder)), say))
+
+
+def _checked(recipe: Recipe, specs: tuple[TargetSpec, ...], planner: Planner) -> ModelCheck:
+    sizes: list[PlannedSize] = []
+    wrong: dict[Diagnostic, None] = {}
+    try:
+        _ = planner.parsed  # what is wrong with the model is wrong for every target
+    except BoltError as error:
+        return ModelCheck(recipe, (), tuple(dict.fromkeys(error.diagnostics)))
+    for spec in specs:
+        try:
+            sizes.append(_size(planner, spec))
+        except BoltError as error:
+            wrong.update(dict.fromkeys(error.diagnostics))
+    return ModelCheck(recipe, tuple(sizes), tuple(wrong))
+
+
+def _size(planner: Planner, spec: TargetSpec) -> PlannedSize:
+    from bolt_build.emit.weights import payload_bytes
+
+    plan = planner.plan_engine(spec).plan
+    return PlannedSize(
+        spec.name, tuple(each.batch for each in plan.plans), sum(len(each.steps) for each in plan.plans),
+        payload_bytes(plan.weights), max(each.arena_bytes for each in plan.plans),
+    )  # fmt: skip
