@@ -47,8 +47,8 @@ def canonical_json(value: object) -> str:
 def encode(value: object) -> Any:
     """`value` as plain JSON data. Raises TypeError for what has no JSON form."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
-        return {"is": type(value).__name__, **fields}
+        said = [f for f in dataclasses.fields(value) if f.init and not _goes_without_saying(f, getattr(value, f.name))]
+        return {"is": type(value).__name__, **{f.name: encode(getattr(value, f.name)) for f in said}}
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, bool | int | float | str):
@@ -58,6 +58,14 @@ def encode(value: object) -> Any:
     if isinstance(value, dict):
         return {str(key): encode(item) for key, item in value.items()}
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+UNSAID = types.MappingProxyType({"unsaid": True})
+"""Metadata of a field that is left out where it has its default: digests of values stay what they were before it."""
+
+
+def _goes_without_saying(field: dataclasses.Field[Any], value: object) -> bool:
+    return bool(field.metadata) and field.metadata.get("unsaid", False) and value == field.default
 
 
 def decode(cls: Callable[..., T], data: Any) -> T:

@@ -13,6 +13,7 @@ from bolt_build.cli.main import main
 from bolt_build.cli.verbs import VERBS, verb_named
 from bolt_build.errors import ExitCode
 from bolt_build.schema import load_recipe
+from bolt_build.schema.recipe import PaddingPolicy
 from bolt_build.schema.settings import settings_table
 
 RECIPE = """\
@@ -48,6 +49,8 @@ def test_settings_stand_over_the_recipe() -> None:
         "policy.fusion.persistent=never", "model.batch=[2, 4]", "targets.host.precision=bf16", "model.dims.height=224",
         "targets.a10=", 'layers."/fc.1/*".persistent=always', "policy.fusion.persistent=always", "name=other",
     )  # fmt: skip
+    padded = loaded("policy.padding.mode=always", 'layers."/fc/*".padding=never').policy.padding
+    assert padded == PaddingPolicy("always", 8, (("/fc/*", "never"),))
     assert (found.policy.fusion.persistent, found.model.batch, found.name) == ("always", (2, 4), "other")
     assert found.model.dims == (("height", 224),)
     assert {spec.name: spec.precision for spec in found.targets} == {"host": "bf16", "t4": "fp16", "a10": "fp16"}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from planner_checks import body, graph, run, said
-from planner_fakes import recipe
+from planner_checks import body, graph, run, said, same_values
+from planner_fakes import POLICY, recipe
 
 from bolt_build.families import load
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
-from bolt_build.schema.recipe import TargetSpec
+from bolt_build.schema.recipe import PaddingPolicy, Policy, TargetSpec
 from bolt_build.targets import target_named
 
 
@@ -131,10 +133,60 @@ STAYS = {
 def test_what_cannot_be_padded_stays_and_says_why(case: str) -> None:
     nodes, outputs, channels, why = STAYS[case]
     before = net(nodes, outputs, channels)
-    result = PAD_CHANNELS.run(before, None)  # type: ignore[arg-type]
+    result = PAD_CHANNELS.run(before, POLICY)
     assert result.graph == before
     maker = "e" if "depthwise" in case else "a"
     assert said(result) == [(maker, "declined", f"46 channels are no multiple of 8, but {why}")]
+
+
+def with_padding(mode: str = "auto", alignment: int = 8, *layers: tuple[str, str]) -> Policy:
+    return replace(POLICY, padding=PaddingPolicy(mode, alignment, layers))
+
+
+REFUSED = {
+    "everywhere": (with_padding("never"), "policy.padding.mode is never"),
+    "where it is made": (with_padding("always", 8, ("a", "never")), "layers['a'].padding is never"),
+    "where it is read": (with_padding("auto", 8, ("y", "never")), "layers['y'].padding is never"),
+    "of either": (with_padding("auto", 8, ("y", "never"), ("a", "always")), "layers['y'].padding is never"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_recipe_may_refuse_it(case: str) -> None:
+    policy, why = REFUSED[case]
+    before = net('%a = conv(%x, %v) // "a"\n %y = conv(%a, %k) // "y"')
+    result = PAD_CHANNELS.run(before, policy)
+    assert result.graph == before
+    assert said(result) == [("a", "declined", f"46 channels are no multiple of 8, but {why}")]
+
+
+def test_the_last_layer_that_says_something_holds() -> None:
+    before = net('%a = conv(%x, %v) // "a"\n %y = conv(%a, %k) // "y"')
+    result = PAD_CHANNELS.run(before, with_padding("never", 8, ("*", "never"), ("[ay]", "auto")))
+    assert [(subject, action) for subject, action, _ in said(result)] == [("a", "padded 46 channels to 48")]
+
+
+def test_always_pads_what_is_gathered_from_rows_of_windows_otherwise() -> None:
+    before = net('%a = conv(%x, %v) // "a"\n %y = conv(%a, %q) // "y"', channels=6)
+    why = "6 channels are no multiple of 8, but so few are gathered from rows of windows, which copies them anyway"
+    assert said(PAD_CHANNELS.run(before, POLICY)) == [("a", "declined", why)]
+    result = PAD_CHANNELS.run(before, with_padding("always"))
+    assert body(result.graph) == (
+        "%'a.padded = conv(%x, %'v.padded) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]  // \"a\"\n"
+        "%y = conv(%'a.padded, %'q.padded) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]  // \"y\""
+    )
+    assert [result.graph.type(name).shape for name in ("a.padded", "q.padded")] == [(2, 8, 6, 6), (24, 8, 3, 3)]
+    same_values(before, result.graph)
+
+
+def test_channels_are_padded_to_the_alignment_of_the_recipe() -> None:
+    before = net('%a = conv(%x, %v) // "a"\n %y = conv(%a, %k) // "y"', channels=42)
+    result = PAD_CHANNELS.run(before, with_padding("auto", 4))
+    assert result.graph.type("a.padded").shape[1] == 44
+    reason = "288 bytes more are stored, so that 'y' can load 4 elements at once"
+    assert said(result) == [("a", "padded 42 channels to 44", reason)]
+    same_values(before, result.graph)
+    assert said(PAD_CHANNELS.run(before, with_padding("auto", 2))) == []
 
 
 @pytest.mark.parametrize("nodes", ['%y = conv(%x, %v) // "y"', '%a = conv(%x, %v) // "a"\n %y = softmax(%a) axis=1'])

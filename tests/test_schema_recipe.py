@@ -19,6 +19,7 @@ from bolt_build.schema.recipe import (
     IoSpec,
     LayerSpec,
     ModelSpec,
+    PaddingPolicy,
     Policy,
     Recipe,
     TargetSpec,
@@ -66,8 +67,11 @@ bolt: 1
 name: other
 model: {onnx: m.onnx, batch: 8, dims: {height: 224}}
 targets: {host: {precision: bf16}}
-policy: {fusion: {epilogue: false, persistent: never}}
-layers: {"/fc/*": {precision: fp32}, 12: {precision: bf16, persistent: always}, a: {persistent: auto, tolerance: 1}}
+policy: {fusion: {epilogue: false, persistent: never}, padding: {mode: always, alignment: 4}}
+layers:
+  "/fc/*": {precision: fp32}
+  12: {precision: bf16, persistent: always, padding: never}
+  a: {persistent: auto, tolerance: 1}
 engine: {io: {dtype: fp32, layout: channels_last}}
 verify: {against: onnxruntime, samples: 1, seed: 3, tolerance: 1e-3, inputs: data/real.npz}
 tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
@@ -78,7 +82,7 @@ tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
         name="other",
         model=ModelSpec(onnx=str(tmp_path / "m.onnx"), zoo=None, batch=(8,), dims=(("height", 224),)),
         targets=(TargetSpec("host", "bf16"),),
-        policy=Policy(FusionPolicy(epilogue=False, persistent="never")),
+        policy=Policy(FusionPolicy(epilogue=False, persistent="never"), PaddingPolicy("always", 4, (("12", "never"),))),
         layers=(LayerSpec("/fc/*", "fp32"), LayerSpec("12", "bf16", "always"), LayerSpec("a", None, "auto", 1)),
         engine=EngineSpec(IoSpec("fp32", "channels_last")),
         verify=VerifySpec("onnxruntime", 1, 3, 1e-3, str(tmp_path / "data" / "real.npz")),
@@ -126,6 +130,7 @@ targets:
   host: {precision: fp32}
 policy:
   fusion: {epilogue: true, persistent: auto}
+  padding: {mode: auto, alignment: 8}
 layers: {}
 engine:
   io: {dtype: model, layout: model}
@@ -136,7 +141,7 @@ tuning: {candidates: 6, budget: 20min, lock: null, engine: true, foreign: false}
 
 
 def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
-    layers = "layers: {a.b: {precision: bf16}}"
+    layers = "layers: {a.b: {precision: bf16, padding: never}}"
     path = write(tmp_path, f"bolt: 1\nmodel: {{zoo: resnet50, batch: [1, 2]}}\ntargets: {{host: }}\n{layers}\n")
     assert flatten(load_recipe(path)) == (
         ("name", '"net"'),
@@ -146,7 +151,10 @@ def test_flatten_is_what_expand_writes(tmp_path: Path) -> None:
         ("targets.host.precision", '"fp32"'),
         ("policy.fusion.epilogue", "true"),
         ("policy.fusion.persistent", '"auto"'),
+        ("policy.padding.mode", '"auto"'),
+        ("policy.padding.alignment", "8"),
         ("layers.a.b.precision", '"bf16"'),
+        ("layers.a.b.padding", '"never"'),
         ("engine.io.dtype", '"model"'),
         ("engine.io.layout", '"model"'),
         ("verify.against", '"onnxruntime"'),

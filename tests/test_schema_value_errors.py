@@ -45,6 +45,24 @@ recipe.yaml:7:8: error[unknown-key]: 'persistant' is not a key of 'layers./b'
     |        ^^^^^^^^^^ did you mean 'persistent'?
 """,
     ),
+    "padding": (
+        HEAD
+        + "policy: {padding: {mode: allways, alignment: 16}}\nlayers:\n  /a: {padding: true}\n  /b: {pading: never}\n",
+        """\
+recipe.yaml:4:26: error[bad-value]: 'policy.padding.mode' must be auto, always or never, found the string 'allways'
+  4 | policy: {padding: {mode: allways, alignment: 16}}
+    |                          ^^^^^^^ did you mean 'always'?
+recipe.yaml:4:46: error[bad-value]: 'policy.padding.alignment' must be 2, 4 or 8, found the integer 16
+  4 | policy: {padding: {mode: allways, alignment: 16}}
+    |                                              ^^
+recipe.yaml:6:17: error[bad-value]: 'layers./a.padding' must be auto, always or never, found true
+  6 |   /a: {padding: true}
+    |                 ^^^^
+recipe.yaml:7:8: error[unknown-key]: 'pading' is not a key of 'layers./b'
+  7 |   /b: {pading: never}
+    |        ^^^^^^ did you mean 'padding'?
+""",
+    ),
     "both models": (
         "bolt: 1\nmodel:\n  onnx: recipe.yaml\n  zoo: resnet50\ntargets: {host: }\n",
         """\

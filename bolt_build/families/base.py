@@ -7,13 +7,13 @@ in another package, through the entry-point group `bolt_build.families`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Protocol
 
-from bolt_build.digest import digest
+from bolt_build.digest import UNSAID, digest
 from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.graph.ir import EpilogueOp, Graph, Layout, Node, Op, TensorType
 from bolt_build.targets import Target
@@ -91,6 +91,9 @@ class KernelProblem:
 
     `inputs` are the op's inputs followed by the epilogue's operands, in the node's order. Constants are stored
     row-major, whatever the layout of the rest. `accumulate` is the type that sums are kept in.
+
+    `padding` is what the recipe leaves kernels of the channels that they read, where these are no whole loads: None, as
+    they please; 0, they copy them into no padded ones; otherwise they load so many elements at once, or more.
     """
 
     op: Op
@@ -99,6 +102,7 @@ class KernelProblem:
     epilogue: tuple[EpilogueOp, ...]
     accumulate: DType
     target: str
+    padding: int | None = field(default=None, metadata=UNSAID)
 
     @cached_property
     def digest(self) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, Refusal
 from bolt_build.graph.chains import chains_in
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import Decision
+from bolt_build.planner.layer_wishes import LayerWishes, layer_wishes, reach_of
 from bolt_build.planner.selection import Winner
 from bolt_build.schema.recipe import Recipe
 
@@ -53,23 +53,14 @@ class ChainOutcome:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a recipe wants of each node, and the key that says so."""
+    """What a recipe wants of each node, and what each computes in."""
 
-    default: str
-    of_node: Mapping[str, tuple[str, str]]
+    layers: LayerWishes
     precisions: Mapping[str, DType]
 
     def of(self, region: Sequence[str]) -> tuple[str, str]:
-        """What is wanted ("auto", "always", "never") of such nodes in one kernel, and the key that says so.
-
-        What is said of a layer holds before what is said of all, and `never` of one layer before `always` of another.
-        """
-        said = [self.of_node[name] for name in region if name in self.of_node]
-        for wanted in ("never", "always", "auto"):
-            for wish, key in said:
-                if wish == wanted:
-                    return wish, key
-        return self.default, _KEY
+        """What is wanted ("auto", "always", "never") of such nodes in one kernel, and the key that says so."""
+        return self.layers.of(region)
 
     def refuse(self, region: Sequence[str]) -> str | None:
         """Why the recipe does not let one kernel compute these nodes, None where it does."""
@@ -89,26 +80,11 @@ def wishes(graph: Graph, recipe: Recipe, precisions: Sequence[DType]) -> tuple[W
 
     `precisions` are those of the nodes in their order.
     """
-    of_node: dict[str, tuple[str, str]] = {}
-    decisions = []
-    for index, layer in enumerate(recipe.layers):
-        if layer.persistent is None:
-            continue
-        key = f"layers['{layer.match}'].persistent"
-        reached = [
-            node.name
-            for node in graph.nodes
-            if any(fnmatchcase(name, layer.match) for name in (node.name, *node.covers))
-        ]
-        of_node.update(dict.fromkeys(reached, (layer.persistent, key)))
-        subject = f"layers[{index}]"
-        if reached:
-            action, reason = f"set persistent {layer.persistent}", f"'{layer.match}' matches {len(reached)} nodes"
-        else:
-            action, reason = "declined", f"'{layer.match}' matches no node of the optimised graph"
-        decisions.append(Decision(STAGE, subject, action, reason))
+    said = [(at, each.match, each.persistent) for at, each in enumerate(recipe.layers) if each.persistent is not None]
+    default = recipe.policy.fusion.persistent
+    layers = layer_wishes(graph.nodes, default, _KEY, "persistent", [(match, wish) for _, match, wish in said])
     of_precision = {node.name: precision for node, precision in zip(graph.nodes, precisions, strict=True)}
-    return Wishes(recipe.policy.fusion.persistent, of_node, of_precision), tuple(decisions)
+    return Wishes(layers, of_precision), reach_of(graph.nodes, STAGE, "persistent", said)
 
 
 def chains_of(alternatives: Sequence[Alternative], asked: Wishes) -> tuple[OfferedChain, ...]:

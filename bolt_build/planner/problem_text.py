@@ -11,7 +11,8 @@ def describe_problem(problem: KernelProblem) -> str:
     """For example `conv(f16[8,64,56,56] channels_last, f16[64,64,3,3]) strides=[1,1] | relu -> f16[8,64,56,56] ...`.
 
     Products in one kernel stand behind each other, `matmul(f16[8,64], f16[64,32]) | relu | matmul(_, f16[32,16])`: `_`
-    is what the first leaves, and operands of stages are counted over the inputs of all.
+    is what the first leaves, and operands of stages are counted over the inputs of all. At the end stands `unpadded` or
+    `padded to 8` where the recipe says so.
     """
     calls: list[str] = []
     operands = list(map(_operand, problem.inputs))
@@ -20,7 +21,13 @@ def describe_problem(problem: KernelProblem) -> str:
         stages = problem.epilogue if member.own is None else member.between
         calls.append(_call(member.op, ["_", *own] if calls else own, stages))
         operands = operands[len(own) :]
-    return f"{' | '.join(calls)} -> {', '.join(map(_operand, problem.outputs))}"
+    return f"{' | '.join(calls)} -> {', '.join(map(_operand, problem.outputs))}{_padding(problem.padding)}"
+
+
+def _padding(padding: int | None) -> str:
+    if padding is None:
+        return ""
+    return f" padded to {padding}" if padding else " unpadded"
 
 
 def _call(op: Op, operands: list[str], epilogue: tuple[EpilogueOp, ...]) -> str:

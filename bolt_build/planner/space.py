@@ -23,6 +23,7 @@ from bolt_build.graph.ops.shape import Convert, Identity
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.no_kernel import no_kernel
+from bolt_build.planner.padding import PaddingLimits
 from bolt_build.planner.persistent import OfferedChain, Wishes, chains_of, enforce, wishes
 from bolt_build.schema.recipe import IoSpec, Recipe, TargetSpec
 from bolt_build.targets import Target
@@ -80,7 +81,8 @@ def search_space(
     """Asks every family about every node. Raises BoltError ("no-kernel") naming each node that none can compute."""
     precisions, decisions = _precisions(graph, recipe, spec)
     asked, reached = wishes(graph, recipe, precisions)
-    collector = _Collector(graph, target, families, asked)
+    padding = PaddingLimits(graph.nodes, recipe, target)
+    collector = _Collector(graph, target, families, asked, padding)
     answers = [(node, collector.ask(node, each)) for node, each in zip(graph.nodes, precisions, strict=True)]
     missing = [(node, reasons) for node, reasons in answers if reasons is not None]
     if missing:
@@ -94,7 +96,7 @@ def search_space(
     return SearchSpace(
         graph, tuple(collector.alternatives), conversions, copies, fixed, wanted,
         tuple(collector.choices.values()), tuple(dict.fromkeys(collector.refusals)),
-        (*decisions, *reached, *enforced), chains=chains,
+        (*decisions, *reached, *padding.decisions, *enforced), chains=chains,
     )  # fmt: skip
 
 
@@ -135,8 +137,11 @@ def _precisions(graph: Graph, recipe: Recipe, spec: TargetSpec) -> tuple[tuple[D
 class _Collector:
     """Gathers alternatives, candidates and conversions of one graph."""
 
-    def __init__(self, graph: Graph, target: Target, families: Sequence[Family], asked: Wishes) -> None:
+    def __init__(
+        self, graph: Graph, target: Target, families: Sequence[Family], asked: Wishes, padding: PaddingLimits
+    ) -> None:
         self._asked = asked
+        self._padding = padding
         self._graph = graph
         self._target = target
         self._families = families
@@ -154,7 +159,7 @@ class _Collector:
             alternatives, refusals = family.propose(self._graph, node, self._target, precision)
             self.refusals += refusals
             reasons += [f"{refusal.family}: {refusal.reason}" for refusal in refusals]
-            for alternative in alternatives:
+            for alternative in [self._padding.applied(family, each) for each in alternatives]:
                 missing = self._asked.refuse(alternative.region) if alternative.apart else None
                 missing = missing or self._without_candidate(family, alternative)
                 if missing is None:

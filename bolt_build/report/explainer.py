@@ -32,8 +32,8 @@ from bolt_build.targets import Target
 from bolt_build.tuning.measurements.kernel_measurement import Record, Status
 from bolt_build.workflows.evidence import Evidence
 
-FUSION = ("fold-pads", "fold-batch-norm", "fold-affine", "merge-branches", "fuse-epilogues", "pad-channels")
-"""Passes that make one node of several."""
+FUSION = ("fold-pads", "fold-batch-norm", "fold-affine", "merge-branches", "fuse-epilogues", "pad-channels", "padding")
+"""Stages that say which nodes became one, and whose channels are padded."""
 
 _UNTIMED = (NOT_MEASURED, ELSEWHERE)
 _LAST = float("inf")

@@ -53,8 +53,11 @@ def _target(target: TargetSpec) -> dict[str, Any]:
     return {"precision": target.precision, **own}
 
 
-def _layer(layer: LayerSpec) -> dict[str, Any]:
-    found = {"precision": layer.precision, "persistent": layer.persistent, "tolerance": layer.tolerance}
+def _layer(layer: LayerSpec, padding: str | None) -> dict[str, Any]:
+    found = {
+        "precision": layer.precision, "persistent": layer.persistent, "padding": padding,
+        "tolerance": layer.tolerance,
+    }  # fmt: skip
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -78,6 +81,7 @@ def _data(recipe: Recipe) -> dict[str, Any]:
         model["zoo"] = recipe.model.zoo
     if recipe.model.batch:
         model["batch"] = list(recipe.model.batch)
+    padding = dict(recipe.policy.padding.layers)
     model["dims"] = dict(recipe.model.dims)
     model["variant"] = recipe.model.variant
     return {
@@ -89,9 +93,10 @@ def _data(recipe: Recipe) -> dict[str, Any]:
             "fusion": {
                 "epilogue": recipe.policy.fusion.epilogue,
                 "persistent": recipe.policy.fusion.persistent,
-            }
+            },
+            "padding": {"mode": recipe.policy.padding.mode, "alignment": recipe.policy.padding.alignment},
         },
-        "layers": {layer.match: _layer(layer) for layer in recipe.layers},
+        "layers": {layer.match: _layer(layer, padding.get(layer.match)) for layer in recipe.layers},
         "engine": {"io": {"dtype": recipe.engine.io.dtype, "layout": recipe.engine.io.layout}},
         "verify": {
             "against": recipe.verify.against,

@@ -19,6 +19,7 @@ from bolt_build.schema.recipe import (
     IoSpec,
     LayerSpec,
     ModelSpec,
+    PaddingPolicy,
     Policy,
     Recipe,
     TargetSpec,
@@ -93,7 +94,7 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
             TargetSpec(name, spec.get("precision", target_named(name).precisions[0]), _batches(spec.get("batch", [])))
             for name, spec in data["targets"].items()
         ),
-        policy=Policy(FusionPolicy(data["policy"]["fusion"]["epilogue"], data["policy"]["fusion"]["persistent"])),
+        policy=_policy(data["policy"], data["layers"]),
         layers=tuple(
             LayerSpec(match, spec.get("precision"), spec.get("persistent"), _real(spec.get("tolerance")))
             for match, spec in data["layers"].items()
@@ -103,6 +104,15 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
         marks=marks,
         tuning=_tuning(data["tuning"], dict(marks)),
         variants=tuple(_variant(name, spec) for name, spec in data["variants"].items()),
+    )
+
+
+def _policy(data: dict[str, Any], layers: dict[str, dict[str, Any]]) -> Policy:
+    fusion, padding = data["fusion"], data["padding"]
+    by_layer = tuple((match, spec["padding"]) for match, spec in layers.items() if "padding" in spec)
+    return Policy(
+        FusionPolicy(fusion["epilogue"], fusion["persistent"]),
+        PaddingPolicy(padding["mode"], padding["alignment"], by_layer),
     )
 
 

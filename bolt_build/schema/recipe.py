@@ -68,14 +68,27 @@ class FusionPolicy:
 
 
 @dataclass(frozen=True)
+class PaddingPolicy:
+    """Channels that are no multiple of `alignment`, filled up with zeros: where that is faster ("auto"), wherever it is
+    possible ("always") or nowhere ("never"). `layers` are globs of ONNX nodes with a mode of their own; of several that
+    match, the last one holds."""
+
+    mode: str = "auto"
+    alignment: int = 8
+    layers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Policy:
     fusion: FusionPolicy
+    padding: PaddingPolicy = PaddingPolicy()
 
 
 @dataclass(frozen=True)
 class LayerSpec:
     """Overrides for ONNX nodes whose name matches the glob `match`, None where it has none; of several that match, the
-    last one that says something of a key wins. `tolerance` is that of `VerifySpec`, for these layers."""
+    last one that says something of a key wins. `tolerance` is that of `VerifySpec`, for these layers. What it says of
+    padding is in `PaddingPolicy.layers`, where passes find it."""
 
     match: str
     precision: str | None = None

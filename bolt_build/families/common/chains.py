@@ -14,8 +14,9 @@ from bolt_build.graph.ops.chain import Chain
 def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
     """One problem that does what `first` and then `second`, whose input 0 is the first's output, do.
 
-    The operands of the first, then those of the second without its input 0, each in their order. Raises ValueError
-    where the first's epilogue has operands, or the second reads what lies between anywhere else.
+    The operands of the first, then those of the second without its input 0, each in their order; what the first reads
+    is all that may be padded. Raises ValueError where the first's epilogue has operands, or the second reads what lies
+    between anywhere else.
     """
     if any(stage.operand is not None for stage in first.epilogue):
         raise ValueError("stages between two products have no operands")
@@ -25,7 +26,7 @@ def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
     op = Chain(first.op, count, first.epilogue, second.op)
     epilogue = tuple(_moved(stage, count - 1) for stage in second.epilogue)
     inputs = (*first.inputs, *second.inputs[1:])
-    return KernelProblem(op, inputs, second.outputs, epilogue, second.accumulate, second.target)
+    return KernelProblem(op, inputs, second.outputs, epilogue, second.accumulate, second.target, first.padding)
 
 
 def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
@@ -37,11 +38,12 @@ def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
     own = [problem.inputs[index].type for index in op_operands(problem)]
     between = Operand(op.inner(own).shape, problem.outputs[0].format)
     first = KernelProblem(
-        op.first, problem.inputs[: op.operands], (between,), op.between, problem.accumulate, problem.target
-    )
+        op.first, problem.inputs[: op.operands], (between,), op.between, problem.accumulate, problem.target,
+        problem.padding,
+    )  # fmt: skip
     second = replace(
         problem, op=op.second, inputs=(between, *problem.inputs[op.operands :]),
-        epilogue=tuple(_moved(stage, 1 - op.operands) for stage in problem.epilogue),
+        epilogue=tuple(_moved(stage, 1 - op.operands) for stage in problem.epilogue), padding=None,
     )  # fmt: skip
     return (*parts(first), *parts(second))
 

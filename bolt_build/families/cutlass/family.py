@@ -196,9 +196,7 @@ def _is_f32(graph: Graph, node: Node) -> bool:
 def _with_input(problem: KernelProblem, index: int, format: TensorFormat) -> KernelProblem:
     operands = list(problem.inputs)
     operands[index] = type(operands[index])(operands[index].shape, format, operands[index].constant)
-    return KernelProblem(
-        problem.op, tuple(operands), problem.outputs, problem.epilogue, problem.accumulate, problem.target
-    )
+    return replace(problem, inputs=tuple(operands))
 
 
 def _propose_chain(

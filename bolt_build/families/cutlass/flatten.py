@@ -56,7 +56,7 @@ def problem(graph: Graph, node: Node, product: Node, target: Target, precision: 
         *(_beside(operand, image, outputs, last) for operand in flat.inputs[2:]),
     ]
     y = Operand((image[0], outputs, *ones), last)
-    return KernelProblem(op, tuple(operands), (y,), flat.epilogue, flat.accumulate, flat.target)
+    return KernelProblem(op, tuple(operands), (y,), flat.epilogue, flat.accumulate, flat.target, flat.padding)
 
 
 def steps(graph: Graph, node: Node, product: Node, whole: KernelProblem) -> tuple[ProposedStep, ProposedStep]:

@@ -22,6 +22,7 @@ from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, 
 from bolt_build.families.cutlass.expense import copy_seconds, expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
 from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, narrow_loads_of, product_of, refuse_problem
 from bolt_build.families.cutlass.settings import Settings
@@ -143,6 +144,8 @@ class ProductKind(Generic[T]):
         if loads is None:
             return Offers()
         product, gpu = product_of(problem, loads), gpu_of(target)
+        if (reason := refuse_padding(problem, product, loads)) is not None:
+            return Offers(none=(reason,))
         found, refusals = [], []
         for tile in (tile for tile in self.tiles if tile.loads == loads):
             none = tile.refuse(gpu, product)
@@ -165,7 +168,8 @@ class ProductKind(Generic[T]):
         if tile not in self.tiles or tile.loads != wanted:
             return f"{candidate} is none of its candidates"
         product = product_of(problem, tile.loads)
-        reason = tile.refuse(gpu, product) or self._refuse_use(kernel, gpu, product)
+        reason = refuse_padding(problem, product, tile.loads) or tile.refuse(gpu, product)
+        reason = reason or self._refuse_use(kernel, gpu, product)
         return reason or _refuse_settings(kernel, product, candidate, gpu)
 
     def _refuse_use(self, kernel: Kernel[T], gpu: Gpu, product: Product) -> str | None:

@@ -25,6 +25,7 @@ from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
 from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
 from bolt_build.graph.ops.activation import Activation
@@ -98,6 +99,8 @@ def refuse_products(problem: KernelProblem) -> str | None:
     for place, each in (("first", first), ("second", second)):
         if (reason := refuse_problem(each)) is not None:
             return f"the {place} product: {reason}"
+    if (reason := refuse_padding(first, _product(first))) is not None:
+        return f"the first product: {reason}"
     behind = _product(second)
     if behind.kernel != "Gemm":
         return "the second convolution is not 1x1 with a stride of one, without padding"

@@ -21,6 +21,7 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.planner.padding import padding_wishes
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
@@ -33,31 +34,34 @@ _LARGEST = 1e4
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(PAD_CHANNELS.name)
-    for group in _groups(editor):
+    wishes, to = padding_wishes(graph.nodes, policy.padding), policy.padding.alignment
+    for group in _groups(editor, to):
         channels = editor.type(group[0]).shape[1]
         readers = [n for value in group for n in editor.readers(value) if _takes(editor, n, value)]
         if not readers:
             continue
         subject = _maker(editor, group).name
-        obstacle = _obstacle(editor, group, readers)
+        makers = [node.name for value in group if (node := editor.producer(value)) is not None]
+        wish, key = wishes.of((*makers, *(reader.name for reader in readers)))
+        obstacle = f"{key} is never" if wish == "never" else _obstacle(editor, group, readers, wish)
         if obstacle is not None:
-            journal.declined(subject, f"{channels} channels are no multiple of {WHOLE}, but {obstacle}")
+            journal.declined(subject, f"{channels} channels are no multiple of {to}, but {obstacle}")
             continue
-        padded = -(-channels // WHOLE) * WHOLE
-        reason = _gain(editor, group, readers, padded)
+        padded = -(-channels // to) * to
+        reason = _gain(editor, group, readers, padded, to)
         _pad(editor, group, readers, padded)
         journal.did(subject, f"padded {channels} channels to {padded}", reason)
     return journal.result(editor.finish())
 
 
-def _groups(editor: GraphEditor) -> list[list[str]]:
+def _groups(editor: GraphEditor, to: int) -> list[list[str]]:
     """Values whose channels must be padded together, in the order in which they are made, each group at its first
-    value; only those of images whose channels are no whole loads."""
+    value; only those of images whose channels are no multiple of `to`."""
     group_of: dict[str, list[str]] = {}
     for node in editor.nodes():
         (value, *_) = node.outputs
         type = editor.type(value)
-        if type.rank < 2 or type.shape[1] % WHOLE == 0:
+        if type.rank < 2 or type.shape[1] % to == 0:
             continue
         merged = group_of.setdefault(value, [value])
         for other in _tied(editor, node):
@@ -98,8 +102,9 @@ def _maker(editor: GraphEditor, group: Sequence[str]) -> Node:
     return next(node for node in map(editor.producer, group) if node is not None)
 
 
-def _obstacle(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node]) -> str | None:
-    """Why the group's channels stay as they are, None where they can be padded."""
+def _obstacle(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node], wish: str) -> str | None:
+    """Why the group's channels stay as they are, None where they can be padded and, but where the recipe wants it
+    always, that is worth it."""
     for value in group:
         if editor.is_output(value) or editor.is_input(value):
             return f"'{value}' is a graph {'output' if editor.is_output(value) else 'input'}"
@@ -119,7 +124,7 @@ def _obstacle(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node]
                 return f"'{value}' is read by '{reader.name}', {reader.op.kind}"
     channels = editor.type(group[0]).shape[1]
     windows = [editor.type(reader.inputs[1]).shape[-1] for reader in readers if isinstance(reader.op, Conv)]
-    if channels < WHOLE and max(windows, default=1) > 1:
+    if wish != "always" and channels < WHOLE and max(windows, default=1) > 1:
         return "so few are gathered from rows of windows, which copies them anyway"
     if not _stays_finite(editor, group):
         return "the padding would not stay a small finite number"
@@ -167,7 +172,7 @@ def _stays_finite(editor: GraphEditor, group: Sequence[str]) -> bool:
     return all(abs(value) <= _LARGEST for value in lanes.values())
 
 
-def _gain(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node], padded: int) -> str:
+def _gain(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node], padded: int, to: int) -> str:
     """What padding costs and saves, in bytes of half precision."""
 
     def nbytes(value: str, channels: int) -> int:
@@ -178,6 +183,8 @@ def _gain(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node], pa
     more = sum(nbytes(value, padded - channels) for value in group)
     copied = sum(nbytes(reader.inputs[0], padded) for reader in readers)
     names = ", ".join(f"'{reader.name}'" for reader in readers)
+    if to != WHOLE:
+        return f"{more} bytes more are stored, so that {names} can load {to} elements at once"
     return f"{more} bytes more are stored, and no copies of {copied} bytes are made for {names}"
 
 

@@ -34,6 +34,7 @@ from bolt_build.families.cutlass.kinds.resident import (
     tile_seconds,
 )
 from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import Product, aligned, work
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.pool import Pool
@@ -169,6 +170,8 @@ def refuse_pooled(problem: KernelProblem) -> str | None:
     """A reason why no kernel of this family computes both, whatever its tile."""
     first, second = parts(problem)
     if (reason := conv.refuse(first)) is not None:
+        return f"the convolution: {reason}"
+    if (reason := refuse_padding(first, product_of(problem))) is not None:
         return f"the convolution: {reason}"
     op = second.op
     assert isinstance(op, Pool)
