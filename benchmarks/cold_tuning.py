@@ -21,8 +21,8 @@ from bolt_command import CommandFailed, bolt
 
 MODEL, BATCH = "resnet50", 32
 TORCH_COMPILE_SECONDS = (145.0, 185.0)
-"""What torch.compile's max-autotune took on the same kind of machine, in runs of before: at batch 1 the least of
-`gpu_resnet50.json`, at batch 32 what `against_peers.py` expects."""
+"""What torch.compile's max-autotune took on the same kind of machine in runs of before: the least at batch 1, and what
+`against_peers.py` expects at batch 32."""
 
 
 def write_recipe(folder: Path, target: str) -> Path:

@@ -1,4 +1,4 @@
-"""What the README shows is what bolt-build takes, and what compilers take."""
+"""What README and recipes' page show is what bolt-build takes, and what compilers take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bolt_build import runtime
 from bolt_build.schema import load_recipe
 from bolt_build.schema.recipe import Recipe
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
 PROGRAM = """\
 #include <stdio.h>
 #include "bolt_engine.h"
@@ -26,28 +26,30 @@ void classify(const void* const* inputs, void* const* outputs) {{
 """
 
 
-def shown_behind(line: str) -> str:
-    """The first block of code behind a line."""
-    behind = README.read_text(encoding="utf-8").partition(f"\n{line}\n")[2].strip("\n")
+def shown_behind(line: str, page: str = "README.md") -> str:
+    """The first block of code behind a line of a page."""
+    behind = (ROOT / page).read_text(encoding="utf-8").partition(f"\n{line}\n")[2].strip("\n")
     return textwrap.dedent(behind.split("\n\n")[0]) + "\n"
 
 
-def recipe_of(folder: Path, line: str, name: str, model: str) -> Recipe:
+def recipe_of(folder: Path, shown: str, name: str, model: str) -> Recipe:
     recipe = folder / name
-    recipe.write_text(shown_behind(line), encoding="utf-8")
+    recipe.write_text(shown, encoding="utf-8")
     (folder / model).parent.mkdir(exist_ok=True)
     (folder / model).write_bytes(b"not read here")
     return load_recipe(recipe)
 
 
 def test_its_recipe_is_valid(tmp_path: Path) -> None:
-    loaded = recipe_of(tmp_path, "## Recipes", "resnet50.yaml", "models/resnet50.onnx")
+    line = "A recipe is a YAML file. It declares what to build, never how. This one has every kind of key:"
+    loaded = recipe_of(tmp_path, shown_behind(line, "docs/recipes.md"), "resnet50.yaml", "models/resnet50.onnx")
     assert loaded.name == "resnet50"
     assert [spec.name for spec in loaded.targets] == ["host", "h200"]
 
 
 def test_a_model_of_ones_own_is_computed_in_what_targets_are_best_at(tmp_path: Path) -> None:
-    loaded = recipe_of(tmp_path, "## Your own model", "net.yaml", "net.onnx")
+    line = "A model of your own needs four lines. `bolt-build init` writes them, and says what would not build."
+    loaded = recipe_of(tmp_path, shown_behind(line), "net.yaml", "net.onnx")
     assert [(spec.name, spec.precision) for spec in loaded.targets] == [("host", "fp32"), ("h200", "fp16")]
 
 

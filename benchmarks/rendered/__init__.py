@@ -1,0 +1,86 @@
+"""What the documents say of the results: one module a subject, whose functions make text of `results/*.json`.
+
+A function under `@figures("NAME", ...)` gets what `results/NAME.json` holds and returns figures by name. A document
+shows one where it has `<!-- figures: NAME --><!-- / -->`, alone on its line for a table. `python benchmarks/figures.py`
+puts the text between the two.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """A function that makes figures of results."""
+
+    results: tuple[str, ...]
+    make: Callable[..., dict[str, str]]
+
+
+RENDERERS: list[Renderer] = []
+
+
+def figures(*results: str) -> Callable[[Callable[..., dict[str, str]]], Callable[..., dict[str, str]]]:
+    """Registers a function of the results of these names, which returns figures by name."""
+
+    def register(make: Callable[..., dict[str, str]]) -> Callable[..., dict[str, str]]:
+        RENDERERS.append(Renderer(results, make))
+        return make
+
+    return register
+
+
+def rendered(folder: Path) -> dict[str, str]:
+    """Every figure by name, of the results in `folder`. A result that is not there has no figures.
+
+    Raises `ValueError` where two figures have one name.
+    """
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    made: dict[str, str] = {}
+    for renderer in RENDERERS:
+        paths = [folder / f"{name}.json" for name in renderer.results]
+        if not all(path.exists() for path in paths):
+            continue
+        for name, text in renderer.make(*(json.loads(path.read_text(encoding="utf-8")) for path in paths)).items():
+            if name in made:
+                raise ValueError(f"two figures are called '{name}'")
+            made[name] = text
+    return made
+
+
+def read_results() -> set[str]:
+    """Names of the results that some figure is made of."""
+    return {name for renderer in RENDERERS for name in renderer.results}
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 0.51 s, 16 s, 3 min 7 s."""
+    if seconds < 10:
+        return f"{seconds:.2g} s" if seconds >= 1 else f"{seconds:.2f} s"
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{round(seconds) // 60} min {round(seconds) % 60} s"
+
+
+def percent(part: float, digits: int = 0) -> str:
+    """A part of one as percent."""
+    return f"{100 * part:.{digits}f}%"
+
+
+def of_gpu(result: dict[str, Any]) -> str:
+    """The GPU that a result is of, without its maker's name."""
+    return str(result["gpu"]).removeprefix("NVIDIA ")

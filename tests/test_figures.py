@@ -1,0 +1,103 @@
+"""Figures of the documents come from results, and results from scripts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.append(str(BENCHMARKS))
+
+import ci_run  # noqa: E402
+import figures  # noqa: E402
+import record  # noqa: E402
+import rendered  # noqa: E402
+
+KNOWN = {"mean": "2.06", "peers": "| a | b |\n| --- | --- |\n| 1 | 2 |"}
+
+
+def test_every_document_says_what_the_results_say() -> None:
+    """`python benchmarks/figures.py` writes them."""
+    known = rendered.rendered(record.RESULTS)
+    texts = {path.name: path.read_text(encoding="utf-8") for path in figures.documents()}
+    assert {"README.md", "figures.md"} <= texts.keys()
+    assert [fault for name, text in texts.items() for fault in figures.faults(name, text, known)] == []
+    assert list(figures.unused(texts, known)) == []
+
+
+def test_every_result_is_shown_and_was_written_by_a_script() -> None:
+    rendered.rendered(record.RESULTS)
+    assert list(figures.results_faults(record.RESULTS, BENCHMARKS, rendered.read_results())) == []
+
+
+def test_a_number_goes_into_its_line_and_a_table_onto_lines_of_its_own() -> None:
+    text = "Faster, <!-- figures: mean -->2.1<!-- / --> times.\n\n<!-- figures: peers --><!-- / -->\n"
+    assert figures.filled(text, KNOWN) == (
+        "Faster, <!-- figures: mean -->2.06<!-- / --> times.\n\n"
+        "<!-- figures: peers -->\n| a | b |\n| --- | --- |\n| 1 | 2 |\n<!-- / -->\n"
+    )
+    assert figures.filled(figures.filled(text, KNOWN), KNOWN) == figures.filled(text, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("As fast, <!-- figures: mean -->2.06<!-- / -->\n", []),
+        ("<!-- figures: mean -->2.06<!-- / --> as fast\n",
+         ["page.md:1: a number's marker begins a line, which Markdown shows as it stands; put a word before it"]),
+        ("one\nis <!-- figures: means -->2.06<!-- / -->\n",
+         ["page.md:2: there is no figure 'means'; did you mean 'mean'?"]),
+        ("is <!-- figures: mean -->2.07<!-- / -->\n",
+         ["page.md: not what the results say; run python benchmarks/figures.py"]),
+        ("one\n\nIt takes 14.5 ms,\nor 3% less\n",
+         ["page.md:3: '14.5 ms' is typed by hand; render it from a result, or say it without a unit",
+          "page.md:4: '3%' is typed by hand; render it from a result, or say it without a unit"]),
+        ("`budget: 20 min` and\n\n    sleep 3 s\n", []),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_document_is_said_with_its_line(text: str, said: list[str]) -> None:
+    assert list(figures.faults("page.md", text, KNOWN)) == said
+
+
+def test_a_figure_that_nothing_shows_is_named() -> None:
+    shown = {"page.md": "is <!-- figures: mean --><!-- / -->"}
+    assert list(figures.unused(shown, KNOWN)) == ["the figure 'peers' stands in no document"]
+
+
+def test_results_without_a_figure_or_a_script_are_named(tmp_path: Path) -> None:
+    (tmp_path / "made.py").touch()
+    for name, command in (
+        ("made", "python benchmarks/made.py --all"),
+        ("gone", "python benchmarks/gone.py"),
+        ("typed", "ls"),
+    ):
+        (tmp_path / f"{name}.json").write_text(f'{{"command": "{command}"}}')
+    assert list(figures.results_faults(tmp_path, tmp_path, {"made", "typed"})) == [
+        "gone.json: no figure is made of it",
+        "gone.json: written by 'python benchmarks/gone.py', which is no script under benchmarks/",
+        "typed.json: written by 'ls', which is no script under benchmarks/",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.052, "0.05 s"), (0.51, "0.51 s"), (4.18, "4.2 s"), (85.7, "86 s"), (186.8, "3 min 7 s"), (119.7, "2 min 0 s")],
+)
+def test_seconds_are_said_as_a_person_says_them(seconds: float, text: str) -> None:
+    assert rendered.duration(seconds) == text
+
+
+def test_two_figures_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    twice = rendered.Renderer(("a",), lambda data: {"one": "1"})
+    monkeypatch.setattr(rendered, "RENDERERS", [twice, twice])
+    with pytest.raises(ValueError, match=r"^two figures are called 'one'$"):
+        rendered.rendered(tmp_path)
+
+
+def test_tests_are_counted_from_pytests_report(tmp_path: Path) -> None:
+    report = tmp_path / "tests.xml"
+    report.write_text('<testsuites><testsuite tests="9" failures="1" errors="2" skipped="2" time="3.5"/></testsuites>')
+    assert ci_run.counts(report) == {"passed": 4, "failed": 3, "skipped": 2, "pytest_wall_s": 3.5}
