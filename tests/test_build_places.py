@@ -19,7 +19,7 @@ from bolt_build.build import exclusive as lock_module
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.exclusive import build_lock
 from bolt_build.build.files import told, trouble, write_text
-from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.build.session import SessionOptions, run_session
 from bolt_build.errors import BoltError, ExitCode
 
 
@@ -55,15 +55,14 @@ def test_a_wait_for_another_build_is_counted_apart(tmp_path: Path, monkeypatch: 
         clock[0] += 40
         other.close()
 
-    def run(*args: object) -> SessionResult:
+    def plan(*args: object) -> tuple[tuple[()], dict[str, str], ExitCode]:
         clock[0] += 2
-        return SessionResult(False, (), ())
+        return (), {}, ExitCode.OK
 
     said: list[str] = []
-    monkeypatch.setattr(builder, "_plan", lambda *args: ((), {}, ExitCode.OK))
-    monkeypatch.setattr(builder, "_run", run)
+    monkeypatch.setattr(builder, "_plan", plan)
     recipe = SimpleNamespace(name="toy")
-    listener = SimpleNamespace(say=lambda text: say(text), start=lambda name, tasks: None)
+    listener = SimpleNamespace(say=lambda text: say(text), start=lambda name, tasks: None, stop=lambda: None)
     result = builder.build(recipe, builder.BuildOptions(output=tmp_path), listener)  # type: ignore[arg-type]
     assert (result.waited, result.seconds) == (40.0, 2.0)
     assert said == [f"waiting for another build (process {os.getpid()}) in {tmp_path}/toy"]

@@ -12,7 +12,6 @@ import pytest
 from tiny_engine import build_engine, build_program, build_runner, tiny_constants, tiny_plan
 
 from bolt_build import runtime
-from bolt_build.emit import engine as emitter
 from bolt_build.emit.weights import write_weights
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.targets import HOST
@@ -93,30 +92,26 @@ def test_shared_memory_is_one_copy_for_all_plans(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "ok\n")
 
 
-def _built_for(arch: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def _built_for(arch: str, directory: Path) -> Path:
     """The runner of an engine that says it was built for `arch` (its code is the test machine's)."""
-
-    def target_named(name: str) -> object:
-        return dataclasses.replace(HOST, arch=arch)
-
-    monkeypatch.setattr(emitter, "target_named", target_named)
     plan: EnginePlan = tiny_plan(batches=(1,))
-    return build_runner(build_engine(directory, plan, tiny_constants()), plan)
+    target = dataclasses.replace(HOST, arch=arch)
+    return build_runner(build_engine(directory, plan, tiny_constants(), target=target), plan)
 
 
-def test_a_cpu_without_the_instructions_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_without_the_instructions_is_refused(tmp_path: Path) -> None:
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         pytest.skip("valgrind is not installed: its CPU, which lacks AVX-512, stands for an old one")
-    program = _built_for("x86-64-v4", tmp_path, monkeypatch)
+    program = _built_for("x86-64-v4", tmp_path)
     done = subprocess.run([valgrind, "--quiet", program, "--bench"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (
         3, "", "tiny-run: this CPU lacks instructions of x86-64-v4, which this engine was built for\n",
     )  # fmt: skip
 
 
-def test_an_arch_that_cannot_be_checked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = _built_for("pdp-11", tmp_path, monkeypatch)
+def test_an_arch_that_cannot_be_checked_is_refused(tmp_path: Path) -> None:
+    program = _built_for("pdp-11", tmp_path)
     done = subprocess.run([program, "--bench"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (
         3, "", "tiny-run: this engine was built for 'pdp-11', which is no kind of CPU that it can check for\n",

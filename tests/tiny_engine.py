@@ -220,10 +220,15 @@ def _object(source: Path) -> Path:
     return made
 
 
-def build_engine(directory: Path, plan: EnginePlan, constants: Sequence[Array]) -> Path:
-    """Emits, compiles and links `plan` in `directory`, weights beside it. Returns the library."""
+def build_engine(
+    directory: Path, plan: EnginePlan, constants: Sequence[Array], *, target: Target | None = None
+) -> Path:
+    """Emits, compiles and links `plan` in `directory`, weights beside it. Returns the library.
+
+    `target` says what the engine tells of itself, where it is not the plan's own.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    files = emit(plan, target_named(plan.target), FAMILIES, FACTS)
+    files = emit(plan, target or target_named(plan.target), FAMILIES, FACTS)
     for file in files:
         (directory / file.path).write_text(file.text)
     generated = [directory / file.path for file in files if file.path.endswith(".cpp")]

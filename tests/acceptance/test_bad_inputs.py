@@ -148,7 +148,9 @@ error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
         RECIPE, unsupported_model().SerializeToString(),
         """\
 HERE/net.onnx: error[unsupported-op]: operator ConvTranspose is not supported: nodes 'up', 'up again'
+  hint: export the model without it, or offer an importer for it (entry points of bolt_build.ops)
 HERE/net.onnx: error[unsupported-op]: operator GridSample is not supported: node 'sample'
+  hint: export the model without it, or offer an importer for it (entry points of bolt_build.ops)
 """,
     ),
     "unbound dimensions": Wrong(

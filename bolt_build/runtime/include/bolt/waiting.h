@@ -58,18 +58,11 @@ class Crowding {
 class Sleepers {
  public:
   /// Throws std::system_error where there can be no further thread.
-  explicit Sleepers(int count) : count_(count), process_(getpid()), thread_([this] { sleep(); }) {}
+  explicit Sleepers(int count) : count_(count), process_(getpid()), team_(std::make_unique<Team>(count)) {}
   ~Sleepers() {
-    if (getpid() != process_) {  // a child of fork() has none of its parent's threads
-      thread_.detach();
-      return;
-    }
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      over_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
+    // A child of fork() has none of its parent's threads, but memory that says that they wait: the condition variable
+    // would wait for them to leave before it ends. So the child leaves it as it is.
+    if (getpid() != process_) static_cast<void>(team_.release());
   }
   Sleepers(const Sleepers&) = delete;
   Sleepers& operator=(const Sleepers&) = delete;
@@ -77,21 +70,37 @@ class Sleepers {
   int count() const { return count_; }
 
  private:
-  void sleep() {
-    pthread_setname_np(pthread_self(), "bolt-sleeps");  // for those who list threads; the team takes the name over
-#pragma omp parallel num_threads(count_)
-    asm volatile("");  // a compiler leaves out a team that does nothing at all
-    // The team stays, asleep, until the thread that began it ends.
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return over_; });
-  }
+  class Team {
+   public:
+    explicit Team(int count) : thread_([this, count] { sleep(count); }) {}
+    ~Team() {
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        over_ = true;
+      }
+      changed_.notify_all();
+      thread_.join();
+    }
+
+   private:
+    void sleep(int count) {
+      pthread_setname_np(pthread_self(), "bolt-sleeps");  // for those who list threads; the team takes the name over
+#pragma omp parallel num_threads(count)
+      asm volatile("");  // a compiler leaves out a team that does nothing at all
+      // The team stays, asleep, until the thread that began it ends.
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [this] { return over_; });
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool over_ = false;
+    std::thread thread_;  // the last: what it uses is there before it begins
+  };
 
   const int count_;
   const pid_t process_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool over_ = false;
-  std::thread thread_;
+  std::unique_ptr<Team> team_;
 };
 
 /// The engine's choice, for all its models: short waits while the CPUs are crowded. A user who has chosen (OMP_WAIT_POLICY,
