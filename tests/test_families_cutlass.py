@@ -13,8 +13,10 @@ from bolt_build.families import load
 from bolt_build.families.base import Candidate, Expense, KernelProblem, ProposedStep, StepExpressions
 from bolt_build.families.cutlass.conv import product_of
 from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.kinds.kind import Offers
 from bolt_build.families.cutlass.kinds.warp import TILES
 from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES
+from bolt_build.families.cutlass.one_product import ProductKind
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
@@ -65,6 +67,25 @@ def emitted(layer: Layer, target: Target = H200) -> tuple[str, str, str]:
 def test_every_gpu_has_this_family_first() -> None:
     for target in CUDA:
         assert [family.name for family in load(target)] == ["cutlass", "portable"]
+
+
+def test_layers_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of them a network has."""
+    asked: list[KernelProblem] = []
+    offers = ProductKind.offers
+
+    def counted(kind: ProductKind, problem: KernelProblem, target: Target) -> Offers:  # type: ignore[type-arg]
+        asked.append(problem)
+        return offers(kind, problem, target)
+
+    monkeypatch.setattr(ProductKind, "offers", counted)
+    layer = conv((3, 24, 7, 5), (56, 24, 3, 3))
+    (step,) = steps(layer)
+    once = len(asked)
+    assert once > 0
+    assert [other.problem for other in steps(layer)] == [step.problem]
+    FAMILY.candidates(step.problem, H200)
+    assert len(asked) == once
 
 
 def test_offers_a_convolution_channels_last() -> None:

@@ -96,6 +96,7 @@ class _Builder:
     def __init__(self, space: SearchSpace, cover: Cover, target: Target) -> None:
         self._space = space
         self._graph: Graph = space.graph
+        self._places = {node.name: place for place, node in enumerate(self._graph.nodes)}
         self._queues = target.queues
         self._candidates = {(c.family, c.problem): c.candidates[0] for c in space.choices}
         self._producers = {name: a for a in cover.alternatives for step in a.steps for name in step.outputs}
@@ -130,7 +131,8 @@ class _Builder:
     def _append_proposed(
         self, alternative: Alternative, number: int, step: ProposedStep, inputs: tuple[ScheduledTensor, ...]
     ) -> None:
-        nodes = [node for node in self._graph.nodes if node.name in alternative.region]
+        places = sorted(self._places[name] for name in alternative.region)
+        nodes = [self._graph.nodes[place] for place in places]
         name, covers = _named(nodes, alternative, number)
         outputs = []
         for output, operand in zip(step.outputs, step.problem.outputs, strict=True):

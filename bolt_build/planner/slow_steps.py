@@ -37,7 +37,10 @@ def slow_steps(
 
     Steps count together because a network repeats its layers: sixteen of six percent are as slow as one of them all.
     """
-    timed = [_timed(step, space, winners, target, families) for step in steps if not step.view]
+    refusals: dict[str, list[Refusal]] = {}
+    for refusal in space.refusals:
+        refusals.setdefault(refusal.what, []).append(refusal)
+    timed = [_timed(step, refusals.get(step.name, []), winners, target, families) for step in steps if not step.view]
     total = sum(each.seconds for each in timed)
     groups: dict[tuple[str, tuple[str, ...]], list[_Timed]] = {}
     for each in timed:
@@ -58,8 +61,9 @@ def slow_steps(
 
 
 def _timed(
-    step: ScheduledStep, space: SearchSpace, winners: Winners, target: Target, families: Sequence[Family]
+    step: ScheduledStep, refusals: Sequence[Refusal], winners: Winners, target: Target, families: Sequence[Family]
 ) -> _Timed:
+    """`refusals`: those about the step's node."""
     winner = winners.get(step.problem)
     measured = winner is not None and winner.candidate == step.candidate
     if winner is not None and measured:
@@ -67,13 +71,6 @@ def _timed(
     else:
         family = next(family for family in families if family.name == step.candidate.family)
         seconds = family.predict(step.problem, step.candidate, target)
-    reasons = tuple(dict.fromkeys(_reason(each) for each in space.refusals if _concerns(each, step)))
+    others = (each for each in refusals if each.family != step.candidate.family)
+    reasons = tuple(dict.fromkeys(f"{each.family}: {each.reason}" for each in others))
     return _Timed(step.name, str(step.candidate), reasons, seconds, bound(step.problem, target), measured)
-
-
-def _concerns(refusal: Refusal, step: ScheduledStep) -> bool:
-    return refusal.what == step.name and refusal.family != step.candidate.family
-
-
-def _reason(refusal: Refusal) -> str:
-    return f"{refusal.family}: {refusal.reason}"

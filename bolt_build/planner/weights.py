@@ -21,6 +21,7 @@ class WeightTable:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, DType, str], int] = {}
+        self._taken: set[tuple[str, DType]] = set()
         self._slots: list[WeightSlot] = []
         self._constants: list[Array] = []
 
@@ -32,7 +33,8 @@ class WeightTable:
         if key not in self._found:
             array = np.ascontiguousarray(constant.array.astype(numpy_dtype(dtype), copy=False))
             array = array.reshape(constant.array.shape)
-            taken = any((known, type) == (name, dtype) for known, type, _ in self._found)
+            taken = (name, dtype) in self._taken
+            self._taken.add((name, dtype))
             self._found[key] = len(self._slots)
             offset = aligned(self._slots[-1].offset + self._slots[-1].nbytes) if self._slots else 0
             slot_name = f"{name}@batch{graph.batch}" if taken else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -144,16 +145,20 @@ def _refuse(problem: KernelProblem, target: Target) -> Refusal | None:
     return None
 
 
-def _ranked(problem: KernelProblem, target: Target) -> tuple[list[Offer], tuple[Refusal, ...]]:
-    """What all kinds offer, in the order of candidates; and why there is no more."""
+@functools.lru_cache(maxsize=1024)
+def _ranked(problem: KernelProblem, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...]]:
+    """What all kinds offer, in the order of candidates; and why there is no more.
+
+    Every node asks, and networks repeat their layers: the answer for a problem is remembered.
+    """
     if (refusal := _refuse(problem, target)) is not None:
-        return [], (refusal,)
+        return (), (refusal,)
     offers = [kind.offers(problem, target) for kind in kinds_for(problem)]
     reasons = dict.fromkeys(reason for each in offers for reason in each.none)
     whole = (Refusal(FAMILY, problem.op.kind, reason) for reason in reasons)
     first = _TRIED if len(problem.op.sequence) == 1 else 0
     found = ranked([offer for each in offers for offer in each.found], first)
-    return found, (*whole, *(refusal for each in offers for refusal in each.refusals))
+    return tuple(found), (*whole, *(refusal for each in offers for refusal in each.refusals))
 
 
 def _kind(problem: KernelProblem, candidate: Candidate) -> Kind:
