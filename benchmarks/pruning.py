@@ -33,8 +33,8 @@ from bolt_build.planner.plan_engine import search_spaces
 from bolt_build.schema import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.tuning.agenda import EVERY_CANDIDATE
-from bolt_build.tuning.measurements.database import Records
-from bolt_build.tuning.measurements.kernel_measurement import Status
+from bolt_build.tuning.records.database import Records
+from bolt_build.tuning.records.kernel_record import Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial, tuning_set
 
 BATCH = 32

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.exclusive import build_lock
 from bolt_build.build.session import SessionOptions, run_session
 
 
@@ -24,7 +24,7 @@ def show(event: TaskEvent) -> None:
 def main() -> int:
     directory = Path(sys.argv[1])
     options = SessionOptions(int(sys.argv[2]), False, str(directory.parent / "cache"), 1 << 30)
-    with build_lock(directory, wait=True, say=say) as lock:
+    with directory_claim(directory, wait=True, say=say) as lock:
         result = run_session(directory, ("host",), options, lock, show)
     say(f"end {result.trouble}")
     return 130 if result.interrupted else 1 if result.failed or result.trouble else 0

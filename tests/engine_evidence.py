@@ -9,8 +9,8 @@ from tune_sets import FIRST, SECOND
 from bolt_build.families.base import Candidate
 from bolt_build.planner.engine_plan import Location
 from bolt_build.planner.selection import ChosenAlternative, ChosenCover
-from bolt_build.tuning.measurements.engine_measurement import EngineRecord, Gain, TriedPlan, TriedSwap
-from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.records.engine_record import EngineRecord, Gain, TriedPlan, TriedSwap
+from bolt_build.tuning.records.kernel_record import Statistics, Status
 from bolt_build.tuning.trials.engine_table import EngineLineup, EngineTable, TableStep
 
 GRAPH = "ab" * 32

@@ -15,8 +15,8 @@ from tuning_evidence import H200, ok
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.engine_file import ENGINE, read_engine
 from bolt_build.build.engine_from_model import parse
-from bolt_build.build.prepared_target import PlannedTarget
-from bolt_build.build.preparing import Planner
+from bolt_build.build.prepared_target import PreparedTarget
+from bolt_build.build.preparing import Preparer
 from bolt_build.build.provenance_file import PROVENANCE, read_facts
 from bolt_build.emit.manifest import BuildFacts
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
@@ -76,15 +76,15 @@ class Net:
     tools: Toolchain = TOOLS
     said: list[str] = field(default_factory=list)
 
-    def planner(self, **more: bool) -> Planner:
+    def planner(self, **more: bool) -> Preparer:
         recipe = load_recipe(Path("net.yaml"))
         directory = BuildOptions().directory(recipe)
-        return Planner(recipe, directory, self.said.append, self._probe, lambda target: "no GPU here", **more)
+        return Preparer(recipe, directory, self.said.append, self._probe, lambda target: "no GPU here", **more)
 
     def _probe(self, names: Sequence[str]) -> Toolchain:
         return self.tools
 
-    def plan(self, **more: bool) -> PlannedTarget:
+    def plan(self, **more: bool) -> PreparedTarget:
         """Plan as a build does, and leave the plan where the next one finds it."""
         planner = self.planner(**more)
         planned = planner.plan(planner.recipe.targets[0])
@@ -126,12 +126,12 @@ class Net:
     def lock(self, *parts: LockedTarget) -> None:
         Path("net.lock.yaml").write_text(lock_text(Lock(parts)))
 
-    def kernels(self, planned: PlannedTarget) -> list[str]:
+    def kernels(self, planned: PreparedTarget) -> list[str]:
         plan, _ = emission_inputs(planned)
         return [f"{step.name}: {step.candidate}" for step in plan.plans[0].steps if step.candidate.family == "cutlass"]
 
 
-def emission_inputs(planned: PlannedTarget) -> tuple[EnginePlan, BuildFacts]:
+def emission_inputs(planned: PreparedTarget) -> tuple[EnginePlan, BuildFacts]:
     """What the sources of a planned target were emitted from."""
     texts = dict(planned.contents)
     for name in (ENGINE, PROVENANCE):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.files import Digests
-from bolt_build.build.prepared_target import PlannedTarget
-from bolt_build.build.preparing import Planner
-from bolt_build.build.record import RECORD_VERSION, TaskRecord, save_record, task_key
+from bolt_build.build.prepared_target import PreparedTarget
+from bolt_build.build.preparing import Preparer
+from bolt_build.build.receipt import RECORD_VERSION, Receipt, save_receipt, task_key
 from bolt_build.schema.recipe import Recipe
 
 
 def pretend_built(recipe: Recipe, options: BuildOptions) -> None:
     """Plan the recipe's targets, and leave every output of their tasks with its record."""
-    planner = Planner(recipe, options.directory(recipe), print)
+    planner = Preparer(recipe, options.directory(recipe), print)
     for spec in recipe.targets:
         _pretend(planner.plan(spec))
 
 
-def _pretend(target: PlannedTarget) -> None:
+def _pretend(target: PreparedTarget) -> None:
     target = target.written()
     directory, plan, digests = target.directory, target.plan, Digests()
     for task in plan.graph.tasks:
@@ -30,5 +30,5 @@ def _pretend(target: PlannedTarget) -> None:
         made = (digests.stamp(directory.path / name, name) for name in task.outputs)
         key = task_key(task, {file.path: file.digest for file in inputs})
         outputs = tuple(file for file in made if file is not None)
-        record = TaskRecord(RECORD_VERSION, key, task.argv, task.values, inputs, outputs, plan.facts, 0.0)
-        save_record(directory.records, task.name, record)
+        record = Receipt(RECORD_VERSION, key, task.argv, task.values, inputs, outputs, plan.facts, 0.0)
+        save_receipt(directory.receipts, task.name, record)

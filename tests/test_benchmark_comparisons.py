@@ -27,7 +27,7 @@ from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
 from bolt_build.tuning.choice.lock_part import lock_from
 from bolt_build.tuning.exchange.results import RESULTS_VERSION, Results, Row, results_text
-from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.records.kernel_record import Statistics, Status
 from bolt_build.tuning.trials.tuning_set import TuningSet, tuning_set
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bolt_build.build.cache import Cache
+from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.exclusive import build_lock
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.plan_file import Facts
 from bolt_build.build.session import SessionOptions, run_session
@@ -65,7 +65,7 @@ class Toy:
         """Build; the tasks that ran or were fetched, in order."""
         write_plan(self.root, *tasks, facts=facts)
         told: list[TaskEvent] = []
-        with build_lock(self.recipe.path, wait=True, say=print) as lock:
+        with directory_claim(self.recipe.path, wait=True, say=print) as lock:
             options = SessionOptions(1, False, str(self.cache.directory), 1 << 30)
             run_session(self.recipe.path, ("host",), options, lock, told.append)
         return [event.task for event in told if event.kind is EventKind.FINISHED]

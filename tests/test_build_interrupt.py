@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from build_graphs import shell, write_plan
 
-from bolt_build.build.exclusive import build_lock
+from bolt_build.build.claim import directory_claim
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.record import load_record
+from bolt_build.build.receipt import load_receipt
 
 _CHILD = Path(__file__).with_name("build_child.py")
 _PATIENCE_SECONDS = 30
@@ -77,8 +77,8 @@ def test_a_signal_ends_every_process_and_leaves_what_is_finished(
     until(lambda: not is_alive(child) and not is_alive(grandchild), "a process was left behind")
     assert not (host.path / "slow.txt").exists()
     assert list(host.temporary.iterdir()) == []
-    assert load_record(host.records, "quick") is not None
-    assert load_record(host.records, "slow") is None
+    assert load_receipt(host.receipts, "quick") is not None
+    assert load_receipt(host.receipts, "slow") is None
 
 
 def test_a_task_that_ignores_signals_is_killed(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_lock_outlives_a_killed_build_no_longer_than_its_processes(recipe: R
     number_in(recipe.target("host").path / "child")
     build.kill()
     build.communicate(timeout=_PATIENCE_SECONDS)
-    with build_lock(recipe.path, wait=True, say=print):
+    with directory_claim(recipe.path, wait=True, say=print):
         assert (recipe.path / ".lock").read_text() == f"{os.getpid()}\n"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from locked_net import HERE, RECIPE, TUNE, Net, new_net, whole_engine
 
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 
@@ -24,8 +24,8 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Net:
 @pytest.fixture
 def command(net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Net:
     """`bolt-build` with these tools and no GPU."""
-    planner = partial(Planner, find_tools=lambda names: net.tools, why_not_here=lambda target: "no GPU here")
-    monkeypatch.setattr("bolt_build.build.builder.Planner", planner)
+    planner = partial(Preparer, find_tools=lambda names: net.tools, why_not_here=lambda target: "no GPU here")
+    monkeypatch.setattr("bolt_build.build.builder.Preparer", planner)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return net
 

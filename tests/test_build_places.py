@@ -15,9 +15,9 @@ import pytest
 from build_graphs import shell, write_plan
 
 from bolt_build.build import builder
-from bolt_build.build import exclusive as lock_module
+from bolt_build.build import claim as claim_module
+from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.exclusive import build_lock
 from bolt_build.build.files import told, trouble, write_text
 from bolt_build.build.session import SessionOptions, run_session
 from bolt_build.errors import BoltError, ExitCode
@@ -26,9 +26,9 @@ from bolt_build.errors import BoltError, ExitCode
 def test_a_second_build_is_refused_where_it_may_not_wait(tmp_path: Path) -> None:
     place = tmp_path / "toy"
     with (
-        build_lock(place, wait=True, say=print),
+        directory_claim(place, wait=True, say=print),
         pytest.raises(BoltError) as caught,
-        build_lock(place, wait=False, say=print),
+        directory_claim(place, wait=False, say=print),
     ):
         pass
     (diagnostic,) = caught.value.diagnostics
@@ -39,16 +39,16 @@ def test_a_second_build_is_refused_where_it_may_not_wait(tmp_path: Path) -> None
 
 def test_a_lock_is_free_again_after_its_holder(tmp_path: Path) -> None:
     for _ in range(2):
-        with build_lock(tmp_path / "toy", wait=False, say=print):
+        with directory_claim(tmp_path / "toy", wait=False, say=print):
             pass
 
 
 def test_a_wait_for_another_build_is_counted_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """40 seconds pass before the other build ends, 2 while this one is at work."""
     clock = [100.0]
-    monkeypatch.setattr(lock_module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(claim_module.time, "monotonic", lambda: clock[0])
     other = contextlib.ExitStack()
-    other.enter_context(build_lock(tmp_path / "toy", wait=True, say=print))
+    other.enter_context(directory_claim(tmp_path / "toy", wait=True, say=print))
 
     def say(text: str) -> None:
         said.append(text)
@@ -72,7 +72,7 @@ def test_a_wait_for_another_build_is_counted_apart(tmp_path: Path, monkeypatch: 
 
 def test_a_place_that_is_a_file_is_a_diagnostic(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BoltError) as caught, build_lock(tmp_path / "file" / "toy", wait=True, say=print):
+    with pytest.raises(BoltError) as caught, directory_claim(tmp_path / "file" / "toy", wait=True, say=print):
         pass
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.message == f"cannot make a directory {tmp_path}/file/toy: a file stands in the way"
@@ -132,7 +132,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def build(root: Path) -> tuple[list[TaskEvent], str]:
     told_events: list[TaskEvent] = []
-    with build_lock(root / "toy", wait=True, say=print) as lock:
+    with directory_claim(root / "toy", wait=True, say=print) as lock:
         result = run_session(
             root / "toy", ("host",), SessionOptions(1, True, str(root / "cache"), 1 << 30), lock, told_events.append
         )

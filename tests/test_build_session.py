@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from build_graphs import shell, write_plan
 
+from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.exclusive import build_lock
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.build.tasks import Task
@@ -38,7 +38,7 @@ class Built:
         """What ran (`task`), was fetched (`task*`), noted (`task!`) or failed (`task-`); starts are left out."""
         told: list[TaskEvent] = []
         options = SessionOptions(jobs, keep_going, str(self.root / "cache") if cache else None, 1 << 30)
-        with build_lock(self.recipe.path, wait=True, say=print) as lock:
+        with directory_claim(self.recipe.path, wait=True, say=print) as lock:
             result = run_session(self.recipe.path, ("host",), options, lock, told.append)
         marks = {EventKind.FINISHED: "", EventKind.FAILED: "-", EventKind.NOTE: "!", EventKind.CURRENT: "="}
         seen = [e.task + ("*" if e.cached else marks[e.kind]) for e in told if e.kind in marks]

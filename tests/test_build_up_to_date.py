@@ -9,7 +9,7 @@ import pytest
 
 from bolt_build.build.files import FileStamp
 from bolt_build.build.own_sources import PACKAGE
-from bolt_build.build.record import RECORD_VERSION, TaskRecord, task_key
+from bolt_build.build.receipt import RECORD_VERSION, Receipt, task_key
 from bolt_build.build.tasks import Task
 from bolt_build.build.up_to_date import Fault, judge, output_faults
 
@@ -21,7 +21,7 @@ def stamped(*names: str) -> tuple[FileStamp, ...]:
     return tuple(FileStamp(name, FILES[name], 1, 1, 1) for name in names)
 
 
-RECORD = TaskRecord(
+RECORD = Receipt(
     RECORD_VERSION, task_key(TASK, FILES), TASK.argv, TASK.values, stamped("a.txt"), stamped("b.txt", "c.txt"), (), 1.0
 )  # fmt: skip
 
@@ -70,7 +70,7 @@ def test_an_input_that_is_another_or_not_known_makes_it_stale() -> None:
     ids=["gone", "edited", "no record", "of unknown origin", "not made yet"],
 )
 def test_what_is_wrong_with_outputs(
-    record: TaskRecord | None, outputs: dict[str, str], faults: tuple[tuple[str, Fault], ...]
+    record: Receipt | None, outputs: dict[str, str], faults: tuple[tuple[str, Fault], ...]
 ) -> None:
     assert output_faults(TASK, record, outputs.get) == faults
     assert not judge(TASK, record, FILES.get, outputs.get).current

@@ -31,7 +31,7 @@ def built(recipe: str, *targets: str, text: str = RECIPE, output: Path = OUTPUT,
         directory.path.mkdir(parents=True)
         save_plan_file(directory.plan, plan_of((shell("nothing", "true", ()),)))
         directory.recipe.write_text(json.dumps({"path": str(path), "name": recipe}))
-        for folder in (directory.records, directory.logs):
+        for folder in (directory.receipts, directory.logs):
             folder.mkdir(parents=True, exist_ok=True)
 
 

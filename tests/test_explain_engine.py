@@ -23,7 +23,7 @@ from bolt_build.report.explanation import Explanation
 from bolt_build.report.whole_engine import engine_lines
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import Target, target_named
-from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.records.kernel_record import Record, Statistics, Status
 from bolt_build.tuning.trials.tuning_set import tuning_set
 from bolt_build.workflows.evidence import Evidence
 

@@ -18,8 +18,8 @@ from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
 from bolt_build.lockfile.text import lock_text
 from bolt_build.schema import load_recipe
 from bolt_build.tuning.choice.lock_part import lock_from
-from bolt_build.tuning.measurements.database import Records
-from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.records.database import Records
+from bolt_build.tuning.records.kernel_record import Record, Statistics, Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
 from bolt_build.workflows.evidence import Evidence, gather
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bolt_build.build import builder
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 from bolt_build.runtime import names
@@ -101,8 +101,8 @@ def test_another_recipe_of_the_same_name_that_was_built_here_is_said(
     def find_tools(names: Sequence[str]) -> Toolchain:
         return Toolchain(tuple(Tool(name, f"/usr/bin/{name}", "1.0", name) for name in names))
 
-    planner = partial(Planner, find_tools=find_tools, why_not_here=lambda target: "not here")
-    monkeypatch.setattr(builder, "Planner", planner)
+    planner = partial(Preparer, find_tools=find_tools, why_not_here=lambda target: "not here")
+    monkeypatch.setattr(builder, "Preparer", planner)
     made = Path("generated/net/host/recipe.json")
     made.parent.mkdir(parents=True)
     for path, warned in (("one/net.yaml", True), ("two/net.yaml", False), ("gone.yaml", False), ("link.yaml", True)):

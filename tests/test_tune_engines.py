@@ -11,15 +11,15 @@ import pytest
 from test_tune_measure import Workshop, project, workshop
 from tune_projects import Project, by_prediction
 
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.report.diagnostics import render
 from bolt_build.report.tuning import summary_text, tuning_data
 from bolt_build.tuning.exchange.bundle import read_bundle
 from bolt_build.tuning.exchange.results import read_results, results_text
-from bolt_build.tuning.measurements.kernel_measurement import Status
 from bolt_build.tuning.outcome import TuneResult
+from bolt_build.tuning.records.kernel_record import Status
 from bolt_build.tuning.trials.engine_table import engine_tables
 
 __all__ = ["project", "workshop"]  # fixtures
@@ -55,7 +55,7 @@ def test_the_lock_has_what_the_engine_was_faster_with_and_builds_take_it(project
     ((problem, kernel, alone),) = engine.swaps
     assert (str(kernel), alone) == (conv_kernels(project)[1], 6.0)
     assert (engine.before, engine.after, engine.gain, engine.tried) == (100.0, 90.0, 0.1, 1)
-    planner = Planner(project.recipe, project.build.directory(project.recipe), lambda text: None)
+    planner = Preparer(project.recipe, project.build.directory(project.recipe), lambda text: None)
     planned = planner.plan_engine(project.recipe.targets[0])
     (step,) = [step for step in planned.plan.plans[0].steps if step.problem.digest == problem]
     assert step.candidate == kernel

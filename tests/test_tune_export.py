@@ -29,8 +29,8 @@ from bolt_build.targets import Target
 from bolt_build.tuning import agenda as tuning_planning
 from bolt_build.tuning.exchange.bundle import read_bundle
 from bolt_build.tuning.exchange.engines_tsv import engines_text
-from bolt_build.tuning.measurements.kernel_measurement import Status
 from bolt_build.tuning.outcome import TuneResult
+from bolt_build.tuning.records.kernel_record import Status
 from bolt_build.tuning.run import TuneOptions, tune
 
 ROOT = Path(__file__).resolve().parents[1]

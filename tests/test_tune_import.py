@@ -12,14 +12,14 @@ import pytest
 from tune_projects import H200, Project, by_prediction, last_first, new_project, write_model
 from tune_sets import bundle as other_bundle
 
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.report.diagnostics import render
 from bolt_build.tuning import job as tuning_job
 from bolt_build.tuning.exchange.bundle import bundle_text
 from bolt_build.tuning.exchange.results import read_results, results_text
-from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial
 
 
@@ -49,7 +49,7 @@ def test_the_lock_has_the_fastest_and_the_engine_takes_it(project: Project) -> N
     entries = {entry.problem: entry for entry in part.entries}
     assert entries[conv(project).problem.digest].winner == slowest
     assert len(entries) == len(project.plan().problems.problems)
-    planner = Planner(project.recipe, project.build.directory(project.recipe), lambda text: None)
+    planner = Preparer(project.recipe, project.build.directory(project.recipe), lambda text: None)
     steps = planner.plan_engine(project.recipe.targets[0]).plan.plans[0].steps
     assert slowest in [step.candidate for step in steps]
 

@@ -14,7 +14,7 @@ from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.families.base import Candidate, KernelProblem, KernelUnit
 from bolt_build.targets import Target, target_named
 from bolt_build.tuning.compile.kernels import is_verdict, last_words, not_compiled, tuning_kernels, without
-from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
 
 H200 = target_named("h200")

@@ -9,8 +9,8 @@ from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, TOOLS
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Device, Fingerprint
 from bolt_build.targets import target_named
-from bolt_build.tuning.measurements.counting import comparable, unmeasured
-from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.records.counting import comparable, unmeasured
+from bolt_build.tuning.records.kernel_record import Record, Statistics, Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
 
 A100 = target_named("a100")

@@ -13,10 +13,10 @@ from planner_fakes import recipe
 from test_build_cuda_tasks import TOOLS
 
 from bolt_build.build.builder import BuildOptions
+from bolt_build.build.claim import directory_claim
 from bolt_build.build.cleaning import clean
 from bolt_build.build.context import BuildContext
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.exclusive import build_lock
 from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.model_file import ModelFile
@@ -41,14 +41,14 @@ class Events(QuietProgress):
 
 @contextlib.contextmanager
 def opened(tmp_path: Path) -> Iterator[TuningSession]:
-    """A session of the target "host", for its tools need not be there, while the build lock is held."""
+    """A session of the target "host", for its tools need not be there, while its directory is claimed."""
     model = ModelFile((FileStamp("/m.onnx", "1" * 64, 1, 0, 0),))
     summary = EngineSummary("tiny", (), (), (1,), "", 0, 0, 0)
     tools = replace(TOOLS, tools=(TOOLS.tools[0], replace(TOOLS.tools[1], name="onednn")))
     context = BuildContext(recipe(), HOST, load(HOST), tools, summary, model, verified=False)
     options = BuildOptions(tmp_path / "generated", tmp_path / "cache", jobs=2)
     root = RecipeDirectory(tmp_path / "generated" / "tiny")
-    with build_lock(root.path, wait=True, say=print) as held:
+    with directory_claim(root.path, wait=True, say=print) as held:
         yield TuningSession(context, root, options, held, Events())
 
 

@@ -12,7 +12,7 @@ import pytest
 from tuning_fakes import Act, Measurement, alive, candidates, lock_path, supervisor, wait_until
 
 from bolt_build.lockfile.fingerprint import Device
-from bolt_build.tuning.measurements.kernel_measurement import Status
+from bolt_build.tuning.records.kernel_record import Status
 
 Make = Callable[..., Measurement]
 

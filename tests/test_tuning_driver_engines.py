@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tuning_fakes import Act, Measurement, alive, wait_until
 
 from bolt_build.tuning.exchange.engine_results import EngineRow, SwapRow
-from bolt_build.tuning.measurements.kernel_measurement import Status
+from bolt_build.tuning.records.kernel_record import Status
 
 Medians = Sequence[Sequence[float | None]]
 """Of each problem, microseconds of each candidate as engines.tsv has them."""

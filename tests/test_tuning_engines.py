@@ -20,9 +20,9 @@ from bolt_build.report.whole_engine import engine_lines, of_evidence
 from bolt_build.tuning.choice.engines import EngineEvidence, engine_evidence
 from bolt_build.tuning.choice.winners import evidence
 from bolt_build.tuning.exchange.engines_tsv import engines_text
-from bolt_build.tuning.measurements.engine_measurement import EngineMeasurement, EngineRecord, Gain, TriedPlan
-from bolt_build.tuning.measurements.kernel_measurement import Record, Status
 from bolt_build.tuning.playing import open_engines
+from bolt_build.tuning.records.engine_record import EngineMeasurement, EngineRecord, Gain, TriedPlan
+from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.tuning.trials.engine_table import EngineLineup
 from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial
 

@@ -20,8 +20,8 @@ from tuning_evidence import ON_A100, ON_H200, failed, ok
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.report.diagnostics import render
-from bolt_build.tuning.measurements.database import Records
-from bolt_build.tuning.measurements.kernel_measurement import RECORD_VERSION, Record, Status
+from bolt_build.tuning.records.database import Records
+from bolt_build.tuning.records.kernel_record import RECORD_VERSION, Record, Status
 
 ROOT = Path(__file__).parents[1]
 ONE, TWO = "1" * 64, "2" * 64
@@ -88,7 +88,7 @@ sys.path[:0] = [{root!r}, {tests!r}]
 from pathlib import Path
 from tune_sets import SMALL
 from tuning_evidence import ON_H200, ok
-from bolt_build.tuning.measurements.database import Records
+from bolt_build.tuning.records.database import Records
 for number in range(20):
     with Records(Path(sys.argv[1])) as records:
         records.merge(ON_H200, [ok(f"{{sys.argv[2]}}{{number:02d}}" + "0" * 61, SMALL, 1.0)])

@@ -24,8 +24,8 @@ from bolt_build.tuning.exchange.results import (
     read_results,
     results_text,
 )
-from bolt_build.tuning.measurements.engine_measurement import Gain
-from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.records.engine_record import Gain
+from bolt_build.tuning.records.kernel_record import Statistics, Status
 
 H200 = Device("NVIDIA H200", 132, 150_000_000_000, 700, "570.86.15")
 TIMES = Statistics(15.25, 15.0, 16.5, 0.004, 12, 64)

@@ -11,7 +11,7 @@ from tuning_evidence import ON_A100, ON_H200, failed, ok, timed
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.tuning.choice.winners import NEAR, evidence, select, unmeasured
-from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.records.kernel_record import Record, Status
 
 BOTH = tuning_set(FIRST, SECOND)
 ONE = tuning_set(FIRST)

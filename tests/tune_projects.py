@@ -18,11 +18,11 @@ from bolt_build.lockfile.fingerprint import Device
 from bolt_build.report.progress import QuietProgress
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
-from bolt_build.tuning.agenda import TuningPlan, plan_tuning
+from bolt_build.tuning.agenda import Agenda, agenda_of
 from bolt_build.tuning.exchange.bundle import BUNDLE_VERSION, Bundle, bundle_text
 from bolt_build.tuning.exchange.results import RESULTS_VERSION, Results, Row, results_text
-from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
 from bolt_build.tuning.outcome import TuneResult
+from bolt_build.tuning.records.kernel_record import Record, Statistics, Status
 from bolt_build.tuning.run import TuneOptions, tune
 from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial
 
@@ -84,10 +84,10 @@ class Project:
             text = text.replace(old, new)
         (self.path / "tiny.yaml").write_text(text)
 
-    def plan(self, limit: int | None = None) -> TuningPlan:
+    def plan(self, limit: int | None = None) -> Agenda:
         recipe = self.recipe
         directory = self.build.directory(recipe)
-        return plan_tuning(recipe, recipe.targets[0], target_named("a100"), directory, lambda text: None, limit)
+        return agenda_of(recipe, recipe.targets[0], target_named("a100"), directory, lambda text: None, limit)
 
     def bundle(self, name: str = "tiny", not_compiled: tuple[Record, ...] = ()) -> Bundle:
         """What an export would have packed."""

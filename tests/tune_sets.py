@@ -9,7 +9,7 @@ from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.lockfile.fingerprint import TuningTools
 from bolt_build.tuning.exchange.bundle import BUNDLE_VERSION, Bundle
-from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials, Trial, TuningSet
 
 TOOLS = TuningTools("13.0.88", "4.2.0.0", "-O3", "headers")

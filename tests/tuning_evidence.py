@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
-from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.records.kernel_record import Record, Statistics, Status
 from bolt_build.tuning.trials.tuning_set import TuningSet
 
 H200 = Device("NVIDIA H200", 132, 150754820096, 700, "570.124.06")

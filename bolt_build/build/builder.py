@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Protocol
 
 from bolt_build.build.cache import DEFAULT_LIMIT, Cache, default_cache_directory
+from bolt_build.build.claim import Wait, directory_claim
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.exclusive import Wait, build_lock
 from bolt_build.build.files import told
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
-from bolt_build.build.prepared_target import PlannedTarget
-from bolt_build.build.preparing import Planner, missing_verifier
+from bolt_build.build.prepared_target import PreparedTarget
+from bolt_build.build.preparing import Preparer, missing_verifier
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.build.signal_handlers import handled
 from bolt_build.build.staleness import Forecast, forecast
@@ -114,7 +114,7 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
     # SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers.
     ended = handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
     wait = Wait(listener.say)
-    with ended, build_lock(directory.path, wait=options.wait, say=wait.say) as lock:
+    with ended, directory_claim(directory.path, wait=options.wait, say=wait.say) as claim:
         waited = wait.seconds
         planned, obstacles, code = _plan(recipe, options, listener)
         forecasts = [_forecast(target, recipe, options) for target in planned]
@@ -123,7 +123,7 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
         listener.start(recipe.name, tasks)
         try:
             # SCons would ask the same rule of the same files, and takes as long to start as all that is done here.
-            session = _run(directory, planned, options, lock, listener) if tasks else NOTHING_TO_RUN
+            session = _run(directory, planned, options, claim, listener) if tasks else NOTHING_TO_RUN
         finally:
             listener.stop()
     seconds = time.monotonic() - started - waited
@@ -158,18 +158,18 @@ def chosen(recipe: Recipe, names: Sequence[str]) -> tuple[TargetSpec, ...]:
 
 def _plan(
     recipe: Recipe, options: BuildOptions, listener: Listener
-) -> tuple[tuple[PlannedTarget, ...], dict[str, tuple[Diagnostic, ...]], ExitCode]:
+) -> tuple[tuple[PreparedTarget, ...], dict[str, tuple[Diagnostic, ...]], ExitCode]:
     """The targets that can be built, and what is in the way of the others, by their names.
 
     Raises BoltError where none can, and with what is not locked of any of them where that is asked for.
     """
-    planner = Planner(recipe, options.directory(recipe), listener.say, locked=options.locked)
+    preparer = Preparer(recipe, options.directory(recipe), listener.say, locked=options.locked)
     planned, code = [], ExitCode.OK
     obstacles: dict[str, tuple[Diagnostic, ...]] = {}
     unlocked: list[Diagnostic] = []
     for spec in chosen(recipe, options.targets):
         try:
-            planned.append(planner.plan(spec))
+            planned.append(preparer.plan(spec))
         except BoltError as error:
             if error.exit_code is ExitCode.LOCK:
                 unlocked += error.diagnostics
@@ -191,7 +191,7 @@ def _distinct(obstacles: dict[str, tuple[Diagnostic, ...]]) -> list[Diagnostic]:
     return list(dict.fromkeys(each for found in obstacles.values() for each in found))
 
 
-def _forecast(target: PlannedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
+def _forecast(target: PreparedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
     """What a build of the target would run, and what is to be said of it."""
     with told(target.directory.path):
         found = forecast(target.plan, target.directory, options.local_cache, target.foreseen(), recipe.mark)
@@ -199,20 +199,24 @@ def _forecast(target: PlannedTarget, recipe: Recipe, options: BuildOptions) -> F
 
 
 def _run(
-    directory: RecipeDirectory, planned: tuple[PlannedTarget, ...], options: BuildOptions, lock: int, listener: Listener
+    directory: RecipeDirectory,
+    planned: tuple[PreparedTarget, ...],
+    options: BuildOptions,
+    claim: int,
+    listener: Listener,
 ) -> SessionResult:
     cache = options.local_cache
     session = SessionOptions(
         options.jobs, options.keep_going, str(cache.directory), cache.limit, cache.read_only
     )  # fmt: skip
-    result = run_session(directory.path, tuple(t.plan.graph.target for t in planned), session, lock, listener.event)
+    result = run_session(directory.path, tuple(t.plan.graph.target for t in planned), session, claim, listener.event)
     if any(not event.cached for event in result.finished):
         cache.prune()
     return result
 
 
 def _result(
-    recipe: Recipe, planned: tuple[PlannedTarget, ...], obstacles: dict[str, tuple[Diagnostic, ...]], code: ExitCode,
+    recipe: Recipe, planned: tuple[PreparedTarget, ...], obstacles: dict[str, tuple[Diagnostic, ...]], code: ExitCode,
     session: SessionResult, seconds: float,
 ) -> BuildResult:  # fmt: skip
     found = _distinct(obstacles)
@@ -236,7 +240,7 @@ def _result(
     )  # fmt: skip
 
 
-def _target_result(target: PlannedTarget, session: SessionResult) -> TargetResult:
+def _target_result(target: PreparedTarget, session: SessionResult) -> TargetResult:
     name = target.plan.graph.target
     done = not session.interrupted and not session.trouble and all(event.target != name for event in session.failed)
     asked = done and target.elsewhere is None
@@ -253,7 +257,7 @@ def verification_passed(directory: TargetDirectory) -> bool | None:
         return None
 
 
-def _behind(target: PlannedTarget, session: SessionResult) -> Iterator[str]:
+def _behind(target: PreparedTarget, session: SessionResult) -> Iterator[str]:
     """Labels of tasks that need, directly or not, what a failed task did not make."""
     failed = {event.task for event in session.failed if event.target == target.plan.graph.target}
     lost: set[str] = set()

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, chosen
-from bolt_build.build.exclusive import build_lock
+from bolt_build.build.claim import directory_claim
 from bolt_build.build.files import told, unlink
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory, TuningDirectory
 from bolt_build.build.plan_file import load_plan_file
-from bolt_build.build.record import load_record
+from bolt_build.build.receipt import load_receipt
 from bolt_build.schema.recipe import Recipe
 
 
@@ -71,7 +71,7 @@ def clean_targets(
         return Cleaned()
     if pretend:
         return Cleaned(removed, tuple(path for target in targets for path in _foreign(target, _own_files(target))))
-    with build_lock(directory.path, wait=options.wait, say=lambda text: None), told(directory.path):
+    with directory_claim(directory.path, wait=options.wait, say=lambda text: None), told(directory.path):
         foreign = tuple(path for target in targets for path in _clean_target(target))
         if not options.targets and not directory.targets:
             _remove_own(directory)
@@ -86,7 +86,7 @@ def _clean_target(target: TargetDirectory) -> list[Path]:
     """Remove what is the build's own; the files that stay."""
     for path in sorted(_own_files(target)):
         unlink(path)
-    for folder in (target.records, target.logs, target.temporary):
+    for folder in (target.receipts, target.logs, target.temporary):
         shutil.rmtree(folder, ignore_errors=True)
     for folder in sorted((p for p in target.path.rglob("*") if p.is_dir()), reverse=True):
         with contextlib.suppress(OSError):
@@ -98,19 +98,19 @@ def _clean_target(target: TargetDirectory) -> list[Path]:
 
 def _foreign(target: TargetDirectory, own: set[Path]) -> list[Path]:
     """Files in the directory that are not the build's own."""
-    folders = (target.records, target.logs, target.temporary)
+    folders = (target.receipts, target.logs, target.temporary)
     files = (path for path in target.path.rglob("*") if not path.is_dir() and path not in own)
     return sorted(path for path in files if not any(path.is_relative_to(folder) for folder in folders))
 
 
 def _own_files(target: TargetDirectory) -> set[Path]:
-    """Every file that planning or a task made, by the plan and by the records (of tasks that are no more, too)."""
+    """Every file that planning or a task made, by the plan and by the receipts (of tasks that are no more, too)."""
     plan = load_plan_file(target.plan)
     own = {target.path / output for task in (plan.graph.tasks if plan else ()) for output in task.outputs}
     own |= {target.path / file.path for file in (plan.made if plan else ())}
-    for record_file in target.records.glob("*.json"):
-        record = load_record(target.records, record_file.stem)
-        own |= {target.path / output.path for output in (record.outputs if record else ())}
+    for receipt_file in target.receipts.glob("*.json"):
+        receipt = load_receipt(target.receipts, receipt_file.stem)
+        own |= {target.path / output.path for output in (receipt.outputs if receipt else ())}
     if plan is not None or own:
         own |= {target.plan, target.engine, target.recipe, target.path / "provenance.json"}
         own |= {target.bundle, target.results} if isinstance(target, TuningDirectory) else set()

@@ -17,7 +17,7 @@ class EventKind(Enum):
     STARTED = "started"
     FINISHED = "finished"
     CURRENT = "current"
-    """The task was asked for, but its record says that the outputs are what they should be."""
+    """The task was asked for, but its receipt says that the outputs are what they should be."""
     FAILED = "failed"
     STOPPED = "stopped"
     """The task was running when the build was interrupted."""

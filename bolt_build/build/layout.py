@@ -40,7 +40,7 @@ class TargetDirectory:
         return self.path / "build" / "logs"
 
     @property
-    def records(self) -> Path:
+    def receipts(self) -> Path:
         """What each finished task was made from, `<task>.json`."""
         return self.path / "build" / "records"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PlannedWeights:
+class PreparedWeights:
     """A weights file that is about to be written: its name, and what is to be in it."""
 
     name: str
@@ -32,7 +32,7 @@ class PlannedWeights:
 
 
 @dataclass(frozen=True)
-class PlannedTarget:
+class PreparedTarget:
     """The plan of one target. `contents` (text files to write, by name) are there where the plan was just made, and
     `weights` where the model was planned; `obsolete` are files of an earlier plan that this one does not have.
 
@@ -46,7 +46,7 @@ class PlannedTarget:
     unverified: Tool | None
     elsewhere: str | None = None
     contents: tuple[tuple[str, str], ...] = ()
-    weights: PlannedWeights | None = None
+    weights: PreparedWeights | None = None
     obsolete: tuple[str, ...] = ()
     touched: bool = False
     kernels: KernelSource | None = None
@@ -63,7 +63,7 @@ class PlannedTarget:
         found = {name: digest_bytes(text.encode()) for name, text in self.contents}
         return found if self.weights is None else found | {self.weights.name: self.weights.digest}
 
-    def written(self) -> PlannedTarget:
+    def written(self) -> PreparedTarget:
         """Put the plan in its place. `plan.json` goes first and comes last: while it is there the rest is its own.
 
         Returns the target with nothing left to write. Raises BoltError where it cannot be written.

@@ -26,7 +26,7 @@ from bolt_build.build.plan_file import (
     UnitSummary,
     load_plan_file,
 )
-from bolt_build.build.prepared_target import PlannedTarget, PlannedWeights
+from bolt_build.build.prepared_target import PreparedTarget, PreparedWeights
 from bolt_build.build.target_lock import TargetLock, target_lock
 from bolt_build.digest import digest, encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
@@ -50,7 +50,7 @@ _FILES = ("engine.json", "provenance.json", "recipe.json", "selection.json")
 
 
 @dataclass
-class Planner:
+class Preparer:
     """Plans the targets of one recipe; the ONNX file is parsed once for all of them. `locked` refuses a plan that is
     not the lock's, or with a kernel that was not measured, or measured with another toolchain."""
 
@@ -63,7 +63,7 @@ class Planner:
     _model: ModelFile | None = None
     _parsed: OnnxModel | None = None
 
-    def plan(self, spec: TargetSpec) -> PlannedTarget:
+    def plan(self, spec: TargetSpec) -> PreparedTarget:
         """The plan for one target of the recipe.
 
         Raises BoltError: with exit code 7 where a tool that the target needs is missing, 6 where `locked` is asked for
@@ -76,7 +76,7 @@ class Planner:
         if found.current and found.known is not None:
             touched = found.known.model != found.model.files
             plan = replace(found.known, model=found.model.files) if touched else found.known
-            target = PlannedTarget(found.directory, plan, found.unverified, found.elsewhere, touched=touched)
+            target = PreparedTarget(found.directory, plan, found.unverified, found.elsewhere, touched=touched)
         elif found.replans or found.known is None:
             planned = self._plan_engine(spec, found.target, found.lock.selection)
             graphs = tuple(cover.graph for cover in planned.covers)
@@ -164,7 +164,7 @@ class Planner:
         self.say(f"planning {self.recipe.name} for {spec.name}")
         return plan_parsed(self.parsed, self.recipe, spec, target, selection)
 
-    def _tasks(self, asked: _Question, planned: PlannedEngine | None) -> PlannedTarget:
+    def _tasks(self, asked: _Question, planned: PlannedEngine | None) -> PreparedTarget:
         """Tasks, and all that they read, for a plan that was just made, or (None) for the one in the directory."""
         from bolt_build.build.context import BuildContext
         from bolt_build.build.emission import emitted_sources
@@ -191,14 +191,14 @@ class Planner:
             *emitted_sources(engine, provenance),
         )
         name, before = weights_name(engine.name), () if asked.known is None else asked.known.made
-        weights = None if planned is None else PlannedWeights(name, weights_content(engine, planned.constants))
+        weights = None if planned is None else PreparedWeights(name, weights_content(engine, planned.constants))
         plan = PlanFile(
             PLAN_FILE_VERSION, asked.planning_key, asked.key, asked.facts, Places(tuple(places.items())), model.files,
             summary, task_graph(context), tuple(file for file in before if file.path == name), asked.use,
         )  # fmt: skip
         there = {name, *(path for path, _ in contents)}
         obsolete = tuple(file.path for file in before if file.path not in there)
-        return PlannedTarget(directory, plan, asked.unverified, asked.elsewhere, contents, weights, obsolete)
+        return PreparedTarget(directory, plan, asked.unverified, asked.elsewhere, contents, weights, obsolete)
 
 
 @dataclass(frozen=True)

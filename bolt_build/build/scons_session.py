@@ -2,7 +2,7 @@
 
 SCons orders the tasks, runs them in parallel and decides by contents which ones an edit reaches. Its signature file is
 written only when it ends, so it is removed before the first task changes anything: after SIGKILL nothing in it can
-then be mistaken for the truth, and the tasks' own records, written one by one, tell what is finished.
+then be mistaken for the truth, and the tasks' own receipts, written one by one, tell what is finished.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def open_session(request_json: str) -> None:
 def _sweep(directory: TargetDirectory) -> None:
     """Remove what a build that was killed left half-written: the lock is held, so that nobody is writing it."""
     shutil.rmtree(directory.temporary, ignore_errors=True)
-    for folder in (directory.path, directory.records):
+    for folder in (directory.path, directory.receipts):
         for path in folder.glob(".*.tmp"):
             unlink(path)
 

@@ -70,13 +70,13 @@ def run_session(
     directory: Path,
     targets: tuple[str, ...],
     options: SessionOptions,
-    lock: int,
+    claim: int,
     listen: Callable[[TaskEvent], None],
     without: tuple[str, ...] = (),
 ) -> SessionResult:
     """Let SCons build `targets` of the recipe's directory. The tasks named in `without` are left out.
 
-    The child inherits `lock`, so that the directory stays locked until the last of the build is gone. Must be called
+    The child inherits `claim`, so that the directory stays claimed until the last of the build is gone. Must be called
     in the main thread. Raises OSError where the child cannot be started.
     """
     interrupts = _Interrupts()
@@ -93,7 +93,7 @@ def run_session(
             try:
                 child = subprocess.Popen(
                     scons_command(directory, request, options), cwd=directory, stdin=subprocess.DEVNULL,
-                    stdout=complaints, stderr=complaints, pass_fds=(writing, lock), process_group=0,
+                    stdout=complaints, stderr=complaints, pass_fds=(writing, claim), process_group=0,
                     env=os.environ | {"PYTHONHASHSEED": "0"},
                 )  # fmt: skip
             finally:

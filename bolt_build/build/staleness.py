@@ -1,6 +1,6 @@
 """Which tasks a build would run, and why, in the recipe's words: `--dry-run`, and the count that progress counts to.
 
-The same rules as a build's: a task runs where its key differs from its record's or an output is not what the record
+The same rules as a build's: a task runs where its key differs from its receipt's or an output is not what the receipt
 says. Contents that are known without running anything (what planning just made, what would be emitted, what the cache
 holds) are followed, so that a task behind an unchanged file is not named.
 """
@@ -16,7 +16,7 @@ from bolt_build.build.cache import Cache
 from bolt_build.build.files import Digests
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import Facts, PlanFile
-from bolt_build.build.record import TaskRecord, load_record
+from bolt_build.build.receipt import Receipt, load_receipt
 from bolt_build.build.tasks import Task
 from bolt_build.build.up_to_date import Fault, Verdict, judge
 from bolt_build.errors import Diagnostic, Mark
@@ -80,19 +80,19 @@ class _Walk:
         self._causes: dict[str, tuple[str, ...]] = {}
 
     def visit(self, task: Task) -> StaleTask | None:
-        record = load_record(self._directory.records, task.name)
-        if record is not None:
-            for known in (*record.inputs, *record.outputs):
+        receipt = load_receipt(self._directory.receipts, task.name)
+        if receipt is not None:
+            for known in (*receipt.inputs, *receipt.outputs):
                 self._digests.learn(known)
-        verdict = judge(task, record, self._content, lambda name: self._digests.of(self._path(name)))
-        if record is not None and verdict.current:
-            self._contents |= {output.path: output.digest for output in record.outputs}
+        verdict = judge(task, receipt, self._content, lambda name: self._digests.of(self._path(name)))
+        if receipt is not None and verdict.current:
+            self._contents |= {output.path: output.digest for output in receipt.outputs}
             return None
-        damage = _damage(verdict, record)
-        reasons = damage or self._reasons(task, record)
-        cached = self._predict(task, verdict, record)
+        damage = _damage(verdict, receipt)
+        reasons = damage or self._reasons(task, receipt)
+        cached = self._predict(task, verdict, receipt)
         self._causes |= dict.fromkeys(task.outputs, reasons)
-        return StaleTask(task, reasons, cached, verdict.key is not None or record is None or bool(damage))
+        return StaleTask(task, reasons, cached, verdict.key is not None or receipt is None or bool(damage))
 
     def _content(self, name: str) -> str | None:
         """The digest that the file will have when the task runs; None where nobody knows."""
@@ -102,7 +102,7 @@ class _Walk:
             return self._foreseen[name]
         return self._digests.of(self._path(name))
 
-    def _predict(self, task: Task, verdict: Verdict, record: TaskRecord | None) -> bool:
+    def _predict(self, task: Task, verdict: Verdict, receipt: Receipt | None) -> bool:
         """Note what the task's outputs will be, where that is known; True where they would come from the cache."""
         found = (
             self._cache.lookup(verdict.key, task.outputs)
@@ -110,28 +110,28 @@ class _Walk:
             else None
         )
         digests = {output.name: output.digest for output in found or ()}
-        if record is not None and verdict.same_work:
+        if receipt is not None and verdict.same_work:
             # The same work again gives the same files: only what was damaged changes.
-            digests = {output.path: output.digest for output in record.outputs} | digests
+            digests = {output.path: output.digest for output in receipt.outputs} | digests
         for name in task.outputs:
             self._contents[name] = self._foreseen.get(name, digests.get(name))
         return found is not None
 
-    def _reasons(self, task: Task, record: TaskRecord | None) -> tuple[str, ...]:
-        if record is None:
+    def _reasons(self, task: Task, receipt: Receipt | None) -> tuple[str, ...]:
+        if receipt is None:
             return ("not built yet",)
         found: list[str] = []
-        before, values = dict(record.values), dict(task.values)
-        changes = fact_changes(record.facts, self._plan.facts, task.reads, self._mark, self._plan.tuning.used)
+        before, values = dict(receipt.values), dict(task.values)
+        changes = fact_changes(receipt.facts, self._plan.facts, task.reads, self._mark, self._plan.tuning.used)
         for name in dict.fromkeys([*before, *values]):
             if before.get(name) != values.get(name):
-                found += self._value_reasons(name, record.facts, changes)
-        seen = {file.path: file.digest for file in record.inputs}
+                found += self._value_reasons(name, receipt.facts, changes)
+        seen = {file.path: file.digest for file in receipt.inputs}
         for name in task.inputs:
             digest = self._content(name)
             if digest is None or seen.get(name) != digest:
                 found += self._causes.get(name) or self._file_reasons(name, changes)
-        if record.argv != task.argv:
+        if receipt.argv != task.argv:
             found += changes or ("its command changed",)
         return tuple(dict.fromkeys(found)) or changes or ("its inputs changed",)
 
@@ -156,13 +156,13 @@ class _Walk:
         return self._directory.path / self._plan.places.expand(name)
 
 
-def _damage(verdict: Verdict, record: TaskRecord | None) -> tuple[str, ...]:
+def _damage(verdict: Verdict, receipt: Receipt | None) -> tuple[str, ...]:
     """What is wrong with outputs that exist no longer or are not what was made."""
-    if record is None:
+    if receipt is None:
         return ("not built yet",) if Fault.MISSING in dict(verdict.faults).values() else ()
     words = {Fault.MISSING: "output {} is missing", Fault.EDITED: "output {} was changed by hand"}
     # Where a task has come to make another file, what changed says why.
-    made = {output.path for output in record.outputs}
+    made = {output.path for output in receipt.outputs}
     return tuple(words[fault].format(name) for name, fault in verdict.faults if name in made)
 
 

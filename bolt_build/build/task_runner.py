@@ -1,7 +1,7 @@
 """The one way in which a task runs.
 
 Its command writes under a private directory (`${out}`); only when it has succeeded and made every output do these take
-their places, each by a rename. The record goes before the first output changes and comes back after the last: a
+their places, each by a rename. The receipt goes before the first output changes and comes back after the last: a
 build that is killed between leaves a task that is known to be unfinished.
 """
 
@@ -24,7 +24,7 @@ from bolt_build.build.files import Digests, FileStamp, stamp, trouble, unlink
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import PlanFile
 from bolt_build.build.process_groups import ProcessGroups
-from bolt_build.build.record import RECORD_VERSION, TaskRecord, drop_record, load_record, save_record, task_key
+from bolt_build.build.receipt import RECORD_VERSION, Receipt, drop_receipt, load_receipt, save_receipt, task_key
 from bolt_build.build.tasks import Task
 from bolt_build.build.up_to_date import Fault, Verdict, judge, output_faults
 
@@ -73,20 +73,20 @@ class TaskRunner:
         """Where a task's file is."""
         return self.directory.path / self.plan.places.expand(name)
 
-    def record(self, task: Task) -> TaskRecord | None:
-        """The task's record; what it knows of files need not be read again."""
-        record = load_record(self.directory.records, task.name)
-        for known in () if record is None else (*record.inputs, *record.outputs):
+    def receipt(self, task: Task) -> Receipt | None:
+        """The task's receipt; what it knows of files need not be read again."""
+        receipt = load_receipt(self.directory.receipts, task.name)
+        for known in () if receipt is None else (*receipt.inputs, *receipt.outputs):
             self.digests.learn(known)
-        return record
+        return receipt
 
     def judge(self, task: Task) -> Verdict:
         """Whether the task is up to date, with the files as they are. Raises OSError."""
-        return judge(task, self.record(task), self._contents, self._contents)
+        return judge(task, self.receipt(task), self._contents, self._contents)
 
     def drop_edited(self, task: Task) -> None:
         """Remove outputs that are not what the task made (edited, or of unknown origin): they are made again."""
-        for name, fault in output_faults(task, self.record(task), self._contents):
+        for name, fault in output_faults(task, self.receipt(task), self._contents):
             if fault is Fault.EDITED:
                 self._note(task, f"{name} was changed by hand; it is made again")
             if fault is not Fault.MISSING:
@@ -187,7 +187,7 @@ class TaskRunner:
                 self._fail(task, f"succeeded without making {name}", seconds, log_path)
 
     def _install(self, task: Task, private: Path) -> tuple[FileStamp, ...]:
-        drop_record(self.directory.records, task.name)
+        drop_receipt(self.directory.receipts, task.name)
         stamps = []
         for name in task.outputs:
             final = self.path(name)
@@ -200,15 +200,15 @@ class TaskRunner:
     def _save(
         self, task: Task, key: str, inputs: tuple[FileStamp, ...], outputs: tuple[FileStamp, ...], seconds: float
     ) -> None:
-        record = TaskRecord(
+        receipt = Receipt(
             RECORD_VERSION, key, task.argv, task.values, inputs, outputs, self.plan.facts, round(seconds, 3)
         )
-        save_record(self.directory.records, task.name, record)
+        save_receipt(self.directory.receipts, task.name, receipt)
 
     def _forget(self, task: Task) -> None:
         """Leave nothing of a task that failed: no output of an earlier run may pass for this one's."""
         with contextlib.suppress(OSError):
-            drop_record(self.directory.records, task.name)
+            drop_receipt(self.directory.receipts, task.name)
             for name in task.outputs:
                 unlink(self.path(name))
 

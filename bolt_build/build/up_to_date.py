@@ -1,7 +1,7 @@
 """The one rule of staleness: whether what a task made is what it would make now.
 
 Asked by the forecast of files as they will be, by SCons for each task whose turn has come, and by the task itself
-before it runs. It knows a task's record, what its inputs hold and what its outputs hold, and nothing else.
+before it runs. It knows a task's receipt, what its inputs hold and what its outputs hold, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from bolt_build.build.record import TaskRecord, task_key
+from bolt_build.build.receipt import Receipt, task_key
 from bolt_build.build.tasks import Task
 
 Contents = Callable[[str], str | None]
@@ -18,7 +18,7 @@ Contents = Callable[[str], str | None]
 
 
 class Fault(Enum):
-    """What is wrong with an output: it is gone, is not what its task made, or no record knows it."""
+    """What is wrong with an output: it is gone, is not what its task made, or no receipt knows it."""
 
     MISSING = "missing"
     EDITED = "edited"
@@ -27,7 +27,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """`key` is that of the work to do, None where an input is not known; `same_work` says that the record is of it."""
+    """`key` is that of the work to do, None where an input is not known; `same_work` says that the receipt is of it."""
 
     key: str | None
     same_work: bool
@@ -39,19 +39,19 @@ class Verdict:
         return self.same_work and not self.faults
 
 
-def judge(task: Task, record: TaskRecord | None, inputs: Contents, outputs: Contents) -> Verdict:
-    """The rule. A task is current where its record is of the same work (`task_key`: command, values, contents of
-    inputs) and every output is there and holds what the record says."""
+def judge(task: Task, receipt: Receipt | None, inputs: Contents, outputs: Contents) -> Verdict:
+    """The rule. A task is current where its receipt is of the same work (`task_key`: command, values, contents of
+    inputs) and every output is there and holds what the receipt says."""
     found = {name: inputs(name) for name in task.inputs}
     known = {name: digest for name, digest in found.items() if digest is not None}
     key = task_key(task, known) if len(known) == len(found) else None
-    same_work = record is not None and key == record.key
-    return Verdict(key, same_work, output_faults(task, record, outputs))
+    same_work = receipt is not None and key == receipt.key
+    return Verdict(key, same_work, output_faults(task, receipt, outputs))
 
 
-def output_faults(task: Task, record: TaskRecord | None, outputs: Contents) -> tuple[tuple[str, Fault], ...]:
+def output_faults(task: Task, receipt: Receipt | None, outputs: Contents) -> tuple[tuple[str, Fault], ...]:
     """What of the rule can be told before the inputs are there."""
-    made = {} if record is None else {output.path: output.digest for output in record.outputs}
+    made = {} if receipt is None else {output.path: output.digest for output in receipt.outputs}
     found = []
     for name in task.outputs:
         digest = outputs(name)

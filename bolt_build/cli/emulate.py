@@ -11,7 +11,7 @@ from bolt_build import emulator
 from bolt_build.build.cache import Cache
 from bolt_build.build.cleaning import emulated
 from bolt_build.build.files import told
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.cli.build import build_all
 from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
@@ -70,8 +70,8 @@ def _for_gpus(recipe: Recipe, args: argparse.Namespace) -> Recipe:
     wrong = [_wrong(recipe, name) for name in wanted if _wrong(recipe, name)]
     if not wanted:
         wrong = [f"{recipe.path} has no target with a GPU"]
-    planner = Planner(recipe, options_of(args).directory(recipe), lambda text: print(text, file=sys.stderr))
-    batches = {spec.name: planner.batches(spec) if args.batch else recipe.batches(spec) for spec in recipe.targets}
+    preparer = Preparer(recipe, options_of(args).directory(recipe), lambda text: print(text, file=sys.stderr))
+    batches = {spec.name: preparer.batches(spec) if args.batch else recipe.batches(spec) for spec in recipe.targets}
     specs = [_with_batches(spec, args.batch, batches[spec.name]) for spec in recipe.targets if spec.name in wanted]
     wrong += [
         f"{recipe.path} has no batch {batch} for {spec.name}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.cli.common_arguments import (
     add_cache,
     add_format,
@@ -66,13 +66,13 @@ def _with_batch(
     recipe: Recipe, specs: Sequence[TargetSpec], batch: int, options: BuildOptions
 ) -> tuple[TargetSpec, ...]:
     """Those of the targets that have the batch. Raises BoltError where none has it."""
-    planner = Planner(recipe, options.directory(recipe), _say)
-    batches = dict.fromkeys(each for spec in specs for each in planner.batches(spec))
+    preparer = Preparer(recipe, options.directory(recipe), _say)
+    batches = dict.fromkeys(each for spec in specs for each in preparer.batches(spec))
     if batch not in batches:
         hint = f"its batches: {', '.join(map(str, batches))}"
         message = f"{recipe.path} has no batch {batch}"
         raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)
-    return tuple(spec for spec in specs if batch in planner.batches(spec))
+    return tuple(spec for spec in specs if batch in preparer.batches(spec))
 
 
 def _say(text: str) -> None:

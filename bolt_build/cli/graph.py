@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from bolt_build.build.builder import chosen
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.cli.common_arguments import add_place, add_recipes, count, one_of, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
     options = options_of(args)
     found: dict[str, list[str]] = {}
     for recipe in read_recipes(args):
-        planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
-        for name, text in _graphs(recipe, planner, args):
+        preparer = Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
+        for name, text in _graphs(recipe, preparer, args):
             found.setdefault(text, []).append(name)
     for index, (text, names) in enumerate(found.items()):
         heading = f"// {', '.join(names)}\n" if len(found) > 1 else ""
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.OK)
 
 
-def _graphs(recipe: Recipe, planner: Planner, args: argparse.Namespace) -> list[tuple[str, str]]:
+def _graphs(recipe: Recipe, preparer: Preparer, args: argparse.Namespace) -> list[tuple[str, str]]:
     """What each graph belongs to, and its text: before the passes no target's alone."""
     from bolt_build.graph.text import format_graph
 
@@ -49,15 +49,15 @@ def _graphs(recipe: Recipe, planner: Planner, args: argparse.Namespace) -> list[
         from bolt_build.build.engine_from_model import parse
 
         own = [each for spec in specs for each in spec.batch]
-        batch = _batch(recipe, [*planner.batches(None), *own], args.batch)
-        return [(recipe.name, format_graph(parse(planner.model.path).bind(batch, recipe.model.dims)))]
-    _batch(recipe, [each for spec in specs for each in planner.batches(spec)], args.batch)
+        batch = _batch(recipe, [*preparer.batches(None), *own], args.batch)
+        return [(recipe.name, format_graph(parse(preparer.model.path).bind(batch, recipe.model.dims)))]
+    _batch(recipe, [each for spec in specs for each in preparer.batches(spec)], args.batch)
     found = []
     for spec in specs:
-        batches = planner.batches(spec)
+        batches = preparer.batches(spec)
         if args.batch in (None, *batches):
             at = 0 if args.batch is None else batches.index(args.batch)
-            found.append((f"{recipe.name} for {spec.name}", format_graph(planner.plan_engine(spec).graphs[at])))
+            found.append((f"{recipe.name} for {spec.name}", format_graph(preparer.plan_engine(spec).graphs[at])))
     return found
 
 

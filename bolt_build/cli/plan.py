@@ -7,7 +7,7 @@ import json
 import sys
 
 from bolt_build.build.builder import chosen
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
     """Prints the plan of every target. Raises BoltError."""
     options, found = options_of(args), []
     for recipe in read_recipes(args):
-        planner = Planner(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
-        found += [planner.plan_engine(spec).plan for spec in chosen(recipe, options.targets)]
+        preparer = Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
+        found += [preparer.plan_engine(spec).plan for spec in chosen(recipe, options.targets)]
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(plan) for plan in found], indent=1) + "\n")
     else:

@@ -30,7 +30,7 @@ from bolt_build.planner.pipeline import optimize
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.resolve import resolve
 from bolt_build.planner.schedule import Schedule, ScheduledStep, ScheduledTensor, schedule
-from bolt_build.planner.selected_space import Winners, chosen_cover, measured_space
+from bolt_build.planner.selected_space import Winners, chosen_cover, selected_space
 from bolt_build.planner.selection import PREDICTED, ChosenCover, Selection
 from bolt_build.planner.slow_steps import slow_steps
 from bolt_build.planner.space import SearchSpace, search_space
@@ -77,7 +77,7 @@ def plan_engine(
     slow: list[SlowSteps] = []
     for space in _spaces(optimized, recipe, spec, target, families):
         asked.update(choice.problem.digest for choice in space.choices)
-        space, winners = measured_space(space, selection, target, families)
+        space, winners = selected_space(space, selection, target, families)
         cover = resolve(space)
         covers.append(chosen_cover(space, cover.alternatives))
         joined = outcomes(space.graph.batch, space.chains, cover.alternatives, winners)
@@ -107,7 +107,7 @@ def planned_batch(
     space: SearchSpace, selection: Selection, target: Target, families: Sequence[Family]
 ) -> tuple[BatchPlan, ChosenCover]:
     """The plan of one batch as an engine of it alone would have it, and its cover. Raises BoltError."""
-    space, _ = measured_space(space, selection, target, families)
+    space, _ = selected_space(space, selection, target, families)
     cover = resolve(space)
     ordered = write_in_place(schedule(space, cover, target), space.graph.batch).schedule
     plan = _batch_plan(space, ordered, plan_memory(ordered), WeightTable())

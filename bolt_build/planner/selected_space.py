@@ -24,7 +24,7 @@ from bolt_build.targets import Target
 Winners = Mapping[KernelProblem, Winner]
 
 
-def measured_space(
+def selected_space(
     space: SearchSpace, selection: Selection, target: Target, families: Sequence[Family]
 ) -> tuple[SearchSpace, Winners]:
     """The space as the selection leaves it, and the winners that hold in it by their problem.

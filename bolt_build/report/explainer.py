@@ -29,7 +29,7 @@ from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import counted
 from bolt_build.report.whole_engine import of_plan
 from bolt_build.targets import Target
-from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.workflows.evidence import Evidence
 
 FUSION = ("fold-pads", "fold-batch-norm", "fold-affine", "merge-branches", "fuse-epilogues", "pad-channels", "padding")

@@ -15,9 +15,9 @@ from bolt_build.report.progress import waiting
 from bolt_build.report.tables import Column, table
 from bolt_build.report.whole_engine import WholeEngine, all_lines, of_evidence
 from bolt_build.tuning.choice.engines import EngineEvidence
-from bolt_build.tuning.measurements.engine_measurement import TriedPlan, TriedSwap
-from bolt_build.tuning.measurements.kernel_measurement import Record
 from bolt_build.tuning.outcome import ProblemOutcome, TuneResult
+from bolt_build.tuning.records.engine_record import TriedPlan, TriedSwap
+from bolt_build.tuning.records.kernel_record import Record
 from bolt_build.tuning.trials.tuning_set import Trial
 
 _COLUMNS = (

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.model_file import ModelFile
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.families import load
 from bolt_build.families.base import Family
 from bolt_build.graph.ir import Graph
@@ -26,7 +26,7 @@ EVERY_CANDIDATE = 1 << 30
 
 
 @dataclass(frozen=True)
-class TuningPlan:
+class Agenda:
     """One target of a recipe with the graphs of its batches, their search spaces, and the problems that are worth
     measuring."""
 
@@ -52,21 +52,21 @@ class TuningPlan:
         return tuple(lineup(space, selection, self.target, self.families) for space in self.spaces)
 
 
-def plan_tuning(
+def agenda_of(
     recipe: Recipe,
     spec: TargetSpec,
     target: Target,
     directory: RecipeDirectory,
     say: Callable[[str], None],
     limit: int | None,
-) -> TuningPlan:
+) -> Agenda:
     """Plan what to measure; `limit` None is the recipe's `tuning.candidates`. Raises BoltError for what is wrong with
     the model."""
-    model = Planner(recipe, directory, say).model
+    model = Preparer(recipe, directory, say).model
     say(f"planning the tuning of {recipe.name} for {spec.name}")
     parsed = load_model(model.path)
     graphs = tuple(parsed.bind(batch, recipe.model.dims) for batch in parsed.batches(recipe.batches(spec)))
     families = load(target)
     spaces = search_spaces(graphs, recipe, spec, target, families)
     found = tuning_set(spaces, families, target, recipe.tuning.candidates if limit is None else limit)
-    return TuningPlan(recipe, spec, target, families, model, graphs, tuple(spaces), found)
+    return Agenda(recipe, spec, target, families, model, graphs, tuple(spaces), found)

@@ -13,16 +13,16 @@ from bolt_build.targets import Target
 from bolt_build.tuning.exchange.bundle import DESCRIPTION, Bundle, read_bundle
 from bolt_build.tuning.exchange.engine_results import EngineRow
 from bolt_build.tuning.exchange.results import Results, Row
-from bolt_build.tuning.measurements.counting import Measurement
-from bolt_build.tuning.measurements.engine_measurement import (
+from bolt_build.tuning.playing import not_played
+from bolt_build.tuning.records.counting import Measurement
+from bolt_build.tuning.records.engine_record import (
     EngineMeasurement,
     EngineRecord,
     Kernels,
     TriedPlan,
     TriedSwap,
 )
-from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
-from bolt_build.tuning.playing import not_played
+from bolt_build.tuning.records.kernel_record import Record, Statistics, Status
 from bolt_build.tuning.trials.tuning_set import TuningSet
 
 _Names = Mapping[tuple[str, str], Candidate]

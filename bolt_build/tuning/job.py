@@ -21,7 +21,7 @@ from bolt_build.lockfile.reading import updated_lock_text
 from bolt_build.planner.selection import PREDICTED
 from bolt_build.schema.recipe import Recipe
 from bolt_build.toolchain import Toolchain
-from bolt_build.tuning.agenda import TuningPlan
+from bolt_build.tuning.agenda import Agenda
 from bolt_build.tuning.choice.engines import engine_evidence
 from bolt_build.tuning.choice.lock_part import lock_from
 from bolt_build.tuning.choice.winners import evidence, select
@@ -34,7 +34,6 @@ from bolt_build.tuning.exchange.bundle import RUN, Bundle, write_bundle
 from bolt_build.tuning.exchange.engines_tsv import engines_text
 from bolt_build.tuning.exchange.results import Results, read_results
 from bolt_build.tuning.importing import Adopted, adopt, bundle_of
-from bolt_build.tuning.measurements.counting import Measurement, comparable, unmeasured
 from bolt_build.tuning.outcome import CompileOutcome, PhaseSeconds, TuneResult, outcomes
 from bolt_build.tuning.playing import (
     Played,
@@ -46,6 +45,7 @@ from bolt_build.tuning.playing import (
     problems_to_play,
     without_effect,
 )
+from bolt_build.tuning.records.counting import Measurement, comparable, unmeasured
 from bolt_build.tuning.store import TuningStore
 from bolt_build.tuning.this_machine import FoundDevice, Measured, devices_of, measure_here, play_here
 from bolt_build.tuning.trials.engine_table import EngineLineup
@@ -55,9 +55,9 @@ from bolt_build.tuning.trials.tuning_set import ProblemTrials
 @dataclass(frozen=True)
 class TuningJob:
     """One target's tuning. `toolchain` is None where a tool is missing, `lock` where none is to be written; `held` is
-    the descriptor of the build lock; `planning` the seconds that the plan took."""
+    the descriptor of the claim of the build's directory; `planning` the seconds that the plan took."""
 
-    plan: TuningPlan
+    plan: Agenda
     toolchain: Toolchain | None
     options: BuildOptions
     held: int

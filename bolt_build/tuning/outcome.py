@@ -14,7 +14,7 @@ from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.tuning.choice.engines import EngineEvidence
 from bolt_build.tuning.choice.winners import Evidence, evidence
-from bolt_build.tuning.measurements.kernel_measurement import Record
+from bolt_build.tuning.records.kernel_record import Record
 from bolt_build.tuning.trials.tuning_set import ProblemTrials, TuningSet
 
 

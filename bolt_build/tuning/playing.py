@@ -12,9 +12,9 @@ from bolt_build.tuning.choice.engines import EngineEvidence, base_of, record_of
 from bolt_build.tuning.choice.winners import Evidence
 from bolt_build.tuning.compile.kernels import without
 from bolt_build.tuning.exchange.bundle import Bundle
-from bolt_build.tuning.measurements.counting import Measurement
-from bolt_build.tuning.measurements.engine_measurement import EngineMeasurement, EngineRecord
-from bolt_build.tuning.measurements.kernel_measurement import Status
+from bolt_build.tuning.records.counting import Measurement
+from bolt_build.tuning.records.engine_record import EngineMeasurement, EngineRecord
+from bolt_build.tuning.records.kernel_record import Status
 from bolt_build.tuning.trials.engine_table import EngineLineup
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
 

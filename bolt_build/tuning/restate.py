@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.files import write_text
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
 from bolt_build.graph.onnx_import import load_model
@@ -48,7 +48,7 @@ def offered_for(recipe: Recipe, target_name: str, options: BuildOptions, say: Ca
     """What the families offer for every problem of the recipe's graphs. Raises BoltError."""
     target = target_named(target_name)
     (spec,) = (each for each in recipe.targets if each.name == target_name)
-    model = load_model(Planner(recipe, options.directory(recipe), say).model.path)
+    model = load_model(Preparer(recipe, options.directory(recipe), say).model.path)
     graphs = tuple(model.bind(batch, recipe.model.dims) for batch in model.batches(recipe.batches(spec)))
     spaces = search_spaces(graphs, recipe, spec, target, load(target))
     return {(choice.problem.digest, choice.family): choice.candidates for space in spaces for choice in space.choices}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener, chosen
-from bolt_build.build.exclusive import Wait, build_lock
+from bolt_build.build.claim import Wait, directory_claim
 from bolt_build.build.files import told
 from bolt_build.build.signal_handlers import handled
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
@@ -19,7 +19,7 @@ from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Toolchain, probe
 from bolt_build.toolchain.machine import found_gpus, why_not_here
-from bolt_build.tuning.agenda import EVERY_CANDIDATE, plan_tuning
+from bolt_build.tuning.agenda import EVERY_CANDIDATE, agenda_of
 from bolt_build.tuning.job import TuningJob, writing_lock
 from bolt_build.tuning.outcome import TuneResult
 
@@ -69,10 +69,10 @@ def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult
     # SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers.
     ended = handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
     wait = Wait(listener.say)
-    with ended, build_lock(directory.path, wait=options.build.wait, say=wait.say) as held:
+    with ended, directory_claim(directory.path, wait=options.build.wait, say=wait.say) as held:
         started += (waited := wait.seconds)
         limit = EVERY_CANDIDATE if options.all_candidates else None
-        plan = plan_tuning(recipe, spec, target, directory, listener.say, limit)
+        plan = agenda_of(recipe, spec, target, directory, listener.say, limit)
         tools = _usable(toolchain)
         job = TuningJob(plan, tools, options.build, held, listener, lock, time.monotonic() - started)
         result = _run(job, options)

@@ -9,10 +9,10 @@ from pathlib import Path
 from bolt_build.build.files import told, write_text
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.tuning.exchange.bundle import Bundle, bundle_text
-from bolt_build.tuning.measurements.counting import Measurement
-from bolt_build.tuning.measurements.database import Records
-from bolt_build.tuning.measurements.engine_measurement import EngineMeasurement
-from bolt_build.tuning.measurements.kernel_measurement import Record
+from bolt_build.tuning.records.counting import Measurement
+from bolt_build.tuning.records.database import Records
+from bolt_build.tuning.records.engine_record import EngineMeasurement
+from bolt_build.tuning.records.kernel_record import Record
 
 
 @dataclass(frozen=True)

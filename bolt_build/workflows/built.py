@@ -9,8 +9,8 @@ from pathlib import Path
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import PlanFile, load_plan_file
-from bolt_build.build.preparing import Planner
-from bolt_build.build.record import load_record
+from bolt_build.build.preparing import Preparer
+from bolt_build.build.receipt import load_receipt
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names
 from bolt_build.schema.recipe import Recipe
@@ -49,12 +49,12 @@ def built_engines(recipe: Recipe, options: BuildOptions) -> tuple[BuiltEngine, .
     have changed since, so that nobody measures or runs another engine than the recipe describes.
     """
     found, wrong = [], []
-    planner = Planner(recipe, options.directory(recipe), lambda text: None)
+    preparer = Preparer(recipe, options.directory(recipe), lambda text: None)
     for spec in chosen(recipe, options.targets):
         directory = options.directory(recipe).target(spec.name)
         plan = load_plan_file(directory.plan)
         problem = _unfinished(directory, plan)
-        if problem is None and plan is not None and not planner.is_current(spec):
+        if problem is None and plan is not None and not preparer.is_current(spec):
             problem = Diagnostic("stale-engine", f"{_here(directory)} is not what {recipe.path} describes any more")
         if problem is not None or plan is None:
             problem = problem or Diagnostic("not-built", f"{_here(directory)} was not built yet")
@@ -74,10 +74,10 @@ def _unfinished(directory: TargetDirectory, plan: PlanFile | None) -> Diagnostic
     for task in plan.graph.tasks:
         if task.rule in ("verify", "manifest"):
             continue
-        record = load_record(directory.records, task.name)
-        if record is None or record.argv != task.argv or record.values != task.values:
+        receipt = load_receipt(directory.receipts, task.name)
+        if receipt is None or receipt.argv != task.argv or receipt.values != task.values:
             return Diagnostic("not-built", f"{_here(directory)}: '{task.label}' has not finished")
-        for output in record.outputs:
+        for output in receipt.outputs:
             path = directory.path / output.path
             if output.path in plan.graph.artifacts and not (path.is_file() and path.stat().st_size == output.size):
                 return Diagnostic("not-built", f"{_here(directory)}: {output.path} is missing or was changed")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.build.target_lock import target_lock
 from bolt_build.families import load
 from bolt_build.families.base import Family
@@ -16,8 +16,8 @@ from bolt_build.lockfile.contents import LockedTarget
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import Target, target_named
-from bolt_build.tuning.measurements.counting import Measurement
-from bolt_build.tuning.measurements.database import Records
+from bolt_build.tuning.records.counting import Measurement
+from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.trials.tuning_set import TuningSet, tuning_set
 
 
@@ -42,7 +42,7 @@ def gather(recipe: Recipe, spec: TargetSpec, options: BuildOptions, say: Callabl
     """
     target = target_named(spec.name)
     lock = target_lock(recipe, spec, target)
-    model = load_model(Planner(recipe, options.directory(recipe), say).model.path)
+    model = load_model(Preparer(recipe, options.directory(recipe), say).model.path)
     say(f"planning {recipe.name} for {spec.name}")
     graphs = tuple(model.bind(batch, recipe.model.dims) for batch in model.batches(recipe.batches(spec)))
     families, selection = load(target), lock.selection

@@ -17,7 +17,7 @@ from bolt_build.build.engine_from_model import parse
 from bolt_build.build.files import told, write_text
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan
@@ -128,9 +128,9 @@ def _cut(recipe: Recipe, options: ExploreOptions, say: Callable[[str], None]) ->
     if options.predict:
         recipe = replace(recipe, tuning=replace(recipe.tuning, lock=None))
     specs = {spec.name: spec for spec in chosen(recipe, options.build.targets)}
-    planner = Planner(recipe, options.build.directory(recipe), say)
+    preparer = Preparer(recipe, options.build.directory(recipe), say)
     for name, spec in specs.items() if options.batches else ():
-        own = planner.batches(spec)
+        own = preparer.batches(spec)
         batches = tuple(batch for batch in own if batch in options.batches)
         if not batches:
             hint = f"its batches: {', '.join(map(str, own))}"
@@ -161,11 +161,11 @@ def _check_names(models: Sequence[_Model]) -> None:
 
 
 def _plan_model(model: _Model, options: ExploreOptions, listener: Listener, matrix: _Matrix) -> None:
-    planner = Planner(model.recipe, options.build.directory(model.recipe), listener.say)
+    preparer = Preparer(model.recipe, options.build.directory(model.recipe), listener.say)
     for spec in chosen(model.recipe, options.build.targets):
         try:
-            planned = planner.plan_engine(spec)
-            path = planner.model.path
+            planned = preparer.plan_engine(spec)
+            path = preparer.model.path
             parameters = _parameters(model.recipe, path)
         except BoltError as error:
             matrix.say(error.diagnostics, error.exit_code)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.preparing import Planner
+from bolt_build.build.preparing import Preparer
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.recipe import Recipe, TargetSpec
 
@@ -43,30 +43,30 @@ def check_model(recipe: Recipe, options: BuildOptions, say: Callable[[str], None
     specs = chosen(recipe, options.targets)
     directory = options.directory(recipe)
     if directory.zoo_stamp.is_file() or (recipe.model.zoo is None and recipe.variant is None):
-        return _checked(recipe, specs, Planner(recipe, directory, say))
+        return _checked(recipe, specs, Preparer(recipe, directory, say))
     with tempfile.TemporaryDirectory(prefix="bolt-build-") as folder:
-        return _checked(recipe, specs, Planner(recipe, RecipeDirectory(Path(folder)), say))
+        return _checked(recipe, specs, Preparer(recipe, RecipeDirectory(Path(folder)), say))
 
 
-def _checked(recipe: Recipe, specs: tuple[TargetSpec, ...], planner: Planner) -> ModelCheck:
+def _checked(recipe: Recipe, specs: tuple[TargetSpec, ...], preparer: Preparer) -> ModelCheck:
     sizes: list[PlannedSize] = []
     wrong: dict[Diagnostic, None] = {}
     try:
-        _ = planner.parsed  # what is wrong with the model is wrong for every target
+        _ = preparer.parsed  # what is wrong with the model is wrong for every target
     except BoltError as error:
         return ModelCheck(recipe, (), tuple(dict.fromkeys(error.diagnostics)))
     for spec in specs:
         try:
-            sizes.append(_size(planner, spec))
+            sizes.append(_size(preparer, spec))
         except BoltError as error:
             wrong.update(dict.fromkeys(error.diagnostics))
     return ModelCheck(recipe, tuple(sizes), tuple(wrong))
 
 
-def _size(planner: Planner, spec: TargetSpec) -> PlannedSize:
+def _size(preparer: Preparer, spec: TargetSpec) -> PlannedSize:
     from bolt_build.emit.weights import payload_bytes
 
-    plan = planner.plan_engine(spec).plan
+    plan = preparer.plan_engine(spec).plan
     return PlannedSize(
         spec.name, tuple(each.batch for each in plan.plans), sum(len(each.steps) for each in plan.plans),
         payload_bytes(plan.weights), max(each.arena_bytes for each in plan.plans),

@@ -20,9 +20,9 @@ from bolt_build.tuning.exchange.bundle import bundle_text
 from bolt_build.tuning.exchange.engine_results import EngineRow, PlanRow, SwapRow, Unplayed
 from bolt_build.tuning.exchange.results import RESULTS_VERSION, Results, Row, Unmeasured, read_results, results_text
 from bolt_build.tuning.importing import adopt, bundle_of
-from bolt_build.tuning.measurements.database import Records
-from bolt_build.tuning.measurements.engine_measurement import Gain
-from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.records.database import Records
+from bolt_build.tuning.records.engine_record import Gain
+from bolt_build.tuning.records.kernel_record import Statistics, Status
 
 LONG, SHORT = 4000, 60
 

@@ -9,8 +9,8 @@ from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.planner.selection import ChosenCover, EngineChoice, Winner
 from bolt_build.tuning.choice.winners import Evidence
-from bolt_build.tuning.measurements.engine_measurement import EngineMeasurement, EngineRecord
-from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.records.engine_record import EngineMeasurement, EngineRecord
+from bolt_build.tuning.records.kernel_record import Record, Statistics, Status
 from bolt_build.tuning.trials.engine_table import EngineLineup, EngineTable
 
 

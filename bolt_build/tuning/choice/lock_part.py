@@ -10,7 +10,7 @@ from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import ChosenCover
 from bolt_build.tuning.choice.engines import EngineEvidence
 from bolt_build.tuning.choice.winners import Evidence, evidence
-from bolt_build.tuning.measurements.kernel_measurement import Record
+from bolt_build.tuning.records.kernel_record import Record
 from bolt_build.tuning.trials.tuning_set import TuningSet
 
 _ID_LETTERS = 12

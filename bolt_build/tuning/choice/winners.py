@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bolt_build.digest import canonical_json
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.planner.selection import Selection, Winner
-from bolt_build.tuning.measurements.kernel_measurement import Record, Statistics, Status
+from bolt_build.tuning.records.kernel_record import Record, Statistics, Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials, TuningSet
 
 NEAR = 1.01

@@ -30,7 +30,7 @@ from bolt_build.tuning.compile.tasks import (
     task_of,
 )
 from bolt_build.tuning.exchange.bundle import BUNDLE_VERSION, Bundle, bundle_text
-from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
 
 

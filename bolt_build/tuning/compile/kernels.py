@@ -13,7 +13,7 @@ from bolt_build.build.events import TaskEvent
 from bolt_build.families.base import Candidate, Family, KernelUnit
 from bolt_build.targets import Target
 from bolt_build.tuning.compile import glue
-from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
 
 _LAST_LINES = 6

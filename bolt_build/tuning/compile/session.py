@@ -20,13 +20,13 @@ from bolt_build.build.tasks import TaskGraph
 
 @dataclass(frozen=True)
 class TuningSession:
-    """Tasks of one target's tuning. `places` are folders that its tasks name beside those of a build, `lock` the
-    descriptor of the recipe's build lock."""
+    """Tasks of one target's tuning. `places` are folders that its tasks name beside those of a build, `claim` the
+    descriptor of the recipe's claimed directory."""
 
     context: BuildContext
     root: RecipeDirectory
     options: BuildOptions
-    lock: int
+    claim: int
     listener: Listener
     places: tuple[tuple[str, str], ...] = ()
 
@@ -49,7 +49,7 @@ class TuningSession:
         )  # fmt: skip
         name = self.directory.path.name
         try:
-            result = run_session(self.root.path, (name,), options, self.lock, self.listener.event)
+            result = run_session(self.root.path, (name,), options, self.claim, self.listener.event)
         finally:
             self.listener.stop()
         if any(not event.cached for event in result.finished):

@@ -22,7 +22,7 @@ from bolt_build.digest import decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.lockfile.fingerprint import TuningTools
 from bolt_build.schema.values import shorten
-from bolt_build.tuning.measurements.kernel_measurement import Record
+from bolt_build.tuning.records.kernel_record import Record
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
 from bolt_build.user_files import MEBIBYTE, UnfitFile, open_regular, read_regular, size_text
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from bolt_build.tuning.exchange import result_fields as fields
 from bolt_build.tuning.exchange.result_fields import DamagedError
-from bolt_build.tuning.measurements.engine_measurement import Gain
-from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.records.engine_record import Gain
+from bolt_build.tuning.records.kernel_record import Statistics, Status
 
 
 @dataclass(frozen=True)

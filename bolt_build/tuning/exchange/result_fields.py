@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bolt_build.schema.values import shorten
-from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.records.kernel_record import Statistics, Status
 
 LONGEST_LINE = 1 << 20
 """Characters: engines of thousands of kernels have lines of some 100,000."""

@@ -24,7 +24,7 @@ from bolt_build.tuning.exchange.engine_results import (
     swap_row,
 )
 from bolt_build.tuning.exchange.result_fields import DamagedError
-from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.records.kernel_record import Statistics, Status
 from bolt_build.user_files import MEBIBYTE, read_regular
 
 RESULTS_VERSION = 2

@@ -9,7 +9,7 @@ from dataclasses import replace
 from bolt_build.errors import BoltError
 from bolt_build.families.base import Alternative, Family
 from bolt_build.planner.resolve import resolve
-from bolt_build.planner.selected_space import chosen_cover, measured_space
+from bolt_build.planner.selected_space import chosen_cover, selected_space
 from bolt_build.planner.selection import ChosenCover, Selection
 from bolt_build.planner.space import SearchSpace
 from bolt_build.targets import Target
@@ -30,7 +30,7 @@ def leading_covers(
     Each other one does without the alternatives of one kind (a family's, for the same problems) that the first has:
     equal layers change together. The selection's own covers are left out of account. Raises BoltError ("no-cover").
     """
-    measured, _ = measured_space(space, replace(selection, covers=(), engines=()), target, families)
+    measured, _ = selected_space(space, replace(selection, covers=(), engines=()), target, families)
     first = resolve(measured)
     chosen = chosen_cover(measured, first.alternatives)
     found: dict[ChosenCover, float] = {}

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "gpu_lock.h"
+#include "gpu_claim.h"
 #include "session.h"
 
 namespace bolt_tuner {
@@ -15,7 +15,7 @@ class GpuTurn {
 
   bool held() const { return lock_.held(); }
   /// True once the GPU is held. Until then `again` is when to ask next, and that it is waited for is said once. Throws
-  /// Problem as GpuLock does.
+  /// Problem as GpuClaim does.
   bool take(std::optional<Time>& again) {
     if (lock_.take()) return true;
     if (!told_) std::fprintf(stderr, "GPU %d  waiting: another program measures on it (%s)\n", index_, lock_.path().c_str());
@@ -27,7 +27,7 @@ class GpuTurn {
  private:
   static constexpr double kPause = 0.2;
   int index_;
-  GpuLock lock_;
+  GpuClaim lock_;
   bool told_ = false;
 };
 

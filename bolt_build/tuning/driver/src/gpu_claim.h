@@ -5,12 +5,12 @@
 
 namespace bolt_tuner {
 
-class GpuLock {
+class GpuClaim {
  public:
-  explicit GpuLock(std::string uuid) : uuid_(std::move(uuid)) {}
-  ~GpuLock();
-  GpuLock(GpuLock&& other) noexcept;
-  GpuLock& operator=(GpuLock&&) = delete;
+  explicit GpuClaim(std::string uuid) : uuid_(std::move(uuid)) {}
+  ~GpuClaim();
+  GpuClaim(GpuClaim&& other) noexcept;
+  GpuClaim& operator=(GpuClaim&&) = delete;
 
   /// False where another process holds it. Throws Problem (kFailed) where there can be no lock.
   bool take();

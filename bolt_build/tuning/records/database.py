@@ -19,8 +19,8 @@ from typing import Any
 from bolt_build.digest import canonical_json, decode, encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.lockfile.fingerprint import Fingerprint
-from bolt_build.tuning.measurements.engine_measurement import EngineMeasurement, EngineRecord
-from bolt_build.tuning.measurements.kernel_measurement import RECORD_VERSION, Record
+from bolt_build.tuning.records.engine_record import EngineMeasurement, EngineRecord
+from bolt_build.tuning.records.kernel_record import RECORD_VERSION, Record
 
 BUSY_SECONDS = 60.0
 """How long one process waits for another's transaction; each takes milliseconds."""

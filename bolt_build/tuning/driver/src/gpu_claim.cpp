@@ -1,4 +1,4 @@
-#include "gpu_lock.h"
+#include "gpu_claim.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,16 +13,16 @@
 
 namespace bolt_tuner {
 
-GpuLock::~GpuLock() {
+GpuClaim::~GpuClaim() {
   if (file_ >= 0) close(file_);
 }
 
-GpuLock::GpuLock(GpuLock&& other) noexcept
+GpuClaim::GpuClaim(GpuClaim&& other) noexcept
     : uuid_(std::move(other.uuid_)), file_(std::exchange(other.file_, -1)), held_(std::exchange(other.held_, false)) {}
 
-std::string GpuLock::path() const { return "/tmp/bolt-build-gpu-" + uuid_ + ".lock"; }
+std::string GpuClaim::path() const { return "/tmp/bolt-build-gpu-" + uuid_ + ".lock"; }
 
-bool GpuLock::take() {
+bool GpuClaim::take() {
   if (held_) return true;
   if (file_ < 0) {
     const std::string at = path();

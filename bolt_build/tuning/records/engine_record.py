@@ -8,7 +8,7 @@ from functools import cached_property
 from bolt_build.digest import digest
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Fingerprint
-from bolt_build.tuning.measurements.kernel_measurement import Statistics, Status
+from bolt_build.tuning.records.kernel_record import Statistics, Status
 
 EngineMeasurement = tuple[Fingerprint, "EngineRecord"]
 Kernels = tuple[tuple[str, Candidate], ...]

@@ -1,4 +1,5 @@
-"""One build at a time in a directory: an advisory lock that dies with its holders."""
+"""One build at a time in a directory: an advisory lock of the system (flock) that dies with its holders. A "lock" alone
+is always the file that tuning writes."""
 
 from __future__ import annotations
 
@@ -16,25 +17,25 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 
 @dataclass
 class Wait:
-    """Says that a lock is waited for, and counts the seconds."""
+    """Says that a claim is waited for, and counts the seconds."""
 
     tell: Callable[[str], None]
     _since: float | None = None
 
     def say(self, text: str) -> None:
-        """What `build_lock` says before it waits."""
+        """What `directory_claim` says before it waits."""
         self._since = time.monotonic()
         self.tell(text)
 
     @property
     def seconds(self) -> float:
-        """Since it began, 0 where nobody had to wait. To be read when the lock is held."""
+        """Since it began, 0 where nobody had to wait. To be read when the claim is held."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
 
 @contextlib.contextmanager
-def build_lock(directory: Path, *, wait: bool, say: Callable[[str], None]) -> Iterator[int]:
-    """Hold the lock of a recipe's output directory; yields its descriptor, for a child that must hold it too.
+def directory_claim(directory: Path, *, wait: bool, say: Callable[[str], None]) -> Iterator[int]:
+    """Hold a recipe's output directory; yields the claim's descriptor, for a child that must hold it too.
 
     Where another build holds it: waits, having said so, or with `wait` false raises BoltError ("build-running").
     """

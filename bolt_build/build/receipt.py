@@ -16,7 +16,7 @@ RECORD_VERSION = 1
 
 
 @dataclass(frozen=True)
-class TaskRecord:
+class Receipt:
     """`key` is `task_key` of the run that made `outputs`. `facts` are those of the plan it ran for."""
 
     version: int
@@ -46,23 +46,23 @@ def task_key(task: Task, inputs: Mapping[str, str]) -> str:
     )
 
 
-def load_record(directory: Path, task: str) -> TaskRecord | None:
-    """The record of a task, None where there is none that can be read."""
+def load_receipt(directory: Path, task: str) -> Receipt | None:
+    """The receipt of a task, None where there is none that can be read."""
     try:
         data = json.loads((directory / f"{task}.json").read_text(encoding="utf-8"))
         if data.get("version") != RECORD_VERSION:
             return None
-        return decode(TaskRecord, data)
+        return decode(Receipt, data)
     except (OSError, ValueError, AttributeError):
         return None
 
 
-def save_record(directory: Path, task: str, record: TaskRecord) -> None:
-    """Write a record whole. Raises OSError."""
+def save_receipt(directory: Path, task: str, receipt: Receipt) -> None:
+    """Write a receipt whole. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / f"{task}.json", json.dumps(encode(record)) + "\n")
+    write_text(directory / f"{task}.json", json.dumps(encode(receipt)) + "\n")
 
 
-def drop_record(directory: Path, task: str) -> None:
+def drop_receipt(directory: Path, task: str) -> None:
     """Forget a task, before its outputs change."""
     unlink(directory / f"{task}.json")

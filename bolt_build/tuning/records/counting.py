@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from bolt_build.lockfile.fingerprint import Fingerprint, TuningTools
 from bolt_build.targets import Target
-from bolt_build.tuning.measurements.kernel_measurement import Record, Status
+from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
 
 LEADERS = 2

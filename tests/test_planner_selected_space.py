@@ -19,7 +19,7 @@ from bolt_build.planner.kernel_sources import Declined
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.resolve import resolve
-from bolt_build.planner.selected_space import chosen_cover, measured_space
+from bolt_build.planner.selected_space import chosen_cover, selected_space
 from bolt_build.planner.selection import PREDICTED, ChosenCover, Selection, Winner
 from bolt_build.planner.space import SearchSpace, problems_of, search_space
 from bolt_build.planner.structure import graph_digest
@@ -158,10 +158,10 @@ def test_nodes_are_not_left_uncovered_where_only_their_pair_was_measured() -> No
     choice = replace(space.choices[0], problem=problem)
     space = replace(space, alternatives=(*space.alternatives, pair), choices=(*space.choices, choice))
     by = Selection("records", (Winner(problem.digest, tiled.tile(1), 5e-6),))
-    found, _ = measured_space(space, by, HOST_TARGET, [tiled])
+    found, _ = selected_space(space, by, HOST_TARGET, [tiled])
     assert [each.region for each in found.alternatives] == [("a",), ("b",), ("y",), ("a", "b")]
     singles = [Winner(each.steps[0].problem.digest, tiled.tile(1), 1e-6) for each in (a, b)]
-    found, _ = measured_space(space, Selection("records", tuple(singles)), HOST_TARGET, [tiled])
+    found, _ = selected_space(space, Selection("records", tuple(singles)), HOST_TARGET, [tiled])
     assert [each.region for each in found.alternatives] == [("a",), ("b",), ("y",)]
 
 
@@ -314,7 +314,7 @@ def test_whatever_was_measured_there_is_a_cover_and_winners_are_what_runs(data: 
         if candidate is not None:
             winners.append(Winner(problem.digest, candidate, data.draw(st.floats(1e-7, 1e-4))))
     by = Selection("records", tuple(sorted(winners, key=lambda winner: winner.problem)))
-    found, known = measured_space(space, by, HOST_TARGET, [first, second])
+    found, known = selected_space(space, by, HOST_TARGET, [first, second])
     cover = resolve(found)
     assert {name for each in cover.alternatives for name in each.region} == {"a", "b", "y"}
     chosen = {(choice.family, choice.problem): choice.candidates[0] for choice in found.choices}
