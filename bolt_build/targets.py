@@ -1,15 +1,16 @@
 """Targets as rows of data: everything that planning and building must know of a machine.
 
-A recipe names a row ("host"). Another package adds rows through the entry-point group `bolt_build.targets`
-(each entry point names a `Target`). Only this file and `families/` know what kind of machine a row describes.
+A recipe names a row ("host"). Another package adds rows through the entry-point group `bolt_build.targets` (each entry
+point names a `Target` of its own name). Only this file and `families/` know what kind of machine a row describes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.plugins import Found, plugged
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,22 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class Compiler:
+    """What compiles the files of an engine that hold kernels (its plans, and units of kernels), where neither the C++
+    compiler nor nvcc does.
+
+    `tool` is one of the target's tools, `suffix` ends the names of the files. `arguments` stand behind the program; of
+    them `{source}` and `{output}` are a file and the object that is made of it. The target's `compile_flags` follow,
+    and a flag `include` for each folder of headers. The object is linked by the C++ compiler.
+    """
+
+    tool: str
+    suffix: str
+    arguments: tuple[str, ...] = ("-c", "{source}", "-o", "{output}", "-fPIC", "-std=c++20")
+    include: str = "-I"
+
+
+@dataclass(frozen=True)
 class Target:
     """One machine to build for.
 
@@ -78,6 +95,14 @@ class Target:
     cxx_flags: tuple[str, ...] = ()
     gpu: Gpu | None = None
     runs_on_threads: bool = False
+    compiler: Compiler | None = None
+
+    @property
+    def kernel_suffix(self) -> str:
+        """What ends the names of an engine's files that hold kernels or launch them."""
+        if self.compiler is not None:
+            return self.compiler.suffix
+        return "cu" if self.where == "cuda" else "cpp"
 
     @property
     def tuned(self) -> bool:
@@ -248,23 +273,43 @@ _BUILT_IN = (HOST, *CUDA)
 
 
 def all_targets() -> tuple[Target, ...]:
-    """Every known target, built in first, by name without repetition."""
-    found = {target.name: target for target in _BUILT_IN}
-    for entry in entry_points(group="bolt_build.targets"):
-        target = entry.load()
-        found.setdefault(target.name, target)
-    return tuple(found.values())
+    """Every known target, built in first. Raises BoltError where another package's row cannot be used."""
+    return (*_BUILT_IN, *(each.thing for each in plugged_targets().checked()))
+
+
+def sound_targets() -> tuple[Target, ...]:
+    """Every target that can be used, whatever is wrong with other packages' rows."""
+    return (*_BUILT_IN, *(each.thing for each in plugged_targets().plugged))
+
+
+def plugged_targets(only: tuple[str, ...] | None = None) -> Found[Target]:
+    """The rows of other packages, or those of them called as one of `only`, and what is wrong with some."""
+    own = [target.name for target in _BUILT_IN]
+    return plugged(group="bolt_build.targets", own=own, check=_why_no_row, only=only)
+
+
+def _why_no_row(thing: Any) -> str | None:
+    """What another package's row lacks of what every build asks of one."""
+    if not isinstance(thing, Target):
+        return f"is no Target but a {type(thing).__name__}"
+    if "cxx" not in thing.tools:
+        return "lacks the tool 'cxx', which compiles the runtime and links engines"
+    if thing.compiler is not None and thing.compiler.tool not in thing.tools:
+        return f"lacks the tool '{thing.compiler.tool}', its compiler's, among its tools"
+    if not thing.precisions or not thing.families:
+        return "has no precisions or no kernel families"
+    unrated = [name for name in ("fp32", *thing.precisions) if name not in dict(thing.flops)]
+    return f"states no rate (flops) for {unrated[0]}" if unrated else None
 
 
 def target_named(name: str) -> Target:
-    """The row called `name`. Raises BoltError ("unknown-target") listing the known ones."""
-    # Built-in rows first: planning asks often, and each look at entry points reads the metadata of every package.
+    """The row called `name`. Raises BoltError ("unknown-target") listing the known ones, or where another package's row
+    of that name cannot be used."""
+    # Built-in rows first: planning asks often.
     for target in _BUILT_IN:
         if target.name == name:
             return target
-    targets = all_targets()
-    for target in targets:
-        if target.name == name:
-            return target
-    known = ", ".join(t.name for t in targets)
+    for added in plugged_targets((name,)).checked():
+        return added.thing
+    known = ", ".join(t.name for t in all_targets())
     raise BoltError([Diagnostic("unknown-target", f"unknown target '{name}'", hint=f"known targets: {known}")])

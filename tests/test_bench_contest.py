@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench_peers import installed
+from installed_packages import install
 from tiny_engine import build_engine, tiny_constants, tiny_plan
 
 from bolt_build.bench.comparison import Comparison, Failed, Measured
@@ -147,15 +148,14 @@ def test_unknown_peers_are_all_named(library: Path) -> None:
     )
 
 
-def test_an_entry_point_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    points = tmp_path / "bench_peers-1.0.dist-info" / "entry_points.txt"
-    points.write_text("[bolt_build.peers]\nlost = bench_peers:LOST\n")
+def test_a_peer_that_cannot_be_used_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "more", monkeypatch, {}, {"peers": {"lost": "bench_peers:LOST"}})
     with pytest.raises(BoltError) as raised:
         all_peers()
     (diagnostic,) = raised.value.diagnostics
     assert diagnostic.message == (
-        "the entry point 'lost' (bench_peers:LOST) of bolt_build.peers cannot be used:"
-        " module 'bench_peers' has no attribute 'LOST'"
+        "the package more-of-it 1.0 cannot add its peer 'lost' (bench_peers:LOST):"
+        " AttributeError: module 'bench_peers' has no attribute 'LOST'"
     )
 
 

@@ -67,7 +67,9 @@ def test_entry_points_are_loaded_by_functions_wherever_they_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["entry_points(group='pack.ops')", "importlib.metadata.entry_points(group=GROUP)"], ids=["written", "named"]
+    "text",
+    ["plugged(group='pack.ops', own=())", "plugins.plugged(group=GROUP)", "offers('pack.ops')"],
+    ids=["written", "named", "offers"],
 )
 def test_groups_of_entry_points(text: str) -> None:
     found = imports_of(f"GROUP = 'pack.ops'\ndef look():\n    {text}\n", "pack", package=True)

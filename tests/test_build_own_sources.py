@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from bolt_build.build.tasks import Task
 from bolt_build.build.written_model import written_model
 from bolt_build.families import load
 from bolt_build.graph import zoo
+from bolt_build.plugins import Offer
 from bolt_build.schema.recipe import ModelSpec, Recipe, VariantSpec
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Tool, Toolchain
@@ -35,7 +35,7 @@ HOST_TOOLS = Toolchain(
         Tool("onnxruntime", "/onnxruntime", "1.30", "o"),
     )
 )
-NO_ENTRIES = EntryPoints(())
+NO_OFFERS: tuple[Offer, ...] = ()
 EMITTED = ("engine", "plan_b1", "runner")
 
 
@@ -71,7 +71,7 @@ def tasks_of(target: str) -> dict[str, Task]:
 def own(edited: str | None = None) -> OwnSources:
     """The package, with one of its files edited."""
     assert edited is None or (PACKAGE / edited).is_file(), edited
-    return OwnSources(PACKAGE, EditedFiles(None if edited is None else PACKAGE / edited), NO_ENTRIES)
+    return OwnSources(PACKAGE, EditedFiles(None if edited is None else PACKAGE / edited), NO_OFFERS)
 
 
 @pytest.fixture(scope="module")
@@ -251,32 +251,54 @@ def test_a_variant_depends_on_what_rewrites_it(
 
 GROUPS = {
     "bolt_build.ops": True, "bolt_build.passes": True, "bolt_build.families": True, "bolt_build.targets": True,
-    "bolt_build.peers": False, "another.group": False,
+    "bolt_build.peers": False, "bolt_build.zoo": False,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_an_installed_package_counts_where_its_entry_points_are_looked_up(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, group: str
-) -> None:
-    """Added, edited (not only the module that the entry point names), and removed."""
+@pytest.fixture
+def more_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of an installed package of two modules, of which the first imports the second."""
     package = tmp_path / "more_of_it"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "first.py").write_text("from more_of_it import second\n")
     (package / "second.py").write_text("ONE = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    entries = EntryPoints([EntryPoint("more", "more_of_it.first:THING", group)])
+    return package
 
-    def digest_now(installed: EntryPoints) -> str:
-        LOOKED_AT.pop(package / "second.py", None)
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_what_an_installed_package_offers_counts_where_it_is_looked_up(more_of_it: Path, group: str) -> None:
+    """Added, edited (not only the module that is named), of another version, and asked for."""
+    offer = Offer(group, "more", "more_of_it.first:THING", "more-of-it", "1.0")
+
+    def digest_now(*installed: Offer, counts: bool = True) -> str:
+        LOOKED_AT.pop(more_of_it / "second.py", None)
         found = OwnSources(PACKAGE, EditedFiles(), installed)
-        return found.code_digest(["bolt_build.build.engine_from_model"], HOST_FAMILIES)
+        return found.code_digest(["bolt_build.build.engine_from_model"], HOST_FAMILIES, lambda offer: counts)
 
-    without, with_it = digest_now(NO_ENTRIES), digest_now(entries)
+    without, with_it = digest_now(), digest_now(offer)
     assert (with_it != without) is GROUPS[group]
-    (package / "second.py").write_text("ONE = 2\n")
-    assert (digest_now(entries) != with_it) is GROUPS[group]
+    assert (digest_now(replace(offer, version="1.1")) != with_it) is GROUPS[group]
+    assert digest_now(offer, counts=False) == without
+    (more_of_it / "second.py").write_text("ONE = 2\n")
+    assert (digest_now(offer) != with_it) is GROUPS[group]
+
+
+def test_a_package_is_known_by_its_version_and_all_its_files(more_of_it: Path) -> None:
+    """Whatever the number of its offers; packages whose offers do not count are left out."""
+    one = Offer("bolt_build.passes", "a", "more_of_it.first:A", "more-of-it", "1.0")
+    other = Offer("bolt_build.peers", "p", "json:P", "another", "2.0")
+
+    def facts(*installed: Offer) -> tuple[tuple[str, str], ...]:
+        LOOKED_AT.pop(more_of_it / "second.py", None)
+        found = OwnSources(PACKAGE, EditedFiles(), installed)
+        return found.package_facts(lambda offer: offer.group == "bolt_build.passes")
+
+    ((name, fact),) = before = facts(one, replace(one, name="b"), other)
+    assert (name, fact[:4], len(fact)) == ("package:more-of-it", "1.0 ", 16)
+    (more_of_it / "second.py").write_text("ONE = 2\n")
+    assert facts(one) != before
 
 
 def test_headers_are_followed_from_one_to_the_next(tmp_path: Path) -> None:
@@ -288,7 +310,7 @@ def test_headers_are_followed_from_one_to_the_next(tmp_path: Path) -> None:
         path.write_text(text)
 
     def digest_now() -> str:
-        found = OwnSources(PACKAGE, SourceFiles(None), NO_ENTRIES)
+        found = OwnSources(PACKAGE, SourceFiles(None), NO_OFFERS)
         return found.header_digest([tmp_path / "one.cpp"], [tmp_path / "include"])
 
     first = digest_now()

@@ -23,7 +23,7 @@ FOUND = {
 
 @pytest.fixture(autouse=True)
 def _one_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "all_targets", lambda: (HOST,))
+    monkeypatch.setattr(doctor, "sound_targets", lambda: (HOST,))
     monkeypatch.setattr(doctor, "try_cxx", lambda tool: None)
 
 
@@ -86,7 +86,7 @@ def test_one_target_that_builds_is_not_enough(
 ) -> None:
     machine_with(monkeypatch, magic=lacking("magic"))
     other = replace(HOST, name="other", description="another machine", precisions=("fp16",), tools=("cxx", "magic"))
-    monkeypatch.setattr(doctor, "all_targets", lambda: (HOST, other))
+    monkeypatch.setattr(doctor, "sound_targets", lambda: (HOST, other))
     assert main(["doctor", "--target", "host"]) == 0
     assert "magic" not in capsys.readouterr().out
     assert main(["doctor", "--target", "othr"]) == 2
@@ -144,7 +144,7 @@ def test_a_recipe_asks_for_the_tools_of_its_targets(
 ) -> None:
     machine_with(monkeypatch, magic=lacking("magic"))
     other = replace(HOST, name="other", tools=("cxx", "magic"))
-    monkeypatch.setattr(doctor, "all_targets", lambda: (HOST, other))
+    monkeypatch.setattr(doctor, "sound_targets", lambda: (HOST, other))
     (tmp_path / "net.yaml").write_text("bolt: 1\nmodel: {zoo: resnet18}\ntargets: {host: }\n")
     assert main(["doctor", str(tmp_path / "net.yaml"), "--format", "json"]) == 0
     report = json.loads(capsys.readouterr().out)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from planner_checks import graph
 from planner_fakes import POLICY
 
+from bolt_build.errors import BoltError
 from bolt_build.graph.invariants import InvariantError
 from bolt_build.graph.ir import Graph
 from bolt_build.planner import pipeline
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.pipeline import optimize, passes
+from bolt_build.plugins import Found, Offer, Plugged
 from bolt_build.schema.recipe import Policy
 
 RELU = """
@@ -22,17 +23,13 @@ RELU = """
     }"""
 
 
-@dataclass(frozen=True, order=True)
-class Entry:
-    """Stands for an entry point of another package."""
-
-    name: str
-    load: Callable[[], Pass]
-
-
 def plugged(monkeypatch: pytest.MonkeyPatch, *added: Pass) -> None:
-    entries = [Entry(each.name, lambda each=each: each) for each in added]  # type: ignore[misc]
-    monkeypatch.setattr(pipeline, "entry_points", lambda group: entries if group == "bolt_build.passes" else [])
+    """Lets a package offer the passes."""
+    offers = [
+        Offer("bolt_build.passes", each.name, f"more.passes:{each.name.upper()}", "more", "1.0") for each in added
+    ]
+    found = Found(tuple(Plugged(offer, each) for offer, each in zip(offers, added, strict=True)), ())
+    monkeypatch.setattr(pipeline, "plugged", lambda **asked: found)
 
 
 def nothing(graph: Graph, policy: Policy) -> PassResult:
@@ -49,11 +46,37 @@ def test_the_order_is_this() -> None:
 
 def test_passes_of_other_packages_stand_once_where_they_ask_to(monkeypatch: pytest.MonkeyPatch) -> None:
     late, early = Pass("late", nothing), Pass("early", nothing, before="remove-dead")
-    last = Pass("last", nothing, before="a pass that does not exist")
-    plugged(monkeypatch, late, early, last)
+    plugged(monkeypatch, late, early)
     names = [each.name for each in passes()]
-    assert (names[0], names[-3:]) == ("early", ["late", "fuse-epilogues", "last"])
-    assert len(names) == len(pipeline.PIPELINE) + 3
+    assert (names[0], names[-2:]) == ("early", ["late", "fuse-epilogues"])
+    assert len(names) == len(pipeline.PIPELINE) + 2
+
+
+def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugged(monkeypatch, Pass("lost", nothing, before="fold-everything"))
+    with pytest.raises(BoltError) as raised:
+        passes()
+    (found,) = raised.value.diagnostics
+    assert found.code == "broken-plugin"
+    assert found.message == (
+        "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
+        "there are remove-dead, fold-constants, remove-copies, merge-moves, merge-slices, merge-duplicates, fold-pads, "
+        "recognise-activations, fold-batch-norm, fold-affine, merge-branches, fuse-epilogues"
+    )
+    assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"
+
+
+def test_a_pass_that_raises_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble(graph: Graph, policy: Policy) -> PassResult:
+        raise KeyError("x")
+
+    plugged(monkeypatch, Pass("stumbling", stumble))
+    with pytest.raises(BoltError) as raised:
+        optimize(graph(RELU), POLICY)
+    (found,) = raised.value.diagnostics
+    assert (found.code, found.message) == (
+        "failed-plugin", "the pass 'stumbling' of the package more 1.0 failed: KeyError: 'x'",
+    )  # fmt: skip
 
 
 def test_a_pass_that_breaks_the_graph_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
 from bolt_build.build.own_sources import header_digest, tree_digest
+from bolt_build.build.packages import family_package
 from bolt_build.build.plan_file import UnitSummary
 from bolt_build.build.tasks import Task
 from bolt_build.families.base import Family
 from bolt_build.runtime import include_dir, names, runner_include_dir, runner_sources, sources
+from bolt_build.targets import Compiler
 from bolt_build.toolchain import Tool
 
 _COMPILE = (
@@ -56,7 +58,7 @@ def other_compile(
 def library_units(context: BuildContext, emitted: Sequence[str], runner: Sequence[str]) -> tuple[str, ...]:
     """The source files whose objects make the library, in the order of the link."""
     return (
-        *(source for source in emitted if source.endswith((".cpp", ".cu")) and source not in runner),
+        *(source for source in emitted if _is_compiled(context, source) and source not in runner),
         *(in_package(path) for path in sources(context.target.where)),
         *(_unit(family, path) for family, path in _files(context)),
     )
@@ -76,8 +78,12 @@ def _emitted(context: BuildContext, emitted: Sequence[str]) -> list[Task]:
     seen = tuple(flag for family in context.families for flag in _family_flags(family))
     tasks = []
     for source in emitted:
-        if source.endswith(".cu"):
-            needed = () if source in units else (header,)
+        needed = () if source in units else (header,)
+        compiler = context.target.compiler
+        if compiler is not None and source.endswith(f".{compiler.suffix}"):
+            memory_mb = units.get(source, _COMPILE_MB)
+            tasks.append(_compile_own(context, compiler, source, needed, values, memory_mb))
+        elif source.endswith(".cu"):
             tasks.append(_compile_cuda(context, source, needed, values, units.get(source, _COMPILE_CUDA_MB)))
         elif source.endswith(".cpp"):
             flags = (*_OWN, *seen, *_tool_flags(others))
@@ -88,13 +94,19 @@ def _emitted(context: BuildContext, emitted: Sequence[str]) -> list[Task]:
 
 def _emitted_values(context: BuildContext) -> Values:
     """What a source that is not written yet may include: every header of the runtime and of the families."""
-    headers = tuple((f"source:{family.name}", tree_digest(family.include_dir)) for family in context.families)
+    headers = tuple((_source_of(family, family.name), tree_digest(family.include_dir)) for family in context.families)
     return (*tool_values(context.tools), ("source:runtime", tree_digest(include_dir())), *headers)
 
 
-def _headers(source: Path, *folders: Path) -> Values:
-    """A file of ours, and the headers that it includes."""
-    return (("source:headers", header_digest([source], [include_dir(), runner_include_dir(), *folders])),)
+def _source_of(family: Family, what: str) -> str:
+    """What the digest of a family's files is called among a task's values."""
+    package = family_package(family.name)
+    return f"source:{what}" if package is None else f"package:{package}"
+
+
+def _headers(source: Path, *folders: Path, name: str = "source:headers") -> Values:
+    """A file of ours, or of another package's family, and the headers that it includes."""
+    return ((name, header_digest([source], [include_dir(), runner_include_dir(), *folders])),)
 
 
 def _runtime(context: BuildContext) -> list[Task]:
@@ -117,7 +129,7 @@ def _family_task(context: BuildContext, family: Family, path: Path) -> Task:
         *_OWN[:2], *_family_flags(family), *_tool_flags(_others(context)),
         f"-ffile-prefix-map=${{{place}}}={family.name}",
     )  # fmt: skip
-    values = (*tool_values(context.tools), *_headers(path, family.include_dir))
+    values = (*tool_values(context.tools), *_headers(path, family.include_dir, name=_source_of(family, "headers")))
     return _compile(context, _unit(family, path), f"{family.name}_{path.stem}", (), flags, values)
 
 
@@ -169,6 +181,31 @@ def _compile(
     return Task(
         f"compile-{unit}", "compile", label, argv, (source, *headers), (output,), values, PLANNING_KEYS, _COMPILE_MB
     )
+
+
+def _compile_own(
+    context: BuildContext, compiler: Compiler, source: str, headers: tuple[str, ...], values: Values, memory_mb: int
+) -> Task:
+    """By the compiler that a target of another package brings."""
+    unit = Path(source).stem
+    output = f"build/objects/{unit}.o"
+    places = {"{source}": source, "{output}": "${out}/" + output}
+    given = tuple(places.get(argument, argument) for argument in compiler.arguments)
+    folders = (
+        *(flag.removeprefix("-I") for flag in _OWN),
+        *(f"${{family.{family.name}}}" for family in context.families),
+        *(f"${{{tool.name}.include{index}}}" for tool in context.tools for index in range(len(tool.include_dirs))),
+    )
+    includes = tuple(f"{compiler.include}{folder}" for folder in folders)
+    argv = (f"${{{compiler.tool}}}", *given, *context.target.compile_flags, *includes)
+    return Task(
+        f"compile-{unit}", "compile", f"compile {Path(source).name}", argv, (source, *headers), (output,), values,
+        PLANNING_KEYS, memory_mb,
+    )  # fmt: skip
+
+
+def _is_compiled(context: BuildContext, source: str) -> bool:
+    return source.endswith((".cpp", f".{context.target.kernel_suffix}"))
 
 
 def _compile_cuda(

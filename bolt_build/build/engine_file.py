@@ -12,9 +12,10 @@ ENGINE = "engine.json"
 
 
 def read_engine(text: str) -> EnginePlan:
-    """The plan in an `engine.json`. Raises ValueError."""
-    import bolt_build.graph.ops  # noqa: F401  (operators are found by name once they are imported)
+    """The plan in an `engine.json`. Raises ValueError, or BoltError where a package's operator cannot be used."""
+    from bolt_build.graph.operators import operators
 
+    operators()  # they are found by their classes' names once they are imported
     return decode(EnginePlan, json.loads(text))
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _PATH_ITSELF = frozenset(("resolve", "absolute"))
+_GROUPS_OF_OFFERS = frozenset(("plugged", "offers"))
+"""Functions of `bolt_build.plugins` that look a group of entry points up: it is their first argument."""
 _READERS = frozenset(("read_text", "read_bytes", "open"))
 
 
@@ -123,8 +125,9 @@ class _Reader:
             self._names.add(self._text(node.args[0]))
         elif called == "EntryPoint" and len(node.args) > 1:
             self._names.add(self._text(node.args[1]).partition(":")[0])
-        elif called == "entry_points":
-            self._groups.update(self._text(word.value) for word in node.keywords if word.arg == "group")
+        elif called in _GROUPS_OF_OFFERS:
+            given = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "group")]
+            self._groups.update(self._text(each) for each in given)
         elif called == "PackageLoader" and len(node.args) > 1:
             self._read(posixpath.join(self._package(node.args[0]), self._text(node.args[1])))
         elif called in _READERS:

@@ -12,26 +12,35 @@ import functools
 import importlib.util
 import os
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoints, distributions
 from pathlib import Path
 
 from bolt_build.build.imports import Imports
 from bolt_build.build.source_files import SourceFiles
 from bolt_build.digest import digest
+from bolt_build.plugins import DOORS, Offer, offers
 from bolt_build.toolchain.memory import memory_file
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def code_digest(*modules: str, chosen: Sequence[str] = ()) -> str:
-    """Digest of everything of bolt-build, and of installed packages that add to it, that running `modules` depends on.
+def code_digest(
+    *modules: str, chosen: Sequence[str] = (), counts: Callable[[Offer], bool] = lambda offer: False
+) -> str:
+    """Digest of everything of bolt-build that running `modules` depends on.
 
     Where a module imports by a name that only a run knows, as `bolt_build.families.*.family`, those of `chosen` that
-    fit count, and all that fit where none of these does. Raises OSError.
+    fit count, and all that fit where none of these does. Of what installed packages add in groups that are looked up,
+    those offers count that `counts` is true of, each with its package's version and files. Raises OSError.
     """
-    return _own().code_digest(modules, chosen)
+    return _own().code_digest(modules, chosen, counts)
+
+
+def package_facts(counts: Callable[[Offer], bool]) -> tuple[tuple[str, str], ...]:
+    """Name, version and digest of each installed package with an offer that `counts` is true of: `("package:NAME",
+    "1.0 0123456789ab")`. The digest is that of all files of what its entry points import. Raises OSError."""
+    return _own().package_facts(counts)
 
 
 def family_modules(families: Sequence[str]) -> tuple[str, ...]:
@@ -97,21 +106,44 @@ class _Walk:
 
 
 class OwnSources:
-    """Digests of the package in the folder `package`. `installed` are the entry points of the running environment."""
+    """Digests of the package in the folder `package`. `installed` are the offers of the running environment."""
 
-    def __init__(self, package: Path, files: SourceFiles, installed: EntryPoints | None = None) -> None:
+    def __init__(self, package: Path, files: SourceFiles, installed: Sequence[Offer] | None = None) -> None:
         self._package, self._files, self._installed = package, files, installed
         self._seen: dict[str, _Module] = {}
 
-    def code_digest(self, modules: Sequence[str], chosen: Sequence[str] = ()) -> str:
+    def code_digest(
+        self,
+        modules: Sequence[str],
+        chosen: Sequence[str] = (),
+        counts: Callable[[Offer], bool] = lambda offer: False,
+    ) -> str:
         """See `code_digest`."""
-        files = self.code_files(modules, chosen)
+        files = self.code_files(modules, chosen, counts)
         found = digest([sorted(files.items())])
         self._files.save()
         return found
 
-    def code_files(self, modules: Sequence[str], chosen: Sequence[str] = ()) -> Mapping[str, str]:
-        """What `code_digest` is taken of: digests by path (`bolt_build/digest.py`) or entry point."""
+    def package_facts(self, counts: Callable[[Offer], bool]) -> tuple[tuple[str, str], ...]:
+        """See `package_facts`."""
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for offer in self._offers:
+            if counts(offer):
+                top = offer.module.partition(".")[0]
+                found.setdefault((offer.package, offer.version), {})[top] = self._added(top)
+        self._files.save()
+        return tuple(
+            (f"package:{name}", f"{version} {digest(sorted(files.items()))[:12]}")
+            for (name, version), files in sorted(found.items())
+        )
+
+    def code_files(
+        self,
+        modules: Sequence[str],
+        chosen: Sequence[str] = (),
+        counts: Callable[[Offer], bool] = lambda offer: False,
+    ) -> Mapping[str, str]:
+        """What `code_digest` is taken of: digests by path (`bolt_build/digest.py`) or offer."""
         unknown = [module for module in modules if module not in self._modules]
         if unknown:
             raise ValueError(f"{self._package} has no module {', '.join(unknown)}")
@@ -121,9 +153,9 @@ class OwnSources:
             if step not in walk.visited:
                 walk.visited.add(step)
                 self._visit(*step, walk, chosen)
-        for group in sorted(walk.groups):
-            for entry in self._entries.select(group=group):
-                walk.files[f"{group}: {entry.name} = {entry.value}"] = self._added(entry.module)
+        for offer in self._offers:
+            if offer.group in walk.groups and counts(offer):
+                walk.files[f"{offer.source}: {offer.group}: {offer.name} = {offer.value}"] = self._added(offer.module)
         return walk.files
 
     def header_digest(self, sources: Sequence[Path], folders: Sequence[Path]) -> str:
@@ -158,11 +190,11 @@ class OwnSources:
         paths = (f"{self._package.name}/{name}" for name in _below(self._package) if name.endswith(".py"))
         return {path[:-3].removesuffix("/__init__").replace("/", "."): path for path in paths}
 
-    @functools.cached_property
-    def _entries(self) -> EntryPoints:
+    @property
+    def _offers(self) -> tuple[Offer, ...]:
         if self._installed is not None:
-            return self._installed
-        return EntryPoints(entry for wheel in distributions() for entry in wheel.entry_points)
+            return tuple(self._installed)
+        return tuple(offer for group in DOORS for offer in offers(group))
 
     def _visit(self, name: str, called: bool, walk: _Walk, chosen: Sequence[str]) -> None:
         if name not in self._seen:

@@ -12,11 +12,11 @@ from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.digest import decode, encode
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
 
-PLAN_FILE_VERSION = 5
+PLAN_FILE_VERSION = 6
 
 Facts = tuple[tuple[str, str], ...]
 """What a plan or a result was made from, as (name, text): "recipe:policy.fusion.epilogue", "model", "tool:cxx",
-"lock:<digest of a problem>"..."""
+"package:bolt-build-example", "lock:<digest of a problem>"..."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,11 @@ class UnitSummary:
 
 @dataclass(frozen=True)
 class EngineSummary:
-    """What tasks must know of an engine plan, so that they can be made again without planning."""
+    """What tasks must know of an engine plan, so that they can be made again without planning.
+
+    `families` are the names of the kernel families of its steps, `packages` of the installed packages that it has
+    operators, kernels or its target from.
+    """
 
     name: str
     sources: tuple[str, ...]
@@ -51,6 +55,8 @@ class EngineSummary:
     weight_bytes: int
     arena_bytes: int
     steps: int
+    families: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

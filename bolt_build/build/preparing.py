@@ -14,7 +14,8 @@ from bolt_build.build.files import FileStamp, stamp
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.model_file import ModelFile, model_file
 from bolt_build.build.origin import rival
-from bolt_build.build.own_sources import PACKAGE, code_digest, compiled_digest, family_modules
+from bolt_build.build.own_sources import PACKAGE, code_digest, compiled_digest, family_modules, package_facts
+from bolt_build.build.packages import asked_for
 from bolt_build.build.plan_file import (
     NOTHING_USED,
     PLAN_FILE_VERSION,
@@ -169,10 +170,10 @@ class Preparer:
         from bolt_build.build.context import BuildContext
         from bolt_build.build.emission import emitted_sources
         from bolt_build.build.engine_file import ENGINE, read_engine
+        from bolt_build.build.engine_parts import families_of
         from bolt_build.build.provenance_file import PROVENANCE
         from bolt_build.build.task_graph import places_of, task_graph
         from bolt_build.emit.weights import weights_content
-        from bolt_build.families import load
         from bolt_build.runtime.names import weights as weights_name
 
         target, directory, model = asked.target, asked.directory, asked.model
@@ -180,7 +181,7 @@ class Preparer:
         engine = read_engine(text) if planned is None else planned.plan
         summary = _summary(engine, target)
         verified = asked.elsewhere is None and asked.unverified is None
-        context = BuildContext(self.recipe, target, load(target), asked.tools, summary, model, verified)
+        context = BuildContext(self.recipe, target, families_of(summary, target), asked.tools, summary, model, verified)
         places = places_of(context, directory.path, sys.executable, PACKAGE)
         provenance = _build_facts(asked)
         contents = (
@@ -225,7 +226,9 @@ class _Question:
 
     @cached_property
     def facts(self) -> Facts:
-        return (*_facts(self.recipe, self.spec, self.model, self.tools), *_own(self.target), *self.lock.facts(self.use))
+        read = _facts(self.recipe, self.spec, self.model, self.tools)
+        packages = package_facts(asked_for(self.target))
+        return (*read, *packages, *_own(self.target), *self.lock.facts(self.use))
 
     @cached_property
     def planning_key(self) -> str:
@@ -306,7 +309,7 @@ def _planning_facts(facts: Facts) -> Facts:
     """Those that the planner itself reads."""
     return tuple(
         (name, value) for name, value in facts
-        if name in ("model", "tuning") or name.startswith("lock:")
+        if name in ("model", "tuning") or name.startswith(("lock:", "package:"))
         or (name.startswith("recipe:") and not _beside_the_engine(name))
     )  # fmt: skip
 
@@ -331,6 +334,7 @@ def _damaged(plan: PlanFile, directory: TargetDirectory) -> tuple[str, ...]:
 
 
 def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
+    from bolt_build.build.engine_parts import used_families, used_packages
     from bolt_build.emit.engine import kernel_units, source_names
     from bolt_build.emit.weights import payload_bytes
     from bolt_build.families import load
@@ -339,6 +343,7 @@ def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
     return EngineSummary(
         plan.name, source_names(plan, target), units, tuple(p.batch for p in plan.plans), plan.layout_digest,
         payload_bytes(plan.weights), max(p.arena_bytes for p in plan.plans), sum(len(p.steps) for p in plan.plans),
+        used_families(plan), used_packages(plan, target),
     )  # fmt: skip
 
 

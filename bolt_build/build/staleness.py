@@ -139,6 +139,8 @@ class _Walk:
         kind, _, what = name.partition(":")
         if kind == "source":
             return (_own_change(facts, self._plan.facts),)
+        if kind == "package":
+            return (_package_change(what, facts, self._plan.facts),)
         if kind == "tool":
             return (_tool_change(what, facts, self._plan.facts),)
         return changes or (f"{name} changed",)
@@ -149,7 +151,9 @@ class _Walk:
         if name.startswith("${model"):
             return ("model file changed",)
         if name.startswith(("${package}", "${family.")):
-            return ("bolt-build itself changed",)
+            return tuple(change for change in changes if change.startswith("package ")) or (
+                "bolt-build itself changed",
+            )
         return (f"{self._plan.places.expand(name)} changed",)
 
     def _path(self, name: str) -> Path:
@@ -189,6 +193,13 @@ def fact_changes(
             found.append("model file changed")
     if _LOCK in reads:
         found += _lock_change(old, new, mark(_LOCK), used)
+    packages = (name for name in dict.fromkeys([*old, *new]) if name.startswith("package:"))
+    if not found and reads:
+        found += [
+            _package_change(name.removeprefix("package:"), before, now)
+            for name in packages
+            if old.get(name) != new.get(name)
+        ]
     if not found and old.get("bolt-build") != new.get("bolt-build"):
         found.append(_own_change(before, now))
     return tuple(found)
@@ -233,6 +244,13 @@ def _kernel(fact: str | None) -> str:
 def _own_change(before: Facts, now: Facts) -> str:
     old, new = (dict(facts).get("bolt-build", "").split(" ")[0] for facts in (before, now))
     return f"bolt-build itself changed {old} -> {new}" if old and old != new else "bolt-build itself changed"
+
+
+def _package_change(name: str, before: Facts, now: Facts) -> str:
+    """What became of an installed package that adds to bolt-build."""
+    key = f"package:{name}"
+    old, new = (dict(facts).get(key, "absent").split(" ")[0] for facts in (before, now))
+    return f"package {name} changed {old} -> {new}" if old != new else f"package {name} changed (still {new})"
 
 
 def _tool_change(tool: str, before: Facts, now: Facts) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bolt_build.build.compiles import compiles, family_places, library_units
+from bolt_build.build.compiles import Values, compiles, family_places, library_units
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
 from bolt_build.build.engine_file import ENGINE
-from bolt_build.build.own_sources import code_digest, family_modules
+from bolt_build.build.own_sources import code_digest, family_modules, package_facts
+from bolt_build.build.packages import named
 from bolt_build.build.provenance_file import PROVENANCE
 from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.digest import canonical_json
@@ -66,10 +67,12 @@ def _python(action: str, *arguments: str) -> tuple[str, ...]:
     return ("${python}", "${package}/build/action.py", action, *arguments)
 
 
-def _code(context: BuildContext, action: str) -> tuple[str, str]:
-    """What an action is made with: the script that runs it, its module, and all that this imports."""
+def _code(context: BuildContext, action: str) -> Values:
+    """What an action is made with: the script that runs it, its module, and all that this imports; and the packages
+    that the engine has something from."""
     chosen = (f"bolt_build.build.actions.{action}", *family_modules(context.target.families))
-    return (f"source:{action}", code_digest("bolt_build.build.action", chosen=chosen))
+    code = code_digest("bolt_build.build.action", chosen=chosen)
+    return ((f"source:{action}", code), *package_facts(named(context.engine.packages)))
 
 
 def link_argv(context: BuildContext, output: str, objects: tuple[str, ...], *, shared: bool) -> tuple[str, ...]:
@@ -143,7 +146,7 @@ def _manifest(context: BuildContext, artifacts: tuple[str, ...]) -> Task:
     argv = _python("manifest", "${out}/" + names.MANIFEST, model, library, *artifacts)
     return Task(
         "manifest", "manifest", f"write {names.MANIFEST}", argv, (ENGINE, PROVENANCE, *artifacts), (names.MANIFEST,),
-        (_code(context, "manifest"),), PLANNING_KEYS, _PYTHON_MB, cached=False,
+        _code(context, "manifest"), PLANNING_KEYS, _PYTHON_MB, cached=False,
     )  # fmt: skip
 
 
@@ -164,6 +167,6 @@ def _verify(context: BuildContext) -> Task:
         _python("verify", "${out}/" + VERIFICATION, library, weights, "${model}", question, *given),
         (ENGINE, library, weights, *shipped, *_model_files(context), *given),
         (VERIFICATION,),
-        (_code(context, "verify"), *tool_values((context.toolchain.tool(spec.against),))),
+        (*_code(context, "verify"), *tool_values((context.toolchain.tool(spec.against),))),
         (*PLANNING_KEYS, "verify"), _PYTHON_MB + megabytes, cached=False,
     )  # fmt: skip

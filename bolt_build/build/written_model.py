@@ -17,6 +17,7 @@ from bolt_build.build.model_file import untouched
 from bolt_build.build.own_sources import code_digest
 from bolt_build.digest import canonical_json, decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.plugins import Offer
 from bolt_build.schema.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -88,11 +89,18 @@ def _code(recipe: Recipe) -> str:
     """Digest of all code that the bytes of the file follow from."""
     from bolt_build.graph import zoo
 
-    chosen = () if recipe.model.zoo is None else (zoo.module(recipe.model.zoo),)
+    own = None if recipe.model.zoo is None else zoo.module(recipe.model.zoo)
     writers = ["bolt_build.graph.zoo"] if recipe.model.zoo is not None else []
     if recipe.variant is not None:
         writers += ["bolt_build.graph.variants", "bolt_build.graph.onnx_import"]
-    return code_digest(*writers, chosen=chosen)
+
+    def counts(offer: Offer) -> bool:
+        """The zoo's own models have operators of bolt-build alone."""
+        if offer.group == "bolt_build.zoo":
+            return offer.name == recipe.model.zoo
+        return own is None and offer.group == "bolt_build.ops"
+
+    return code_digest(*writers, chosen=() if own is None else (own,), counts=counts)
 
 
 def _named(recipe: Recipe) -> str:

@@ -13,12 +13,13 @@ from bolt_build.cli.common_arguments import add_format, add_recipes, read_recipe
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.validate import suggest
-from bolt_build.targets import Target, all_targets
+from bolt_build.targets import Target, sound_targets
 from bolt_build.toolchain import Tool, Toolchain, probe
 from bolt_build.toolchain.trial import try_cxx
+from bolt_build.workflows.packages import InstalledPackage, installed_packages
 
 NAME = "doctor"
-HELP = "show the tools that building needs, where they are, and how to install what is missing"
+HELP = "show the tools that building needs and the packages that add to it, and how to mend what is amiss"
 
 VERIFIER = "onnxruntime"
 """What verification needs beside the targets' own tools."""
@@ -30,6 +31,7 @@ class Examination:
 
     toolchain: Toolchain
     targets: tuple[tuple[Target, tuple[str, ...]], ...]
+    packages: tuple[InstalledPackage, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,15 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 7 where a tool is missing that a target, or its verification, needs. Raises BoltError."""
-    found = examine(_asked(read_recipes(args), args.target))
+    """Exit code 7 where a tool is missing that a target, or its verification, needs, or where something that an
+    installed package adds cannot be used. Raises BoltError."""
+    found = replace(examine(_asked(read_recipes(args), args.target)), packages=installed_packages())
     if args.format == "json":
         sys.stdout.write(json.dumps(_data(found), indent=2) + "\n")
     elif args.targets:
         _show_targets(found)
     else:
         _show_tools(found)
-    return int(ExitCode.TOOL_MISSING if found.toolchain.missing else ExitCode.OK)
+        _show_packages(found.packages)
+    broken = any(package.problems for package in found.packages)
+    return int(ExitCode.TOOL_MISSING if found.toolchain.missing or broken else ExitCode.OK)
 
 
 def _asked(recipes: Sequence[Recipe], names: Sequence[str]) -> tuple[Target, ...]:
@@ -57,7 +62,7 @@ def _asked(recipes: Sequence[Recipe], names: Sequence[str]) -> tuple[Target, ...
     Raises BoltError ("unknown-target") for a name that is not among them.
     """
     of_recipes = {spec.name for recipe in recipes for spec in recipe.targets}
-    targets = [target for target in all_targets() if not recipes or target.name in of_recipes]
+    targets = [target for target in sound_targets() if not recipes or target.name in of_recipes]
     known = [target.name for target in targets]
     wrong = [
         Diagnostic(
@@ -107,6 +112,21 @@ def _show_tools(found: Examination) -> None:
             sys.stdout.write(f"  {tool.mend}\n")
 
 
+def _show_packages(packages: Sequence[InstalledPackage]) -> None:
+    """What installed packages add; nothing where none does."""
+    if not packages:
+        return
+    sys.stdout.write("\n")
+    rows = [
+        (package.name, package.version, what)
+        for package in packages
+        for what in (*package.adds, *(f"{len(package.problems)} that cannot be used" for _ in package.problems[:1]))
+    ]
+    _print_table(("package", "version", "adds"), rows)
+    for problem in (problem for package in packages for problem in package.problems):
+        sys.stdout.write(f"\n{problem.subject}: {problem.message}\n  {problem.hint}\n")
+
+
 def _show_targets(found: Examination) -> None:
     rows = [
         (
@@ -153,5 +173,16 @@ def _data(found: Examination) -> dict[str, Any]:
                 "missing": list(lacks),
             }
             for target, lacks in found.targets
+        ],
+        "packages": [
+            {
+                "name": package.name,
+                "version": package.version,
+                "adds": list(package.adds),
+                "problems": [
+                    {"code": each.code, "message": each.message, "hint": each.hint} for each in package.problems
+                ],
+            }
+            for package in found.packages
         ],
     }

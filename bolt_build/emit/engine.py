@@ -36,13 +36,12 @@ class SourceFile:
 def source_names(plan: EnginePlan, target: Target) -> tuple[str, ...]:
     """Names of the files that `emit` returns before the kernel units, in its order.
 
-    The `.cpp` and `.cu` files make up the library, with the units. Plans of CUDA targets are `.cu`: their kernels'
-    launches are CUDA's own syntax.
+    Files of C++ and of the target's `kernel_suffix` make up the library, with the units. Plans of CUDA targets are
+    `.cu`: their kernels' launches are CUDA's own syntax.
     """
-    suffix = "cu" if target.where == "cuda" else "cpp"
     return (
         "engine.cpp",
-        *(f"plan_b{batch.batch}.{suffix}" for batch in plan.plans),
+        *(f"plan_b{batch.batch}.{target.kernel_suffix}" for batch in plan.plans),
         names.header(plan.name),
         names.EXPORTS,
     )

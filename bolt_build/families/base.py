@@ -343,3 +343,12 @@ class Family(Protocol):
         """The units that the code of these steps, all of this family, needs beside the plans: each once, by name.
         Settings make no difference."""
         ...
+
+
+class AddedFamily(Family, Protocol):
+    """A family of another package."""
+
+    @property
+    def joins(self) -> tuple[str, ...]:
+        """Names of targets whose rows do not name the family, and that it works for nevertheless."""
+        ...

@@ -1,13 +1,11 @@
 """Import of ONNX models: load once, bind batch and dimensions, get a `Graph`.
 
-Operators are looked up by (domain, op_type, since_version) in the tables `IMPORTERS` of `graph.ops` and of packages
-that offer one through the entry-point group `bolt_build.ops`.
+Operators are looked up by (domain, op_type, since_version) in the tables `IMPORTERS` of `graph.ops` and of other
+packages (`graph.operators`).
 """
 
 from __future__ import annotations
 
-import functools
-import importlib.metadata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +18,13 @@ from bolt_build.graph.budget import Budget
 from bolt_build.graph.importing import Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Constant, Graph, Node, ShapeError, Value, graph_of
 from bolt_build.graph.onnx_findings import listed
-from bolt_build.graph.ops import IMPORTERS
+from bolt_build.graph.operators import importers
 from bolt_build.graph.ops.shape import Identity
+from bolt_build.plugins import remembered
 
 if TYPE_CHECKING:
     from bolt_build.graph.onnx_file import OnnxInput
 
-ENTRY_POINTS = "bolt_build.ops"
 _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 
 
@@ -69,22 +67,13 @@ class ImporterTable:
         return versions.get(max((v for v in versions if v <= node.since_version), default=-1))
 
 
-@functools.cache
+@remembered
 def importer_table() -> ImporterTable:
     """The importers of this package and of the installed ones that offer some.
 
     Raises BoltError where an offer cannot be loaded or claims what another one has.
     """
-    offered = [*IMPORTERS]
-    table = ImporterTable(offered)
-    for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-        try:
-            offered.extend(entry.load())
-            table = ImporterTable(offered)
-        except Exception as error:  # another package's code: whatever it raises, the user must learn which one it is
-            message = f"the entry point '{entry.name}' ({entry.value}) of {ENTRY_POINTS} cannot be used: {error}"
-            raise BoltError([Diagnostic("broken-entry-point", message)]) from error
-    return table
+    return ImporterTable(importers())
 
 
 @dataclass(frozen=True)
@@ -171,7 +160,7 @@ def _missing_operators(nodes: Iterable[OnnxNode], table: ImporterTable) -> list[
 
 _CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
 _UNROLL = "export the model traced, with its branches taken and its loops unrolled"
-_REPLACE = f"export the model without it, or offer an importer for it (entry points of {ENTRY_POINTS})"
+_REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
 _FOLD = "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it"
 
 

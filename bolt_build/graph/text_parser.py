@@ -27,7 +27,7 @@ from bolt_build.graph.ir import (
     Value,
     graph_of,
 )
-from bolt_build.graph.ops import OPS
+from bolt_build.graph.operators import operators
 from bolt_build.graph.ops.activation import FUNCTIONS as ACTIVATIONS
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import FUNCTIONS as BINARIES
@@ -36,7 +36,6 @@ from bolt_build.graph.text_tokens import TextError, Token, tokens_of
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _DTYPES = {dtype.value: dtype for dtype in DType}
-_KINDS = {op.kind: op for op in OPS}
 _SPATIAL = {"strides": 1, "dilations": 1, "pads_begin": 0, "pads_end": 0}
 
 
@@ -196,7 +195,7 @@ class Parser:
 
     def _op(self, word: str, given: dict[str, tuple[Token, Any]], at: Token, inputs: tuple[str, ...]) -> Op:
         values: dict[str, Any] = {}
-        cls = _KINDS.get(word)
+        cls = operators().get(word)
         if word in ACTIVATIONS or word in BINARIES:
             cls, values = Activation if word in ACTIVATIONS else Binary, {"function": word}
         if cls is None or (cls in (Activation, Binary) and not values):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from dataclasses import replace
 
 from bolt_build.graph import invariants
 from bolt_build.graph.ir import Graph
@@ -20,6 +20,7 @@ from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.pads import FOLD_PADS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.slices import MERGE_SLICES
+from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
 
 PIPELINE: tuple[Pass, ...] = (
@@ -43,14 +44,38 @@ PIPELINE: tuple[Pass, ...] = (
 
 
 def passes() -> tuple[Pass, ...]:
-    """The built-in passes, and those of other packages (entry-point group `bolt_build.passes`) where they ask to be."""
-    added: list[Pass] = [entry.load() for entry in sorted(entry_points(group="bolt_build.passes"))]
+    """The built-in passes, and those of other packages where they ask to be: those that ask for one place by name.
+
+    Raises BoltError where a package's pass cannot be used.
+    """
+    added = [_guarded(each) for each in plugged_passes().checked()]
     ordered: list[Pass] = []
     for built_in in PIPELINE:
         ordered += [plugged for plugged in added if plugged.before == built_in.name]
         added = [plugged for plugged in added if plugged.before != built_in.name]
         ordered.append(built_in)
-    return (*ordered, *added)
+    return tuple(ordered)
+
+
+def plugged_passes() -> Found[Pass]:
+    """The passes of other packages (entry-point group `bolt_build.passes`), and what is wrong with some."""
+    own = dict.fromkeys(each.name for each in PIPELINE)
+    found = plugged(group="bolt_build.passes", own=own, check=is_a(Pass))
+    wrong = {each.offer: reason for each in found.plugged if (reason := _misplaced(each, list(own))) is not None}
+    return Found(
+        tuple(each for each in found.plugged if each.offer not in wrong),
+        (*found.problems, *(refused(offer, reason) for offer, reason in wrong.items())),
+    )
+
+
+def _misplaced(added: Plugged[Pass], own: list[str]) -> str | None:
+    if added.thing.before not in own:
+        return f"it asks to run before '{added.thing.before}'; there are {', '.join(own)}"
+    return None
+
+
+def _guarded(added: Plugged[Pass]) -> Pass:
+    return replace(added.thing, run=guarded_call(added.offer, added.thing.run))
 
 
 def optimize(graph: Graph, policy: Policy) -> PassResult:

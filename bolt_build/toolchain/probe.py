@@ -1,4 +1,8 @@
-"""Looking for each tool: its place, its version, its digest, or what is wrong and what mends it."""
+"""Looking for each tool: its place, its version, its digest, or what is wrong and what mends it.
+
+Another package adds tools, which its targets need, through the entry-point group `bolt_build.tools`: each entry point
+is called as the tool and names a `Probe`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,11 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from bolt_build.digest import digest, digest_file
+from bolt_build.errors import BoltError
+from bolt_build.plugins import Found, guarded_call, plugged
 from bolt_build.toolchain.memory import Memory
 from bolt_build.toolchain.surroundings import (
     Surroundings,
@@ -25,11 +32,15 @@ ONEDNN_LEAST = (3, 0)
 """Oldest oneDNN whose interface the engines use; Debian's 2.6 lacks it."""
 
 
+Probe = Callable[[Surroundings, Memory], Tool]
+"""Looks for one tool. What it runs of it, or reads, it may `recall` from the memory."""
+
+
 def probe(names: Sequence[str], around: Surroundings | None = None) -> Toolchain:
     """Look for the tools called `names`. One that is not there, or that nothing knows, is a `Tool` with a problem."""
     where = around or surroundings()
     memory = Memory(where.memory)
-    tools = tuple(_PROBES[name](where, memory) if name in _PROBES else _unknown(name) for name in names)
+    tools = tuple(_PROBES[name](where, memory) if name in _PROBES else _added(name, where, memory) for name in names)
     memory.save()
     return Toolchain(tools)
 
@@ -39,7 +50,24 @@ def known_tools() -> tuple[str, ...]:
     return tuple(_PROBES)
 
 
-def _unknown(name: str) -> Tool:
+def plugged_tools(only: tuple[str, ...] | None = None) -> Found[Probe]:
+    """The tools that other packages look for, or those of them called as one of `only`, and what is wrong with some."""
+    return plugged(group="bolt_build.tools", own=_PROBES, check=_is_probe, only=only)
+
+
+def _is_probe(thing: Any) -> str | None:
+    return None if callable(thing) else f"is no function but a {type(thing).__name__}"
+
+
+def _added(name: str, around: Surroundings, memory: Memory) -> Tool:
+    """A tool that another package looks for."""
+    try:
+        for found in plugged_tools((name,)).checked():
+            tool = guarded_call(found.offer, found.thing)(around, memory)
+            return tool if tool.name == name else missing(name, f"its probe calls it '{tool.name}'", None)
+    except BoltError as error:
+        (first, *_) = error.diagnostics
+        return missing(name, first.message, first.hint)
     return missing(name, f"bolt-build does not know how to look for a tool called '{name}'", None)
 
 
@@ -194,7 +222,7 @@ def _version_in(line: str) -> str:
     return numbers[-1] if numbers else line
 
 
-_PROBES: dict[str, Callable[[Surroundings, Memory], Tool]] = {
+_PROBES: dict[str, Probe] = {
     "cxx": _cxx,
     "onednn": _onednn,
     "nvcc": _nvcc,

@@ -136,7 +136,7 @@ def test_a_wrong_fold(nets: dict[str, onnx.ModelProto], tmp_path: Path, cache: P
     about.mkdir(parents=True)
     (package / "wrong_fold.py").write_text(WRONG_FOLD)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: wrong-fold\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[bolt_build.passes]\nw = wrong_fold:PASS\n")
+    (about / "entry_points.txt").write_text("[bolt_build.passes]\nwrong-epsilon = wrong_fold:PASS\n")
     onnx.save(nets["residual"], str(tmp_path / "net.onnx"))
     (tmp_path / "net.yaml").write_text(
         "bolt: 1\nmodel: {onnx: net.onnx, batch: [1, 2]}\ntargets: {host: {precision: fp32}}\nverify: {samples: 1}\n"

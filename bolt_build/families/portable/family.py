@@ -1,8 +1,9 @@
-"""The portable family: every operator, both layouts, with no library behind it."""
+"""Families whose kernels are one rule an operator; the portable family: every operator, both layouts, with no library
+behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +29,9 @@ from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.families.portable.rule import Rule
-from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.targets import Target
-
-_CANDIDATE = Candidate("portable", (("algorithm", "direct"),))
 
 
 def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
@@ -54,14 +53,20 @@ def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> Ke
     return replace(problem, outputs=(Operand(output.shape, own),))
 
 
-class Portable:
-    """`Family` over `RULES`."""
+class RuleFamily:
+    """`Family` over rules: another package's family can be one of these. Each operator has one kernel, all of it in
+    headers under `include_dir`; `joins` are the targets whose rows it joins (`AddedFamily`)."""
 
-    name = "portable"
+    def __init__(
+        self, name: str, rules: Mapping[type[Op], Rule], include_dir: Path, joins: tuple[str, ...] = ()
+    ) -> None:
+        self.name, self.joins = name, joins
+        self._rules, self._include_dir = rules, include_dir
+        self._candidate = Candidate(name, (("algorithm", "direct"),))
 
     @property
     def include_dir(self) -> Path:
-        return Path(__file__).parent / "include"
+        return self._include_dir
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -71,9 +76,9 @@ class Portable:
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
-        rule = RULES.get(type(node.op))
+        rule = self._rules.get(type(node.op))
         if rule is None:
-            return (), (Refusal(self.name, node.name, f"there is no portable body for {node.op.kind}"),)
+            return (), (Refusal(self.name, node.name, f"there is no {self.name} body for {node.op.kind}"),)
         found: list[Alternative] = []
         lasting: list[Alternative] = []
         reasons: list[str] = []
@@ -97,31 +102,31 @@ class Portable:
         offset = rule.view_offset(problem) if view else 0
         pitched = (0,) if rule.pitched(problem) else ()
         step = ProposedStep(problem, node.inputs, node.outputs, share, view, offset, pitched)
-        return Alternative((node.name,), self.name, (step,), self.predict(problem, _CANDIDATE, target))
+        return Alternative((node.name,), self.name, (step,), self.predict(problem, self._candidate, target))
 
     def propose_conversion(
         self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
     ) -> tuple[KernelProblem, float] | None:
         problem = KernelProblem(Convert(), (Operand(shape, source),), (Operand(shape, to),), (), DType.F32, target.name)
-        rule = RULES[Convert]
-        if rule.refuse(problem) is not None:
+        rule = self._rules.get(Convert)
+        if rule is None or rule.refuse(problem) is not None:
             return None
         if same_bytes(shape, source, to):
             return problem, 0.0
         return problem, _seconds(rule, problem, target)
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
-        rule = RULES.get(type(problem.op))
+        rule = self._rules.get(type(problem.op))
         what = problem.op.kind
-        reason = f"there is no portable body for {what}" if rule is None else rule.refuse(problem)
-        return ((_CANDIDATE,), ()) if reason is None else ((), (Refusal(self.name, what, reason),))
+        reason = f"there is no {self.name} body for {what}" if rule is None else rule.refuse(problem)
+        return ((self._candidate,), ()) if reason is None else ((), (Refusal(self.name, what, reason),))
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """None: its kernels have no settings."""
         return ()
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
-        rule = RULES[type(problem.op)]
+        rule = self._rules[type(problem.op)]
         return 0.0 if rule.is_view(problem) else _seconds(rule, problem, target)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
@@ -132,8 +137,15 @@ class Portable:
         return refuse_unoffered(self, problem, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        return RULES[type(problem.op)].emit(problem, at)
+        return self._rules[type(problem.op)].emit(problem, at)
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """None: all of it is in headers."""
         return ()
+
+
+class Portable(RuleFamily):
+    """The rules of `kernels/`."""
+
+    def __init__(self) -> None:
+        super().__init__("portable", RULES, Path(__file__).parent / "include")

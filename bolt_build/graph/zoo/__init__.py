@@ -2,6 +2,8 @@
 
 A zoo model is its graph (an ONNX model whose weights are zero) with calibrated seeded
 weights. The same bytes are written on every machine. Importing this package imports neither NumPy nor onnx.
+Another package adds models through the entry-point group `bolt_build.zoo`: each entry point is called as the model and
+names the function that gives its graph.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.plugins import Found, guarded_call, offers, plugged
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -32,26 +35,29 @@ _SEED = 50
 
 
 def names() -> tuple[str, ...]:
-    """What `write` can write."""
-    return tuple(_BUILDERS)
+    """What `write` can write, where the packages that add models are sound."""
+    return (*_BUILDERS, *(offer.name for offer in offers("bolt_build.zoo") if offer.name not in _BUILDERS))
 
 
-def module(name: str) -> str:
-    """The module that the graph of model `name` is built in. Raises BoltError ("unknown-zoo-model")."""
+def module(name: str) -> str | None:
+    """The module of bolt-build that the graph of model `name` is built in, None for another package's model.
+
+    Raises BoltError ("unknown-zoo-model").
+    """
     _known(name)
-    return f"{__name__}.{_BUILDERS[name][0]}"
+    return f"{__name__}.{_BUILDERS[name][0]}" if name in _BUILDERS else None
 
 
 def write(name: str, path: Path, change: Callable[[ModelProto], ModelProto] | None = None) -> None:
     """Writes model `name` as an ONNX file, all at once or not at all. `change` is made before it is calibrated.
 
-    Raises BoltError ("unknown-zoo-model"), what `change` raises, and OSError where the file cannot be written.
+    Raises BoltError ("unknown-zoo-model", or where another package's model cannot be used), what `change` raises, and
+    OSError where the file cannot be written.
     """
     _known(name)
     from bolt_build.graph.zoo.calibrate import calibrate
 
-    within, build = _BUILDERS[name]
-    graph = getattr(importlib.import_module(f"{__name__}.{within}"), build)()
+    graph = _builder(name)()
     model = calibrate(graph if change is None else change(graph), _SEED)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -62,7 +68,25 @@ def write(name: str, path: Path, change: Callable[[ModelProto], ModelProto] | No
         temporary.unlink(missing_ok=True)
 
 
-def _known(name: str) -> None:
+def plugged_models(only: tuple[str, ...] | None = None) -> Found[Callable[[], ModelProto]]:
+    """The models of other packages, or those of them called as one of `only`, and what is wrong with some."""
+    return plugged(group="bolt_build.zoo", own=_BUILDERS, check=_is_function, only=only)
+
+
+def _is_function(thing: Any) -> str | None:
+    return None if callable(thing) else f"is no function but a {type(thing).__name__}"
+
+
+def _builder(name: str) -> Callable[[], ModelProto]:
     if name not in _BUILDERS:
-        hint = f"known models: {', '.join(_BUILDERS)}"
+        (added,) = plugged_models((name,)).checked()
+        return guarded_call(added.offer, added.thing)
+    within, function = _BUILDERS[name]
+    build: Callable[[], ModelProto] = getattr(importlib.import_module(f"{__name__}.{within}"), function)
+    return build
+
+
+def _known(name: str) -> None:
+    if name not in names():
+        hint = f"known models: {', '.join(names())}"
         raise BoltError([Diagnostic("unknown-zoo-model", f"unknown zoo model '{name}'", hint=hint)])

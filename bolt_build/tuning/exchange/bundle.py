@@ -104,7 +104,9 @@ def read_bundle(path: Path) -> Bundle:
         message = f"{path} is a bundle of version {stated}; this bolt-build reads version {BUNDLE_VERSION}"
         hint = "make it again: bolt-build tune RECIPE --export BUNDLE.tar"
         raise BoltError([Diagnostic("bundle-version", message, hint=hint, subject=str(path))])
-    import bolt_build.graph.ops  # noqa: F401  (operators are found by name once they are imported)
+    from bolt_build.graph.operators import operators
+
+    operators()  # they are found by their classes' names once they are imported
 
     if digest(data.get("bundle")) != data.get("id"):
         raise _damaged(path, "its contents are not those that its id stands for")
