@@ -10,6 +10,7 @@ from bolt_build.graph.ops.activation import FUNCTIONS, Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import BatchNorm, Lrn
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
@@ -102,6 +103,35 @@ POOLS = [
     one("pool-3d", Pool("average", (2, 2, 3), (1, 2, 2), (0, 1, 1), (1, 0, 1), (1, 1, 1)), (1, 3, 4, 5, 6)),
     one("pool-chain", Pool("max", (2, 2), (2, 2), (0, 0), (0, 0), (1, 1)), IMAGE, (stage("add", 1), RELU),
         Input((5, 1, 1), True)),
+]  # fmt: skip
+
+
+def norm(
+    label: str, op: Norm, shape: tuple[int, ...], scale: tuple[int, ...] | None = None, data: bool = False
+) -> Layer:
+    """With scale and bias of the shape `scale` where there is one; `data`: they are no constants."""
+    operands = () if scale is None else (Input(scale, not data), Input(scale, not data))
+    return Layer(label, op, (Input(shape), *operands))
+
+
+NORMS = [
+    norm("layer-norm", Norm("variance", (2,), 1e-5), (2, 5, 72), (72,)),
+    norm("layer-norm-odd", Norm("variance", (2,), 1e-5), (2, 5, 37), (37,), data=True),
+    norm("layer-norm-long", Norm("variance", (1,), 1e-5), (3, 3000), (3000,)),
+    norm("layer-norm-longest", Norm("variance", (1,), 1e-5), (2, 9000), (1,)),
+    norm("layer-norm-of-planes", Norm("variance", (2, 3), 1e-3), IMAGE, (6, 7)),
+    norm("rms-norm", Norm("rms", (2,), 1e-6), (2, 5, 264)),
+    norm("l1-of-channels", Norm("l1", (1,)), IMAGE),
+    norm("l2-of-channels", Norm("l2", (1,)), WIDE),
+    Layer("l2-of-zeros", Norm("l2", (1,)), (Input((3, 16), low=0.0, high=0.0),)),
+    norm("group-norm", Norm("variance", (1, 2, 3), 1e-5, 2), (2, 6, 5, 7), (6, 1, 1)),
+    norm("instance-norm", Norm("variance", (2, 3), 1e-5), (2, 40, 5, 7), (40, 1, 1)),
+    norm("mean-variance", Norm("variance", (0, 2, 3), 1e-18), IMAGE),
+    Layer("norm-chain", Norm("variance", (1, 2, 3), 1e-5, 2), (Input((2, 6, 5, 4)), Input((6, 1, 1), True),
+          Input((6, 1, 1), True), Input((2, 6, 5, 4)), Input((6, 1, 1), True)),
+          (stage("add", 3), RELU, stage("mul", 4))),
+    Layer("scaled-norm-chain", Norm("rms", (2,), 1e-5), (Input((2, 5, 72)), Input((72,), True), Input((2, 5, 72))),
+          (stage("add", 2), EpilogueOp(Activation("gelu")))),
 ]  # fmt: skip
 
 REDUCTIONS = [
@@ -202,4 +232,4 @@ NARROW = [
     )
 ]  # fmt: skip
 
-LAYERS = [*ACTIVATIONS, *BINARIES, *POOLS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *NARROW]
+LAYERS = [*ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *NARROW]

@@ -268,6 +268,32 @@ def _softmax(work: Work) -> Variance:
     return emit.add("Reshape", [spread, shape]) if coerced else spread
 
 
+def _layer_norm(work: Work) -> Variance:
+    """y = g (x - m) / s + b: errors of x and of its mean are divided by s; s is a sum of squares, all of one sign. The
+    operator itself gives the mean of anything, as its second output, and 1 / s as its third."""
+    emit, (x, scale, *bias) = work.emit, work.inputs
+
+    def again(value: str, output: int) -> str:
+        return emit.again(work.node, [value, scale, *bias], output=output)
+
+    squares, mean, inverse = emit.square(x), again(x, 1), again(x, 2)
+    count = emit.quotient(emit.size(x), emit.size(inverse))
+    ours, squared = additions(work, count)
+    own = emit.sum(
+        emit.quotient(emit.product(again(squares, 1), ours), count), emit.product(emit.square(mean), squared)
+    )
+    difference = emit.scaled(emit.square(emit.add("Sub", [x, mean])), work.roundings.result)
+    arriving = work.variances[0]
+    spread = None if arriving is None else emit.sum(arriving, again(arriving, 1))
+    total = work.plus(spread, own, difference)
+    assert total is not None
+    carried = emit.product(emit.product(total, emit.square(inverse)), emit.square(scale))
+    relative = emit.affine(squared, 0.25, FUNCTION + work.weight(1))
+    result = emit.product(emit.square(work.outputs[0]), relative)
+    offset = [emit.scaled(emit.square(name), work.weight(2)) for name in bias if name]
+    return work.rounded(work.plus(carried, result, *offset), work.roundings.result)
+
+
 def _mean(work: Work) -> Variance:
     """Means: of fully dependent errors, for those of neighbours often are."""
     emit, rest = work.emit, work.inputs[1:]
@@ -386,6 +412,7 @@ RULES: dict[str, Rule] = {
     "Conv": _convolution, "MatMul": _product, "Gemm": _product, "BatchNormalization": _batch_norm,
     "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided, "Pow": _power, "Max": _largest,
     "Min": _largest, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
+    "LayerNormalization": _layer_norm,
     "ReduceMean": _mean, "GlobalAveragePool": _mean, "AveragePool": _window_mean, "ReduceSum": _total,
     "LeakyRelu": _leaky, "Sigmoid": _function(0.25, "bounded"), "HardSigmoid": _function(1.0, "bounded"),
     "Tanh": _function(1.0, "bounded"), "Erf": _function(1.13, "bounded"), "Softplus": _function(1.0, "bounded"),

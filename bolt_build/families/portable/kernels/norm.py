@@ -1,0 +1,121 @@
+"""Normalisations by statistics of the data itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
+from bolt_build.families.common.cxx import braces, literal, struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.stages import aligned
+from bolt_build.families.portable.epilogue import chain, channel_axis, refuse_stages
+from bolt_build.families.portable.rule import Rule, computed_only
+from bolt_build.graph.ops.norm import Norm
+
+_STATISTICS = {"variance": "NormVariance", "rms": "NormMeanSquare", "l1": "NormMagnitudes", "l2": "NormSquares"}
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """Loops over statistics, and over the elements of one; steps in x, scale, bias and per-channel operands."""
+
+    kept: tuple[Loop, ...]
+    reduced: tuple[Loop, ...]
+
+
+def _steps(operand: Operand, rank: int) -> tuple[int, ...]:
+    """Elements between neighbours along each axis of a tensor of `rank` that the operand broadcasts to."""
+    shape, own = aligned(operand.shape, rank), (0,) * (rank - len(operand.shape)) + strides(operand)
+    return tuple(0 if extent == 1 else step for extent, step in zip(shape, own, strict=True))
+
+
+def _loops(problem: KernelProblem) -> _Loops:
+    """In the order of memory. An operand that is not there has the steps of the one before it."""
+    op, output = problem.op, problem.outputs[0]
+    assert isinstance(op, Norm)
+    rank, own = len(output.shape), op_operands(problem)
+    sides = [_steps(problem.inputs[index], rank) for index in own]
+    sides += [(0,) * rank if len(sides) == 1 else sides[-1]] * (3 - len(sides))
+    channels = channel_axis(problem)
+    sides.append(tuple(int(axis == channels) for axis in range(rank)))
+    kept, reduced = [], []
+    for axis in memory_axes(rank, output.format.layout):
+        loop = Loop(output.shape[axis], tuple(side[axis] for side in sides))
+        if axis not in op.axes:
+            kept.append(loop)
+        elif axis == 1 and op.groups != 1:
+            each = output.shape[1] // op.groups
+            kept.append(Loop(op.groups, tuple(step * each for step in loop.steps)))
+            reduced.append(Loop(each, loop.steps))
+        else:
+            reduced.append(loop)
+    return _Loops(merged(kept, 4), merged(reduced, 4))
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    if (reason := computed_only(problem) or refuse_stages(problem)) is not None:
+        return reason
+    loops = _loops(problem)
+    most = max(len(loops.kept), len(loops.reduced))
+    return f"normalises in {most} loops, at most {MOST_AXES} are supported" if most > MOST_AXES else None
+
+
+_LANES, _WARP, _BLOCK, _HELD = 8, 32, 256, 4
+"""Of the CUDA driver: elements that a thread loads at once, threads of a warp and of a block, and how many such loads
+each of them holds in registers."""
+
+
+def _in_registers(loops: _Loops) -> tuple[int, int]:
+    """Loads a thread and threads a row with which a GPU reads rows once; (0, 32) where they do not fit, or do not lie
+    as neighbours."""
+    *outer, last = loops.reduced
+    steps = [loop.steps[index] for loop in loops.kept for index in (0, 1, 2)]
+    if outer or last.steps[0] != 1 or last.extent % _LANES or any(step % _LANES for step in steps):
+        return 0, _WARP
+    if any(last.steps[index] not in (0, 1) for index in (1, 2)):
+        return 0, _WARP
+    for threads in (_WARP, _BLOCK):
+        loads = -(-last.extent // (threads * _LANES))
+        if loads <= _HELD:
+            return loads, threads
+    return 0, _WARP
+
+
+def _nest(loops: tuple[Loop, ...]) -> str:
+    return braces(f"{{{', '.join(map(str, (loop.extent, *loop.steps)))}}}" for loop in loops)
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, Norm)
+    loops, own = _loops(problem), op_operands(problem)
+    parameters = struct(
+        "bolt::portable::Norm",
+        kept_rank=len(loops.kept),
+        kept=_nest(loops.kept),
+        reduced_rank=len(loops.reduced),
+        reduced=_nest(loops.reduced),
+        epsilon=literal(op.epsilon),
+    )
+    kinds = [COMPUTED[problem.inputs[index].format.dtype] for index in own]
+    kinds += ["bolt::portable::Ones", "bolt::portable::Zeros"][len(kinds) - 1 :]
+    pointers = [at.inputs[index] for index in own] + ["nullptr"] * (3 - len(own))
+    loads, threads = _in_registers(loops)
+    types = ", ".join(
+        (f"bolt::portable::{_STATISTICS[op.statistic]}", *kinds, COMPUTED[problem.outputs[0].format.dtype])
+    )
+    call = (
+        f"bolt::portable::norm<{loads}, {threads}, {types}>(r, {parameters}, {', '.join(pointers)}, {at.outputs[0]}, "
+        f"{chain(problem, at)});"
+    )
+    return StepCode(("bolt_portable/norm.h",), None, "", call)
+
+
+def _bandwidth(problem: KernelProblem) -> float:
+    """Less where rows do not fit into registers and are read twice again, from caches."""
+    return 0.7 if _in_registers(_loops(problem))[0] else 0.3
+
+
+RULES = (Rule(Norm, _refuse, _emit, lambda problem: 0.05, gpu_bandwidth=_bandwidth, in_place=(0,)),)
