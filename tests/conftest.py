@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
-from quick_tests import is_quick, starts_nothing
+from quick_tests import is_left_out, is_quick, starts_nothing
 from shared_folders import SharedFolder
 from tiny_engine import build_engine, tiny_constants, tiny_plan
 
@@ -31,13 +31,7 @@ def pytest_configure() -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Files of which no test can be chosen are not even read: some take seconds to make their parameters."""
-    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
-        return None
-    chosen = config.option.markexpr
-    if chosen == "quick" and not is_quick(collection_path):
-        return True
-    without_gpu = chosen == "quick" or chosen.startswith("not gpu")
-    return True if without_gpu and b"\npytestmark = pytest.mark.gpu\n" in collection_path.read_bytes() else None
+    return is_left_out(collection_path, config.option.markexpr)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -45,6 +45,16 @@ def _imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def is_left_out(path: Path, chosen: str) -> bool | None:
+    """True for a file of which the markers `chosen` can choose no test; None where it must be read to say so."""
+    if path.suffix != ".py" or not path.name.startswith("test_"):
+        return None
+    if chosen == "quick" and not is_quick(path):
+        return True
+    without_gpu = chosen == "quick" or chosen.startswith("not gpu")
+    return True if without_gpu and b"\npytestmark = pytest.mark.gpu\n" in path.read_bytes() else None
+
+
 @contextmanager
 def starts_nothing(name: str) -> Iterator[None]:
     """While the quick test `name` runs, starting a process raises RuntimeError."""

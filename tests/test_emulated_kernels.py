@@ -26,7 +26,7 @@ LABELS = (
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
     "resident-residual-cutlass-8x4xturns-f16/channels_last-f16/channels_last-shares3",
     "pair-resident-many+200-cutlass-14x256x4xturns-f16/channels_last-f16/channels_last",
-    "pool-stem+max3-cutlass-8x16x4xturnsx3-f32/row-f16/channels_last",
+    "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32/row-f16/channels_last",
     "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16/channels_last-f16/channels_last-shares5",
 )
 

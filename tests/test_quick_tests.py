@@ -5,11 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from conftest import pytest_ignore_collect
-from quick_tests import SLOW, STAGES, is_quick, starts_nothing
+from quick_tests import SLOW, STAGES, is_left_out, is_quick, starts_nothing
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -66,6 +64,5 @@ def test_the_marker_takes_these_files_and_no_others() -> None:
     ],
 )
 def test_files_of_which_no_test_can_be_chosen_are_not_read(expression: str, read: list[str]) -> None:
-    config = SimpleNamespace(option=SimpleNamespace(markexpr=expression))
     names = ["test_graph_windows.py", "test_quick_tests.py", "test_gpu_tuning.py"]
-    assert [name for name in names if not pytest_ignore_collect(TESTS / name, config)] == read
+    assert [name for name in names if not is_left_out(TESTS / name, expression)] == read

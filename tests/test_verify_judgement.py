@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bolt_build.dtypes import DType
-from bolt_build.verify.judgement import SPREAD, judge, largest
+from bolt_build.verify.judgement import SPREAD, chance, judge, largest
 from bolt_build.verify.rounding import UNIT
 
 REFERENCE = np.random.default_rng(0).standard_normal((64, 1000)).astype(np.float32)
@@ -33,6 +33,16 @@ def test_the_more_elements_the_larger_the_largest_may_be() -> None:
     normal = np.random.default_rng(1).standard_normal(10**6)
     for count in (100, 10**4, 10**6):
         assert 2 * np.abs(normal[:count]).max() < largest(count) < 4 * np.abs(normal[:count]).max()
+
+
+def test_few_elements_may_all_be_off_by_chance() -> None:
+    random = np.random.default_rng(3)
+    for count in (1, 2, 5, 20, 100):
+        deviations = np.sqrt(np.mean(np.square(random.standard_normal((10**5, count))), axis=1))
+        assert deviations.max() < chance(count) * SPREAD < max(2.5 * deviations.max(), 1.01 * SPREAD)
+    one = np.float32([1.0])
+    assert judge(one + np.float32(3 * UNIT), one, one, DType.F32).spread < SPREAD
+    assert judge(one + np.float32(12 * UNIT), one, one, DType.F32).spread > SPREAD
 
 
 def test_an_error_where_rounding_does_most_shows_in_the_sums() -> None:

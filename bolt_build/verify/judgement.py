@@ -31,13 +31,21 @@ def largest(count: int) -> float:
     return 3.0 + 2.0 * sqrt(2.0 * log(max(count, 2)))
 
 
+def chance(count: int) -> float:
+    """How much larger than SPREAD the root mean square of `count` normal deviations is, once in a million: 3.5 times
+    for a single one, 1 from 50 on (Wilson and Hilferty's approximation of the chi-squared distribution)."""
+    part = 2.0 / (9.0 * max(count, 1))
+    square = pow(1.0 - part + 4.75 * sqrt(part), 3)
+    return max(1.0, sqrt(square) / SPREAD)
+
+
 @dataclass(frozen=True)
 class Judgement:
     """`largest`, of `limit`, and `spread`: the largest deviation, and their root mean square or that of all differences
-    over that of what rounding can do, whichever is larger. `noise` and `signal`: the root mean squares of what rounding
-    can do and of the reference. `max_abs`: the largest difference. Elements that are not finite count in `not_finite`
-    (in the engine alone) or `reference_not_finite`, and nowhere else; `unbounded` are those where rounding may do
-    anything."""
+    over that of what rounding can do, whichever is larger, less what `chance` makes of few elements. `noise` and
+    `signal`: the root mean squares of what rounding can do and of the reference. `max_abs`: the largest difference.
+    Elements that are not finite count in `not_finite` (in the engine alone) or `reference_not_finite` and nowhere else;
+    `unbounded` are those where rounding may do anything."""
 
     max_abs: float
     largest: float
@@ -134,8 +142,8 @@ class _Sums:
         rounding = max(self._noise / count - 1.01 * float(self._least), 0.0)
         spread, noise, signal = map(_root, (deviations, rounding, self._signal / count))
         return Judgement(
-            _root(self._max_abs), _root(self._largest), largest(self._count), spread, noise, signal, self._bad,
-            self._bad_reference, self._unbounded,
+            _root(self._max_abs), _root(self._largest), largest(self._count), spread / chance(count), noise, signal,
+            self._bad, self._bad_reference, self._unbounded,
         )  # fmt: skip
 
 
