@@ -1,15 +1,18 @@
 """The paper's Table 3: convolutions whose channels miss the alignment, padded against read as they are.
 
-    python benchmarks/padding.py            # on the GPU: compiles and measures every legal kernel of its six rows
-    python benchmarks/padding.py --list     # anywhere: what would be measured
-    python benchmarks/padding.py --export FOLDER    # padding<batch>.tar there, to be run on the GPU, each as
-                                            # ./run --results results<batch>.jsonl; then --import FOLDER
+    python benchmarks/padding.py --folder DIR             # on the GPU, with compilers: tunes, builds, times
+    python benchmarks/padding.py --folder DIR --export    # anywhere: writes the recipes and a bundle for each tuning
+    python benchmarks/padding.py --folder DIR --build     # anywhere: builds what is timed, with DIR/*.jsonl if there
+    python benchmarks/padding.py --folder DIR --time      # on the GPU: times what lies in DIR
 
-Each row (fp16, fp32 accumulation, channels last, bias and ReLU in the epilogue) is measured in three ways, the fastest
-kernel of each: unpadded (loads of 2 elements), padded with the copy of the input standing alone in front of the kernel,
-and folded (the input comes padded, as from a producer that stores it so). Every candidate is compared with a plain
-kernel before it is timed. "like for like" leaves out Hopper's warpgroup kernels, which take padded rows alone, so that
-both sides run the same instructions. Writes `results/padding.json`; times are microseconds.
+Each row of the table is a recipe of one convolution (fp16, fp32 accumulation, channels last, bias and ReLU behind it),
+built as `--set policy.padding.mode=never`: loads of 2 elements; and as `=always`: a kernel with whole loads behind a
+copy of the input with padded channels. A second recipe has padded channels from the start, as from a producer that
+stores them so: what it takes less than `always` is the cost of padding. Bundles are run on the GPU as `./run --results
+NAME.jsonl`. Without a tuning kernels are those predicted, and the result says so.
+
+Writes `results/padding_policy.json`; times are microseconds of whole engines, in turns. `results/padding.json` is of
+single kernels, by an earlier form of this script.
 """
 
 from __future__ import annotations
@@ -18,10 +21,8 @@ import argparse
 import datetime
 import json
 import math
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,19 +30,14 @@ from typing import Any
 import numpy as np
 import onnx
 import record
+from bolt_command import CommandFailed, bolt, build_one
 from onnx import TensorProto, helper, numpy_helper
+from turns import Entrant, measured_in_turns
 
-from bolt_build.families import load
-from bolt_build.families.base import Candidate
-from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.ops.conv import Conv
-from bolt_build.planner.plan_engine import search_spaces
+from bolt_build.build.engine_file import read_engine
 from bolt_build.schema import load_recipe
-from bolt_build.targets import target_named
-from bolt_build.tuning.agenda import EVERY_CANDIDATE
-from bolt_build.tuning.records.database import Records
-from bolt_build.tuning.records.kernel_record import Status
-from bolt_build.tuning.trials.tuning_set import ProblemTrials, tuning_set
+
+UNPADDED, PADDED, FOLDED = "unpadded", "padded", "folded"
 
 
 @dataclass(frozen=True)
@@ -77,119 +73,94 @@ ROWS = (
 )
 
 
-def write_project(folder: Path, batch: int, target: str) -> Path:
-    """The rows of one batch, each with its channels and with padded ones; tensors are what kernels read and write, so
-    that nothing else is measured. Returns the recipe."""
-    random = np.random.default_rng(0)
-    nodes, inputs, outputs, constants = [], [], [], []
-    for row in (row for row in ROWS if row.batch == batch):
-        out = [size + 2 * pad - k + 1 for size, pad, k in zip(row.size, row.pads, row.kernel, strict=True)]
-        for channels in (row.channels, row.padded):
-            name = f"{row.name}@{channels}"
-            scale = 1 / math.sqrt(channels * math.prod(row.kernel))
-            weights = (random.standard_normal((row.filters, channels, *row.kernel)) * scale).astype(np.float16)
-            bias = random.standard_normal(row.filters).astype(np.float16)
-            constants += [numpy_helper.from_array(weights, f"{name}.w"), numpy_helper.from_array(bias, f"{name}.b")]
-            pads = [*row.pads, *row.pads]
-            nodes.append(
-                helper.make_node("Conv", [f"{name}.x", f"{name}.w", f"{name}.b"], [f"{name}.c"], name=name, pads=pads)
-            )
-            nodes.append(helper.make_node("Relu", [f"{name}.c"], [f"{name}.y"], name=f"{name}.relu"))
-            shapes = ["N", channels, *row.size], ["N", row.filters, *out]
-            inputs.append(helper.make_tensor_value_info(f"{name}.x", TensorProto.FLOAT16, shapes[0]))
-            outputs.append(helper.make_tensor_value_info(f"{name}.y", TensorProto.FLOAT16, shapes[1]))
-    graph = helper.make_graph(nodes, "padding", inputs, outputs, constants)
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
-        str(folder / f"padding{batch}.onnx"),
-    )
-    recipe = folder / f"padding{batch}.yaml"
-    recipe.write_text(
-        f"bolt: 1\nname: padding{batch}\nmodel: {{onnx: padding{batch}.onnx, batch: {batch}}}\n"
-        f"targets: {{{target}: {{precision: fp16}}}}\n"
-        f"engine: {{io: {{layout: channels_last}}}}\ntuning: {{lock: padding{batch}.lock}}\n"
-    )
-    return recipe
-
-
-def problems(recipe_path: Path, batch: int, target_name: str) -> dict[str, ProblemTrials]:
-    """The convolutions by name ("row@channels"), each with all of its trials."""
-    recipe, target = load_recipe(recipe_path), target_named(target_name)
-    (spec,) = recipe.targets
-    families = load(target)
-    graph = load_model(Path(str(recipe.model.onnx))).bind(batch, recipe.model.dims)
-    found = tuning_set(search_spaces((graph,), recipe, spec, target, families), families, target, EVERY_CANDIDATE)
-    named = {}
-    for trials in found.problems:
-        if isinstance(trials.problem.op, Conv):
-            (where,) = {place.removeprefix(f"batch {batch}: ") for place in trials.occurs}
-            named[where.removesuffix(".relu")] = trials
-    return named
-
-
 @dataclass(frozen=True)
-class Timed:
-    """A candidate with its status and median, None where it has no time."""
+class Built:
+    """One of the three engines of a row: its recipe, and what is set on the command line."""
 
-    candidate: Candidate
-    status: str
-    median: float | None
-
-    @property
-    def loads(self) -> int:
-        return int(dict(self.candidate.parameters).get("loads", 8))
+    row: Row
+    form: str
 
     @property
-    def of_warps(self) -> bool:
-        """One of CUTLASS's kernels on instructions of one warp."""
-        return self.candidate.family == "cutlass" and "warpgroups" not in dict(self.candidate.parameters)
+    def name(self) -> str:
+        return f"{self.row.name}.{self.form}"
+
+    @property
+    def channels(self) -> int:
+        return self.row.padded if self.form == FOLDED else self.row.channels
+
+    @property
+    def recipe(self) -> str:
+        return f"{self.row.name}@{self.channels}.yaml"
+
+    def settings(self, folder: Path) -> tuple[str, ...]:
+        mode = {UNPADDED: "never", PADDED: "always", FOLDED: "auto"}[self.form]
+        lock = (folder / f"{self.name}.lock").resolve()
+        values = {"name": self.name, "policy.padding.mode": mode, "tuning.lock": str(lock)}
+        return tuple(word for key, value in values.items() for word in ("--set", f"{key}={value}"))
 
 
-def measured(folder: Path, exported: Path, every: dict[str, ProblemTrials]) -> tuple[dict[str, list[Timed]], str]:
-    """What a tuning exported, by name, and the GPU's name."""
-    names = {trials.problem.digest: name for name, trials in every.items()}
-    found: dict[str, list[Timed]] = {name: [] for name in every}
-    device = ""
-    with Records(folder / f"{exported.stem}.sqlite") as store:
-        store.load_export(json.loads(exported.read_text()), str(exported))
-        for fingerprint, kept in store.all(names):
-            device = fingerprint.device.name
-            time = kept.statistics.median if kept.status is Status.OK and kept.statistics is not None else None
-            found[names[kept.problem]].append(Timed(kept.candidate, kept.status.value, time))
-    return found, device
+def engines(rows: Sequence[Row]) -> list[Built]:
+    return [Built(row, form) for row in rows for form in (UNPADDED, PADDED, FOLDED)]
 
 
-def fastest(timed: Iterable[Timed], suits: Callable[[Timed], bool]) -> dict[str, Any]:
-    """The fastest of those that suit: its text and median. Raises ValueError where none was measured."""
-    found = [(each.median, str(each.candidate)) for each in timed if each.median is not None and suits(each)]
-    time, kernel = min(found)
-    return {"kernel": kernel, "us": time, "of": len(found)}
+def write_recipe(folder: Path, each: Built, target: str) -> None:
+    """The convolution of a row as ONNX, and its recipe; tensors are what kernels read and write, so that nothing else
+    is measured."""
+    row, channels = each.row, each.channels
+    random = np.random.default_rng(0)
+    out = [size + 2 * pad - k + 1 for size, pad, k in zip(row.size, row.pads, row.kernel, strict=True)]
+    scale = 1 / math.sqrt(channels * math.prod(row.kernel))
+    weights = (random.standard_normal((row.filters, channels, *row.kernel)) * scale).astype(np.float16)
+    bias = random.standard_normal(row.filters).astype(np.float16)
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[*row.pads, *row.pads]),
+        helper.make_node("Relu", ["c"], ["y"], name="relu"),
+    ]
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT16, ["N", *shape])
+        for name, shape in (("x", (channels, *row.size)), ("y", (row.filters, *out)))
+    ]
+    constants = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(bias, "b")]
+    graph = helper.make_graph(nodes, "padding", ports[:1], ports[1:], constants)
+    path = folder / each.recipe
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path.with_suffix(".onnx")
+    )
+    path.write_text(
+        f"bolt: 1\nname: padding\nmodel: {{onnx: '{path.stem}.onnx', batch: {row.batch}}}\n"
+        f"targets: {{{target}: {{precision: fp16}}}}\nengine: {{io: {{layout: channels_last}}}}\n"
+    )
+    load_recipe(path)
 
 
-def compare(unpadded: float, padded: float, folded: float) -> dict[str, float]:
-    """Speeds against unpadded, and the part of the padded time that the copy takes."""
+def tune(folder: Path, each: Built, *words: str) -> None:
+    """Tunes one engine with every legal kernel, here or as the words say. Raises CommandFailed."""
+    bolt(folder, "tune", each.recipe, *each.settings(folder), "--all-candidates", *words)
+
+
+def build(folder: Path, each: Built) -> dict[str, Any]:
+    """What `build` says of the engine, and the kernels of its steps. Raises CommandFailed."""
+    found = build_one(folder, each.recipe, *each.settings(folder))
+    if "failed" in found:
+        raise CommandFailed(found["failed"])
+    (plan,) = read_engine((Path(found["directory"]) / "engine.json").read_text()).plans
+    return found | {"name": each.name, "steps": [str(step.candidate) for step in plan.steps]}
+
+
+def timed(folder: Path, row: Row, rounds: int) -> dict[str, Any]:
+    """One row of the table, from the engines that were built of it."""
+    built = {each["name"]: each for each in json.loads((folder / "built.json").read_text())}
+    forms = (UNPADDED, PADDED, FOLDED)
+    found = {form: built[f"{row.name}.{form}"] for form in forms}
+    entrants = [Entrant(form, found[form]["directory"]) for form in forms]
+    turns = measured_in_turns(entrants, row.batch, rounds=rounds)
+    us = {form: 1e3 * turns.median(form) for form in forms}
     return {
-        "speed_padded": unpadded / padded, "speed_folded": unpadded / folded, "cost_of_padding": 1 - folded / padded,
-    }  # fmt: skip
-
-
-def analyse(row: Row, own: list[Timed], wide: list[Timed]) -> dict[str, Any]:
-    """One row of the table. `own` are kernels of its channels, `wide` those of the padded ones."""
-    unpadded = fastest(own, lambda each: each.loads < 8)
-    padded = fastest(own, lambda each: each.loads == 8 and each.candidate.family == "cutlass")
-    folded = fastest(wide, lambda each: each.candidate.family == "cutlass")
-    alike = [fastest(own, lambda each: each.loads == 8 and each.of_warps), fastest(wide, lambda each: each.of_warps)]
-    both = [*own, *wide]
-    return {
-        "row": row.name, "unpadded": unpadded, "padded": padded, "folded": folded,
-        **compare(unpadded["us"], padded["us"], folded["us"]),
-        "like_for_like": {
-            "padded": alike[0], "folded": alike[1],
-            **compare(unpadded["us"], alike[0]["us"], alike[1]["us"]),
-        },
+        "row": row.name, "device": turns.device, "us": us,
+        "kernels": {form: {key: found[form][key] for key in ("kernels", "steps")} for form in forms},
+        "speed_padded": us[UNPADDED] / us[PADDED], "speed_folded": us[UNPADDED] / us[FOLDED],
+        "cost_of_padding": 1 - us[FOLDED] / us[PADDED],
         "paper_t4": {"speed_padded": row.paper[0], "cost_of_padding": row.paper[1]},
-        "chosen": "unpadded" if unpadded["us"] < padded["us"] else "padded",
-        "not_ok": sorted({f"{each.candidate}: {each.status}" for each in both if each.status != "ok"}),
     }  # fmt: skip
 
 
@@ -198,68 +169,56 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs))
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Means over the rows: geometric of speeds, arithmetic of costs."""
-    like = [row["like_for_like"] for row in rows]
-    means = {}
-    for name, each in (("", rows), ("like_for_like_", like)):
-        for key in ("speed_padded", "speed_folded"):
-            means[f"{name}{key}"] = geometric_mean(row[key] for row in each)
-        means[f"{name}cost_of_padding"] = sum(row["cost_of_padding"] for row in each) / len(each)
-    return means
+    return {
+        "gpu": rows[0]["device"], "measured": datetime.date.today().isoformat(), "dtype": "fp16", "accumulator": "fp32",
+        "speed_padded": geometric_mean(row["speed_padded"] for row in rows),
+        "speed_folded": geometric_mean(row["speed_folded"] for row in rows),
+        "cost_of_padding": sum(row["cost_of_padding"] for row in rows) / len(rows),
+    }  # fmt: skip
 
 
-def tune(recipe: Path, jobs: int | None, *words: str) -> int:
-    """`tune` with every candidate; returns the exit code."""
-    command = [sys.executable, "-m", "bolt_build", "tune", str(recipe), "--all-candidates"]
-    command += ["--output", str(recipe.parent / "generated"), *([] if jobs is None else ["-j", str(jobs)])]
-    return subprocess.run([*command, *words], check=False).returncode
+def build_all(folder: Path, every: Sequence[Built], target: str, *, tuned_here: bool) -> None:
+    """Writes, tunes and builds the engines; `built.json` in the folder says where they are. Raises CommandFailed."""
+    built = []
+    for each in every:
+        write_recipe(folder, each, target)
+        results = (folder / f"{each.name}.jsonl").resolve()
+        if tuned_here:
+            tune(folder, each)
+        elif results.is_file():
+            tune(folder, each, "--import", str(results))
+        built.append(build(folder, each))
+    record.save(folder / "built.json", built)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where recipes, locks and engines are kept")
     parser.add_argument("--target", default="h200")
-    parser.add_argument("--list", action="store_true", help="say what would be measured, measure nothing")
-    parser.add_argument("--out", type=Path, help="write here instead of results/padding.json")
-    parser.add_argument("-j", "--jobs", type=int, default=None)
-    elsewhere = parser.add_mutually_exclusive_group()
-    elsewhere.add_argument("--export", type=Path, metavar="FOLDER", help="make bundles there, which need no compiler")
-    elsewhere.add_argument(
-        "--import", type=Path, metavar="FOLDER", dest="results",
-        help="with results<batch>.jsonl there, of the runs of those bundles",
-    )  # fmt: skip
+    parser.add_argument("--rows", type=int, default=len(ROWS), metavar="N", help="the first N rows of the table alone")
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--out", type=Path, help="write here instead of results/padding_policy.json")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--export", action="store_true", help="make bundles to tune elsewhere, and no more")
+    part.add_argument("--build", action="store_true", help="build the engines, and no more")
+    part.add_argument("--time", action="store_true", help="time engines that were built")
     arguments = parser.parse_args()
-    rows, device = [], ""
-    with tempfile.TemporaryDirectory() as place:
-        folder = arguments.export or arguments.results or Path(place)
-        folder.mkdir(parents=True, exist_ok=True)
-        for batch in dict.fromkeys(row.batch for row in ROWS):
-            recipe = write_project(folder, batch, arguments.target)
-            every = problems(recipe, batch, arguments.target)
-            if arguments.list:
-                for name, trials in every.items():
-                    narrow = sum("loads" in dict(trial.candidate.parameters) for trial in trials.trials)
-                    print(f"{name}: {len(trials.trials)} kernels, {narrow} of them without padding")
-                continue
-            if arguments.export is not None:
-                if (code := tune(recipe, arguments.jobs, "--export", str(folder / f"padding{batch}.tar"))) != 0:
-                    return code
-                continue
-            exported = folder / f"records{batch}.json"
-            words = ["--records-out", str(exported)]
-            if arguments.results is not None:
-                words += ["--import", str(folder / f"results{batch}.jsonl")]
-            if (code := tune(recipe, arguments.jobs, *words)) != 0:
-                return code
-            found, device = measured(folder, exported, every)
-            for row in (row for row in ROWS if row.batch == batch):
-                rows.append(analyse(row, found[f"{row.name}@{row.channels}"], found[f"{row.name}@{row.padded}"]))
-                print(json.dumps(rows[-1], indent=1), flush=True)
-    if arguments.list or arguments.export is not None:
+    folder, rows = arguments.folder.resolve(), ROWS[: arguments.rows]
+    folder.mkdir(parents=True, exist_ok=True)
+    if arguments.export:
+        for each in engines(rows):
+            write_recipe(folder, each, arguments.target)
+            tune(folder, each, "--export", str(folder / f"{each.name}.tar"))
         return 0
-    head = {"gpu": device, "measured": datetime.date.today().isoformat(), "dtype": "fp16", "accumulator": "fp32"}
-    result = {**record.environment("nvidia-cutlass", "onnx"), "summary": {**head, **summary(rows)}, "rows": rows}
-    print(record.write("padding", result, arguments.out))
+    if not arguments.time:
+        build_all(folder, engines(rows), arguments.target, tuned_here=not arguments.build)
+    if arguments.build:
+        return 0
+    found = [timed(folder, row, arguments.rounds) for row in rows]
+    result = {**record.environment("nvidia-cutlass", "onnx"), "summary": summary(found), "rows": found}
+    print(record.write("padding_policy", result, arguments.out))
     print(json.dumps(result["summary"], indent=1))
     return 0
 
