@@ -2,8 +2,8 @@
 
     python benchmarks/install_sizes.py
 
-Each goes into a fresh virtual environment; pip and setuptools are not counted. In each, `doctor` says whether the host's
-and an H200's engines can be built, and `plan` plans ResNet-18 for the host. Writes `results/install_sizes.json`.
+Each goes into a fresh virtual environment; pip and setuptools are not counted. In each, `doctor` says whether engines
+of the host and of an H200 can be built, and `plan` plans ResNet-18 for the host. Writes `results/install_sizes.json`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ def test_a_host_plan_works_where_importing_it_fails(tmp_path: Path) -> None:
     """Nor does a library on the way import it."""
     types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 4, 4]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", types[:1], types[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
+    )
     (tmp_path / "net.yaml").write_text("bolt: 1\nmodel: {onnx: net.onnx}\ntargets: {host: {}}\n")
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({LEFT_OUT}))\n"

@@ -196,7 +196,9 @@ def test_a_last_matrix_product_also_leaves_fp32() -> None:
     candidates, refusals = FAMILY.candidates(full.problem, H200)
     assert candidates
     assert all("partial" in dict(candidate.parameters) for candidate in candidates)
-    assert "stores half precision, fp32 is what sums of slices become" in {refusal.reason for refusal in refusals}
+    assert "stores half precision, fp32 is what split-K's partial sums become" in {
+        refusal.reason for refusal in refusals
+    }
     code = FAMILY.emit(full.problem, candidates[0], H200, StepExpressions(("x", "w"), ("y",), (None, "w")))
     assert (code.member_type or "").endswith(", bolt::cutlass_kernels::AsItIs, float>")
     assert ".slices = " in code.member_arguments
