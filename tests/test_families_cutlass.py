@@ -384,10 +384,8 @@ def test_refused_tiles_have_reasons() -> None:
     assert largest.refuse_columns(small, 256) == "needs 147456 bytes of shared memory, a block has 65536"
     assert largest.refuse_columns(gpu, 64) == "over half of its columns would be beyond the 64 of the product"
     assert narrow.refuse_columns(gpu, 64) == "a narrow tile reads the rows again for every 32 of 64 columns"
-    assert TILES[11].refuse_columns(replace(small, shared_memory=1 << 20), 64) == (
-        "more than two stages need asynchronous copies to shared memory"
-    )
-    assert TILES[14].refuse_columns(gpu, 128) == "two stages leave asynchronous copies to shared memory unused"
+    assert TILES[11].refuse_columns(replace(small, shared_memory=1 << 20), 64) == "more than two stages need cp.async"
+    assert TILES[14].refuse_columns(gpu, 128) == "two stages leave cp.async unused"
 
 
 def test_larger_products_take_longer() -> None:

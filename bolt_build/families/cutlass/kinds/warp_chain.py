@@ -1,5 +1,5 @@
-"""Kernels for two products, one behind the other, whose warps multiply each by itself (`mma.sync`): whole rows of the first
-stay in a block and are the second's left factor.
+"""Kernels for two products, one behind the other, of `mma.sync`: whole rows of the first stay in a block and are the
+second's left operand.
 
 So one tile is as wide as the first product, and the second's weights come to every block whole.
 """
