@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -166,6 +167,16 @@ def test_a_truncated_tar_file(tmp_path: Path) -> None:
     assert (
         complaint(path) == "error[bundle-unreadable]: cannot read the bundle B: there is no whole bundle.json in it\n"
     )
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_a_compressed_tar_file_whole_or_not(tmp_path: Path, share: float) -> None:
+    """Nothing is unpacked to find out what it is."""
+    path = tmp_path / "b.tar"
+    write_bundle(path, bundle(), linked(tmp_path / "tuning"))
+    data = gzip.compress(path.read_bytes())
+    path.write_bytes(data[: int(len(data) * share)])
+    assert complaint(path) == "error[bundle-unreadable]: cannot read the bundle B: this is a gzip archive\n"
 
 
 def test_a_tar_file_that_is_no_bundle(tmp_path: Path) -> None:

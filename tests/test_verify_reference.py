@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 from graph_models import model, node, ones, saved, tensor
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.errors import BoltError
 from bolt_build.verify import reference as reference_module
 from bolt_build.verify.readable import Unreadable, Versions, readable, versions_of
 from bolt_build.verify.reference import Reference
+from bolt_build.verify.widening import without_bf16
 
 PATH = Path("net.onnx")
 
@@ -92,6 +94,42 @@ def test_the_versions_compared_are_said(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_installed_onnx_s_default_can_be_compared(tmp_path: Path) -> None:
     path = saved(tmp_path, relu(onnx.defs.onnx_opset_version(), onnx.IR_VERSION))
     np.testing.assert_array_equal(Reference(path, ()).outputs({"x": ones(1, 4)})["y"], ones(1, 4))
+
+
+def in_bf16() -> onnx.ModelProto:
+    """Constants, a node's own constant, a cast and both ends in bf16."""
+    nodes = [
+        node("Constant", "", "k", value=numpy_helper.from_array(np.asarray([2.0], ml_dtypes.bfloat16))),
+        node("Cast", "x", "f", to=TensorProto.FLOAT),
+        node("Cast", "f", "b", to=TensorProto.BFLOAT16),
+        node("MatMul", "b w", "m"),
+        node("Mul", "m k", "y"),
+    ]
+    weights = {"w": np.full((4, 4), 1 + 2**-7, ml_dtypes.bfloat16)}
+    proto = model(nodes, [tensor("x", [1, 4], TensorProto.BFLOAT16)], constants=weights)
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
+    return proto
+
+
+def test_a_model_in_bf16_is_compared_in_fp32(tmp_path: Path) -> None:
+    found = Reference(saved(tmp_path, in_bf16()), ())
+    made = found.outputs({"x": ones(1, 4)})["y"]
+    np.testing.assert_array_equal(made, np.full((1, 4), 8 + 2**-4, np.float32))
+    assert found.version.endswith(", opset 17 and IR 8, bf16 as fp32")
+
+
+def test_a_model_without_bf16_stays_what_it_is() -> None:
+    proto = relu()
+    assert without_bf16(proto) is proto
+
+
+def test_names_of_a_model_in_bf16_are_not_taken_twice(tmp_path: Path) -> None:
+    """Old versions list constants among the inputs; nothing keeps a model from names such as are made up here."""
+    proto = in_bf16()
+    proto.graph.input.append(tensor("w", [4, 4], TensorProto.BFLOAT16))
+    proto.graph.node.append(node("Relu", "m", "bf16:w"))
+    made = Reference(saved(tmp_path, proto), ()).outputs({"x": ones(1, 4)})["y"]
+    np.testing.assert_array_equal(made, np.full((1, 4), 8 + 2**-4, np.float32))
 
 
 def test_a_reason_is_never_cut(tmp_path: Path) -> None:

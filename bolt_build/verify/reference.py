@@ -17,6 +17,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
 from bolt_build.verify.segments import CutModel, Wanted
 from bolt_build.verify.taps import Tap
+from bolt_build.verify.widening import without_bf16
 
 _NUMPY = {
     "tensor(float)": np.float32,
@@ -64,7 +65,8 @@ class Reference:
         if self._versions is None:
             return name
         stated, compared = self._versions
-        return f"{name}, {compared}{'' if compared == stated else f' (the model has {stated})'}"
+        widened = "" if without_bf16(self._model) is self._model else ", bf16 as fp32"
+        return f"{name}, {compared}{'' if compared == stated else f' (the model has {stated})'}{widened}"
 
     @property
     def observable(self) -> frozenset[str]:
@@ -79,7 +81,7 @@ class Reference:
     def outputs(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """The whole model's outputs by name."""
         if self._loaded is None:
-            model = self._model
+            model = without_bf16(self._model)
             self._outputs = tuple(output.name for output in model.graph.output)
             self._loaded = self._session(model, whole=True)
         wanted = {port.name: port for port in self._loaded.get_inputs()}

@@ -16,7 +16,7 @@ import tarfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bolt_build.digest import decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
@@ -24,7 +24,7 @@ from bolt_build.lockfile.fingerprint import TuningTools
 from bolt_build.schema.values import shorten
 from bolt_build.tuning.records.kernel_record import Record
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
-from bolt_build.user_files import MEBIBYTE, UnfitFile, open_regular, read_regular, size_text
+from bolt_build.user_files import MEBIBYTE, UnfitFile, binary_kind, open_regular, read_regular, size_text
 
 BUNDLE_VERSION = 1
 
@@ -192,14 +192,26 @@ def _description(path: Path) -> bytes:
     Raises OSError, UnfitFile, TarError, and KeyError where the first files of a tar file are not it.
     """
     with open_regular(path) as stream:
-        if not tarfile.is_tarfile(stream):
-            return read_regular(path, LARGEST_DESCRIPTION)
+        if not _is_tar(stream):
+            data = read_regular(path, LARGEST_DESCRIPTION)
+            if (kind := binary_kind(data)) is not None:
+                raise UnfitFile(path, f"this is {kind}")
+            return data
         stream.seek(0)
         with tarfile.open(fileobj=stream, mode="r:") as archive:
             for member in itertools.islice(archive, _MOST_MEMBERS):
                 if member.name == DESCRIPTION and member.isreg():
                     return _contents(path, archive, member)
     raise KeyError(DESCRIPTION)
+
+
+def _is_tar(stream: IO[bytes]) -> bool:
+    """True for a tar file that is not compressed: what is compressed would have to be unpacked to know it."""
+    try:
+        with tarfile.open(fileobj=stream, mode="r:"):
+            return True
+    except tarfile.ReadError:
+        return False
 
 
 def _contents(path: Path, archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
