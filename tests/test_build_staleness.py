@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pretended import pretend_built
 from recipe_projects import RECIPE, write_model
-from test_build_own_sources import NO_ENTRIES, EditedFiles, use
+from test_build_own_sources import NO_OFFERS, EditedFiles, use
 
 from bolt_build.build import builder, emission
 from bolt_build.build.builder import BuildOptions, build, dry_run
@@ -61,7 +61,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    use(monkeypatch, OwnSources(PACKAGE, EditedFiles(), NO_ENTRIES))
+    use(monkeypatch, OwnSources(PACKAGE, EditedFiles(), NO_OFFERS))
     return Place(tmp_path)
 
 
@@ -117,12 +117,12 @@ def test_the_weights_are_written_by_the_build_that_follows(place: Place) -> None
 def test_an_edit_that_changes_no_text_runs_no_compiler(
     place: Place, monkeypatch: pytest.MonkeyPatch, file: str, labels: list[str], said: list[str]
 ) -> None:
-    use(monkeypatch, OwnSources(PACKAGE, EditedFiles(PACKAGE / file), NO_ENTRIES))
+    use(monkeypatch, OwnSources(PACKAGE, EditedFiles(PACKAGE / file), NO_OFFERS))
     assert place.would_run() == (labels, said)
 
 
 def test_an_edit_of_emission_compiles_what_it_writes_otherwise(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, OwnSources(PACKAGE, EditedFiles(PACKAGE / "emit/templates/plan.cpp.j2"), NO_ENTRIES))
+    use(monkeypatch, OwnSources(PACKAGE, EditedFiles(PACKAGE / "emit/templates/plan.cpp.j2"), NO_OFFERS))
     as_it_was = emission.emit_runner
     monkeypatch.setattr(
         emission, "emit_runner", lambda plan: replace(as_it_was(plan), text=as_it_was(plan).text + "// more\n")
