@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from bolt_build.graph.onnx_import import load_model
 Array = npt.NDArray[Any]
 
 GIVEN, PART, CONSTANT = "data", "first", "constants"
-"""How a case is tried: with all its inputs as data, as it is given; with its first floating-point input that may be as
-data, and the others as initializers; and with all of them as initializers, which import folds."""
+"""How a case is tried: with all its inputs as data, as it is given; with as many as data as can be imported so, and the
+others (shapes, axes and the like) as initializers; and with all of them as initializers, which import folds."""
 
 _WRITTEN_OUT = "_expanded"
 
@@ -86,15 +86,27 @@ def node_cases() -> list[Case]:
 
 def imported(case: Case) -> list[Form | Refused]:
     """The case in every form that differs from those before it."""
-    floats = [index for index, array in enumerate(case.inputs) if array is not None and array.size and _is_float(array)]
+    filled = [index for index, array in enumerate(case.inputs) if array is not None and array.size]
     everything = range(len(case.inputs))
     found = [_attempt(case, GIVEN, everything)]
-    if len(case.inputs) > 1 and floats:
-        tries = [_attempt(case, PART, (index,)) for index in floats]
-        found.append(next((each for each in tries if isinstance(each, Form)), tries[0]))
+    if len(case.inputs) > 1 and filled:
+        found.append(_most(case, filled))
     if case.inputs:
         found.append(_attempt(case, CONSTANT, ()))
     return found
+
+
+def _most(case: Case, filled: Sequence[int]) -> Form | Refused:
+    """The case with as many of its inputs as data as possible, floating-point ones before others."""
+    ordered = sorted(filled, key=lambda index: (not _is_float(case.inputs[index]), index))
+    taken: list[int] = []
+    found = refused = _attempt(case, PART, ordered[:1])
+    for index in ordered:
+        each = _attempt(case, PART, [*taken, index])
+        if isinstance(each, Form):
+            taken.append(index)
+            found = each
+    return found if isinstance(found, Form) else refused
 
 
 def _attempt(case: Case, form: str, data: Iterable[int]) -> Form | Refused:
@@ -125,8 +137,8 @@ def _operator(model: onnx.ModelProto) -> str:
     return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
 
 
-def _is_float(array: Array) -> bool:
-    return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+def _is_float(array: Array | None) -> bool:
+    return array is not None and (array.dtype.kind == "f" or array.dtype.name == "bfloat16")
 
 
 def _array(given: object) -> Array | None:

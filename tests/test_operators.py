@@ -41,7 +41,9 @@ def test_every_example_is_understood(importer: Importer) -> None:
         with pytest.raises(BoltError, match="on data is not supported"):
             example_graph(importer, DType.F32)
         return
-    graph = example_graph(importer, DType.F32)
+    takes = {"And": DType.BOOL, "Or": DType.BOOL, "Xor": DType.BOOL, "Not": DType.BOOL}
+    whole = importer.op_type.startswith("Bitwise")
+    graph = example_graph(importer, takes.get(importer.op_type, DType.I64 if whole else DType.F32))
     assert len(graph.outputs) == importer.example.outputs
     data = [given.shape for given in importer.example.inputs if isinstance(given, Data)]
     assert [graph.type(name).shape for name in graph.inputs] == data
@@ -51,12 +53,16 @@ def test_what_is_said_of_an_operator(found: tuple[OperatorSupport, ...]) -> None
     by_name = {each.name: each for each in found}
     both = (("cpu", ("onednn", "portable")), ("cuda", ("cutlass", "portable")))
     half = ("fp32", "fp16", "bf16")
+    every = (*half, "fp64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
     since = (Range(9, None),)
     assert by_name["Conv"] == OperatorSupport("Conv", since, half, both, False, "")
     idle = (("cpu", ()), ("cuda", ()))
-    assert by_name["Squeeze"] == OperatorSupport("Squeeze", since, (*half, "fp64"), idle, False, "constant axes")
-    assert by_name["Shape"] == OperatorSupport("Shape", since, (*half, "fp64"), idle, True, "")
-    assert by_name["Where"] == OperatorSupport("Where", since, (), idle, False, "")
+    assert by_name["Squeeze"] == OperatorSupport("Squeeze", since, every, idle, False, "constant axes")
+    assert by_name["Shape"] == OperatorSupport("Shape", since, every, idle, True, "")
+    plain = (("cpu", ("portable",)), ("cuda", ("portable",)))
+    assert by_name["Where"] == OperatorSupport("Where", since, every, plain, False, "")
+    assert by_name["And"] == OperatorSupport("And", since, ("bool",), plain, False, "")
+    assert by_name["Floor"] == OperatorSupport("Floor", since, (), idle, False, "")
 
 
 def test_an_operators_versions_are_ranges_of_opsets() -> None:

@@ -32,11 +32,12 @@ _ENTRY = struct.Struct("<QQIIIHH8q")
 _CRC_AT = 12
 _CODES = {
     DType.F32: 0, DType.F16: 1, DType.BF16: 2, DType.F64: 3, DType.I64: 4, DType.I32: 5, DType.I8: 6, DType.U8: 7,
-    DType.BOOL: 8,
+    DType.BOOL: 8, DType.I16: 9, DType.U16: 10, DType.U32: 11, DType.U64: 12,
 }  # fmt: skip
 _NUMPY = {
     DType.F32: "<f4", DType.F16: "<f2", DType.BF16: ml_dtypes.bfloat16, DType.F64: "<f8", DType.I64: "<i8",
-    DType.I32: "<i4", DType.I8: "|i1", DType.U8: "|u1", DType.BOOL: "|b1",
+    DType.I32: "<i4", DType.I8: "|i1", DType.U8: "|u1", DType.BOOL: "|b1", DType.I16: "<i2", DType.U16: "<u2",
+    DType.U32: "<u4", DType.U64: "<u8",
 }  # fmt: skip
 
 

@@ -14,6 +14,8 @@ _NUMPY: dict[DType, np.dtype[Any]] = {
     DType.F64: np.dtype(np.float64), DType.F32: np.dtype(np.float32), DType.F16: np.dtype(np.float16),
     DType.BF16: np.dtype(ml_dtypes.bfloat16), DType.I64: np.dtype(np.int64), DType.I32: np.dtype(np.int32),
     DType.I8: np.dtype(np.int8), DType.U8: np.dtype(np.uint8), DType.BOOL: np.dtype(np.bool_),
+    DType.I16: np.dtype(np.int16), DType.U16: np.dtype(np.uint16), DType.U32: np.dtype(np.uint32),
+    DType.U64: np.dtype(np.uint64),
 }  # fmt: skip
 _DTYPES = {numpy: dtype for dtype, numpy in _NUMPY.items()}
 
@@ -41,6 +43,19 @@ def widened(array: Array) -> Array:
     if dtype_of(array).is_float:
         return array.astype(np.float64)
     return array
+
+
+def converted(array: Array, dtype: np.dtype[Any]) -> Array:
+    """`array` in `dtype` as kernels convert: floating-point numbers are cut off towards zero and end at the limits of
+    an integer type (NaN is 0), integers keep their low bits, and a boolean is what is not zero."""
+    with np.errstate(all="ignore"):
+        if dtype.kind not in "iu" or not dtype_of(array).is_float:
+            return np.asarray(array).astype(dtype)
+        info = np.iinfo(dtype)
+        wide = np.trunc(np.nan_to_num(np.asarray(array).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+        above, below = wide >= 2.0**info.bits / (1 if info.min == 0 else 2), wide < float(info.min)
+        within = np.where(above | below, 0.0, wide).astype(dtype)
+        return np.asarray(np.where(above, dtype.type(info.max), np.where(below, dtype.type(info.min), within)), dtype)
 
 
 def narrowed(array: Array, dtype: np.dtype[Any]) -> Array:

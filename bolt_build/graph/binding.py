@@ -14,7 +14,11 @@ from bolt_build.graph.limits import too_large
 if TYPE_CHECKING:
     from bolt_build.graph.onnx_file import OnnxInput
 
-INPUT_DTYPES = {"float": DType.F32, "float16": DType.F16, "bfloat16": DType.BF16, "double": DType.F64}
+INPUT_DTYPES = {
+    "float": DType.F32, "float16": DType.F16, "bfloat16": DType.BF16, "double": DType.F64, "int8": DType.I8,
+    "int16": DType.I16, "int32": DType.I32, "int64": DType.I64, "uint8": DType.U8, "uint16": DType.U16,
+    "uint32": DType.U32, "uint64": DType.U64, "bool": DType.BOOL,
+}  # fmt: skip
 """Element types that a graph input may have, by TensorProto's names."""
 
 

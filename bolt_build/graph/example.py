@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bolt_build.dtypes import DType
+
 
 @dataclass(frozen=True)
 class Data:
-    """An input that is computed at run time, of whatever element type is asked about."""
+    """An input that is computed at run time, of whatever element type is asked about, or of `dtype`."""
 
     shape: tuple[int, ...]
+    dtype: DType | None = None
 
 
 @dataclass(frozen=True)

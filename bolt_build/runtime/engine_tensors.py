@@ -13,7 +13,8 @@ from bolt_build.graph.ir import Array, Layout
 from bolt_build.runtime import engine_abi as abi
 
 _DTYPES = (
-    DType.F32, DType.F16, DType.BF16, DType.F64, DType.I64, DType.I32, DType.I8, DType.U8, DType.BOOL,
+    DType.F32, DType.F16, DType.BF16, DType.F64, DType.I64, DType.I32, DType.I8, DType.U8, DType.BOOL, DType.I16,
+    DType.U16, DType.U32, DType.U64,
 )  # fmt: skip
 _LAYOUTS = (Layout.ROW, Layout.CHANNELS_LAST)
 _PLACES = ("cpu", "cuda")

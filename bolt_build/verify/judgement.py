@@ -91,6 +91,15 @@ def judge(array: Array, expected: Array, variance: Array | None, stored: DType, 
     return sums.judgement()
 
 
+def judge_exactly(array: Array, expected: Array) -> Judgement:
+    """Integers and booleans, which nothing rounds: one element that is another departs."""
+    wrong = array != expected
+    size = float(np.abs(array.astype(np.float64) - expected.astype(np.float64)).max(initial=0.0))
+    signal = float(np.sqrt(np.mean(np.square(expected.astype(np.float64))))) if expected.size else 0.0
+    count = int(np.count_nonzero(wrong))
+    return Judgement(max(size, float(count > 0)), float(count), 0.5, 0.0, 0.0, signal, 0, 0)
+
+
 class _Sums:
     """What is added up, piece by piece. Every variance has a part `last` of the reference's square, and `least`."""
 

@@ -14,7 +14,7 @@ import numpy as np
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.runtime.loader import StepInfo
-from bolt_build.verify.judgement import Judgement, judge
+from bolt_build.verify.judgement import Judgement, judge, judge_exactly
 from bolt_build.verify.reference import Expected, Reference
 from bolt_build.verify.report import LayerReport
 from bolt_build.verify.taps import GROUP_BYTES, Tap, groups, taps_of
@@ -138,7 +138,9 @@ def layer_report(tap: Tap, array: Array, expected: Expected, tolerance: float | 
     """The engine's `array` beside what the model makes of its inputs: judged by rounding, or by the recipe's
     `tolerance`."""
     same = array.shape == expected.tensor.shape
-    if same:
+    if same and expected.tensor.dtype.kind in "iub":
+        found = judge_exactly(array, expected.tensor)
+    elif same:
         found = judge(array, expected.tensor, expected.variance, tap.stored, expected.relative)
     else:
         found = Judgement(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0, 0)

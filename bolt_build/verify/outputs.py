@@ -116,6 +116,8 @@ def compare_output(
     for result, reference in zip(results, expected, strict=True):
         if result.shape != reference.shape:
             return report, (f"its shape is {list(result.shape)}, the model's {list(reference.shape)}",)
+    if expected and expected[0].dtype.kind in "iub":
+        return _exact(report, results, expected)
     found = [difference(a, b) for a, b in zip(results, expected, strict=True)]
     rows, references = _rows(results, batch), _rows(expected, batch)
     alike = dependence(references)
@@ -139,6 +141,19 @@ def compare_output(
         report = replace(report, error=report.max_abs / signal, tolerance=limits.allowed, tells=True)
     reasons = _reasons(report, tolerance.cosine_at(rms), tolerance.centred)
     return replace(report, ok=not reasons), reasons
+
+
+def _exact(
+    report: OutputReport, results: Sequence[Array], expected: Sequence[Array]
+) -> tuple[OutputReport, tuple[str, ...]]:
+    """Integers and booleans, which must be equal."""
+    pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(results, expected, strict=True)]
+    wrong = sum(int(np.count_nonzero(a != b)) for a, b in zip(results, expected, strict=True))
+    largest = max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs)
+    report = replace(report, max_abs=largest, cosine=1.0 if not wrong else 0.0, ok=not wrong, tells=True)
+    if not wrong:
+        return report, ()
+    return report, (f"{wrong} of {sum(array.size for array in expected)} whole numbers or booleans are others",)
 
 
 def _reasons(report: OutputReport, cosine: float, centred: float) -> tuple[str, ...]:

@@ -27,6 +27,10 @@ _NUMPY = {
     "tensor(int32)": np.int32,
     "tensor(int8)": np.int8,
     "tensor(uint8)": np.uint8,
+    "tensor(int16)": np.int16,
+    "tensor(uint16)": np.uint16,
+    "tensor(uint32)": np.uint32,
+    "tensor(uint64)": np.uint64,
     "tensor(bool)": np.bool_,
 }
 

@@ -383,6 +383,14 @@ def _joined(work: Work) -> Variance:
     return work.again([work.emit.zeros_like(name) if v is None else v for name, v in pairs])
 
 
+def _chosen(work: Work) -> Variance:
+    """Where: of whichever is taken."""
+    if all(variance is None for variance in work.variances[1:]):
+        return None
+    sides = zip(work.inputs[1:], work.variances[1:], strict=True)
+    return work.again([work.inputs[0], *(work.emit.zeros_like(name) if v is None else v for name, v in sides)])
+
+
 def measured(work: Work, output: int = 0, step: float = 256.0) -> Variance:
     """For an operator without a rule: what a push of its inputs by `step` times their errors does, in proportion,
     and the mean of that over the tensor, for a push may have no effect where an error has one."""
@@ -406,7 +414,7 @@ MOVING = (
     "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Dropout", "Expand", "Gather",
     "Tile", "Cast", "MaxPool", "GlobalMaxPool", "ReduceMax", "DepthToSpace", "SpaceToDepth",
 )  # fmt: skip
-EXACT = (*MOVING, "Split", "Concat", "Pad", "Relu", "Clip", "Neg", "Abs", "Max", "Min")
+EXACT = (*MOVING, "Split", "Concat", "Pad", "Where", "Relu", "Clip", "Neg", "Abs", "Max", "Min")
 """Operators that round nothing."""
 RULES: dict[str, Rule] = {
     "Conv": _convolution, "MatMul": _product, "Gemm": _product, "BatchNormalization": _batch_norm,
@@ -417,7 +425,8 @@ RULES: dict[str, Rule] = {
     "LeakyRelu": _leaky, "Sigmoid": _function(0.25, "bounded"), "HardSigmoid": _function(1.0, "bounded"),
     "Tanh": _function(1.0, "bounded"), "Erf": _function(1.13, "bounded"), "Softplus": _function(1.0, "bounded"),
     "Gelu": _function(1.13, "product"), "Swish": _function(1.1, "product"), "HardSwish": _function(1.5, "product"),
-    "Concat": _joined, "Pad": _padded, **dict.fromkeys(("Relu", "Clip", "Neg", "Abs"), _function(1.0, "exact")),
+    "Concat": _joined, "Pad": _padded, "Where": _chosen,
+    **dict.fromkeys(("Relu", "Clip", "Neg", "Abs"), _function(1.0, "exact")),
     **dict.fromkeys(MOVING, _moved),
 }  # fmt: skip
 """By operator of ONNX's own domain; Split, whose outputs are many, is its segment's."""

@@ -14,6 +14,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.graph.zoo.samples import sample
 from bolt_build.planner.engine_plan import BatchPlan, Port
 from bolt_build.schema.recipe import VerifySpec
+from bolt_build.verify.index_ranges import index_ranges
 from bolt_build.verify.report import SEEDED
 
 
@@ -43,15 +44,22 @@ class Samples:
     def inputs(self, plan: BatchPlan, number: int) -> dict[str, Array]:
         """Inputs of sample `number` in the engine's element types."""
         if self._path is None:
-            return {port.name: self._seeded(plan, port, number, index) for index, port in enumerate(plan.inputs)}
+            ranges = index_ranges(plan)
+            return {
+                port.name: self._seeded(plan, port, number, index, ranges.get(port.name, 2))
+                for index, port in enumerate(plan.inputs)
+            }
         return {port.name: self._rows(port, number) for port in plan.inputs}
 
-    def _seeded(self, plan: BatchPlan, port: Port, number: int, index: int) -> Array:
+    def _seeded(self, plan: BatchPlan, port: Port, number: int, index: int, below: int) -> Array:
+        """Whole numbers are from 0 on and `below` that: what they index has as many."""
         kind = port.operand.type
         if kind.dtype.is_float:
             array: Array = sample(kind.shape, self.seed, plan.batch, number, index)
         else:
-            array = np.asarray(np.random.RandomState([self.seed, plan.batch, number, index]).randint(0, 2, kind.shape))
+            most = min(below, np.iinfo(numpy_dtype(kind.dtype)).max) if kind.dtype.is_integer else 2
+            drawn = np.random.RandomState([self.seed, plan.batch, number, index])
+            array = np.asarray(drawn.randint(0, most, kind.shape, np.int64))
         return array.astype(numpy_dtype(kind.dtype))
 
     def _rows(self, port: Port, number: int) -> Array:

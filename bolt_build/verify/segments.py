@@ -32,9 +32,11 @@ BY_ROWS = frozenset((
 """Operators that treat every row of the first axis by itself."""
 _COUNTS = (
     "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "IsNaN", "IsInf", "Equal", "Less", "Greater", "LessOrEqual",
-    "GreaterOrEqual", "And", "Or", "Not",
+    "GreaterOrEqual", "And", "Or", "Not", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
 )  # fmt: skip
 """Operators whose results are no floating-point numbers: nothing of them is rounded."""
+_FIRST_ONLY = ("TopK", "MaxPool")
+"""Operators whose first output alone has such numbers."""
 
 
 @dataclass(frozen=True)
@@ -242,8 +244,10 @@ class _Segment:
         copy = helper.make_node(node.op_type, inputs, outputs, domain=node.domain)
         copy.attribute.extend(map(_in_fp32, node.attribute) if node.op_type in ("Cast", "Constant") else node.attribute)
         self._emit.nodes.append(copy)
-        if self._moving.isdisjoint(inputs) or node.op_type in _COUNTS:
+        if self._moving.isdisjoint(inputs) or node.op_type in _COUNTS or _is_counted(node):
             return
+        if node.op_type in _FIRST_ONLY:
+            outputs = outputs[:1]
         self._moving.update(name for name in outputs if name)
         self._vary(copy, inputs, outputs)
 
@@ -264,6 +268,12 @@ class _Segment:
             return
         self.computed |= not is_exact(node)
         self.variances.update(zip(outputs, variances_of(work), strict=True))
+
+
+def _is_counted(node: NodeProto) -> bool:
+    """True of a cast to whole numbers or booleans."""
+    to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), None)
+    return node.op_type == "Cast" and to not in _REAL
 
 
 def _in_fp32(attribute: AttributeProto) -> AttributeProto:

@@ -22,7 +22,9 @@ from bolt_build.graph.onnx_import import OnnxModel, importer_table
 from bolt_build.graph.onnx_parse import OLDEST_OPSET
 from bolt_build.targets import Target
 
-_WORDS = {dtype: word for word, dtype in PRECISIONS.items()} | {DType.F64: "fp64"}
+_WORDS = {dtype: word for word, dtype in INPUT_DTYPES.items()} | {
+    dtype: word for word, dtype in [*PRECISIONS.items(), ("fp64", DType.F64)]
+}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def example_graph(importer: Importer, dtype: DType) -> Graph:
         name = f"x{index}"
         names.append(name)
         if isinstance(given, Data):
-            onnx_type = next(word for word, known in INPUT_DTYPES.items() if known is dtype)
+            onnx_type = next(word for word, known in INPUT_DTYPES.items() if known is (given.dtype or dtype))
             inputs.append(OnnxInput(name, onnx_type, given.shape))
         else:
             array = _constant(given, dtype)

@@ -20,6 +20,11 @@ def literal(value: float) -> str:
     return f"{float(value)!r}f"
 
 
+def double(value: float) -> str:
+    """The same of a double literal."""
+    return repr(float(value)) if math.isfinite(value) else literal(value)
+
+
 def boolean(value: bool) -> str:
     return "true" if value else "false"
 

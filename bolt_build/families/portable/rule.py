@@ -23,6 +23,11 @@ def same_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType)
     return (row, (last, Layout.CHANNELS_LAST))
 
 
+def row_major(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+    """Everything row-major."""
+    return (((Layout.ROW,) * len(inputs), Layout.ROW),)
+
+
 @dataclass(frozen=True)
 class Rule:
     """How one operator is offered, refused, priced and emitted.

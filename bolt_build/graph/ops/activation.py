@@ -10,18 +10,20 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
+from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import converted, narrowed, numpy_dtype, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.operands import expect_count, expect_float
 
 FUNCTIONS = (
     "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
-    "erf", "silu", "exp", "sqrt", "neg", "abs", "reciprocal",
+    "erf", "silu", "exp", "sqrt", "neg", "abs", "reciprocal", "sign",
 )  # fmt: skip
 
-_ON_INTEGERS = ("relu", "clip", "neg", "abs")
+ON_INTEGERS = ("relu", "clip", "neg", "abs", "sign")
 
 
 def _erf(x: Array) -> Array:
@@ -33,6 +35,14 @@ def _sigmoid(x: Array) -> Array:
     return np.where(x >= 0, 1.0, power) / (1.0 + power)
 
 
+def _clip(x: Array, low: float, high: float) -> Array:
+    """Integers between the integers that their type has."""
+    if x.dtype.kind == "f":
+        return np.minimum(np.maximum(x, low), high)
+    least, most = (converted(np.asarray(bound, np.float64), x.dtype) for bound in (low, high))
+    return np.minimum(np.maximum(x, least), most)
+
+
 def _gelu_tanh(x: Array) -> Array:
     return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
 
@@ -40,7 +50,7 @@ def _gelu_tanh(x: Array) -> Array:
 _EVALUATE: dict[str, Callable[[Array, float, float], Array]] = {
     "relu": lambda x, a, b: np.maximum(x, 0),
     "leaky_relu": lambda x, a, b: np.where(x < 0, a * x, x),
-    "clip": lambda x, a, b: np.minimum(np.maximum(x, a), b),
+    "clip": lambda x, a, b: _clip(x, a, b),
     "sigmoid": lambda x, a, b: _sigmoid(x),
     "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0.0, 1.0),
     "hard_swish": lambda x, a, b: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
@@ -55,6 +65,7 @@ _EVALUATE: dict[str, Callable[[Array, float, float], Array]] = {
     "neg": lambda x, a, b: np.negative(x),
     "abs": lambda x, a, b: np.abs(x),
     "reciprocal": lambda x, a, b: 1.0 / x,
+    "sign": lambda x, a, b: np.sign(x),
 }
 
 
@@ -72,7 +83,7 @@ class Activation(Op):
         expect_count(inputs, 1)
         if self.function not in FUNCTIONS:
             raise ShapeError(f"'{self.function}' is no activation function")
-        if self.function not in _ON_INTEGERS:
+        if self.function not in ON_INTEGERS or inputs[0].dtype is DType.BOOL:
             expect_float(inputs[0])
         return (TensorType(inputs[0].dtype, inputs[0].shape),)
 
@@ -85,6 +96,7 @@ class Activation(Op):
 _PLAIN = {
     "Relu": "relu", "Sigmoid": "sigmoid", "HardSwish": "hard_swish", "Tanh": "tanh", "Softplus": "softplus",
     "Erf": "erf", "Exp": "exp", "Sqrt": "sqrt", "Neg": "neg", "Abs": "abs", "Reciprocal": "reciprocal",
+    "Sign": "sign",
 }  # fmt: skip
 
 
@@ -119,13 +131,25 @@ def import_clip(node: NodeImport) -> None:
     """A bound left out is the least or greatest finite number of the element type, as in onnxruntime."""
     kind = numpy_dtype(node.type(0).dtype)
     limits = _limits(node)
+    if node.version >= 11 and any(node.has(index) and node.constant(index) is None for index in (1, 2)):
+        _clip_between(node)
+        return
     if node.version < 11:
         low, high = node.real("min", limits[0]), node.real("max", limits[1])
     else:
         low = node.static_number(1, "the lower bound") if node.has(1) else limits[0]
         high = node.static_number(2, "the upper bound") if node.has(2) else limits[1]
-    bounds = np.asarray([low, high]).clip(*limits).astype(kind)
+    bounds = converted(np.asarray([low, high]).clip(*limits), kind)
     node.emit(Activation("clip", float(bounds[0]), float(bounds[1])), [node.input(0)], 0)
+
+
+def _clip_between(node: NodeImport) -> None:
+    """Between bounds that are known at run time."""
+    name = node.input(0)
+    sides = [(index, function) for index, function in ((1, "max"), (2, "min")) if node.has(index)]
+    for index, function in sides:
+        output = 0 if (index, function) == sides[-1] else None
+        name = node.emit(Binary(function), [name, node.input(index)], output)
 
 
 def _limits(node: NodeImport) -> tuple[float, float]:
@@ -138,6 +162,7 @@ def _limits(node: NodeImport) -> tuple[float, float]:
 IMPORTERS = (
     *(Importer(name, (6, 13), import_plain) for name in ("Sigmoid", "Tanh", "Exp", "Sqrt", "Neg", "Abs", "Reciprocal")),
     Importer("Relu", (6, 13, 14), import_plain),
+    Importer("Sign", (9, 13), import_plain),
     Importer("HardSwish", (14, 22), import_plain),
     Importer("Softplus", (1, 22), import_plain),
     Importer("Erf", (9, 13), import_plain),
@@ -150,6 +175,5 @@ IMPORTERS = (
         (6, 11, 12, 13),
         import_clip,
         example=Example((Data(IMAGE), Weights(()), Weights(()))),
-        note="constant bounds",
     ),
 )

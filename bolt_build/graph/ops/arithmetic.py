@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
 from bolt_build.graph.example import IMAGE, OF_TWO_IMAGES, Data, Example, Weights
-from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_same_dtype
-from bolt_build.graph.ops.shape import Identity
+from bolt_build.graph.ops.shape import Cast, Identity
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -25,9 +26,19 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(quotient + (inexact & negative))
 
 
+def _power(a: Array, b: Array) -> Array:
+    """Of integers, a negative exponent gives 1 of 1, 1 or -1 of -1 and 0 of all others."""
+    if a.dtype.kind not in "iu":
+        return np.asarray(np.power(a, b))
+    least = np.maximum(b, b.dtype.type(0))
+    odd = b % 2 != 0
+    inverse = np.where(a == 1, 1, np.where(a == -1, np.where(odd, -1, 1), 0)) if a.dtype.kind == "i" else a == 1
+    return np.where(b < 0, inverse, np.power(a, least)).astype(a.dtype)
+
+
 _EVALUATE: dict[str, Callable[[Array, Array], Array]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "pow": np.power, "max": np.maximum,
-    "min": np.minimum,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "pow": _power, "max": np.maximum,
+    "min": np.minimum, "mod": np.mod, "fmod": np.fmod,
 }  # fmt: skip
 
 FUNCTIONS = tuple(_EVALUATE)
@@ -35,7 +46,11 @@ FUNCTIONS = tuple(_EVALUATE)
 
 @dataclass(frozen=True)
 class Binary(Op):
-    """y = a (function) b with NumPy broadcasting; `function` is "add", "sub", "mul", "div", "pow", "max" or "min"."""
+    """y = a (function) b with NumPy broadcasting; `function` is "add", "sub", "mul", "div", "pow", "max", "min",
+    "mod" (with the divisor's sign) or "fmod" (with the dividend's).
+
+    Integers wrap around; a quotient and a remainder by zero are zero, quotients are cut off towards zero.
+    """
 
     kind = "binary"
     function: str
@@ -43,6 +58,8 @@ class Binary(Op):
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
         expect_count(inputs, 2)
         expect_same_dtype(inputs)
+        if inputs[0].dtype is DType.BOOL:
+            raise ShapeError("takes numbers, not bool")
         if self.function not in FUNCTIONS:
             raise ShapeError(f"'{self.function}' is no function of two tensors")
         return (TensorType(inputs[0].dtype, broadcast(inputs[0].shape, inputs[1].shape)),)
@@ -58,18 +75,25 @@ def import_binary(node: NodeImport) -> None:
 
 
 def import_pow(node: NodeImport) -> None:
-    """The exponent may be of another element type: a constant one is converted."""
-    exponent = node.input(1)
-    base = node.type(0).dtype
+    """The exponent may be of another element type; integers to the power of other numbers go through doubles."""
+    base, exponent = node.input(0), node.input(1)
+    own, other = node.type(0).dtype, node.type(1).dtype
+    if not own.is_float and other.is_float:
+        sides = [node.emit(Cast(DType.F64), [name]) for name in (base, exponent)]
+        node.emit(Cast(own), [node.emit(Binary("pow"), sides)], 0)
+        return
     array = node.constant(1)
-    if array is not None and node.type(1).dtype != base:
-        if not base.is_float and node.type(1).dtype.is_float:
-            left = node.static(0, "an integer base")
-            result = TensorType(base, broadcast(left.shape, array.shape))
-            node.fold(result, lambda: narrowed(np.power(widened(left), widened(array)), numpy_dtype(base)))
-            return
-        exponent = node.helper(array.astype(numpy_dtype(base)), "exponent")
-    node.emit(Binary("pow"), [node.input(0), exponent], 0)
+    if other is not own:
+        made = None if array is None else node.helper(array.astype(numpy_dtype(own)), "exponent")
+        exponent = node.emit(Cast(own), [exponent]) if made is None else made
+    node.emit(Binary("pow"), [base, exponent], 0)
+
+
+def import_mod(node: NodeImport) -> None:
+    fmod = bool(node.integer("fmod", 0))
+    if node.type(0).dtype.is_float and not fmod:
+        raise Refusal("invalid-node", "of floating-point numbers only fmod=1 is defined")
+    node.emit(Binary("fmod" if fmod else "mod"), [node.input(0), node.input(1)], 0)
 
 
 def import_chain(node: NodeImport) -> None:
@@ -89,9 +113,8 @@ def import_chain(node: NodeImport) -> None:
 
 IMPORTERS = (
     *(Importer(name, (7, 13, 14), import_binary, example=OF_TWO_IMAGES) for name in ("Add", "Sub", "Mul", "Div")),
-    Importer(
-        "Pow", (7, 12, 13, 15), import_pow, example=Example((Data(IMAGE), Weights(()))), note="a constant exponent"
-    ),
+    Importer("Pow", (7, 12, 13, 15), import_pow, example=Example((Data(IMAGE), Weights(())))),
+    Importer("Mod", (10, 13, 28), import_mod, example=Example((Data(IMAGE), Data(IMAGE)), (("fmod", 1),))),
     Importer("Max", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("Min", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("Sum", (8, 13), import_chain, example=OF_TWO_IMAGES),

@@ -8,12 +8,10 @@ from math import ceil, isfinite
 
 import numpy as np
 
-from bolt_build.dtypes import DType
-from bolt_build.graph.arrays import numpy_dtype, type_of
+from bolt_build.graph.arrays import type_of
 from bolt_build.graph.example import Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, ShapeError, TensorType
-from bolt_build.graph.ops.operands import broadcast
 from bolt_build.graph.ops.reduce import reduced_axes
 
 
@@ -37,7 +35,7 @@ def import_constant(node: NodeImport) -> None:
 
 def import_constant_of_shape(node: NodeImport) -> None:
     shape = node.static_list(0, "the shape")
-    _check_extents(shape)
+    check_extents(shape)
     value = node.tensor("value", np.zeros(1, np.float32)).reshape(-1)
     if value.size != 1:
         raise Refusal("invalid-node", f"the value has {value.size} elements instead of one")
@@ -55,18 +53,6 @@ def import_size(node: NodeImport) -> None:
     node.result(np.asarray(node.type(0).elements, np.int64))
 
 
-def import_gather(node: NodeImport) -> None:
-    data, indices = node.foldable(2)
-    axis = node.axis(node.integer("axis", 0), data.ndim)
-    extent = data.shape[axis]
-    if indices.dtype.kind != "i":
-        raise Refusal("invalid-node", f"the indices are of {type_of(indices).dtype.value}, not of integers")
-    if indices.size and not (-extent <= indices.min() and indices.max() < extent):
-        raise ShapeError(f"an index lies outside the extent {extent} of axis {axis}")
-    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
-    node.fold(TensorType(type_of(data).dtype, shape), lambda: np.take(data, indices.astype(np.int64), axis=axis))
-
-
 def import_range(node: NodeImport) -> None:
     start, limit, delta = (node.static_number(index, what) for index, what in enumerate(("start", "limit", "delta")))
     if delta == 0:
@@ -81,32 +67,6 @@ def import_range(node: NodeImport) -> None:
     )
 
 
-def import_expand(node: NodeImport) -> None:
-    (data,) = node.foldable(1)
-    wanted = node.static_list(1, "the shape")
-    _check_extents(wanted)
-    shape = broadcast(data.shape, wanted)
-    node.fold(TensorType(type_of(data).dtype, shape), lambda: np.ascontiguousarray(np.broadcast_to(data, shape)))
-
-
-def import_mod(node: NodeImport) -> None:
-    a, b = node.foldable(2)
-    function = np.fmod if node.integer("fmod", 0) else np.mod
-    if a.dtype != b.dtype:
-        raise ShapeError(f"the inputs have different element types: {a.dtype}, {b.dtype}")
-    node.fold(TensorType(type_of(a).dtype, broadcast(a.shape, b.shape)), lambda: _quietly(function, a, b))
-
-
-def import_tile(node: NodeImport) -> None:
-    (data,) = node.foldable(1)
-    repeats = node.static_list(1, "the repeats")
-    _check_extents(repeats)
-    if len(repeats) != data.ndim:
-        raise ShapeError(f"the repeats {list(repeats)} must have one entry an axis of {list(data.shape)}")
-    shape = tuple(extent * times for extent, times in zip(data.shape, repeats, strict=True))
-    node.fold(TensorType(type_of(data).dtype, shape), lambda: np.tile(data, repeats))
-
-
 def import_fold_reduction(node: NodeImport) -> None:
     (data,) = node.foldable(1)
     axes, keep = reduced_axes(node), bool(node.integer("keepdims", 1))
@@ -117,7 +77,8 @@ def import_fold_reduction(node: NodeImport) -> None:
         node.result(np.asarray(function(data, axis=axes, keepdims=keep), data.dtype))
 
 
-def _check_extents(shape: tuple[int, ...]) -> None:
+def check_extents(shape: tuple[int, ...]) -> None:
+    """Raises ShapeError where an extent is negative."""
     if any(extent < 0 for extent in shape):
         raise ShapeError(f"the shape {list(shape)} has a negative extent")
 
@@ -128,29 +89,13 @@ def _quietly(function: Callable[..., Array], *arrays: Array) -> Array:
         return np.asarray(function(*arrays))
 
 
-_FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
-    "Floor": (1, np.floor), "Ceil": (1, np.ceil), "Round": (1, np.round), "Not": (1, np.logical_not),
-    "And": (2, np.logical_and), "Or": (2, np.logical_or), "Equal": (2, np.equal), "Less": (2, np.less),
-    "Greater": (2, np.greater), "LessOrEqual": (2, np.less_equal), "GreaterOrEqual": (2, np.greater_equal),
-    "Where": (3, np.where),
-}  # fmt: skip
-"""How many inputs each has, and what it computes."""
-
-_BOOLEANS = ("Not", "And", "Or", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
-"""Those that make booleans; the others keep the type of their last input."""
+_FUNCTIONS: dict[str, Callable[..., Array]] = {"Floor": np.floor, "Ceil": np.ceil, "Round": np.round}
 
 
 def import_function(node: NodeImport) -> None:
-    count, function = _FUNCTIONS[node.node.op_type]
-    arrays = node.foldable(count)
-    dtypes = list(dict.fromkeys(array.dtype for array in arrays[1 if node.node.op_type == "Where" else 0 :]))
-    if len(dtypes) > 1:
-        raise ShapeError(f"the inputs have different element types: {', '.join(map(str, dtypes))}")
-    shape: tuple[int, ...] = ()
-    for array in arrays:
-        shape = broadcast(shape, array.shape)
-    dtype = DType.BOOL if node.node.op_type in _BOOLEANS else type_of(arrays[-1]).dtype
-    node.fold(TensorType(dtype, shape), lambda: _quietly(function, *arrays).astype(numpy_dtype(dtype)))
+    (array,) = node.foldable(1)
+    function = _FUNCTIONS[node.node.op_type]
+    node.fold(node.type(0), lambda: _quietly(function, array).astype(array.dtype))
 
 
 _LATE = (21, 23, 24, 25)
@@ -160,23 +105,10 @@ IMPORTERS = (
     Importer("ConstantOfShape", (9, 20, *_LATE), import_constant_of_shape, example=Example((Integers((2, 3)),))),
     Importer("Shape", (1, 13, 15, 19, *_LATE), import_shape),
     Importer("Size", (1, 13, 19, *_LATE), import_size),
-    Importer("Gather", (1, 11, 13), import_gather, folds=True),
     Importer("Range", (11, 27), import_range, ignores=("stash_type",), folds=True),
-    Importer("Expand", (8, 13), import_expand, folds=True),
-    Importer("Mod", (10, 13, 28), import_mod, folds=True),
-    Importer("Tile", (6, 13), import_tile, folds=True),
     Importer("ReduceProd", (1, 11, 13, 18), import_fold_reduction, folds=True),
     Importer("ReduceMin", (1, 11, 12, 13, 18, 20), import_fold_reduction, folds=True),
     Importer("Floor", (6, 13), import_function, folds=True),
     Importer("Ceil", (6, 13), import_function, folds=True),
     Importer("Round", (11, 22), import_function, folds=True),
-    Importer("Not", (1,), import_function, folds=True),
-    Importer("And", (7,), import_function, folds=True),
-    Importer("Or", (7,), import_function, folds=True),
-    Importer("Equal", (7, 11, 13, 19), import_function, folds=True),
-    Importer("Less", (9, 13), import_function, folds=True),
-    Importer("Greater", (9, 13), import_function, folds=True),
-    Importer("LessOrEqual", (12, 16), import_function, folds=True),
-    Importer("GreaterOrEqual", (12, 16), import_function, folds=True),
-    Importer("Where", (9, 16), import_function, folds=True),
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.arrays import converted, numpy_dtype
 from bolt_build.graph.example import IMAGE, OF_TWO_IMAGES, Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import ShapeError, TensorType
-from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
+from bolt_build.graph.ops.shape import PAD_MODES, Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 
 
 def import_reshape(node: NodeImport) -> None:
@@ -130,7 +130,7 @@ def import_split(node: NodeImport) -> None:
 def import_pad(node: NodeImport) -> None:
     rank = node.type(0).rank
     mode, value = node.text("mode", "constant"), 0.0
-    if mode not in ("constant", "reflect", "edge"):
+    if mode not in PAD_MODES:
         raise Refusal("unsupported-attribute", f"mode '{mode}' is not supported")
     if node.version >= 11:
         pads = node.static_ints(1, "the list of pads")
@@ -160,10 +160,10 @@ def import_dropout(node: NodeImport) -> None:
 
 
 def cast_to(node: NodeImport, to: DType) -> None:
-    """Output 0 as input 0 in another element type: of a constant now, of data between floating-point types."""
+    """Output 0 as input 0 in another element type."""
     array = node.constant(0)
     if array is not None:
-        node.fold(TensorType(to, array.shape), lambda: narrowed(array, numpy_dtype(to)))
+        node.fold(TensorType(to, array.shape), lambda: converted(array, numpy_dtype(to)))
         return
     node.emit(Identity() if to == node.type(0).dtype else Cast(to), [node.input(0)], 0)
 
@@ -180,8 +180,8 @@ def import_cast(node: NodeImport) -> None:
 
 
 _ONNX_DTYPES = {
-    1: DType.F32, 2: DType.U8, 3: DType.I8, 6: DType.I32, 7: DType.I64, 9: DType.BOOL, 10: DType.F16, 11: DType.F64,
-    16: DType.BF16,
+    1: DType.F32, 2: DType.U8, 3: DType.I8, 4: DType.U16, 5: DType.I16, 6: DType.I32, 7: DType.I64, 9: DType.BOOL,
+    10: DType.F16, 11: DType.F64, 12: DType.U32, 13: DType.U64, 16: DType.BF16,
 }  # fmt: skip
 
 _LATE = (21, 23, 24, 25)
@@ -210,7 +210,7 @@ IMPORTERS = (
         (2, 11, 13, 18, 19, *_LATE),
         import_pad,
         example=_with((0, 0, 1, 1, 0, 0, 1, 1)),
-        note="constant pads; not mode wrap",
+        note="constant pads",
     ),
     Importer("Identity", (1, 13, 14, 16, 19, *_LATE), import_identity),
     Importer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bolt_build.dtypes import DType
 from bolt_build.graph.ir import ShapeError, TensorType
 
 
@@ -35,3 +36,15 @@ def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     if any(x != y and 1 not in (x, y) for x, y in zip(left, right, strict=True)):
         raise ShapeError(f"shapes {list(a)} and {list(b)} do not broadcast")
     return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
+
+
+def expect_axis(axis: int, t: TensorType) -> None:
+    """Raises ShapeError unless `axis` is a non-negative axis of the tensor."""
+    if not 0 <= axis < t.rank:
+        raise ShapeError(f"axis {axis} does not exist in a tensor of rank {t.rank}")
+
+
+def expect_indices(t: TensorType) -> None:
+    """Raises ShapeError unless the tensor's elements can be indices: int32 or int64."""
+    if t.dtype not in (DType.I32, DType.I64):
+        raise ShapeError(f"indices are of i32 or i64, not of {t.dtype.value}")

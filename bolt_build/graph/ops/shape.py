@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Literal
 
 import numpy as np
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.arrays import converted, numpy_dtype
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
 
@@ -120,12 +121,12 @@ class Slice(_Moves):
         return (inputs[0][np.ix_(*picks)] if picks else inputs[0],)
 
 
-PAD_MODES = ("constant", "reflect", "edge")
+PAD_MODES = ("constant", "reflect", "edge", "wrap")
 
 
 @dataclass(frozen=True)
 class Pad(_Moves):
-    """One entry an axis (may be negative: crops). `mode` is "constant", "reflect" or "edge"."""
+    """One entry an axis (may be negative: crops). `mode` is "constant", "reflect", "edge" or "wrap"."""
 
     kind = "pad"
     moves = True
@@ -148,7 +149,7 @@ class Pad(_Moves):
                 raise ShapeError(f"axis {axis} of extent {extent} cannot be cropped by {begin} and {end}")
             if self.mode == "reflect" and max(begin, end, 0) >= max(kept, 1):
                 raise ShapeError(f"axis {axis} of extent {extent} cannot be reflected by {begin} and {end}")
-            if self.mode == "edge" and kept == 0 and max(begin, end) > 0:
+            if self.mode in ("edge", "wrap") and kept == 0 and max(begin, end) > 0:
                 raise ShapeError(f"axis {axis} has no element left to repeat")
             shape.append(kept + max(begin, 0) + max(end, 0))
         return (TensorType(x.dtype, tuple(shape)),)
@@ -162,7 +163,8 @@ class Pad(_Moves):
             return (x,)
         if self.mode == "constant":
             return (np.pad(cropped, widths, constant_values=np.asarray(self.value).astype(x.dtype)),)
-        return (np.pad(cropped, widths, mode="reflect" if self.mode == "reflect" else "edge"),)
+        modes: dict[str, Literal["reflect", "edge", "wrap"]] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+        return (np.pad(cropped, widths, mode=modes[self.mode]),)
 
 
 @dataclass(frozen=True)
@@ -182,22 +184,17 @@ class Identity(_Moves):
 
 @dataclass(frozen=True)
 class Cast(_Moves):
-    """Converts between floating-point types that the model itself asks for."""
+    """Converts to another element type that the model itself asks for; see `graph.arrays.converted`."""
 
     kind = "cast"
     to: DType
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
         expect_count(inputs, 1)
-        if not (inputs[0].dtype.is_float and self.to.is_float):
-            raise ShapeError(
-                f"a cast of data from {inputs[0].dtype.value} to {self.to.value} is not supported "
-                "(only between floating-point types)"
-            )
         return (TensorType(self.to, inputs[0].shape),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        return (narrowed(inputs[0], numpy_dtype(self.to)),)
+        return (converted(inputs[0], numpy_dtype(self.to)),)
 
 
 @dataclass(frozen=True)

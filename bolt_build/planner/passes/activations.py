@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, pi, sqrt
 
+from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -31,7 +32,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         node = editor.node(old.name)
         if node is None or node.epilogue or not isinstance(node.op, Activation | Binary):
             continue
-        if not editor.type(node.outputs[0]).dtype.is_float:
+        if editor.type(node.outputs[0]).dtype not in PRECISIONS.values():
             continue
         match = next((found for recognise in _RECOGNISERS if (found := recognise(reader, node)) is not None), None)
         if match is None or match.op == node.op or editor.type(match.value) != editor.type(node.outputs[0]):

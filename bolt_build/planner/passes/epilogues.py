@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import EpilogueOp, Graph, Node, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -66,7 +67,7 @@ def _extend(editor: GraphEditor, journal: Journal, host: Node, limit: Limit) -> 
     while True:
         output = host.outputs[0]
         readers = [node for node in editor.readers(output) if isinstance(node.op, Activation | Binary)]
-        if not readers or not editor.type(output).dtype.is_float:
+        if not readers or editor.type(output).dtype not in PRECISIONS.values():
             return
         reader = readers[0]
         obstacle = editor.not_private(output) or _obstacle(editor, host, reader)
@@ -110,7 +111,7 @@ def _kernel_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
             return f"its epilogue already has {ACTIVATIONS} activations"
         return None
     assert stage.operand is not None
-    if stage.op.function == "pow" or (stage.swapped and stage.op.function in ("sub", "div")):
+    if stage.op.function in ("pow", "mod", "fmod") or (stage.swapped and stage.op.function in ("sub", "div")):
         return f"'{stage.op.function}' with the convolution's result on the right is no stage of its epilogue"
     if editor.is_constant(stage.operand):
         return f"'{stage.operand}' is constant"

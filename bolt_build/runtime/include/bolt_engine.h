@@ -30,7 +30,8 @@ typedef enum bolt_status {
 } bolt_status;
 
 typedef enum bolt_dtype {
-  BOLT_F32 = 0, BOLT_F16 = 1, BOLT_BF16 = 2, BOLT_F64 = 3, BOLT_I64 = 4, BOLT_I32 = 5, BOLT_I8 = 6, BOLT_U8 = 7, BOLT_BOOL = 8
+  BOLT_F32 = 0, BOLT_F16 = 1, BOLT_BF16 = 2, BOLT_F64 = 3, BOLT_I64 = 4, BOLT_I32 = 5, BOLT_I8 = 6, BOLT_U8 = 7, BOLT_BOOL = 8,
+  BOLT_I16 = 9, BOLT_U16 = 10, BOLT_U32 = 11, BOLT_U64 = 12
 } bolt_dtype;
 
 typedef enum bolt_layout { BOLT_ROW = 0, BOLT_CHANNELS_LAST = 1 } bolt_layout;

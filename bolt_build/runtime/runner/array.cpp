@@ -7,11 +7,15 @@ namespace bolt_runner {
 std::size_t element_bytes(bolt_dtype dtype) {
   switch (dtype) {
     case BOLT_F64:
-    case BOLT_I64: return 8;
+    case BOLT_I64:
+    case BOLT_U64: return 8;
     case BOLT_F32:
-    case BOLT_I32: return 4;
+    case BOLT_I32:
+    case BOLT_U32: return 4;
     case BOLT_F16:
-    case BOLT_BF16: return 2;
+    case BOLT_BF16:
+    case BOLT_I16:
+    case BOLT_U16: return 2;
     case BOLT_I8:
     case BOLT_U8:
     case BOLT_BOOL: return 1;
@@ -30,6 +34,10 @@ const char* dtype_name(bolt_dtype dtype) {
     case BOLT_I8: return "i8";
     case BOLT_U8: return "u8";
     case BOLT_BOOL: return "bool";
+    case BOLT_I16: return "i16";
+    case BOLT_U16: return "u16";
+    case BOLT_U32: return "u32";
+    case BOLT_U64: return "u64";
   }
   return "unknown";
 }

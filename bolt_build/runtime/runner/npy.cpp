@@ -15,7 +15,8 @@ struct Kind {
 };
 
 constexpr Kind kKinds[] = {{"f4", BOLT_F32}, {"f2", BOLT_F16}, {"V2", BOLT_BF16}, {"f8", BOLT_F64}, {"i8", BOLT_I64},
-                           {"i4", BOLT_I32}, {"i1", BOLT_I8},  {"u1", BOLT_U8},   {"b1", BOLT_BOOL}};
+                           {"i4", BOLT_I32}, {"i1", BOLT_I8},  {"u1", BOLT_U8},   {"b1", BOLT_BOOL}, {"i2", BOLT_I16},
+                           {"u2", BOLT_U16}, {"u4", BOLT_U32},  {"u8", BOLT_U64}};
 
 constexpr std::size_t kMostAxes = 64;  // NumPy's own limit
 

@@ -87,19 +87,25 @@ void Context::check(const void* const* inputs, void* const* outputs, void* strea
 }
 
 void Context::run_step(int index, const Run& run, bool wait) {
+  const auto which = [&] {
+    return "step " + std::to_string(index) + " '" + info_.steps[index].name + "' of batch " + std::to_string(info_.batch);
+  };
   std::string why;
   try {
-    model_.plan(index_).step(index, run);
+    Run own = run;
+    own.step = index;
+    model_.plan(index_).step(index, own);
     device::check_queued();
     if (wait) device::wait(run.stream);
     return;
+  } catch (const WrongValue& error) {
+    throw Failure(BOLT_INVALID_ARGUMENT, which() + ": " + error.what());
   } catch (const std::exception& error) {
     why = error.what();
   } catch (...) {
     why = "unknown exception";
   }
-  throw Failure(BOLT_DEVICE_ERROR, "step " + std::to_string(index) + " '" + info_.steps[index].name + "' of batch " +
-                                       std::to_string(info_.batch) + " failed: " + why);
+  throw Failure(BOLT_DEVICE_ERROR, which() + " failed: " + why);
 }
 
 void Context::run_steps(const Run& run, bolt_observer observer, void* user) {
@@ -165,6 +171,10 @@ void Context::run(const void* const* inputs, void* const* outputs, void* stream,
     }
     stage_out(outputs, stream);
     if (observer != nullptr) device::wait(stream);
+  } catch (const Failure& failure) {
+    // What the caller gave was wrong: the next run may be given something else.
+    broken_ = failure.status() != BOLT_INVALID_ARGUMENT;
+    throw;
   } catch (...) {
     broken_ = true;
     throw;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
-from bolt_build.families.common.cxx import braces, literal, struct
+from bolt_build.families.common.cxx import braces, double, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.functors import TRANSCENDENTAL, activation, binary
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
@@ -11,6 +11,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.portable.rule import Rule, computed_only
+from bolt_build.families.portable.typed import emit_pointwise, is_computed, refuse_pointwise
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.normalization import BatchNorm
@@ -37,13 +38,35 @@ def _elementwise(problem: KernelProblem, at: StepExpressions, stages: str, axis:
     return StepCode(("bolt_portable/elementwise.h",), None, "", call)
 
 
+_TYPED_ACTIVATIONS = {
+    "relu": "Relu", "neg": "Neg", "abs": "Abs", "sign": "Sign", "sqrt": "Sqrt", "exp": "Exp", "erf": "Erf",
+    "tanh": "Tanh", "sigmoid": "Sigmoid", "reciprocal": "Reciprocal",
+}  # fmt: skip
+"""Functions that integers and doubles have bodies for."""
+_TYPED_BINARIES = {
+    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "max": "Max", "min": "Min", "mod": "Mod",
+    "fmod": "Fmod",
+}  # fmt: skip
+
+
 def _refuse_activation(problem: KernelProblem) -> str | None:
+    op = problem.op
+    assert isinstance(op, Activation)
+    if not is_computed(problem) and (op.function in _TYPED_ACTIVATIONS or op.function == "clip"):
+        return refuse_pointwise(problem)
     return computed_only(problem) or refuse_stages(problem)
 
 
 def _emit_activation(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    assert isinstance(problem.op, Activation)
-    first = f"bolt::portable::apply({activation(problem.op)})"
+    op = problem.op
+    assert isinstance(op, Activation)
+    if not is_computed(problem):
+        if op.function == "clip":
+            return emit_pointwise(
+                problem, at, f"bolt::portable::typed::Clip<double>{{{double(op.alpha)}, {double(op.beta)}}}"
+            )
+        return emit_pointwise(problem, at, f"bolt::portable::typed::{_TYPED_ACTIVATIONS[op.function]}{{}}")
+    first = f"bolt::portable::apply({activation(op)})"
     return _elementwise(problem, at, chain(problem, at, (first,)), channel_axis(problem))
 
 
@@ -78,6 +101,8 @@ def _broadcast_loops(problem: KernelProblem) -> tuple[Loop, ...]:
 
 
 def _refuse_binary(problem: KernelProblem) -> str | None:
+    if not is_computed(problem):
+        return refuse_pointwise(problem)
     if (reason := computed_only(problem) or refuse_stages(problem)) is not None:
         return reason
     count = len(_broadcast_loops(problem))
@@ -86,6 +111,8 @@ def _refuse_binary(problem: KernelProblem) -> str | None:
 
 def _emit_binary(problem: KernelProblem, at: StepExpressions) -> StepCode:
     assert isinstance(problem.op, Binary)
+    if not is_computed(problem):
+        return emit_pointwise(problem, at, f"bolt::portable::typed::{_TYPED_BINARIES[problem.op.function]}{{}}")
     loops = _broadcast_loops(problem)
     left, right = op_operands(problem)
     parameters = struct(

@@ -15,14 +15,18 @@ from bolt_build.families.base import (
     memory_axes,
     same_bytes,
 )
-from bolt_build.families.common.cxx import braces, literal, struct
+from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED, MOVED
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
+from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.rule import Layouts, Rule, is_same_bytes, no_epilogue
+from bolt_build.families.portable.typed import ctype, emit_pointwise, refuse_pointwise
 from bolt_build.graph.ir import Layout, Node, TensorType
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
 
 _CONVERTED = {**COMPUTED, DType.F64: "double"}
+"""Element types that a copy converts between."""
 
 
 def _as_fast_as_memory(problem: KernelProblem) -> float:
@@ -60,7 +64,11 @@ def _copy_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], int]:
     """Loops of a copy with the steps of input and output, and the input's offset."""
     op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
     steps, offset = strides(source), 0
-    if isinstance(op, Transpose):
+    if isinstance(op, Expand):
+        rank = len(output.shape)
+        shape = aligned(source.shape, rank)
+        steps = tuple(0 if n == 1 else step for n, step in zip(shape, (0,) * (rank - len(steps)) + steps, strict=True))
+    elif isinstance(op, Transpose):
         steps = tuple(steps[axis] for axis in op.perm)
     elif isinstance(op, Slice):
         offset = sum(begin * step for begin, step in zip(op.begin, steps, strict=True))
@@ -174,10 +182,15 @@ def _refuse_pad(problem: KernelProblem) -> str | None:
     source, output = problem.inputs[0], problem.outputs[0]
     if source.format.dtype is not output.format.dtype:
         return "pads only within one element type"
-    if source.format.dtype not in _CONVERTED:
-        return f"pads floating-point tensors, not {source.format.dtype.value}"
     rank = len(output.shape)
     return f"pads {rank} axes, at most {MOST_AXES} are supported" if rank > MOST_AXES else None
+
+
+def _padding(op: Pad, output: Operand) -> str:
+    """The constant around a padded tensor."""
+    if output.format.dtype is DType.BOOL:
+        return boolean(op.value != 0)
+    return f"{int(op.value)}" if output.format.dtype.is_integer else literal(op.value)
 
 
 def _emit_pad(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -191,12 +204,27 @@ def _emit_pad(problem: KernelProblem, at: StepExpressions) -> StepCode:
         out=braces(output.shape[axis] for axis in order),
         begin=braces(op.begin[axis] for axis in order),
     )
-    dtype = _CONVERTED[output.format.dtype]
+    dtype = ctype(output.format.dtype)
     call = (
         f"bolt::portable::pad<bolt::portable::PadMode::{op.mode}, {dtype}>(r, {parameters}, "
-        f"static_cast<{dtype}>({literal(op.value)}), {at.inputs[0]}, {at.outputs[0]});"
+        f"static_cast<{dtype}>({_padding(op, output)}), {at.inputs[0]}, {at.outputs[0]});"
     )
     return StepCode(("bolt_portable/move.h",), None, "", call)
+
+
+def _is_plain_copy(problem: KernelProblem) -> bool:
+    """True where a strided copy makes the output's element type of the input's."""
+    return _types(problem.inputs[0], problem.outputs[0]) is not None
+
+
+def _refuse_cast(problem: KernelProblem) -> str | None:
+    return _refuse_copy(problem) if _is_plain_copy(problem) else refuse_pointwise(problem)
+
+
+def _emit_cast(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    if _is_plain_copy(problem):
+        return _emit_copy(problem, at)
+    return emit_pointwise(problem, at, "bolt::portable::typed::Convert{}")
 
 
 RULES = (
@@ -209,7 +237,7 @@ RULES = (
         in_place=(0,),
         is_view=is_same_bytes,
     ),
-    Rule(Cast, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, is_view=is_same_bytes),
+    Rule(Cast, _refuse_cast, _emit_cast, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, is_view=is_same_bytes),
     Rule(Convert, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, is_view=is_same_bytes),
     Rule(
         Transpose,
@@ -220,6 +248,7 @@ RULES = (
         layouts=_transpose_layouts,
         is_view=_is_contiguous,
     ),
+    Rule(Expand, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth),
     Rule(
         Slice,
         _refuse_copy,

@@ -9,13 +9,8 @@ from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.epilogue import bias, chain, refuse_stages
-from bolt_build.families.portable.rule import Layouts, Rule, computed_only
-from bolt_build.graph.ir import Layout, Node, TensorType
+from bolt_build.families.portable.rule import Rule, computed_only, row_major
 from bolt_build.graph.ops.matmul import MatMul
-
-
-def _row_major(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
-    return (((Layout.ROW,) * len(inputs), Layout.ROW),)
 
 
 def _batch_loops(problem: KernelProblem) -> tuple[Loop, ...]:
@@ -68,4 +63,4 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/matmul.h",), None, "", call)
 
 
-RULES = (Rule(MatMul, _refuse, _emit, lambda problem: 0.02, gpu_efficiency=0.0003, layouts=_row_major),)
+RULES = (Rule(MatMul, _refuse, _emit, lambda problem: 0.02, gpu_efficiency=0.0003, layouts=row_major),)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 namespace bolt {
@@ -24,6 +25,13 @@ class Prepare {
   virtual const Prepare& step(int index) const { return static_cast<void>(index), *this; }
 };
 
+/// Thrown by a kernel of the host that meets a value among its inputs that it cannot work with, such as an index that lies
+/// outside of its axis: the run ends, and the context stays good for others.
+class WrongValue : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// Given to kernels at every run. Cheap; one a run.
 class Run {
  public:
@@ -37,7 +45,12 @@ class Run {
   /// Kernels may be launched so that they begin before the one in front of them on the stream has finished: each waits for
   /// it by itself before it reads or writes what others do.
   bool overlap = false;
+  /// Where a kernel of a device leaves mark() when it met such a value; null where nobody asks.
+  std::uint32_t* fault = nullptr;
+  int step = 0;
 
+  /// What tells of the running step.
+  std::uint32_t mark() const { return static_cast<std::uint32_t>(step) + 1; }
   void* arena(std::size_t offset) const { return arena_base + offset; }
   const void* input(int index, std::size_t offset = 0) const {
     return static_cast<const std::byte*>(inputs[index]) + offset;

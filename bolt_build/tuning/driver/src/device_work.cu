@@ -131,6 +131,10 @@ void with_type(bolt_tuning_dtype dtype, const Body& body) {
     case BOLT_TUNING_I8: return body(static_cast<std::int8_t*>(nullptr));
     case BOLT_TUNING_U8: return body(static_cast<std::uint8_t*>(nullptr));
     case BOLT_TUNING_BOOL: return body(static_cast<std::uint8_t*>(nullptr));
+    case BOLT_TUNING_I16: return body(static_cast<std::int16_t*>(nullptr));
+    case BOLT_TUNING_U16: return body(static_cast<std::uint16_t*>(nullptr));
+    case BOLT_TUNING_U32: return body(static_cast<std::uint32_t*>(nullptr));
+    case BOLT_TUNING_U64: return body(static_cast<std::uint64_t*>(nullptr));
   }
 }
 

@@ -49,6 +49,14 @@ inline double number_of(const unsigned char* bytes, bolt_tuning_dtype dtype) {
     case BOLT_TUNING_U8:
     case BOLT_TUNING_BOOL:
       return bytes[0];
+    case BOLT_TUNING_I16:
+      return number_at<std::int16_t>(bytes);
+    case BOLT_TUNING_U16:
+      return number_at<std::uint16_t>(bytes);
+    case BOLT_TUNING_U32:
+      return number_at<std::uint32_t>(bytes);
+    case BOLT_TUNING_U64:
+      return number_at<std::uint64_t>(bytes);
   }
   return 0;
 }

@@ -122,6 +122,9 @@ struct Abs {
 struct Reciprocal {
   BOLT_HD float operator()(float x) const { return 1.0f / x; }
 };
+struct Sign {
+  BOLT_HD float operator()(float x) const { return x != x ? x : static_cast<float>((x > 0) - (x < 0)); }
+};
 
 // Functions of two operands. max and min give NaN where either side is NaN, as NumPy and ONNX do.
 struct Add {
@@ -138,6 +141,16 @@ struct Div {
 };
 struct Pow {
   BOLT_HD float operator()(float a, float b) const { return std::pow(a, b); }
+};
+/// The remainder with the dividend's sign, and with the divisor's.
+struct Fmod {
+  BOLT_HD float operator()(float a, float b) const { return std::fmod(a, b); }
+};
+struct Mod {
+  BOLT_HD float operator()(float a, float b) const {
+    const float rest = std::fmod(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  }
 };
 struct Max {
   BOLT_HD float operator()(float a, float b) const { return a != a || a > b ? a : b; }

@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "bolt_portable/element.h"
+#include "bolt_portable/typed.h"
 
 namespace bolt::portable {
 
@@ -74,7 +74,7 @@ struct ConcatPart {
   Index chunk;
 };
 
-enum class PadMode { constant, reflect, edge };
+enum class PadMode { constant, reflect, edge, wrap };
 
 /// Axes in memory order (both tensors have the same); `begin` may be negative, which crops.
 struct Pad {
@@ -90,6 +90,7 @@ BOLT_HD inline Index pad_source(Index at, Index begin, Index extent) {
   if (mode == PadMode::constant) return index >= 0 && index < extent ? index : -1;
   if (mode == PadMode::edge) return index < 0 ? 0 : (index < extent ? index : extent - 1);
   if (extent == 1) return 0;
+  if (mode == PadMode::wrap) return index % extent + (index % extent < 0 ? extent : 0);
   const Index period = 2 * (extent - 1);
   index %= period;
   if (index < 0) index += period;

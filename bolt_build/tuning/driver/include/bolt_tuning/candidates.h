@@ -20,7 +20,11 @@ typedef enum bolt_tuning_dtype {
   BOLT_TUNING_I32 = 5,
   BOLT_TUNING_I8 = 6,
   BOLT_TUNING_U8 = 7,
-  BOLT_TUNING_BOOL = 8
+  BOLT_TUNING_BOOL = 8,
+  BOLT_TUNING_I16 = 9,
+  BOLT_TUNING_U16 = 10,
+  BOLT_TUNING_U32 = 11,
+  BOLT_TUNING_U64 = 12
 } bolt_tuning_dtype;
 
 /* One tensor. `shape` is logical; `text` says how it is stored ("f16/channels_last [32, 64, 56, 56]"). */

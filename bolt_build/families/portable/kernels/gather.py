@@ -1,0 +1,88 @@
+"""Elements taken by indices that are known at run time."""
+
+from __future__ import annotations
+
+from math import prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cxx import braces, struct
+from bolt_build.families.common.element_types import MOVED
+from bolt_build.families.common.geometry import MOST_AXES, strides
+from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
+from bolt_build.families.portable.typed import ctype
+from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
+
+_HEADER = ("bolt_portable/gather.h",)
+
+
+def _as_fast_as_memory(problem: KernelProblem) -> float:
+    return 1.0
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    if (reason := no_epilogue(problem)) is not None:
+        return reason
+    if problem.inputs[0].format.dtype is not problem.outputs[0].format.dtype:
+        return "takes elements only as they are stored"
+    rank = len(problem.inputs[1].shape)
+    return f"takes by indices of {rank} axes, at most {MOST_AXES} are supported" if rank > MOST_AXES else None
+
+
+def _code(
+    problem: KernelProblem, at: StepExpressions, function: str, parameters: str, unit: int | None = None
+) -> StepCode:
+    types = f"{MOVED[unit or problem.outputs[0].format.dtype.nbytes]}, {ctype(problem.inputs[1].format.dtype)}"
+    call = f"bolt::portable::{function}<{types}>(r, {parameters}, {at.inputs[0]}, {at.inputs[1]}, {at.outputs[0]});"
+    return StepCode(_HEADER, None, "", call)
+
+
+def _emit_gather(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    """Slices move in units as wide as they are made of."""
+    op, data, indices = problem.op, *problem.inputs
+    assert isinstance(op, Gather)
+    width = prod(data.shape[op.axis + 1 :]) * data.format.dtype.nbytes
+    unit = max(nbytes for nbytes in MOVED if width % nbytes == 0)
+    parameters = struct(
+        "bolt::portable::Gather",
+        outer=prod(data.shape[: op.axis]),
+        extent=data.shape[op.axis],
+        inner=width // unit,
+        count=indices.type.elements,
+    )
+    return _code(problem, at, "gather", parameters, unit)
+
+
+def _emit_elements(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, data, indices = problem.op, *problem.inputs
+    assert isinstance(op, GatherElements)
+    steps = strides(data)
+    parameters = struct(
+        "bolt::portable::GatherElements",
+        rank=len(indices.shape),
+        extent=braces(indices.shape),
+        step=braces(0 if axis == op.axis else step for axis, step in enumerate(steps)),
+        along=steps[op.axis],
+        length=data.shape[op.axis],
+    )
+    return _code(problem, at, "gather_elements", parameters)
+
+
+def _emit_nd(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, data, indices = problem.op, *problem.inputs
+    assert isinstance(op, GatherND)
+    first, depth = op.batch_dims, indices.shape[-1]
+    parameters = struct(
+        "bolt::portable::GatherND",
+        batches=prod(data.shape[:first]),
+        tuples=prod(indices.shape[first:-1]),
+        inner=prod(data.shape[first + depth :]),
+        extents=f"{{{depth}, {braces(data.shape[first : first + depth])}}}",
+    )
+    return _code(problem, at, "gather_nd", parameters)
+
+
+RULES = (
+    Rule(Gather, _refuse, _emit_gather, _as_fast_as_memory, layouts=row_major),
+    Rule(GatherElements, _refuse, _emit_elements, _as_fast_as_memory, layouts=row_major),
+    Rule(GatherND, _refuse, _emit_nd, _as_fast_as_memory, layouts=row_major),
+)

@@ -1,0 +1,48 @@
+"""Comparisons, functions of booleans and of bits, and the choice between two tensors: element by element."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.portable.rule import Rule
+from bolt_build.families.portable.typed import emit_pointwise, refuse_pointwise
+from bolt_build.graph.ir import Op
+from bolt_build.graph.ops.logic import Ask, Bitwise, Compare, Logic, Where
+
+_COMPARISONS = {
+    "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater",
+    "greater_equal": "GreaterOrEqual",
+}  # fmt: skip
+_QUESTIONS = {
+    "nan": "IsNan", "inf": "IsInf<true, true>", "positive_inf": "IsInf<true, false>",
+    "negative_inf": "IsInf<false, true>", "not": "Not",
+}  # fmt: skip
+
+
+def _function(op: Op) -> str:
+    match op:
+        case Compare(question):
+            name = _COMPARISONS[question]
+        case Logic(function):
+            name = function.capitalize()
+        case Bitwise(function):
+            name = f"Bit{function.capitalize()}"
+        case Ask(question):
+            name = _QUESTIONS[question]
+        case _:
+            name = "Where"
+    return f"bolt::portable::typed::{name}{{}}"
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    return emit_pointwise(problem, at, _function(problem.op))
+
+
+def _fast(problem: KernelProblem) -> float:
+    return 0.1
+
+
+RULES = (
+    *(Rule(op, refuse_pointwise, _emit, _fast, in_place=(0, 1)) for op in (Compare, Logic, Bitwise)),
+    Rule(Ask, refuse_pointwise, _emit, _fast, in_place=(0,)),
+    Rule(Where, refuse_pointwise, _emit, _fast, in_place=(0, 1, 2)),
+)

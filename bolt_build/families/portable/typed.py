@@ -1,0 +1,63 @@
+"""Kernels for elements of every type: their C++ types, and functions of several tensors element by element."""
+
+from __future__ import annotations
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
+from bolt_build.families.common.cxx import braces, struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
+from bolt_build.families.common.stages import aligned
+from bolt_build.families.portable.rule import no_epilogue
+
+TYPED = {
+    **COMPUTED, DType.F64: "double", DType.I8: "std::int8_t", DType.I16: "std::int16_t", DType.I32: "std::int32_t",
+    DType.I64: "std::int64_t", DType.U8: "std::uint8_t", DType.U16: "std::uint16_t", DType.U32: "std::uint32_t",
+    DType.U64: "std::uint64_t", DType.BOOL: "bolt::portable::boolean",
+}  # fmt: skip
+"""C++ types of elements as they are stored: half precision is computed in float, all others in themselves."""
+
+
+def ctype(dtype: DType) -> str:
+    """The C++ type of an element."""
+    return TYPED[dtype]
+
+
+def is_computed(problem: KernelProblem) -> bool:
+    """True where every tensor is of a type that the kernels of half and single precision compute with."""
+    return all(operand.format.dtype in COMPUTED for operand in (*problem.inputs, *problem.outputs))
+
+
+def _loops(problem: KernelProblem) -> tuple[Loop, ...]:
+    """Loops over the output's memory with the steps of every input; 0 where it is broadcast."""
+    output = problem.outputs[0]
+    rank = len(output.shape)
+    sides = []
+    for operand in problem.inputs:
+        shape, steps = aligned(operand.shape, rank), (0,) * (rank - len(operand.shape)) + strides(operand)
+        sides.append(tuple(0 if extent == 1 else step for extent, step in zip(shape, steps, strict=True)))
+    order = memory_axes(rank, output.format.layout)
+    return merged((Loop(output.shape[i], tuple(side[i] for side in sides)) for i in order), len(sides))
+
+
+def refuse_pointwise(problem: KernelProblem) -> str | None:
+    """Why the elements of the output cannot be functions of those of the inputs in one loop nest."""
+    if (reason := no_epilogue(problem)) is not None:
+        return reason
+    count = len(_loops(problem))
+    return f"broadcasts over {count} loops, at most {MOST_AXES} are supported" if count > MOST_AXES else None
+
+
+def emit_pointwise(problem: KernelProblem, at: StepExpressions, function: str) -> StepCode:
+    """`function`, a C++ object of `typed.h`, of the elements of all inputs."""
+    loops = _loops(problem)
+    count = len(problem.inputs)
+    parameters = struct(
+        f"bolt::portable::Pointwise<{count}>",
+        rank=len(loops),
+        extent=braces(loop.extent for loop in loops),
+        step=braces(braces(loop.steps[i] for loop in loops) for i in range(count)),
+    )
+    types = ", ".join(ctype(operand.format.dtype) for operand in (*problem.outputs, *problem.inputs))
+    call = f"bolt::portable::pointwise<{types}>(r, {parameters}, {function}, {at.outputs[0]}, {', '.join(at.inputs)});"
+    return StepCode(("bolt_portable/pointwise.h",), None, "", call)

@@ -1,0 +1,41 @@
+"""Which values an input may have whose elements are indices: those of the smallest axis that they are used for."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem
+from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
+from bolt_build.graph.ops.shape import Cast, Convert
+from bolt_build.planner.engine_plan import BatchPlan
+
+_INDICES = 1
+"""Which input of those operators has the indices."""
+
+
+def index_ranges(plan: BatchPlan) -> dict[str, int]:
+    """For each input whose elements reach the indices of a gather as they are, the least extent that they count in."""
+    origins: dict[str, frozenset[str]] = {}
+    found: dict[str, int] = {}
+    for step in plan.steps:
+        sources = []
+        for tensor in step.inputs:
+            given = tensor.location.kind == "input"
+            own = frozenset((plan.inputs[tensor.location.at].name,)) if given else frozenset[str]()
+            sources.append(own | origins.get(tensor.value, frozenset()))
+        extent = _extent(step.problem)
+        if extent is not None:
+            for name in sources[_INDICES]:
+                found[name] = min(extent, found.get(name, extent))
+        elif step.problem.op.moves or isinstance(step.problem.op, Cast | Convert):
+            origins.update((output.value, frozenset().union(*sources)) for output in step.outputs)
+    return found
+
+
+def _extent(problem: KernelProblem) -> int | None:
+    """The least extent that indices of the problem count in; None where it has none."""
+    data = problem.inputs[0].shape if problem.inputs else ()
+    match problem.op:
+        case Gather(axis) | GatherElements(axis):
+            return data[axis]
+        case GatherND(first):
+            return min(data[first : first + problem.inputs[_INDICES].shape[-1]])
+    return None
