@@ -169,7 +169,7 @@ _SM90 = _Architecture(
     90, 227 * _KIB, (16, 8, 16), async_copies=True, gencode=("-gencode", "arch=compute_90a,code=sm_90a"),
     warp_mma_share=0.62, warpgroup_mma=True, embeds_ptx=False,
 )  # fmt: skip
-# Blackwell lacks Hopper's instructions of four warps, and there are no kernels for its own (tcgen05): engines have
+# Blackwell lacks Hopper's WGMMA, and there are no kernels for its own (tcgen05): engines have
 # those of one warp. What these reach of a B200's peak is reckoned from what a multiprocessor did before.
 _SM100 = _Architecture(
     100, 227 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(100), warp_mma_share=0.26,

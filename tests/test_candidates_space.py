@@ -144,7 +144,7 @@ def test_why_tiles_are_none() -> None:
         return WgmmaTile(m, n, k, cooperative, cluster)
 
     assert tile(128, 192, 64).refuse(gpu, wide) == (
-        "its sums take 192 registers of a thread, over 128 do not stay in them"
+        "its accumulators take 192 registers of a thread, over 128 do not stay in them"
     )
     assert tile(64, 256, 128).refuse(gpu, wide) == ("shared memory has room for 2 stages of its pipeline, 3 are needed")
     assert tile(64, 16, 64).refuse(gpu, wide) == ("a narrow tile reads the rows again for every 16 of 512 columns")

@@ -196,7 +196,9 @@ def test_a_last_matrix_product_also_leaves_fp32() -> None:
     candidates, refusals = FAMILY.candidates(full.problem, H200)
     assert candidates
     assert all("partial" in dict(candidate.parameters) for candidate in candidates)
-    assert "stores half precision, fp32 is what sums of slices become" in {refusal.reason for refusal in refusals}
+    assert "stores half precision, fp32 is what split-K's partial sums become" in {
+        refusal.reason for refusal in refusals
+    }
     code = FAMILY.emit(full.problem, candidates[0], H200, StepExpressions(("x", "w"), ("y",), (None, "w")))
     assert (code.member_type or "").endswith(", bolt::cutlass_kernels::AsItIs, float>")
     assert ".slices = " in code.member_arguments
@@ -382,10 +384,8 @@ def test_refused_tiles_have_reasons() -> None:
     assert largest.refuse_columns(small, 256) == "needs 147456 bytes of shared memory, a block has 65536"
     assert largest.refuse_columns(gpu, 64) == "over half of its columns would be beyond the 64 of the product"
     assert narrow.refuse_columns(gpu, 64) == "a narrow tile reads the rows again for every 32 of 64 columns"
-    assert TILES[11].refuse_columns(replace(small, shared_memory=1 << 20), 64) == (
-        "more than two stages need asynchronous copies to shared memory"
-    )
-    assert TILES[14].refuse_columns(gpu, 128) == "two stages leave asynchronous copies to shared memory unused"
+    assert TILES[11].refuse_columns(replace(small, shared_memory=1 << 20), 64) == "more than two stages need cp.async"
+    assert TILES[14].refuse_columns(gpu, 128) == "two stages leave cp.async unused"
 
 
 def test_larger_products_take_longer() -> None:

@@ -254,7 +254,7 @@ def test_why_tiles_are_none() -> None:
     assert {(tile.rows, tile.width) for _, tile in found} == {(14, 8), (16, 8), (8, 8)}
     assert {each.what: each.reason for each in refusals} == {
         f"tile {rows}x16 positions pooled 2x2, weights of 64 channels in registers": (
-            f"weights and sums take {144 + rows * 8} registers of a thread, which has 208"
+            f"weights and accumulators take {144 + rows * 8} registers of a thread, which has 208"
         )
         for rows in (14, 16)
     }

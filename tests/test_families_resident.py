@@ -231,7 +231,7 @@ def test_why_tiles_are_none() -> None:
     together = replace(TURNS, together=True)
     assert together.refuse(gpu(), good) == "half of its channels would be beyond the 64 of the product"
     wide = replace(TURNS, width=16)
-    assert wide.refuse(gpu(), good) == "weights and sums take 256 registers of a thread, which has 208"
+    assert wide.refuse(gpu(), good) == "weights and accumulators take 256 registers of a thread, which has 208"
     many = product_of(problem((2, 16, 28, 28), 64, kernel=5))
     assert ResidentTile(8, 1, together=False).refuse(gpu(), many) is None
     whole = ResidentTile(16, 1, together=False)

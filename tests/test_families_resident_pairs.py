@@ -136,7 +136,7 @@ def test_why_tiles_are_none() -> None:
     assert refused(TILE, low) == "half of its rows would be beyond the 4 of an image"
     residual = ProductChain(pair().first, replace(pair().second, residual=True))
     high = replace(TILE, rows=24)
-    assert refused(high, residual) == "weights and sums take 240 registers of a thread, which has 208"
+    assert refused(high, residual) == "weights and accumulators take 240 registers of a thread, which has 208"
     taller = replace(TILE, rows=16)
     assert refused(taller, residual) is None
     short = replace(gpu(), shared_memory=taller.least_bytes(residual.first, residual=True) - 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from planner_fakes import HOST_TARGET, ROW, SPEC, recipe
-from test_planner_measured import kernels, net, planned, said, selection, trials_of
+from test_planner_selected_space import kernels, net, planned, said, selection, trials_of
 from tuned_family import Tiled
 
 from bolt_build.digest import decode, encode

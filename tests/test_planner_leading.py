@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner_fakes import HOST_TARGET, LAST, ROW
-from test_planner_measured import net, planned, selection, space_of, trials_of
+from test_planner_selected_space import net, planned, selection, space_of, trials_of
 from tuned_family import Tiled
 
 from bolt_build.families.base import KernelProblem

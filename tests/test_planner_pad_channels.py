@@ -168,7 +168,7 @@ def test_the_last_layer_that_says_something_holds() -> None:
 
 def test_always_pads_what_is_gathered_from_rows_of_windows_otherwise() -> None:
     before = net('%a = conv(%x, %v) // "a"\n %y = conv(%a, %q) // "y"', channels=6)
-    why = "6 channels are no multiple of 8, but so few are gathered from rows of windows, which copies them anyway"
+    why = "6 channels are no multiple of 8, but so few are gathered by im2col, which copies them anyway"
     assert said(PAD_CHANNELS.run(before, POLICY)) == [("a", "declined", why)]
     result = PAD_CHANNELS.run(before, with_padding("always"))
     assert body(result.graph) == (

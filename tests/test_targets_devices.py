@@ -55,7 +55,7 @@ def test_a_row_that_names_no_devices_takes_any_gpu_and_a_cpu_none() -> None:
 
 @pytest.mark.parametrize("row", [row for row in CUDA if row.gpu is not None], ids=lambda row: row.name)
 def test_a_row_has_kernels_of_its_own_architecture_alone(row: Target) -> None:
-    """Instructions of four warps are Hopper's; every other row, later ones too, takes those of one warp."""
+    """WGMMA is Hopper's; every other row, later ones too, takes `mma.sync`."""
     shapes = (8, 64, 28, 28), (128, 64, 3, 3)
     form = TensorFormat(DType.F16, Layout.CHANNELS_LAST)
     problem = KernelProblem(

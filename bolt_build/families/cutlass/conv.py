@@ -1,4 +1,4 @@
-"""Convolutions as products."""
+"""Convolutions as products: GEMM for 1x1s, implicit GEMM for windows, whose im2col matrix is never stored."""
 
 from __future__ import annotations
 
@@ -78,8 +78,9 @@ def narrow(problem: KernelProblem) -> int | None:
 
 
 def product_of(problem: KernelProblem, loads: int = ALIGNMENT, *, whole_rows: bool = False) -> Product:
-    """How the convolution is computed: as a plain product, over windows, or over overlapping rows of windows. Channels
-    are padded to a multiple of `loads`. With `whole_rows` a row of the product is one pixel, never two."""
+    """How the convolution is computed: as a GEMM, as an implicit GEMM over windows, or, of few channels, as one over
+    overlapping rows of windows. Channels are padded to a multiple of `loads`. With `whole_rows` a row of the product
+    is one pixel, never two."""
     op = problem.op
     assert isinstance(op, Conv)
     own = op_operands(problem)

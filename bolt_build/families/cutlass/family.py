@@ -111,7 +111,7 @@ class Cutlass:
         return _kind(problem, candidate).predict(problem, candidate, target)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
-        """Padded channels and copies of the input included; sums of slices are not, which depend on the candidate."""
+        """Padded channels and copies of the input included; split-K's sums are not, which depend on the candidate."""
         kind = kinds_for(problem)[0] if candidate is None else _kind(problem, candidate)
         return kind.expense(problem, candidate)
 

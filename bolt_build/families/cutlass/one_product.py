@@ -64,7 +64,7 @@ class ProductTile(Protocol):
         ...
 
     def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
-        """Why the product is not computed in slices with a legal tile, None where it is."""
+        """Why the product is not computed by split-K with a legal tile, None where it is."""
         ...
 
     def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ class ProductTile(Protocol):
         ...
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
-        """Predicted time of one kernel that does the work, copies and sums of slices apart."""
+        """Predicted time of one kernel that does the work, copies and the addition of split-K's sums apart."""
         ...
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
@@ -94,13 +94,13 @@ S = TypeVar("S", bound=ProductTile, covariant=True)
 
 @dataclass(frozen=True)
 class Kernel(Generic[S]):
-    """A tile, and whether the kernel leaves sums of slices of the depth, to which nothing was done yet (`partial`)."""
+    """A tile, and whether the kernel leaves split-K's partial sums (`partial`)."""
 
     tile: S
     partial: bool = False
 
     def __str__(self) -> str:
-        return f"tile {self.tile} in slices" if self.partial else f"tile {self.tile}"
+        return f"tile {self.tile} with split-K" if self.partial else f"tile {self.tile}"
 
     def candidate(self, settings: Settings = DEFAULT) -> Candidate:
         """The kernel with settings."""
@@ -152,7 +152,7 @@ class ProductKind(Generic[T]):
             for kernel in (Kernel(tile), Kernel(tile, partial=True))[: 2 if none is None and not self.narrow else 1]:
                 reason = none or self._refuse_use(kernel, gpu, product)
                 if reason is None:
-                    group = "sums of slices" if kernel.partial else tile.group
+                    group = "split-K" if kernel.partial else tile.group
                     settings = Settings(best_slices(product, kernel, target)) if kernel.partial else DEFAULT
                     seconds = _seconds(problem, product, kernel, target, settings.slices)
                     found.append(Offer(seconds, kernel.candidate(settings), group, self.narrow))
@@ -173,7 +173,7 @@ class ProductKind(Generic[T]):
         return reason or _refuse_settings(kernel, product, candidate, gpu)
 
     def _refuse_use(self, kernel: Kernel[T], gpu: Gpu, product: Product) -> str | None:
-        """Why a legal tile is not used whole, or in slices."""
+        """Why a legal tile is not used whole, or with split-K."""
         if self.narrow and kernel.partial:
             return "loads of few elements are for whole products"
         return (kernel.tile.refuse_slices if kernel.partial else kernel.tile.refuse_whole)(gpu, product)
@@ -222,7 +222,7 @@ class ProductKind(Generic[T]):
         return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
-        """Sums of slices have no epilogue: such a kernel serves every problem of its kind."""
+        """Partial sums of split-K have no epilogue: such a kernel serves every problem of its kind."""
         kernel = self.kernel_of(candidate)
         product = product_of(problem, kernel.tile.loads)
         kind = product.kernel.lower()

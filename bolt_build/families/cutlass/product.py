@@ -89,7 +89,7 @@ class Product:
     reach: int = 0
     residual: bool = False
     wide: bool = False
-    """Results in fp32, which sums of slices alone become."""
+    """Results in fp32, which split-K's partial sums alone become."""
 
     @property
     def access(self) -> int:

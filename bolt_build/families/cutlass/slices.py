@@ -19,7 +19,7 @@ _LINE = 64
 
 
 class SlicedTile(Protocol):
-    """A tile whose kernels can leave sums of slices of the depth."""
+    """A tile whose kernels can leave split-K's partial sums."""
 
     @property
     def k(self) -> int: ...
@@ -30,7 +30,7 @@ class SlicedTile(Protocol):
 
 
 def refuse(tile: SlicedTile, gpu: Gpu, product: Product) -> str | None:
-    """Why the product is not computed in slices with a legal tile, None where it is."""
+    """Why the product is not computed by split-K with a legal tile, None where it is."""
     depth, blocks = product.taps * product.depth, tile.blocks(product.m, product.n)
     least = _WIDE if product.wide else _DEEP
     if depth < least:

@@ -73,7 +73,7 @@ def _emit_conv(problem: KernelProblem, at: StepExpressions) -> StepCode:
 def _refuse_matmul(problem: KernelProblem) -> str | None:
     own = op_operands(problem)
     if problem.inputs[own[0]].constant:
-        return "the left factor must not be a constant"
+        return "the left operand must not be a constant"
     if len(own) > 2 and not problem.inputs[own[2]].constant:
         return "the bias must be a constant"
     axis = len(problem.outputs[0].shape) - 1

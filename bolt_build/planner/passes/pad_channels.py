@@ -125,7 +125,7 @@ def _obstacle(editor: GraphEditor, group: Sequence[str], readers: Sequence[Node]
     channels = editor.type(group[0]).shape[1]
     windows = [editor.type(reader.inputs[1]).shape[-1] for reader in readers if isinstance(reader.op, Conv)]
     if wish != "always" and channels < WHOLE and max(windows, default=1) > 1:
-        return "so few are gathered from rows of windows, which copies them anyway"
+        return "so few are gathered by im2col, which copies them anyway"
     if not _stays_finite(editor, group):
         return "the padding would not stay a small finite number"
     return None

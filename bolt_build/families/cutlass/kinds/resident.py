@@ -1,4 +1,5 @@
-"""Kernels on Hopper for small windows over few channels, whose weights stay in registers."""
+"""Implicit GEMM on Hopper for small windows over few channels: weights stay in registers, TMA loads tiles with their
+halo."""
 
 from __future__ import annotations
 
@@ -183,7 +184,7 @@ def refuse_windows(rows: int, width: int, steps: int, staged: int, gpu: Gpu, pro
     window = taps(product)
     needed = registers(rows * width, steps, window)
     if needed > MOST_REGISTERS:
-        return f"weights and sums take {needed} registers of a thread, which has {MOST_REGISTERS}"
+        return f"weights and accumulators take {needed} registers of a thread, which has {MOST_REGISTERS}"
     loaded = 2 * window_bytes(rows, width, window)
     if loaded + staged + _BARRIERS > gpu.shared_memory:
         return f"two tiles and what is stored take {loaded + staged} bytes of shared memory"

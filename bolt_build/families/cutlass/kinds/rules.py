@@ -21,14 +21,14 @@ def wasted_rows(rows: int, of: int) -> str | None:
 def too_many_sums(registers: int) -> str | None:
     """Why sums that take so many registers of a thread are too many, None where they are not."""
     if registers > REGISTERS:
-        return f"its sums take {registers} registers of a thread, over {REGISTERS} do not stay in them"
+        return f"its accumulators take {registers} registers of a thread, over {REGISTERS} do not stay in them"
     return None
 
 
 def refuse_whole(blocks: int, elements: int, gpu: Gpu, product: Product) -> str | None:
     """Why so many tiles of so many elements do not suit a product that is not sliced, None where they do."""
     if product.wide:
-        return "stores half precision, fp32 is what sums of slices become"
+        return "stores half precision, fp32 is what split-K's partial sums become"
     if 4 * blocks <= gpu.sms and elements > _SMALL:
         return f"{blocks} tiles leave most of {gpu.sms} multiprocessors idle, smaller ones do not"
     return None

@@ -1,4 +1,4 @@
-"""Kernels for one product whose warps multiply each by itself (mma), on every GPU with tensor cores."""
+"""Kernels for one product whose warps multiply each by itself (`mma.sync`), on every GPU with tensor cores."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ class WarpTile:
         if self.shared_bytes > gpu.shared_memory:
             return f"needs {self.shared_bytes} bytes of shared memory, a block has {gpu.shared_memory}"
         if not gpu.async_copies and self.stages > 2:
-            return "more than two stages need asynchronous copies to shared memory"
+            return "more than two stages need cp.async"
         if gpu.async_copies and self.stages == 2:
-            return "two stages leave asynchronous copies to shared memory unused"
+            return "two stages leave cp.async unused"
         return None
 
     def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
@@ -147,7 +147,7 @@ TILES = (
     WarpTile(128, 32, 64, 32, 32, 4),
     WarpTile(64, 64, 64, 32, 32, 5),
     WarpTile(64, 64, 32, 32, 32, 6),
-    # Two stages are all that GPUs without asynchronous copies to shared memory can have.
+    # Two stages are all that GPUs without cp.async can have.
     WarpTile(256, 128, 32, 64, 64, 2),
     WarpTile(128, 256, 32, 64, 64, 2),
     WarpTile(128, 128, 32, 64, 64, 2),

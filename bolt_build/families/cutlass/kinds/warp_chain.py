@@ -1,5 +1,5 @@
-"""Kernels for two products, one behind the other, whose warps multiply each by itself (mma): whole rows of the first
-stay in a block and are the second's left factor.
+"""Kernels for two products, one behind the other, of `mma.sync`: whole rows of the first stay in a block and are the
+second's left operand.
 
 So one tile is as wide as the first product, and the second's weights come to every block whole.
 """
@@ -90,7 +90,7 @@ class WarpChainTile:
             return f"steps of {first.k} do not divide the {first.n} columns between the products"
         most = REGISTERS if self.shared else _BOTH_SUMS
         if self.accumulators > most:
-            return f"its sums take {self.accumulators} registers of a thread, over {most} do not stay in them"
+            return f"its accumulators take {self.accumulators} registers of a thread, over {most} do not stay in them"
         if self.shared_bytes > gpu.shared_memory:
             return f"needs {self.shared_bytes} bytes of shared memory, a block has {gpu.shared_memory}"
         return wasted_rows(first.m, chain.first.m)
