@@ -9,11 +9,13 @@ from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.activation import FUNCTIONS, Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.line import FUNCTIONS as LINES
+from bolt_build.graph.ops.line import Line
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import BatchNorm, Lrn
 from bolt_build.graph.ops.pool import Pool
-from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.reduce import MODES, Reduce
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 
@@ -31,15 +33,23 @@ def one(label: str, op: Op, shape: tuple[int, ...], epilogue: tuple[EpilogueOp, 
     return Layer(label, op, (Input(shape), *operands), epilogue)
 
 
-PARAMETERS = {"leaky_relu": (0.1, 0.0), "clip": (-0.5, 1.0), "hard_sigmoid": (0.2, 0.5)}
-POSITIVE = ("sqrt", "reciprocal")
+PARAMETERS = {
+    "leaky_relu": (0.1, 0.0), "clip": (-0.5, 1.0), "hard_sigmoid": (0.2, 0.5), "elu": (0.7, 0.0), "celu": (0.7, 0.0),
+    "selu": (1.67, 1.05), "thresholded_relu": (0.6, 0.0), "shrink": (0.5, 0.2), "swish": (1.7, 0.0),
+}  # fmt: skip
+POSITIVE = ("sqrt", "reciprocal", "log")
+RANGES = {
+    **dict.fromkeys(POSITIVE, (0.1, 4.0)), **dict.fromkeys(("asin", "acos", "atanh"), (-0.95, 0.95)),
+    "acosh": (1.05, 4.0), "tan": (-1.4, 1.4),
+}  # fmt: skip
+"""Where functions are defined, or do not run away."""
 
 ACTIVATIONS = [
     *(
         Layer(
             name,
             Activation(name, *PARAMETERS.get(name, ())),
-            (Input(IMAGE, low=0.1 if name in POSITIVE else -4.0, high=4.0),),
+            (Input(IMAGE, False, *RANGES.get(name, (-4.0, 4.0))),),
         )
         for name in FUNCTIONS
     ),
@@ -63,7 +73,7 @@ def two(label: str, function: str, a: tuple[int, ...], b: tuple[int, ...], **opt
 
 
 BINARIES = [
-    *(two(name, name, IMAGE, IMAGE) for name in ("add", "sub", "mul", "div", "pow", "max", "min")),
+    *(two(name, name, IMAGE, IMAGE) for name in ("add", "sub", "mul", "div", "pow", "max", "min", "prelu")),
     two("channel", "mul", IMAGE, (5, 1, 1), constant=True),
     two("channel-left", "sub", (1, 5, 1, 1), IMAGE),
     two("squeeze-excite", "mul", IMAGE, (2, 5, 1, 1)),
@@ -136,6 +146,11 @@ NORMS = [
 
 REDUCTIONS = [
     *(one(f"global-{mode}", Reduce(mode, (2, 3)), (2, 40, 5, 7)) for mode in ("mean", "sum", "max")),
+    *(one(f"rows-{mode}", Reduce(mode, (1, 2)), (3, 5, 7)) for mode in MODES if mode not in ("mean", "sum", "log_sum")),
+    *(one(f"columns-{mode}", Reduce(mode, (1,)), (2, 7, 40)) for mode in ("min", "prod", "l1", "l2", "sum_square")),
+    Layer("rows-log_sum", Reduce("log_sum", (1,)), (Input((3, 37), low=0.1),)),
+    *(one(f"{name}-last", Line(name, 2), (2, 3, 37)) for name in LINES),
+    *(one(f"{name}-channels", Line(name, 1), IMAGE) for name in LINES),
     one("global-flat", Reduce("mean", (2, 3), keepdims=False), (2, 19, 5, 7)),
     one("over-channels", Reduce("max", (1,)), IMAGE),
     one("over-channels-flat", Reduce("sum", (1,), keepdims=False), IMAGE),

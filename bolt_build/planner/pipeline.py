@@ -17,6 +17,7 @@ from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.moves import MERGE_MOVES
+from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.pads import FOLD_PADS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.slices import MERGE_SLICES
@@ -33,6 +34,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_DUPLICATES,
     FOLD_PADS,
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
+    RECOGNISE_NORMS,  # likewise
     FOLD_BATCH_NORM,
     FOLD_AFFINE,
     MERGE_BRANCHES,  # their BatchNorms are in their weights now

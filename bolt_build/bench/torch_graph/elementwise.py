@@ -8,7 +8,7 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
-from bolt_build.bench.torch_graph.builder import Builder, Lower
+from bolt_build.bench.torch_graph.builder import Builder, Lower, Unsupported
 from bolt_build.graph.ir import Node, Op
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -16,6 +16,10 @@ from bolt_build.graph.ops.arithmetic import Binary
 _PLAIN: dict[str, Callable[..., torch.Tensor]] = {
     "relu": F.relu, "sigmoid": torch.sigmoid, "hard_swish": F.hardswish, "tanh": torch.tanh, "softplus": F.softplus,
     "gelu": F.gelu, "erf": torch.erf, "silu": F.silu,
+    "log": torch.log, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin, "acos": torch.acos,
+    "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "asinh": torch.asinh, "acosh": torch.acosh,
+    "atanh": torch.atanh, "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "mish": F.mish,
+    "softsign": F.softsign,
     "exp": torch.exp, "sqrt": torch.sqrt, "neg": torch.neg, "abs": torch.abs, "reciprocal": torch.reciprocal,
 }  # fmt: skip
 _OF_TWO: dict[str, Callable[..., torch.Tensor]] = {
@@ -38,7 +42,8 @@ def activation(build: Builder, node: Node) -> fx.Node:
         return build.call(F.leaky_relu, x, op.alpha)
     if op.function == "clip":
         return _clip(build, node, x, op)
-    assert op.function == "hard_sigmoid", op.function
+    if op.function != "hard_sigmoid":
+        raise Unsupported(f"the activation '{op.function}' has no counterpart here ('{node.name}')")
     line = build.call(torch.add, build.call(torch.mul, x, op.alpha), op.beta)
     return build.call(torch.clamp, line, 0.0, 1.0)
 
@@ -58,6 +63,8 @@ def binary(build: Builder, node: Node) -> fx.Node:
     if op.function == "div":
         rounding = None if build.graph.type(node.inputs[0]).dtype.is_float else "trunc"
         return build.call(torch.div, a, b, rounding_mode=rounding)
+    if op.function not in _OF_TWO:
+        raise Unsupported(f"the function '{op.function}' has no counterpart here ('{node.name}')")
     return build.call(_OF_TWO[op.function], a, b)
 
 

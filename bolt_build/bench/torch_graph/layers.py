@@ -139,8 +139,12 @@ def reduce(build: Builder, node: Node) -> fx.Node:
     x = build.value(node.inputs[0])
     if not op.axes:
         return x
-    function: Callable[..., torch.Tensor] = {"mean": torch.mean, "sum": torch.sum, "max": torch.amax}[op.mode]
-    return build.call(function, x, op.axes, op.keepdims)
+    known: dict[str, Callable[..., torch.Tensor]] = {
+        "mean": torch.mean, "sum": torch.sum, "max": torch.amax, "min": torch.amin,
+    }  # fmt: skip
+    if op.mode not in known:
+        raise Unsupported(f"the reduction '{op.mode}' has no counterpart here ('{node.name}')")
+    return build.call(known[op.mode], x, op.axes, op.keepdims)
 
 
 def softmax(build: Builder, node: Node) -> fx.Node:

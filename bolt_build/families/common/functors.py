@@ -5,19 +5,30 @@ from __future__ import annotations
 from bolt_build.families.common.cxx import literal
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.functions import FUNCTIONS as MORE_FUNCTIONS
 
 ACTIVATIONS = {
     "relu": "Relu", "leaky_relu": "LeakyRelu", "clip": "Clip", "sigmoid": "Sigmoid", "hard_sigmoid": "HardSigmoid",
     "hard_swish": "HardSwish", "tanh": "Tanh", "softplus": "Softplus", "gelu": "Gelu", "gelu_tanh": "GeluTanh",
     "erf": "Erf", "silu": "Silu", "exp": "Exp", "sqrt": "Sqrt", "neg": "Neg", "abs": "Abs", "reciprocal": "Reciprocal",
     "sign": "Sign",
+    **{name: "".join(part.capitalize() for part in name.split("_")) for name in MORE_FUNCTIONS},
 }  # fmt: skip
 BINARIES = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "max": "Max", "min": "Min", "mod": "Mod",
-    "fmod": "Fmod",
+    "fmod": "Fmod", "prelu": "PRelu",
 }  # fmt: skip
 
-TRANSCENDENTAL = ("sigmoid", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "silu", "exp")
+_PARAMETERS = {
+    "leaky_relu": 1, "clip": 2, "hard_sigmoid": 2, "elu": 1, "selu": 2, "celu": 1, "thresholded_relu": 1, "shrink": 2,
+    "swish": 1,
+}  # fmt: skip
+"""How many of alpha and beta a function has."""
+_CALLED = tuple(
+    name for name in MORE_FUNCTIONS if name not in ("floor", "ceil", "round", "thresholded_relu", "softsign", "shrink")
+)
+
+TRANSCENDENTAL = ("sigmoid", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "silu", "exp", *_CALLED)
 """Activations that cost tens of operations an element instead of one or two."""
 
 
@@ -28,8 +39,8 @@ def activation_type(op: Activation) -> str:
 
 def activation(op: Activation) -> str:
     """`bolt::portable::Clip{0.0f, 6.0f}`"""
-    parameters = {"leaky_relu": (op.alpha,), "clip": (op.alpha, op.beta), "hard_sigmoid": (op.alpha, op.beta)}
-    values = ", ".join(literal(value) for value in parameters.get(op.function, ()))
+    parameters = (op.alpha, op.beta)[: _PARAMETERS.get(op.function, 0)]
+    values = ", ".join(literal(value) for value in parameters)
     return f"{activation_type(op)}{{{values}}}"
 
 

@@ -16,12 +16,15 @@ from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.functions import FUNCTIONS as MORE_FUNCTIONS
 from bolt_build.graph.ops.operands import expect_count, expect_float
 
-FUNCTIONS = (
+_OWN = (
     "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
     "erf", "silu", "exp", "sqrt", "neg", "abs", "reciprocal", "sign",
 )  # fmt: skip
+
+FUNCTIONS = (*_OWN, *MORE_FUNCTIONS)
 
 ON_INTEGERS = ("relu", "clip", "neg", "abs", "sign")
 
@@ -66,13 +69,15 @@ _EVALUATE: dict[str, Callable[[Array, float, float], Array]] = {
     "abs": lambda x, a, b: np.abs(x),
     "reciprocal": lambda x, a, b: 1.0 / x,
     "sign": lambda x, a, b: np.sign(x),
+    **MORE_FUNCTIONS,
 }
 
 
 @dataclass(frozen=True)
 class Activation(Op):
     """y = function(x; alpha, beta). `alpha`, `beta`: leaky_relu slope in alpha; clip [alpha, beta];
-    hard_sigmoid clip(alpha * x + beta, 0, 1); unused ones are 0."""
+    hard_sigmoid clip(alpha * x + beta, 0, 1); elu, celu, thresholded_relu and swish: ONNX's alpha; selu: ONNX's alpha
+    and gamma; shrink: its threshold and bias; unused ones are 0."""
 
     kind = "activation"
     function: str
@@ -98,10 +103,33 @@ _PLAIN = {
     "Erf": "erf", "Exp": "exp", "Sqrt": "sqrt", "Neg": "neg", "Abs": "abs", "Reciprocal": "reciprocal",
     "Sign": "sign",
 }  # fmt: skip
+_SINCE = {
+    "Log": (6, 13), "Sin": (7, 22), "Cos": (7, 22), "Tan": (7, 22), "Asin": (7, 22), "Acos": (7, 22), "Atan": (7, 22),
+    "Sinh": (9, 22), "Cosh": (9, 22), "Asinh": (9, 22), "Acosh": (9, 22), "Atanh": (9, 22), "Floor": (6, 13),
+    "Ceil": (6, 13), "Round": (11, 22), "Mish": (18, 22), "Softsign": (1, 22),
+}  # fmt: skip
+"""Functions without attributes that are called in lower case here, and the versions of their operators."""
+_WITH_NUMBERS: dict[str, tuple[str, tuple[tuple[str, float], ...]]] = {
+    "Elu": ("elu", (("alpha", 1.0),)),
+    "Celu": ("celu", (("alpha", 1.0),)),
+    "Selu": ("selu", (("alpha", 1.6732631921768188), ("gamma", 1.0507010221481323))),
+    "ThresholdedRelu": ("thresholded_relu", (("alpha", 1.0),)),
+    "Shrink": ("shrink", (("lambd", 0.5), ("bias", 0.0))),
+}
+"""Functions with attributes, each with its default: an `Activation`'s alpha and beta."""
 
 
 def import_plain(node: NodeImport) -> None:
-    node.emit(Activation(_PLAIN[node.node.op_type]), [node.input(0)], 0)
+    op_type = node.node.op_type
+    node.emit(Activation(_PLAIN.get(op_type, op_type.lower())), [node.input(0)], 0)
+
+
+def import_with_numbers(node: NodeImport) -> None:
+    function, attributes = _WITH_NUMBERS[node.node.op_type]
+    op = Activation(function, *(node.real(name, default) for name, default in attributes))
+    if function == "celu" and op.alpha == 0.0:
+        raise Refusal("invalid-node", "alpha must not be 0, by which is divided")
+    node.emit(op, [node.input(0)], 0)
 
 
 def import_leaky_relu(node: NodeImport) -> None:
@@ -122,9 +150,7 @@ def import_gelu(node: NodeImport) -> None:
 
 def import_swish(node: NodeImport) -> None:
     alpha, x = node.real("alpha", 1.0), node.input(0)
-    if alpha != 1.0:
-        raise Refusal("unsupported-attribute", f"alpha {alpha} is not supported (only 1)")
-    node.emit(Activation("silu"), [x], 0)
+    node.emit(Activation("silu") if alpha == 1.0 else Activation("swish", alpha), [x], 0)
 
 
 def import_clip(node: NodeImport) -> None:
@@ -166,6 +192,12 @@ IMPORTERS = (
     Importer("HardSwish", (14, 22), import_plain),
     Importer("Softplus", (1, 22), import_plain),
     Importer("Erf", (9, 13), import_plain),
+    *(Importer(name, versions, import_plain) for name, versions in _SINCE.items()),
+    Importer("Elu", (6, 22), import_with_numbers),
+    Importer("Celu", (12, 28), import_with_numbers),
+    Importer("Selu", (6, 22), import_with_numbers),
+    Importer("ThresholdedRelu", (10, 22), import_with_numbers),
+    Importer("Shrink", (9,), import_with_numbers),
     Importer("LeakyRelu", (6, 16), import_leaky_relu),
     Importer("HardSigmoid", (6, 22), import_hard_sigmoid),
     Importer("Gelu", (20,), import_gelu),

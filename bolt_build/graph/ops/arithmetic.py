@@ -39,6 +39,7 @@ def _power(a: Array, b: Array) -> Array:
 _EVALUATE: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "pow": _power, "max": np.maximum,
     "min": np.minimum, "mod": np.mod, "fmod": np.fmod,
+    "prelu": lambda x, slope: np.where(x < 0, slope * x, x),
 }  # fmt: skip
 
 FUNCTIONS = tuple(_EVALUATE)
@@ -47,7 +48,7 @@ FUNCTIONS = tuple(_EVALUATE)
 @dataclass(frozen=True)
 class Binary(Op):
     """y = a (function) b with NumPy broadcasting; `function` is "add", "sub", "mul", "div", "pow", "max", "min",
-    "mod" (with the divisor's sign) or "fmod" (with the dividend's).
+    "mod" (with the divisor's sign), "fmod" (with the dividend's) or "prelu" (a, times b where it is negative).
 
     Integers wrap around; a quotient and a remainder by zero are zero, quotients are cut off towards zero.
     """
@@ -111,6 +112,27 @@ def import_chain(node: NodeImport) -> None:
     node.emit(Binary(function), [left, names[-1]], 0)
 
 
+def import_prelu(node: NodeImport) -> None:
+    shape = node.type(0).shape
+    if broadcast(shape, node.type(1).shape) != shape:
+        raise ShapeError(f"the slope {list(node.type(1).shape)} does not broadcast to {list(shape)}")
+    node.emit(Binary("prelu"), [node.input(0), node.input(1)], 0)
+
+
+def import_mean(node: NodeImport) -> None:
+    """Of any number of tensors: their sum, from left to right, by their number."""
+    names = node.inputs()
+    if not names:
+        raise ShapeError("takes at least one input")
+    if len(names) == 1:
+        node.emit(Identity(), names, 0)
+        return
+    total = names[0]
+    for name in names[1:]:
+        total = node.emit(Binary("add"), [total, name])
+    node.emit(Binary("div"), [total, node.scalar_like(len(names), total)], 0)
+
+
 IMPORTERS = (
     *(Importer(name, (7, 13, 14), import_binary, example=OF_TWO_IMAGES) for name in ("Add", "Sub", "Mul", "Div")),
     Importer("Pow", (7, 12, 13, 15), import_pow, example=Example((Data(IMAGE), Weights(())))),
@@ -118,4 +140,6 @@ IMPORTERS = (
     Importer("Max", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("Min", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("Sum", (8, 13), import_chain, example=OF_TWO_IMAGES),
+    Importer("Mean", (8, 13), import_mean, example=OF_TWO_IMAGES),
+    Importer("PRelu", (7, 9, 16), import_prelu, example=Example((Data(IMAGE), Weights((IMAGE[1], 1, 1))))),
 )

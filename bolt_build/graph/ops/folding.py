@@ -3,7 +3,6 @@ shapes, which are static once batches and symbolic dimensions are bound."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import ceil, isfinite
 
 import numpy as np
@@ -11,8 +10,7 @@ import numpy as np
 from bolt_build.graph.arrays import type_of
 from bolt_build.graph.example import Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, ShapeError, TensorType
-from bolt_build.graph.ops.reduce import reduced_axes
+from bolt_build.graph.ir import ShapeError, TensorType
 
 
 def import_constant(node: NodeImport) -> None:
@@ -67,35 +65,10 @@ def import_range(node: NodeImport) -> None:
     )
 
 
-def import_fold_reduction(node: NodeImport) -> None:
-    (data,) = node.foldable(1)
-    axes, keep = reduced_axes(node), bool(node.integer("keepdims", 1))
-    function = np.prod if node.node.op_type == "ReduceProd" else np.min
-    if 0 in data.shape and function is np.min:
-        raise ShapeError(f"{list(data.shape)} has no least element")
-    with np.errstate(all="ignore"):
-        node.result(np.asarray(function(data, axis=axes, keepdims=keep), data.dtype))
-
-
 def check_extents(shape: tuple[int, ...]) -> None:
     """Raises ShapeError where an extent is negative."""
     if any(extent < 0 for extent in shape):
         raise ShapeError(f"the shape {list(shape)} has a negative extent")
-
-
-def _quietly(function: Callable[..., Array], *arrays: Array) -> Array:
-    """What NumPy makes of infinities and zeros, without its warnings."""
-    with np.errstate(all="ignore"):
-        return np.asarray(function(*arrays))
-
-
-_FUNCTIONS: dict[str, Callable[..., Array]] = {"Floor": np.floor, "Ceil": np.ceil, "Round": np.round}
-
-
-def import_function(node: NodeImport) -> None:
-    (array,) = node.foldable(1)
-    function = _FUNCTIONS[node.node.op_type]
-    node.fold(node.type(0), lambda: _quietly(function, array).astype(array.dtype))
 
 
 _LATE = (21, 23, 24, 25)
@@ -106,9 +79,4 @@ IMPORTERS = (
     Importer("Shape", (1, 13, 15, 19, *_LATE), import_shape),
     Importer("Size", (1, 13, 19, *_LATE), import_size),
     Importer("Range", (11, 27), import_range, ignores=("stash_type",), folds=True),
-    Importer("ReduceProd", (1, 11, 13, 18), import_fold_reduction, folds=True),
-    Importer("ReduceMin", (1, 11, 12, 13, 18, 20), import_fold_reduction, folds=True),
-    Importer("Floor", (6, 13), import_function, folds=True),
-    Importer("Ceil", (6, 13), import_function, folds=True),
-    Importer("Round", (11, 22), import_function, folds=True),
 )

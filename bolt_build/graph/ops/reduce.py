@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bolt_build.graph.arrays import narrowed, widened
+import ml_dtypes
+import numpy as np
+
+from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
-from bolt_build.graph.ops.operands import expect_count
-from bolt_build.graph.ops.shape import Identity
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.operands import expect_count, expect_float
+from bolt_build.graph.ops.shape import Identity, Reshape
 
-MODES = ("mean", "sum", "max")
+_OF_EMPTY = {"max": "greatest", "min": "least"}
+"""Modes that are not defined over no elements, and what there is none of."""
+
+
+def _sum_of_squares(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    return np.asarray(np.square(x).sum(axis=axes, keepdims=keepdims))
+
+
+_EVALUATE: dict[str, Callable[[Array, tuple[int, ...], bool], Array]] = {
+    "mean": lambda x, axes, keep: x.mean(axis=axes, keepdims=keep),
+    "sum": lambda x, axes, keep: x.sum(axis=axes, keepdims=keep),
+    "max": lambda x, axes, keep: x.max(axis=axes, keepdims=keep),
+    "min": lambda x, axes, keep: x.min(axis=axes, keepdims=keep),
+    "prod": lambda x, axes, keep: x.prod(axis=axes, keepdims=keep),
+    "l1": lambda x, axes, keep: np.abs(x).sum(axis=axes, keepdims=keep),
+    "l2": lambda x, axes, keep: np.sqrt(_sum_of_squares(x, axes, keep)),
+    "sum_square": _sum_of_squares,
+    "log_sum": lambda x, axes, keep: np.log(x.sum(axis=axes, keepdims=keep)),
+}
+
+MODES = tuple(_EVALUATE)
 
 
 @dataclass(frozen=True)
 class Reduce(Op):
-    """`mode` is "mean", "sum" or "max" over `axes` (non-negative, sorted).
+    """`mode` over `axes` (non-negative, sorted): "mean", "sum", "max", "min", "prod" (product), "l1" (sum of
+    magnitudes), "sum_square", "l2" (its root) or "log_sum" (the sum's logarithm).
 
-    ONNX GlobalAveragePool, GlobalMaxPool, ReduceMean, ReduceSum, ReduceMax.
+    ONNX GlobalAveragePool, GlobalMaxPool and the Reduce operators.
     """
 
     kind = "reduce"
@@ -31,18 +57,21 @@ class Reduce(Op):
         (x,) = inputs
         if self.mode not in MODES:
             raise ShapeError(f"mode '{self.mode}' is none of {', '.join(MODES)}")
+        if self.mode in ("l2", "log_sum"):
+            expect_float(x)
         if self.axes != tuple(sorted(set(self.axes))) or any(not 0 <= axis < x.rank for axis in self.axes):
             raise ShapeError(f"axes {list(self.axes)} must be sorted axes of the input {list(x.shape)}, each once")
-        if self.mode == "max" and any(x.shape[axis] == 0 for axis in self.axes):
-            raise ShapeError(f"{list(x.shape)} has no greatest element")
+        if self.mode in _OF_EMPTY and any(x.shape[axis] == 0 for axis in self.axes):
+            raise ShapeError(f"{list(x.shape)} has no {_OF_EMPTY[self.mode]} element")
         if self.keepdims:
             return (TensorType(x.dtype, tuple(1 if i in self.axes else e for i, e in enumerate(x.shape))),)
         return (TensorType(x.dtype, tuple(e for i, e in enumerate(x.shape) if i not in self.axes)),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         (x,) = inputs
-        reduced = getattr(widened(x), self.mode)(axis=self.axes, keepdims=self.keepdims)
-        return (narrowed(reduced, x.dtype),)
+        with np.errstate(all="ignore"):
+            reduced = _EVALUATE[self.mode](widened(x), self.axes, self.keepdims)
+        return (narrowed(np.asarray(reduced), x.dtype),)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return inputs[0].elements
@@ -67,13 +96,36 @@ def reduced_axes(node: NodeImport) -> tuple[int, ...]:
     return tuple(sorted(node.axes(given, rank)))
 
 
+_ONNX_MODES = {
+    "ReduceMean": "mean", "ReduceSum": "sum", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod",
+    "ReduceL1": "l1", "ReduceL2": "l2", "ReduceSumSquare": "sum_square", "ReduceLogSum": "log_sum",
+}  # fmt: skip
+
+
 def import_reduce(node: NodeImport) -> None:
+    """Over no axis at all what is reduced is each element by itself."""
     axes, x, keepdims = reduced_axes(node), node.input(0), bool(node.integer("keepdims", 1))
-    if not axes and node.integer("noop_with_empty_axes", 0):
+    mode = _ONNX_MODES[node.node.op_type]
+    if not axes and node.integer("noop_with_empty_axes", 0) and mode in ("mean", "sum", "max", "min", "prod"):
         node.emit(Identity(), [x], 0)
         return
-    mode = node.node.op_type.removeprefix("Reduce").lower()
     node.emit(Reduce(mode, axes, keepdims), [x], 0)
+
+
+def import_log_sum_exp(node: NodeImport) -> None:
+    """log(sum(exp(x - m))) + m with the greatest m, which must be finite for infinities to stay what they are."""
+    axes, x, keepdims = reduced_axes(node), node.input(0), bool(node.integer("keepdims", 1))
+    expect_float(node.type(0))
+    if any(node.type(0).shape[axis] == 0 for axis in axes):
+        node.emit(Reduce("log_sum", axes, keepdims), [x], 0)
+        return
+    finite = float(ml_dtypes.finfo(numpy_dtype(node.type(0).dtype)).max)  # type: ignore[no-untyped-call]
+    top = node.emit(Activation("clip", -finite, finite), [node.emit(Reduce("max", axes), [x])])
+    powers = node.emit(Activation("exp"), [node.emit(Binary("sub"), [x, top])])
+    total = node.emit(Reduce("log_sum", axes, keepdims), [powers])
+    if not keepdims:
+        top = node.emit(Reshape(node.type_of(total).shape), [top])
+    node.emit(Binary("add"), [total, top], 0)
 
 
 IMPORTERS = (
@@ -82,4 +134,8 @@ IMPORTERS = (
     Importer("ReduceMean", (1, 11, 13, 18), import_reduce),
     Importer("ReduceSum", (1, 11, 13), import_reduce),
     Importer("ReduceMax", (1, 11, 12, 13, 18, 20), import_reduce),
+    Importer("ReduceMin", (1, 11, 12, 13, 18, 20), import_reduce),
+    *(Importer(f"Reduce{mode}", (1, 11, 13, 18), import_reduce) for mode in ("Prod", "L1", "L2", "SumSquare")),
+    Importer("ReduceLogSum", (1, 11, 13, 18, 28), import_reduce),
+    Importer("ReduceLogSumExp", (1, 11, 13, 18, 28), import_log_sum_exp),
 )

@@ -1,4 +1,4 @@
-"""Recognises activations that a model spells out in arithmetic: hard_swish, silu, gelu, hard_sigmoid, clip, relu."""
+"""Recognises activations that a model spells out in arithmetic: hard_swish, silu, mish, gelu, clip and others."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _gated(reader: Reader, node: Node) -> Match | None:
     if len(product.factors) != 2:
         return None
     for x, gate in (product.factors, product.factors[::-1]):
-        for recognise in (_silu, _hard_swish, _gelu, _gelu_tanh):
+        for recognise in (_silu, _mish, _hard_swish, _gelu, _gelu_tanh):
             match = recognise(reader, product.coefficient, x, gate)
             if match is not None:
                 return match
@@ -65,6 +65,14 @@ def _silu(reader: Reader, coefficient: float, x: str, gate: str) -> Match | None
     if node is None or node.inputs[0] != x or not reader.close(x, coefficient, 1):
         return None
     return Match(Activation("silu"), x, "x * sigmoid(x)")
+
+
+def _mish(reader: Reader, coefficient: float, x: str, gate: str) -> Match | None:
+    outer = reader.activation(gate, "tanh")
+    inner = None if outer is None else reader.activation(outer.inputs[0], "softplus")
+    if inner is None or inner.inputs[0] != x or not reader.close(x, coefficient, 1):
+        return None
+    return Match(Activation("mish"), x, "x * tanh(softplus(x))")
 
 
 def _hard_swish(reader: Reader, coefficient: float, x: str, gate: str) -> Match | None:

@@ -111,6 +111,8 @@ def _kernel_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
             return f"its epilogue already has {ACTIVATIONS} activations"
         return None
     assert stage.operand is not None
+    if stage.op.function == "prelu":
+        return "'prelu' is no stage of a convolution's epilogue"
     if stage.op.function in ("pow", "mod", "fmod") or (stage.swapped and stage.op.function in ("sub", "div")):
         return f"'{stage.op.function}' with the convolution's result on the right is no stage of its epilogue"
     if editor.is_constant(stage.operand):

@@ -101,7 +101,9 @@ def _broadcast_loops(problem: KernelProblem) -> tuple[Loop, ...]:
 
 
 def _refuse_binary(problem: KernelProblem) -> str | None:
-    if not is_computed(problem):
+    op = problem.op
+    assert isinstance(op, Binary)
+    if not is_computed(problem) and op.function in _TYPED_BINARIES:
         return refuse_pointwise(problem)
     if (reason := computed_only(problem) or refuse_stages(problem)) is not None:
         return reason

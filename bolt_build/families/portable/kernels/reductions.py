@@ -67,7 +67,7 @@ def _emit_reduce(problem: KernelProblem, at: StepExpressions) -> StepCode:
         reduced_stride=braces(loop.steps[0] for loop in reduced),
         channel_axis=next((i for i, loop in enumerate(kept) if loop.fixed), -1),
     )
-    mode = {"mean": "ReduceMean", "sum": "ReduceSum", "max": "ReduceMax"}[op.mode]
+    mode = "Reduce" + "".join(part.capitalize() for part in op.mode.split("_"))
     call = (
         f"bolt::portable::reduce<bolt::portable::{mode}, {_types(problem)}>(r, {parameters}, {at.inputs[0]}, "
         f"{at.outputs[0]}, {chain(problem, at)});"

@@ -257,3 +257,5 @@ Normalize<S, B, M, V> normalize(const void* scale, const void* bias, const void*
 }
 
 }  // namespace bolt::portable
+
+#include "bolt_portable/functions.h"

@@ -1,4 +1,4 @@
-// Mean, sum and maximum over any axes.
+// Sums, means, products, norms and extremes over any axes.
 #pragma once
 
 #include "bolt_portable/epilogue.h"
@@ -17,20 +17,45 @@ struct Reduce {
   int channel_axis;
 };
 
+// A mode takes elements by `step`, joins what parts of them gave by `join`, and makes the result by `finish`.
 struct ReduceSum {
   static BOLT_HD float start() { return 0.0f; }
   static BOLT_HD float step(float sum, float x) { return sum + x; }
+  static BOLT_HD float join(float sum, float other) { return sum + other; }
   static BOLT_HD float finish(float sum, Index) { return sum; }
 };
-struct ReduceMean {
-  static BOLT_HD float start() { return 0.0f; }
-  static BOLT_HD float step(float sum, float x) { return sum + x; }
+struct ReduceMean : ReduceSum {
   static BOLT_HD float finish(float sum, Index count) { return sum / static_cast<float>(count); }
+};
+struct ReduceLogSum : ReduceSum {
+  static BOLT_HD float finish(float sum, Index) { return std::log(sum); }
+};
+struct ReduceL1 : ReduceSum {
+  static BOLT_HD float step(float sum, float x) { return sum + std::fabs(x); }
+};
+struct ReduceSumSquare : ReduceSum {
+  static BOLT_HD float step(float sum, float x) { return sum + x * x; }
+};
+struct ReduceL2 : ReduceSumSquare {
+  static BOLT_HD float finish(float sum, Index) { return std::sqrt(sum); }
+};
+struct ReduceProd {
+  static BOLT_HD float start() { return 1.0f; }
+  static BOLT_HD float step(float product, float x) { return product * x; }
+  static BOLT_HD float join(float product, float other) { return product * other; }
+  static BOLT_HD float finish(float product, Index) { return product; }
 };
 struct ReduceMax {
   static BOLT_HD float start() { return -INFINITY; }
-  static BOLT_HD float step(float sum, float x) { return larger(sum, x); }
-  static BOLT_HD float finish(float sum, Index) { return sum; }
+  static BOLT_HD float step(float top, float x) { return larger(top, x); }
+  static BOLT_HD float join(float top, float other) { return larger(top, other); }
+  static BOLT_HD float finish(float top, Index) { return top; }
+};
+struct ReduceMin {
+  static BOLT_HD float start() { return INFINITY; }
+  static BOLT_HD float step(float least, float x) { return smaller(least, x); }
+  static BOLT_HD float join(float least, float other) { return smaller(least, other); }
+  static BOLT_HD float finish(float least, Index) { return least; }
 };
 
 /// Reduces `lanes` neighbours of the input that start at `in`; results in `sum`. Rows are summed apart first, which
@@ -56,7 +81,7 @@ BOLT_HD inline void reduce_cell(const Reduce& p, const In* in, float* sum) {
       for (; k + width <= inner; k += width)
         for (int i = 0; i < width; ++i) partial[i] = Mode::step(partial[i], load(in + at + k + i));
       for (; k < inner; ++k) partial[0] = Mode::step(partial[0], load(in + at + k));
-      for (int i = 0; i < width; ++i) sum[0] = Mode::step(sum[0], partial[i]);
+      for (int i = 0; i < width; ++i) sum[0] = Mode::join(sum[0], partial[i]);
       continue;
     }
     float partial[lanes];
@@ -64,7 +89,7 @@ BOLT_HD inline void reduce_cell(const Reduce& p, const In* in, float* sum) {
     for (Index k = 0; k < inner; ++k)
       BOLT_SIMD
       for (int lane = 0; lane < lanes; ++lane) partial[lane] = Mode::step(partial[lane], load(in + at + k * step + lane));
-    for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::step(sum[lane], partial[lane]);
+    for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::join(sum[lane], partial[lane]);
   }
 }
 

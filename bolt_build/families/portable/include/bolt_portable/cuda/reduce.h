@@ -63,7 +63,7 @@ void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::ui
         if (warp != 0 || item >= many) return;
         for (int other = 1; other < warps; ++other)
 #pragma unroll
-          for (int i = 0; i < lanes; ++i) sum[i] = Mode::step(sum[i], partial[other][lane][i]);
+          for (int i = 0; i < lanes; ++i) sum[i] = Mode::join(sum[i], partial[other][lane][i]);
         const bool along = p.channel_axis == p.kept_rank - 1;
 #pragma unroll
         for (int i = 0; i < lanes; ++i)
@@ -90,7 +90,7 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
           float sum = Mode::start();
           for (std::uint32_t i = threadIdx.x; i < count; i += block_threads)
             sum = Mode::step(sum, load(from + reduce_offset(p, i)));
-          sum = over_block(sum, [](float a, float b) { return Mode::step(a, b); });
+          sum = over_block(sum, [](float a, float b) { return Mode::join(a, b); });
           if (threadIdx.x == 0) store(out + item, epilogue(Mode::finish(sum, count), Place{item, channel}));
         },
         "reduction");

@@ -1,0 +1,177 @@
+"""Recognises normalisations that a model spells out in arithmetic: over variance (LayerNorm) and root mean square."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bolt_build.graph.ir import Graph, Node, ShapeError
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.operands import broadcast
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.rewrite import GraphEditor, joined
+from bolt_build.schema.recipe import Policy
+
+_FORMULAS = {
+    "variance": "(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
+    "rms": "x / sqrt(mean(x ** 2) + epsilon)",
+}
+
+
+@dataclass(frozen=True)
+class _Root:
+    """1 / `divisor`'s value, or the value itself below a fraction line: sqrt(mean(`squared` ** 2, axes) + epsilon).
+
+    `inside` are the values between that nobody else may need."""
+
+    squared: str
+    axes: tuple[int, ...]
+    epsilon: float
+    inside: tuple[str, ...]
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(RECOGNISE_NORMS.name)
+    for old in editor.nodes():
+        node = editor.node(old.name)
+        if node is None or node.epilogue or not isinstance(node.op, Binary) or node.op.function not in ("mul", "div"):
+            continue
+        found = _quotient(editor, node)
+        if found is None:
+            continue
+        above, root = found
+        reason = next((why for name in root.inside if (why := editor.not_private(name)) is not None), None)
+        if reason is not None:
+            journal.declined(node.name, f"{_FORMULAS['rms']}: {reason}")
+            continue
+        _replace(editor, journal, node, above, root)
+    return journal.result(editor.finish())
+
+
+def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root: _Root) -> None:
+    x = _centred(editor, above, root)
+    statistic, source = ("rms", above) if x is None else ("variance", x)
+    op = Norm(statistic, root.axes, root.epsilon)
+    made = replace(node, op=op, inputs=(source,))
+    editor.replace(node, made)
+    removed = list(editor.prune(node.inputs))
+    made = _covering(editor, made, removed)
+    for function in ("mul", "add"):
+        reader, operand = _constant_behind(editor, made, function)
+        if reader is None or operand is None:
+            break
+        editor.remove(made)
+        wider = replace(
+            reader, op=op, inputs=(*made.inputs, operand), covers=joined(made.covers, reader.covers),
+        )  # fmt: skip
+        editor.replace(reader, wider)
+        made = wider
+    words = {1: "", 2: ", with a scale", 3: ", with scale and bias"}[len(made.inputs)]
+    name = "layer norm" if statistic == "variance" else "rms norm"
+    journal.did(made.name, f"recognised {name}", _FORMULAS[statistic] + words)
+
+
+def _covering(editor: GraphEditor, node: Node, removed: list[Node]) -> Node:
+    covering = replace(node, covers=joined(*(n.covers for n in removed), node.covers))
+    editor.replace(node, covering)
+    return covering
+
+
+def _quotient(editor: GraphEditor, node: Node) -> tuple[str, _Root] | None:
+    """(d, root) where the node is d / root, or d times what 1 / root is."""
+    a, b = node.inputs
+    assert isinstance(node.op, Binary)
+    if node.op.function == "div":
+        root = _root(editor, b)
+        return (a, root) if root is not None and root.squared == a else None
+    for d, factor in ((a, b), (b, a)):
+        below = _reciprocal_of(editor, factor)
+        root = None if below is None else _root(editor, below)
+        if root is not None and root.squared == d:
+            return d, replace(root, inside=(factor, *root.inside))
+    return None
+
+
+def _plain(editor: GraphEditor, value: str) -> Node | None:
+    node = editor.producer(value)
+    return None if node is None or node.epilogue else node
+
+
+def _number(editor: GraphEditor, value: str) -> float | None:
+    """The number that a constant of one element is: the shortest decimal that reads back as it."""
+    array = editor.constant(value)
+    return float(str(array.reshape(-1)[0])) if array is not None and array.size == 1 else None
+
+
+def _reciprocal_of(editor: GraphEditor, value: str) -> str | None:
+    node = _plain(editor, value)
+    if node is None:
+        return None
+    if node.op == Activation("reciprocal"):
+        return node.inputs[0]
+    if node.op == Binary("div") and _number(editor, node.inputs[0]) == 1.0:
+        return node.inputs[1]
+    return None
+
+
+def _root(editor: GraphEditor, value: str) -> _Root | None:
+    root = _plain(editor, value)
+    if root is None or root.op != Activation("sqrt"):
+        return None
+    total = _plain(editor, root.inputs[0])
+    if total is None or total.op != Binary("add"):
+        return None
+    for mean, other in (total.inputs, total.inputs[::-1]):
+        epsilon, reduced = _number(editor, other), _plain(editor, mean)
+        if epsilon is None or reduced is None or not isinstance(reduced.op, Reduce):
+            continue
+        if reduced.op.mode != "mean" or not reduced.op.keepdims or not reduced.op.axes:
+            continue
+        squared = _squared(editor, reduced.inputs[0])
+        if squared is not None:
+            inside = (value, root.inputs[0], mean, reduced.inputs[0])
+            return _Root(squared, reduced.op.axes, epsilon, inside)
+    return None
+
+
+def _squared(editor: GraphEditor, value: str) -> str | None:
+    node = _plain(editor, value)
+    if node is None or not isinstance(node.op, Binary):
+        return None
+    a, b = node.inputs
+    if node.op.function == "mul" and a == b:
+        return a
+    return a if node.op.function == "pow" and _number(editor, b) == 2.0 else None
+
+
+def _centred(editor: GraphEditor, value: str, root: _Root) -> str | None:
+    """x where the value is x less its mean over the same axes, and only the formula reads it."""
+    node = _plain(editor, value)
+    if node is None or node.op != Binary("sub") or editor.is_output(value) or len(editor.readers(value)) > 2:
+        return None
+    mean = _plain(editor, node.inputs[1])
+    if mean is None or mean.op != Reduce("mean", root.axes) or mean.inputs[0] != node.inputs[0]:
+        return None
+    return node.inputs[0]
+
+
+def _constant_behind(editor: GraphEditor, node: Node, function: str) -> tuple[Node | None, str | None]:
+    """The only reader of the node where it multiplies with, or adds, a constant; and that constant."""
+    value = node.outputs[0]
+    if editor.not_private(value) is not None:
+        return None, None
+    readers = editor.readers(value)
+    if len(readers) != 1 or readers[0].epilogue or readers[0].op != Binary(function):
+        return None, None
+    operand = next(name for name in readers[0].inputs if name != value)
+    shape = editor.type(value).shape
+    try:
+        fits = broadcast(shape, editor.type(operand).shape) == shape
+    except ShapeError:
+        fits = False
+    return (readers[0], operand) if fits and editor.is_constant(operand) else (None, None)
+
+
+RECOGNISE_NORMS = Pass("recognise-norms", _run)

@@ -1,0 +1,98 @@
+"""Normalisations that models spell out in arithmetic, as exporters write them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from planner_checks import body, graph, run, said
+
+from bolt_build.planner.passes.norms import RECOGNISE_NORMS
+
+CONSTANTS = {
+    "eps": "f32[] {1e-05}", "two": "f32[] {2}", "one": "f32[] {1}", "three": "f32[] {3}", "w": "f32[4] positive",
+    "b": "f32[4]", "wide": "f32[5,2,3,4]",
+}  # fmt: skip
+
+CENTRED = "%m = reduce(%x) mode=mean axes=[2]; %d = sub(%x, %m); "
+SQUARE = "%p = pow(%d, %two); "
+PRODUCT = "%p = mul(%d, %d); "
+ROOT = "%v = reduce(%p) mode=mean axes=[2]; %a = add(%v, %eps); %s = sqrt(%a); "
+ROOT_OF_X = "%p = pow(%x, %two); " + ROOT
+AFFINE = "; %z = mul(%n, %w); %y = add(%z, %b)"
+
+LAYER = "(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)"
+RMS = "x / sqrt(mean(x ** 2) + epsilon)"
+
+
+def spelled(statements: str, outputs: str = "%y") -> str:
+    """The statements, separated by semicolons, as a graph of %x with the constants that they use."""
+    named = set(re.findall(r"%(\w+)", statements))
+    used = [f"const %{name}: {what}" for name, what in CONSTANTS.items() if name in named]
+    lines = [f'{line.strip()} // "{line.strip()[1]}"' for line in statements.split(";")]
+    return "\n".join([f"graph g batch=1 (%x: f32[2,3,4]) -> ({outputs}) {{", *used, *lines, "}"])
+
+
+@pytest.mark.parametrize(
+    ("statements", "norm", "reason"),
+    [
+        (CENTRED + SQUARE + ROOT + "%n = div(%d, %s)" + AFFINE, "norm(%x, %w, %b) statistic=variance",
+         f"{LAYER}, with scale and bias"),
+        (CENTRED + PRODUCT + ROOT + "%n = div(%d, %s); %y = mul(%w, %n)", "norm(%x, %w) statistic=variance",
+         f"{LAYER}, with a scale"),
+        (CENTRED + SQUARE + ROOT + "%y = div(%d, %s)", "norm(%x) statistic=variance", LAYER),
+        (CENTRED + SQUARE + ROOT + "%r = reciprocal(%s); %n = mul(%r, %d)" + AFFINE,
+         "norm(%x, %w, %b) statistic=variance", f"{LAYER}, with scale and bias"),
+        (ROOT_OF_X + "%r = div(%one, %s); %n = mul(%x, %r); %y = mul(%n, %w)", "norm(%x, %w) statistic=rms",
+         f"{RMS}, with a scale"),
+        (ROOT_OF_X + "%y = div(%x, %s)", "norm(%x) statistic=rms", RMS),
+    ],
+)  # fmt: skip
+def test_a_spelled_out_normalisation_becomes_one_node(statements: str, norm: str, reason: str) -> None:
+    before = graph(spelled(statements))
+    result = run(RECOGNISE_NORMS, before)
+    assert re.split(" @|  //", body(result.graph))[0] == f"%y = {norm} axes=[2] epsilon=1e-05"
+    name = "layer norm" if "variance" in norm else "rms norm"
+    assert said(result) == [("y", f"recognised {name}", reason)]
+    (node,) = result.graph.nodes
+    assert set(node.covers) == {name for each in before.nodes for name in each.covers}
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ROOT_OF_X + "%t = mul(%x, %one); %y = div(%t, %s)",  # another numerator
+        "%p = pow(%x, %three); " + ROOT + "%y = div(%x, %s)",
+        "%p = pow(%x, %two); %v = reduce(%p) mode=sum axes=[2]; %a = add(%v, %eps); %s = sqrt(%a); %y = div(%x, %s)",
+        "%p = pow(%x, %two); %v = reduce(%p) mode=mean axes=[2]; %s = sqrt(%v); %y = div(%x, %s)",
+    ],
+)
+def test_what_only_looks_alike_stays(statements: str) -> None:
+    before = graph(spelled(statements))
+    assert run(RECOGNISE_NORMS, before).graph == before
+
+
+def test_a_mean_over_other_axes_is_another_tensors() -> None:
+    """What is divided is a difference then, normalised by its own root mean square."""
+    other = CENTRED.replace("axes=[2]", "axes=[1]")
+    result = run(RECOGNISE_NORMS, graph(spelled(other + SQUARE + ROOT + "%y = div(%d, %s)")))
+    assert said(result) == [("y", "recognised rms norm", RMS)]
+
+
+def test_a_root_that_is_read_elsewhere_stays_and_says_why() -> None:
+    before = graph(spelled(CENTRED + SQUARE + ROOT + "%y = div(%d, %s); %z = add(%s, %one)", "%y, %z"))
+    result = run(RECOGNISE_NORMS, before)
+    assert result.graph == before
+    assert said(result) == [("y", "declined", f"{RMS}: 's' is read by 2 nodes")]
+
+
+def test_operands_that_widen_the_result_stay_apart() -> None:
+    before = graph(spelled(ROOT_OF_X + "%n = div(%x, %s); %y = mul(%n, %wide)"))
+    result = run(RECOGNISE_NORMS, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["norm", "binary"]
+
+
+def test_a_bias_behind_something_else_stays_apart() -> None:
+    before = graph(spelled(ROOT_OF_X + "%n = div(%x, %s); %t = tanh(%n); %y = add(%t, %b)"))
+    result = run(RECOGNISE_NORMS, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["norm", "activation", "binary"]
