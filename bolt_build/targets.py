@@ -270,6 +270,8 @@ CUDA = (
 )  # fmt: skip
 
 _BUILT_IN = (HOST, *CUDA)
+_PLACES = ("cpu", "cuda")
+"""Kinds of memory that the runtime has a device layer for."""
 
 
 def all_targets() -> tuple[Target, ...]:
@@ -294,6 +296,8 @@ def _why_no_row(thing: Any) -> str | None:
         return f"is no Target but a {type(thing).__name__}"
     if "cxx" not in thing.tools:
         return "lacks the tool 'cxx', which compiles the runtime and links engines"
+    if thing.where not in _PLACES:
+        return f"has tensors in the memory of '{thing.where}': engines know {' and '.join(_PLACES)}"
     if thing.compiler is not None and thing.compiler.tool not in thing.tools:
         return f"lacks the tool '{thing.compiler.tool}', its compiler's, among its tools"
     if not thing.precisions or not thing.families:

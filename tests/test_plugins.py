@@ -147,6 +147,7 @@ MINE = replace(HOST, name="mine", {changes})
     [
         ("tools=('onednn',)", "lacks the tool 'cxx', which compiles the runtime and links engines"),
         ("compiler=Compiler('minecc', 'mine')", "lacks the tool 'minecc', its compiler's, among its tools"),
+        ("where='hip'", "has tensors in the memory of 'hip': engines know cpu and cuda"),
         ("families=()", "has no precisions or no kernel families"),
         ("precisions=('fp16',)", "states no rate (flops) for fp16"),
     ],
