@@ -1,7 +1,7 @@
 """Runs every trial of the GPU kernels on the emulated GPU (bolt_build/emulator), in order and in shuffled orders, and
 says which were wrong. Needs nvcc and no GPU.
 
-    python benchmarks/emulated_gpu.py FOLDER [--target a100] [--seeds 3] [--out FILE]
+    python benchmarks/emulated_gpu.py FOLDER [--target a100] [--only grouped] [--seeds 3] [--out FILE]
 
 FOLDER keeps what was compiled.
 """
@@ -25,8 +25,8 @@ FEW = 5
 """Multiprocessors in shuffled orders: each works through several tiles of most trials."""
 
 
-def prepared(folder: Path) -> float:
-    """Compiles what is not compiled yet; seconds."""
+def prepared(folder: Path, only: str | None) -> float:
+    """Compiles what is not compiled yet, of all families or of one; seconds."""
     import emulated
     import gpu_harness
     import gpu_layers
@@ -39,6 +39,7 @@ def prepared(folder: Path) -> float:
     if nvcc is None or cutlass is None:
         raise SystemExit(" ".join(diagnostic.message for diagnostic in chain.diagnostics()))
     chosen = gpu_layers.trials() if emulated.TARGET.name == "h200" else gpu_layers.of_warps()
+    chosen = [trial for trial in chosen if only in (None, trial.candidate.family)]
     gpu_harness.write([trial for trial in chosen if not trial.large], folder)
     runtime = emulated.link_flags()
     gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), runtime)
@@ -88,6 +89,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--target", default="h200", help="whose kernels: those of earlier GPUs run from their PTX")
+    parser.add_argument("--only", help="the kernels of this family alone")
     parser.add_argument("--seeds", type=int, default=3, help="shuffled orders")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--part", type=int, nargs=2, help=argparse.SUPPRESS)
@@ -97,7 +99,7 @@ def main() -> int:
     if arguments.part:
         part(arguments.folder, *arguments.part)
         return 0
-    compiled = prepared(arguments.folder)
+    compiled = prepared(arguments.folder, arguments.only)
     print(f"compiled in {compiled:.0f} s", flush=True)
     runs = []
     for seed in range(arguments.seeds + 1):
@@ -106,8 +108,8 @@ def main() -> int:
         print(f"{shuffled or 'in order'}: {runs[-1]['trials']} trials, {len(runs[-1]['wrong'])} wrong", flush=True)
     facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
     facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
-    facts |= {"target": arguments.target, "compile_s": compiled, "runs": runs}
-    record.write(f"emulated_{arguments.target}", facts, arguments.out)
+    facts |= {"target": arguments.target, "only": arguments.only, "compile_s": compiled, "runs": runs}
+    record.write("_".join(filter(None, ("emulated", arguments.only, arguments.target))), facts, arguments.out)
     return 1 if any(each["wrong"] for each in runs) else 0
 
 

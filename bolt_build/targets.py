@@ -209,7 +209,7 @@ def _cuda(
         arch=f"sm_{architecture.sm}",
         where="cuda",
         precisions=("fp16",),
-        families=("cutlass", "portable"),
+        families=("cutlass", "grouped", "portable"),
         tools=("cxx", "nvcc", "cutlass"),
         compile_flags=("-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "--extended-lambda", *architecture.gencode),
         link_flags=("-lcudart_static", "-ldl", "-lrt", "-lpthread"),

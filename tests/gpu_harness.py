@@ -1,6 +1,6 @@
 """Kernels for a GPU, built where there is none and run where there is one: right against NumPy, or timed.
 
-python tests/gpu_harness.py write FOLDER [forms|pairs|copies|warps|resident|...]
+python tests/gpu_harness.py write FOLDER [forms|pairs|copies|warps|resident|grouped|...]
 python tests/gpu_harness.py compile FOLDER NVCC CUTLASS   (compilers, no GPU)
 python tests/gpu_harness.py emulated FOLDER NVCC CUTLASS  (the same for emulated.py)
 python tests/gpu_harness.py run FOLDER RESULT.json        (a GPU, unless emulated; no compilers)
@@ -34,7 +34,7 @@ TARGET = target_named(os.environ.get("BOLT_GPU_TARGET", "h200"))
 HERE = Path(__file__).parent
 WAITS = 90
 """From this compute capability (times ten) on kernels wait by themselves for the one in front."""
-_PARTS, _ENTRIES, _UNITS = 16, 16, 4
+_PARTS, _ENTRIES, _UNITS, _LIGHT_UNITS = 16, 16, 4, 12
 _POISON = 0xFF
 """Every byte of an output before a kernel has written it."""
 _L2_BYTES = 200 << 20
@@ -93,15 +93,18 @@ def write(trials: Sequence[Trial], folder: Path) -> None:
         headers = dict.fromkeys(["gpu_trials.h", *(header for _, found in entries for header in found)])
         text = "".join(f'#include "{header}"\n' for header in headers) + "".join(code for code, _ in entries)
         _write(folder / f"calls{part}.cu", text)
-    (cutlass,) = [family for family in load(TARGET) if family.name == "cutlass"]
-    steps = [(t.step.problem, t.candidate) for t in trials if t.candidate.family == "cutlass"]
-    units = cutlass.units(steps, TARGET)
+    units = []
+    for family in load(TARGET):
+        units += family.units(
+            [(t.step.problem, t.candidate) for t in trials if t.candidate.family == family.name], TARGET
+        )
     # Several kernels a file: most of the time goes into the headers.
     for kind in sorted({unit.text.splitlines()[0] for unit in units}):
         texts = [unit.text for unit in units if unit.text.startswith(kind)]
         name = kind.split("/")[1].removesuffix('_kernel.h"')
-        for part in range(0, len(texts), _UNITS):
-            _write(folder / f"{name}{part}.cu", "\n".join(texts[part : part + _UNITS]))
+        together = _UNITS if "bolt_cutlass" in kind else _LIGHT_UNITS
+        for part in range(0, len(texts), together):
+            _write(folder / f"{name}{part}.cu", "\n".join(texts[part : part + together]))
 
 
 def _write(path: Path, text: str) -> None:
@@ -268,6 +271,7 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
 def main() -> int:
     command, folder = sys.argv[1], Path(sys.argv[2])
     if command == "write":
+        from gpu_grouped_layers import grouped_trials
         from gpu_layers import copies, forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
         from gpu_pair_layers import pair_trials, pairs_with_resident_weights
 
@@ -275,6 +279,7 @@ def main() -> int:
             "copies": copies, "forms": forms, "pairs": pair_trials, "warps": of_warps,
             "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
             "windows": with_other_windows, "pooled": with_pooling,
+            "grouped": grouped_trials,
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0

@@ -18,6 +18,7 @@ from gpu_forms import (
     turns,
     with_tiles,
 )
+from gpu_grouped_layers import grouped_trials
 from gpu_harness import Trial, trials_of
 from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pairs import pooling, ranked, with_pooled_tiles
@@ -263,7 +264,7 @@ def of_warps() -> list[Trial]:
         found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
-    return found
+    return found + grouped_trials()
 
 
 def trials() -> list[Trial]:
@@ -277,7 +278,7 @@ def trials() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
-    found += forms() + copies() + pair_trials()
+    found += forms() + copies() + pair_trials() + grouped_trials()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

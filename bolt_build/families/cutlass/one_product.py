@@ -17,11 +17,11 @@ from bolt_build.families.base import (
     StepExpressions,
 )
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
 from bolt_build.families.cutlass.expense import copy_seconds, expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
-from bolt_build.families.cutlass.kinds.text_form import Named, Reader
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, narrow_loads_of, product_of, refuse_problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.common.text_form import Named, Reader
 
 _ALONG = {"m": 1, "n": 2}
 

@@ -17,6 +17,7 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value
@@ -33,7 +34,6 @@ from bolt_build.families.cutlass.kinds.resident import (
     taps,
     tile_seconds,
 )
-from bolt_build.families.cutlass.kinds.text_form import Named, Reader
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import Product, aligned, work
 from bolt_build.graph.ops.activation import Activation

@@ -9,8 +9,8 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
-from bolt_build.families.cutlass.kinds.text_form import Named, Reader
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.targets import Gpu, Target

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
+from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.resident import (
     CHANNELS,
@@ -18,7 +19,6 @@ from bolt_build.families.cutlass.kinds.resident import (
     taps,
     tile_seconds,
 )
-from bolt_build.families.cutlass.kinds.text_form import Named, Reader
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.product_chain import ProductChain
 from bolt_build.targets import Gpu, Target

@@ -9,9 +9,9 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import NARROW, refuse_whole, too_many_sums, wasted_rows
-from bolt_build.families.cutlass.kinds.text_form import Named, Reader
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.cutlass.slices import counts, refuse

@@ -10,9 +10,9 @@ from itertools import product as every
 from typing import ClassVar
 
 from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import too_many_sums, wasted_rows
-from bolt_build.families.cutlass.kinds.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.wgmma import (
     LEAST_STAGES,
     TURNS,

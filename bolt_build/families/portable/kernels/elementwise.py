@@ -5,11 +5,11 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import braces, double, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.common.functors import TRANSCENDENTAL, activation, binary
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
-from bolt_build.families.portable.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.portable.typed import emit_pointwise, is_computed, refuse_pointwise
 from bolt_build.graph.ops.activation import Activation

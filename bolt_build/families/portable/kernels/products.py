@@ -8,7 +8,7 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
-from bolt_build.families.portable.epilogue import bias, chain, refuse_stages
+from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.portable.rule import Rule, computed_only, row_major
 from bolt_build.graph.ops.matmul import MatMul
 

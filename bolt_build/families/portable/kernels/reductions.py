@@ -5,8 +5,8 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
-from bolt_build.families.portable.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.normalization import Lrn

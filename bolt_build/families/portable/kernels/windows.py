@@ -5,9 +5,9 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.geometry import three
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.portable.epilogue import bias, chain, refuse_stages
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, same_layouts
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.conv import Conv

@@ -1,0 +1,1 @@
+"""Grouped and depthwise convolutions on GPUs, from a halo in shared memory."""

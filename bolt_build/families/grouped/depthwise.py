@@ -1,0 +1,188 @@
+"""Kernels for filters of one channel each: bound by bytes, arithmetic on the CUDA cores in fp32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, gcd
+
+from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.grouped.kind import Kind, Load, gpu_of, seconds_of
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.targets import Gpu, Target
+
+_WHERE = {"registers": True, "shared": False}
+_FLOATS = 80
+"""Weights of a thread that it keeps as floats; more of them stay in half precision."""
+_HELD = 64
+"""Registers of a thread that weights may take."""
+_UNROLLED = 800
+"""Multiplications of a thread and tile that are written out: with more, instructions are what a kernel waits for."""
+_THREADS = (64, 512)
+_BANKS = 128
+"""Bytes that shared memory gives at once."""
+_EFFICIENCY = 0.6
+"""Part of the multiprocessor's instructions a second that these kernels are expected to reach."""
+
+
+@dataclass(frozen=True)
+class DepthwiseTile:
+    """`rows` by `columns` positions of `lanes` times `vector` results; a thread has `each` positions of a row and
+    `vector` results. `held`: weights are in registers, else in shared memory."""
+
+    vector: int
+    lanes: int
+    rows: int
+    columns: int
+    each: int
+    held: bool
+
+    @property
+    def parameters(self) -> Named:
+        where = next(word for word, held in _WHERE.items() if held is self.held)
+        sizes = (("vector", self.vector), ("lanes", self.lanes), ("rows", self.rows), ("columns", self.columns))
+        return (("kind", "depthwise"), *sizes, ("each", self.each), ("weights", where))
+
+    @classmethod
+    def read(cls, reader: Reader) -> DepthwiseTile:
+        reader.word("kind", {"depthwise": "depthwise"})
+        vector, lanes, rows, columns, each = map(reader.number, ("vector", "lanes", "rows", "columns", "each"))
+        return cls(vector, lanes, rows, columns, each, reader.word("weights", _WHERE))
+
+    def __str__(self) -> str:
+        where = "registers" if self.held else "shared memory"
+        return f"{self.rows}x{self.columns} of {self.outputs} results, weights in {where}"
+
+    @property
+    def outputs(self) -> int:
+        """Results of a block at a position."""
+        return self.lanes * self.vector
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.rows * self.columns // self.each
+
+    def inputs(self, shape: Shape) -> int:
+        """Channels of a block."""
+        return self.outputs // shape.of_group[1]
+
+    def pitch(self, shape: Shape) -> int:
+        """Elements of shared memory for a pixel: so many that neighbouring strips lie in different banks, where the
+        channels of one do not fill them."""
+        bytes_of_pixel = aligned(self.inputs(shape)) * 2
+        step = self.each * shape.stride[1]
+        for more in range(0, _BANKS, 16):
+            apart = step * (bytes_of_pixel + more) % _BANKS
+            if bytes_of_pixel >= _BANKS or apart in (bytes_of_pixel, _BANKS - bytes_of_pixel):
+                return (bytes_of_pixel + more) // 2
+        return bytes_of_pixel // 2
+
+    def parts(self, shape: Shape) -> int:
+        """Blocks beside each other along the channels."""
+        return ceil(shape.filters / self.outputs)
+
+    def blocks(self, shape: Shape, run: int) -> int:
+        return self.parts(shape) * ceil(shape.tiles(self.rows, self.columns) / run)
+
+    def shared_bytes(self, shape: Shape) -> int:
+        """Two halos, and weights where they are not in registers."""
+        height, width = shape.halo(self.rows, self.columns)
+        weights = 0 if self.held else aligned(shape.taps * self.outputs)
+        return 2 * (2 * height * width * self.pitch(shape) + weights)
+
+    def _weight_registers(self, shape: Shape) -> int:
+        weights = shape.taps * self.vector
+        return weights if weights <= _FLOATS else weights // 2
+
+    def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
+        if self.outputs % shape.of_group[1]:
+            return f"{self.outputs} results are no whole groups of {shape.of_group[1]}"
+        if not _THREADS[0] <= self.threads <= _THREADS[1]:
+            return f"blocks have {_THREADS[0]} to {_THREADS[1]} threads, not {self.threads}"
+        if self.held and shape.taps * self.vector > _FLOATS and self._weight_registers(shape) > _HELD:
+            registers = self._weight_registers(shape)
+            return f"weights would take {registers} registers of a thread, at most {_HELD} are kept there"
+        if self.held and shape.taps * self.vector * self.each > _UNROLLED:
+            count = shape.taps * self.vector * self.each
+            return f"{count} multiplications of a thread would be written out, at most {_UNROLLED} are"
+        if shape.waste(self.rows, self.columns) > 2 and (self.rows, self.columns) != min_extent(shape):
+            return f"over half of the positions would be beyond the {shape.out[0]}x{shape.out[1]} of an image"
+        if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
+            return f"takes {shared} bytes of shared memory, a block has {gpu.shared_memory}"
+        return None
+
+    def seconds(self, shape: Shape, target: Target, run: int) -> float:
+        height, width = shape.halo(self.rows, self.columns)
+        results = self.vector * self.each
+        columns = shape.kernel[1] * self.each
+        if self.held:
+            columns = min(columns, shape.halo(1, self.each)[1])
+        loads = shape.kernel[0] * columns
+        converted = loads * self.vector + (0 if shape.taps * self.vector <= _FLOATS else shape.taps * self.vector)
+        if not self.held:
+            loads, converted = loads + shape.taps, converted + shape.taps * self.vector
+        read = height * width * self.inputs(shape) * 2
+        constants = shape.taps * (2 + self.vector) / run
+        copies = 12 * read / (2 * wide(shape.channels, self.inputs(shape))) / self.threads
+        thread = shape.taps * results + converted + 2 * loads + (shape.epilogue + 2) * results + copies + constants + 40
+        # A clock, a multiprocessor: 128 instructions of a thread, or as many bytes of shared memory.
+        instructions = thread * self.threads
+        from_shared = loads * self.vector * 2 * self.threads
+        every_second = target.rate("fp32") / 2 / gpu_of(target).sms
+        busy = max(instructions / _EFFICIENCY, from_shared) / every_second
+        registers = 40 + (self._weight_registers(shape) if self.held else self.vector) + results + 2 * self.vector
+        load = Load(self.threads, registers, self.shared_bytes(shape), read, busy)
+        return seconds_of(shape, load, self.blocks(shape, run), run, target)
+
+    def flops(self, shape: Shape) -> int:
+        return 2 * shape.batch * shape.out[0] * shape.out[1] * shape.filters * shape.taps
+
+    def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
+        count = self.parts(shape) * self.outputs
+        return struct(f"{SPACE}::Planes", outputs=shape.filters, taps=shape.taps, to_outputs=count), count
+
+    def cxx(self, shape: Shape, gpu: Gpu) -> str:
+        """`bolt::grouped::DepthwiseTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 1, 4, 16, 8, 8, 2, 64, true, 8, 8>`"""
+        load = wide(shape.channels, self.inputs(shape))
+        sizes = (shape.of_group[1], self.vector, self.lanes, self.rows, self.columns, self.each, self.pitch(shape))
+        words = (shape.window, *map(str, sizes), boolean(self.held), str(load), str(wide(shape.filters)))
+        return f"{SPACE}::DepthwiseTile<{', '.join(words)}>"
+
+
+def min_extent(shape: Shape) -> tuple[int, int]:
+    """The tile that there is for any image."""
+    return (1, 32) if shape.out[0] == 1 else (4, 4)
+
+
+_EXTENTS = ((4, 4), (7, 7), (8, 8), (4, 8), (8, 16), (4, 16), (2, 16), (7, 14), (4, 14), (2, 28), (4, 28))
+_LINES = ((1, 16), (1, 32), (1, 64), (1, 128))
+_CHANNEL_BYTES = (64, 128, 256)
+"""Bytes of a pixel that a block should have: whole sectors and lines of memory."""
+
+
+def _lanes(shape: Shape, vector: int) -> tuple[int, ...]:
+    """Numbers of lanes whose blocks divide the channels evenly, or nearly so, in whole groups."""
+    found = []
+    each = shape.of_group[1] // gcd(shape.of_group[1], vector)
+    for wanted in _CHANNEL_BYTES:
+        parts = max(1, round(shape.filters * 2 / wanted))
+        found.append(aligned(ceil(shape.filters / parts / vector), each))
+    return tuple(dict.fromkeys(found))
+
+
+def tiles(shape: Shape) -> Iterator[DepthwiseTile]:
+    """The tiles that may be some for a problem. Weights are in shared memory where registers have no room."""
+    for vector, (rows, columns), each in product((8, 4, 2), _LINES if shape.out[0] == 1 else _EXTENTS, (1, 2, 4)):
+        if columns % each == 0:
+            held = shape.taps * vector <= 2 * _HELD
+            for lanes in _lanes(shape, vector):
+                yield DepthwiseTile(vector, lanes, rows, columns, each, held)
+
+
+def _serves(shape: Shape) -> bool:
+    return shape.of_group[0] == 1
+
+
+KIND = Kind("depthwise", _serves, tiles, DepthwiseTile.read)

@@ -1,0 +1,170 @@
+"""The family of grouped and depthwise convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bolt_build.digest import digest
+from bolt_build.dtypes import DType
+from bolt_build.families.base import (
+    Alternative,
+    Candidate,
+    Expense,
+    KernelProblem,
+    KernelUnit,
+    ProposedStep,
+    Refusal,
+    StepCode,
+    StepExpressions,
+    TensorFormat,
+)
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.epilogue import chain
+from bolt_build.families.common.problems import op_operands, problem_of
+from bolt_build.families.common.stages import may_share
+from bolt_build.families.grouped.epilogue import epilogue_type
+from bolt_build.families.grouped.kind import FAMILY, Tile, candidate_of, gpu_of, run_of, runs
+from bolt_build.families.grouped.registry import kind_for
+from bolt_build.families.grouped.shape import SPACE, Shape, refuse, shape_of
+from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.targets import Target
+
+_MEMORY_MB = 500
+
+
+class Grouped:
+    """`Family` of convolutions with groups, in half precision, with all epilogues that the portable family has."""
+
+    name = FAMILY
+
+    @property
+    def include_dir(self) -> Path:
+        return Path(__file__).parent / "include"
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return ()
+
+    def propose(
+        self, graph: Graph, node: Node, target: Target, precision: DType
+    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+        if not isinstance(node.op, Conv) or node.op.groups == 1:
+            return (), (Refusal(self.name, node.name, _LEFT),)
+        layouts = tuple(
+            Layout.CHANNELS_LAST if graph.type(name).rank == graph.type(node.outputs[0]).rank else Layout.ROW
+            for name in node.inputs
+        )
+        problem = problem_of(graph, node, target, precision, layouts, Layout.CHANNELS_LAST)
+        found, refusals = self.candidates(problem, target)
+        if not found:
+            reasons = dict.fromkeys(refusal.reason for refusal in refusals)
+            return (), tuple(Refusal(self.name, node.name, reason) for reason in reasons)
+        share = may_share(problem, node.inputs, ())
+        step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=(0,))
+        return (Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target)),), ()
+
+    def propose_conversion(
+        self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
+    ) -> tuple[KernelProblem, float] | None:
+        """None: these kernels compute convolutions."""
+        return None
+
+    def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        if (reason := _refuse(problem, target)) is not None:
+            return (), (Refusal(self.name, problem.op.kind, reason),)
+        shape = shape_of(problem)
+        offers, refusals = kind_for(shape).offers(shape, target)
+        return tuple(offer.candidate for offer in offers), refusals
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """Other numbers of tiles a block."""
+        shape, tile = _read(problem, candidate)
+        found = (candidate_of(tile, run) for run in runs(tile, shape))
+        return tuple(variant for variant in found if variant != candidate)
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        shape, tile = _read(problem, candidate)
+        return tile.seconds(shape, target, run_of(candidate))
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
+        """With the zeros between the groups of a unit, and those that pad them."""
+        if candidate is None:
+            return Expense(problem.nbytes, problem.flops)
+        shape, tile = _read(problem, candidate)
+        needed = 2 * problem.outputs[0].type.elements * shape.of_group[0] * shape.taps
+        more = max(0, tile.flops(shape) - needed)
+        why = f"groups padded from {needed} operations to {needed + more}" if more else ""
+        return Expense(problem.nbytes, problem.flops + more, why)
+
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        if (reason := _refuse(problem, target)) is not None:
+            return reason
+        shape = shape_of(problem)
+        return kind_for(shape).refuse(shape, candidate, target)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        shape, tile = _read(problem, candidate)
+        own = op_operands(problem)
+        pitch = {"y_row": at.pitch(0)} if at.pitch(0) else {}
+        layout, biases = tile.weights(shape, gpu_of(target))
+        kept = [stage.operand for stage in problem.epilogue if stage.operand is not None]
+        kept = [index for index in dict.fromkeys(kept) if problem.inputs[index].constant]
+        arguments = (
+            struct(f"{SPACE}::Arguments", **shape.arguments, run=run_of(candidate), **pitch),
+            _constant(problem, at, own[1]), layout, _constant(problem, at, *own[2:]), str(biases),
+            *(_constant(problem, at, index) for index in kept),
+        )  # fmt: skip
+        inputs = list(at.inputs)
+        for number, index in enumerate(kept):
+            inputs[index] = f"{{member}}.constant({number})"
+        stages = chain(problem, replace(at, inputs=tuple(inputs)))
+        call = f"{{member}}.run(r, {at.inputs[own[0]]}, {at.outputs[0]}, {stages});"
+        member = f"{SPACE}::Conv<{tile.cxx(shape, gpu_of(target))}>"
+        return StepCode(("bolt_grouped/prepared.h",), member, ", ".join(arguments), call)
+
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
+        """One instantiation each."""
+        found = {unit.name: unit for unit in (_unit(problem, candidate, target) for problem, candidate in steps)}
+        return tuple(found[name] for name in sorted(found))
+
+
+_LEFT = "is for convolutions with groups"
+
+
+def _refuse(problem: KernelProblem, target: Target) -> str | None:
+    """Why no kind is asked about the problem, None where one is."""
+    if not isinstance(problem.op, Conv):
+        return _LEFT
+    if target.gpu is None or target.gpu.instruction("fp16") is None:
+        return f"target '{target.name}' has no tensor cores"
+    return refuse(problem)
+
+
+def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Shape, Tile]:
+    """The problem's shape and the candidate's tile. Raises ValueError for a candidate that is none for the problem."""
+    shape = shape_of(problem)
+    tile = kind_for(shape).tile_of(candidate)
+    if tile is None:
+        raise ValueError(f"{candidate} is no kernel for the problem")
+    return shape, tile
+
+
+def _constant(problem: KernelProblem, at: StepExpressions, *index: int) -> str:
+    """A `Constant`: its expression names it, which is the same in every plan of a model; an empty one without index."""
+    if not index:
+        return f'{SPACE}::Constant{{nullptr, "", 0}}'
+    expression = at.prepare_inputs[index[0]]
+    return f'{SPACE}::Constant{{{expression}, "{expression}", {problem.inputs[index[0]].nbytes}}}'
+
+
+def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+    shape, tile = _read(problem, candidate)
+    text = (
+        f'#include "bolt_grouped/{kind_for(shape).header}_kernel.h"\n\n'
+        f"template void {SPACE}::launch(\n    {tile.cxx(shape, gpu_of(target))},\n"
+        f"    const {SPACE}::Arguments&,\n    const {epilogue_type(problem)}&, void*);\n"
+    )
+    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB)

@@ -1,0 +1,133 @@
+"""A problem as the kernels compute it: extents, the window, groups; and which problems are none of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.epilogue import refuse_stages
+from bolt_build.families.common.functors import TRANSCENDENTAL
+from bolt_build.families.common.problems import op_operands
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.conv import Conv
+
+SPACE = "bolt::grouped"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A convolution over rows and columns; one over a line has one row. Pairs are heights and widths.
+
+    `nbytes` are all that must move once, `input_bytes` those of the input; `epilogue` counts operations a result behind
+    the sum.
+    """
+
+    batch: int
+    extent: tuple[int, int]
+    channels: int
+    out: tuple[int, int]
+    filters: int
+    groups: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    pads: tuple[int, int]
+    nbytes: int
+    input_bytes: int
+    epilogue: int
+
+    @property
+    def of_group(self) -> tuple[int, int]:
+        """Channels and results of a group."""
+        return self.channels // self.groups, self.filters // self.groups
+
+    @property
+    def taps(self) -> int:
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def window(self) -> str:
+        """`bolt::grouped::Window<3, 3, 1, 1, 1, 1>`"""
+        return f"{SPACE}::Window<{', '.join(map(str, (*self.kernel, *self.stride, *self.dilation)))}>"
+
+    def halo(self, rows: int, columns: int) -> tuple[int, int]:
+        """Rows and columns of the input that a tile of the output reads."""
+        outputs = zip((rows, columns), self.kernel, self.stride, self.dilation, strict=True)
+        height, width = ((count - 1) * stride + (taps - 1) * gap + 1 for count, taps, stride, gap in outputs)
+        return height, width
+
+    def tiles(self, rows: int, columns: int) -> int:
+        """Tiles of all images."""
+        return self.batch * ceil(self.out[0] / rows) * ceil(self.out[1] / columns)
+
+    def waste(self, rows: int, columns: int) -> float:
+        """Positions that tiles compute, for each that there is."""
+        return self.tiles(rows, columns) * rows * columns / (self.batch * prod(self.out))
+
+    @property
+    def arguments(self) -> dict[str, int]:
+        """Fields of the kernel's C++ arguments that do not depend on the candidate."""
+        return {
+            "batch": self.batch, "height": self.extent[0], "width": self.extent[1], "channels": self.channels,
+            "out_h": self.out[0], "out_w": self.out[1], "out_channels": self.filters,
+            "pad_h": self.pads[0], "pad_w": self.pads[1],
+        }  # fmt: skip
+
+
+def refuse(problem: KernelProblem) -> str | None:
+    """A reason why no kernel of this family computes the convolution."""
+    op = problem.op
+    assert isinstance(op, Conv)
+    own = op_operands(problem)
+    x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
+    if op.groups == 1:
+        return "convolves groups of channels apart, here is but one"
+    if len(y.shape) not in (3, 4):
+        return f"convolves over one or two spatial axes, not {len(y.shape) - 2}"
+    if not all(problem.inputs[index].constant for index in own[1:]):
+        return "weights and bias must be constants, to be packed when the engine loads"
+    for operand in (x, weights, y):
+        if operand.format.dtype is not DType.F16:
+            return f"takes tensors in f16, not in {operand.format.dtype.value}"
+    if x.format.layout is not Layout.CHANNELS_LAST or y.format.layout is not Layout.CHANNELS_LAST:
+        return "reads and writes channels-last tensors alone"
+    if (largest := max(prod(operand.shape) for operand in (x, y))) >= 1 << 31:
+        return f"a tensor of {largest} elements is beyond the reach of 32-bit indices"
+    for operand in problem.inputs:
+        if operand.format.dtype not in COMPUTED:
+            return f"computes with {', '.join(each.value for each in COMPUTED)}, not with {operand.format.dtype.value}"
+    return refuse_stages(problem, axis=1)
+
+
+def _two(values: tuple[int, ...], fill: int) -> tuple[int, int]:
+    """Height and width of one or two spatial attributes."""
+    return (fill, values[0]) if len(values) == 1 else (values[0], values[1])
+
+
+def shape_of(problem: KernelProblem) -> Shape:
+    """The shape of a problem that `refuse` does not refuse."""
+    op = problem.op
+    assert isinstance(op, Conv)
+    own = op_operands(problem)
+    x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
+    functions = [stage.op.function for stage in problem.epilogue if isinstance(stage.op, Activation)]
+    stages = 2 * len(problem.epilogue) + 16 * sum(function in TRANSCENDENTAL for function in functions)
+    return Shape(
+        x.shape[0], _two(x.shape[2:], 1), x.shape[1], _two(y.shape[2:], 1), y.shape[1], op.groups,
+        _two(weights.shape[2:], 1), _two(op.strides, 1), _two(op.dilations, 1), _two(op.pads_begin, 0),
+        problem.nbytes, x.nbytes, 4 + stages,
+    )  # fmt: skip
+
+
+def wide(*values: int) -> int:
+    """Elements of the widest access of up to 16 bytes that suits rows of all these lengths."""
+    return next(size for size in (8, 4, 2, 1) if all(value % size == 0 for value in values))
+
+
+def aligned(value: int, to: int = 8) -> int:
+    """The next multiple."""
+    return -(-value // to) * to

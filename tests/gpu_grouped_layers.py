@@ -1,0 +1,134 @@
+"""Grouped and depthwise convolutions that are tried on a GPU: every way in which their kernels differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Input, Layer, graph_with
+from families_layers import CLIP, RELU, stage
+from gpu_harness import TARGET, Trial, trials_of
+from gpu_products import RESIDUAL, SILU, conv
+
+from bolt_build.families.base import Candidate
+from bolt_build.families.grouped.family import Grouped
+from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.registry import kind_for
+from bolt_build.families.grouped.shape import shape_of
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.activation import Activation
+
+FAMILY = Grouped()
+NO_PADS = ((0, 0), (0, 0))
+
+
+def _with_constants(layer: Layer, *shapes: tuple[int, ...]) -> Layer:
+    """The layer whose last inputs, those of its epilogue, are constants of these shapes."""
+    kept = layer.inputs[: len(layer.inputs) - len(shapes)]
+    return replace(layer, inputs=(*kept, *(Input(shape, True) for shape in shapes)))
+
+
+DEPTHWISE = [
+    *(conv(f"dw-3x3s{s}", (2, 48, 13, 19), 48, (3, 3), s, groups=48) for s in (1, 2, 3)),
+    *(conv(f"dw-3x3d{d}s{s}", (2, 40, 17, 15), 40, (3, 3), s, dilation=d, groups=40) for d in (2, 3) for s in (1, 2)),
+    *(conv(f"dw-{k}x{k}s{s}", (1, 24, 15, 17), 24, (k, k), s, groups=24) for k in (5, 7) for s in (1, 2)),
+    conv("dw-11x11", (1, 16, 14, 13), 16, (11, 11), groups=16),
+    conv("dw-21x21s2d2", (1, 16, 31, 30), 16, (21, 21), 2, dilation=2, groups=16),
+    conv("dw-2x2-valid", (2, 32, 9, 11), 32, (2, 2), pads=NO_PADS, groups=32),
+    conv("dw-1x1", (2, 32, 9, 11), 32, (1, 1), groups=32),
+    conv("dw-1x5", (2, 32, 9, 11), 32, (1, 5), groups=32),
+    conv("dw-5x3-asymmetric", (2, 16, 12, 10), 16, (5, 3), 2, ((1, 2), (3, 0)), groups=16),
+    conv("dw-1d", (2, 24, 50), 24, (5,), 2, groups=24),
+    conv("dw-1d-31", (1, 24, 90), 24, (31,), groups=24),
+    *(conv(f"dw-channels-{c}", (2, c, 9, 11), c, (3, 3), groups=c) for c in (2, 3, 7, 12, 20, 33, 66, 130)),
+    *(conv(f"dw-times-{m}", (2, 24, 9, 11), 24 * m, (3, 3), groups=24) for m in (2, 3, 4, 5, 16)),
+    conv("dw-times-2-odd", (2, 9, 9, 11), 18, (3, 3), 2, groups=9),
+    conv("dw-no-bias", (2, 64, 9, 11), 64, (3, 3), groups=64, epilogue=(), bias=False),
+    conv("dw-silu", (2, 64, 9, 11), 64, (5, 5), groups=64, epilogue=SILU),
+    conv("dw-hard-swish", (2, 72, 8, 8), 72, (5, 5), 2, groups=72, epilogue=(EpilogueOp(Activation("hard_swish")),)),
+    conv("dw-residual", (2, 64, 9, 11), 64, (3, 3), groups=64, epilogue=RESIDUAL),
+    conv("dw-residual-odd", (2, 35, 9, 11), 35, (3, 3), groups=35, epilogue=RESIDUAL),
+    conv("dw-two-residuals", (1, 24, 9, 9), 24, (3, 3), groups=24, epilogue=(stage("mul", 3), CLIP, stage("sub", 4))),
+    _with_constants(
+        conv("dw-scaled", (2, 40, 7, 9), 40, (3, 3), groups=40, epilogue=(RELU, stage("mul", 3), stage("add", 4))),
+        (40, 1, 1), (1,),
+    ),
+]  # fmt: skip
+
+GROUPED = [
+    *(
+        conv(f"gr-{c}x{g}s{s}", (2, c * g, 13, 15), c * g, (3, 3), s, groups=g)
+        for c, g, s in ((2, 8, 1), (4, 32, 1), (4, 16, 2), (8, 8, 1), (8, 4, 2), (16, 4, 1), (24, 3, 2), (32, 4, 1))
+    ),
+    *(conv(f"gr-{c}x2", (1, 2 * c, 9, 10), 2 * c, (3, 3), groups=2) for c in (48, 64, 112, 160)),
+    *(
+        conv(f"gr-{c}to{k}x{g}", (2, c * g, 9, 11), k * g, (3, 3), groups=g)
+        for c, k, g in ((3, 5, 5), (2, 3, 7), (5, 4, 3), (7, 9, 3), (4, 1, 6), (3, 16, 4), (20, 12, 3), (33, 31, 2),
+                        (8, 40, 2), (17, 72, 2), (6, 6, 4), (4, 4, 5))
+    ),
+    *(conv(f"gr-3x3d{d}s{s}", (2, 32, 17, 15), 32, (3, 3), s, dilation=d, groups=4) for d, s in ((2, 1), (3, 2))),
+    conv("gr-3x3s3", (2, 32, 17, 15), 32, (3, 3), 3, groups=4),
+    conv("gr-1x1", (2, 64, 9, 11), 96, (1, 1), groups=4),
+    conv("gr-1x1s2", (2, 64, 9, 11), 32, (1, 1), 2, groups=8),
+    conv("gr-5x5", (1, 96, 13, 13), 256, (5, 5), groups=2),
+    conv("gr-7x7", (1, 16, 15, 14), 16, (7, 7), groups=4),
+    conv("gr-2x2-valid", (2, 32, 9, 11), 32, (2, 2), pads=NO_PADS, groups=4),
+    conv("gr-5x3-asymmetric", (2, 16, 12, 10), 16, (5, 3), 2, ((1, 2), (3, 0)), groups=2),
+    conv("gr-1d", (2, 24, 50), 48, (5,), 2, groups=3),
+    conv("gr-no-bias", (2, 32, 9, 11), 32, (3, 3), groups=8, epilogue=(), bias=False),
+    conv("gr-silu", (2, 32, 9, 11), 32, (3, 3), groups=4, epilogue=SILU),
+    conv("gr-residual", (2, 64, 9, 11), 64, (3, 3), groups=8, epilogue=RESIDUAL),
+    conv("gr-residual-odd", (2, 15, 9, 11), 25, (3, 3), groups=5, epilogue=RESIDUAL),
+    conv("gr-two-residuals", (1, 24, 9, 9), 24, (3, 3), groups=3, epilogue=(stage("mul", 3), CLIP, stage("sub", 4))),
+    _with_constants(
+        conv("gr-scaled", (2, 40, 7, 9), 40, (3, 3), groups=10, epilogue=(RELU, stage("mul", 3), stage("add", 4))),
+        (40, 1, 1), (1,),
+    ),
+]  # fmt: skip
+
+FORMS = [
+    conv("dw-form", (3, 96, 30, 29), 96, (3, 3), groups=96, epilogue=RESIDUAL),
+    conv("dw-form-5x5s2", (2, 96, 30, 29), 96, (5, 5), 2, groups=96),
+    conv("gr-form-4", (3, 64, 30, 29), 64, (3, 3), groups=16, epilogue=RESIDUAL),
+    conv("gr-form-24s2", (2, 72, 30, 29), 72, (3, 3), 2, groups=3),
+    conv("gr-form-96", (1, 192, 16, 15), 192, (3, 3), groups=2),
+]
+
+
+def grouped_trials() -> list[Trial]:
+    """Every layer with the kernel that is predicted to be fastest, some with the last that is offered, with every
+    sharing of memory; some in all runs and in many tiles; and with rows of the output apart."""
+    found = []
+    for index, layer in enumerate((*DEPTHWISE, *GROUPED)):
+        found += _ends(trials_of(layer, "grouped", 1000), both=index % 4 == 0)
+    for layer in FORMS:
+        found += _forms(layer)
+    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[2]):
+        (first, *_) = trials_of(layer, "grouped")
+        row = first.step.problem.outputs[0].row
+        found += [replace(first, pitch=row + more) for more in (8, 104)]
+    return found
+
+
+def _ends(trials: list[Trial], *, both: bool) -> list[Trial]:
+    """Those of the first candidate, or `both` the first and the last, of a layer that the GPU has kernels for."""
+    if not trials:
+        return []
+    ends = (trials[0].candidate, trials[-1 if both else 0].candidate)
+    return [trial for trial in trials if trial.candidate in ends]
+
+
+def _forms(layer: Layer) -> list[Trial]:
+    """Every twentieth legal tile, the runs in turn; and the first candidate in every run."""
+    graph, node = graph_with(layer)
+    (alternative,), _ = FAMILY.propose(graph, node, TARGET, layer.precision)
+    (step,) = alternative.steps
+    shape = shape_of(step.problem)
+    first = FAMILY.candidates(step.problem, TARGET)[0][0]
+    assert TARGET.gpu is not None
+    legal = [tile for tile in kind_for(shape).tiles(shape) if tile.refuse(shape, TARGET.gpu) is None]
+    chosen: list[Candidate] = [*FAMILY.variants(step.problem, first, TARGET)]
+    for index, tile in enumerate(legal[::20]):
+        candidate = candidate_of(tile, (1, 2, 4)[index % 3])
+        if FAMILY.refuse(step.problem, candidate, TARGET) is None:
+            chosen.append(candidate)
+    return [Trial(layer, step, candidate) for candidate in dict.fromkeys(chosen)]

@@ -1,0 +1,379 @@
+"""Grouped and depthwise convolutions on GPUs: what the family takes, what its candidates state, what it emits."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from families_harness import Input, Layer, graph_with
+from families_layers import CLIP, RELU, stage
+from gpu_products import RESIDUAL, conv, matmul
+from tiny_engine import _run as run_command
+
+from bolt_build import runtime
+from bolt_build.dtypes import DType
+from bolt_build.families import load
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.families.grouped.depthwise import DepthwiseTile
+from bolt_build.families.grouped.family import Grouped
+from bolt_build.families.grouped.kind import candidate_of
+from bolt_build.families.grouped.registry import KINDS, kind_for
+from bolt_build.families.grouped.shape import shape_of
+from bolt_build.families.grouped.tensor_core import TensorCoreTile
+from bolt_build.targets import CUDA, HOST, Target, target_named
+
+FAMILY = Grouped()
+H200, A100, T4 = target_named("h200"), target_named("a100"), target_named("t4")
+DEPTHWISE = conv("depthwise", (32, 96, 56, 56), 96, (3, 3), groups=96)
+GROUPED = conv("grouped", (32, 128, 56, 56), 128, (3, 3), groups=32)
+SCALED = (RELU, stage("mul", 3), stage("add", 4), CLIP)
+TILE = DepthwiseTile(8, 12, 8, 8, 4, held=True)
+PRODUCTS = TensorCoreTile(8, 8, 8, 4, 2, 4, 1, held=True)
+
+
+def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
+    graph, node = graph_with(layer)
+    ((alternative,), refusals) = FAMILY.propose(graph, node, target, layer.precision)
+    assert refusals == ()
+    assert alternative.region == ("layer",)
+    (step,) = alternative.steps
+    assert step.pitched == (0,)
+    return step.problem
+
+
+def refusals_of(layer: Layer, target: Target = H200) -> set[str]:
+    graph, node = graph_with(layer)
+    alternatives, refusals = FAMILY.propose(graph, node, target, layer.precision)
+    assert alternatives == ()
+    return {refusal.reason for refusal in refusals}
+
+
+def legality(tile: DepthwiseTile | TensorCoreTile, layer: Layer, target: Target = H200) -> str | None:
+    assert target.gpu is not None
+    return tile.refuse(shape_of(problem_of(layer)), target.gpu)
+
+
+def test_every_gpu_has_the_family_behind_cutlass() -> None:
+    for target in CUDA:
+        assert [family.name for family in load(target)] == ["cutlass", "grouped", "portable"]
+
+
+@pytest.mark.parametrize("target", [T4, A100, H200], ids=lambda target: target.name)
+@pytest.mark.parametrize("layer", [DEPTHWISE, GROUPED], ids=lambda layer: layer.label)
+def test_is_predicted_to_beat_the_direct_kernel(layer: Layer, target: Target) -> None:
+    graph, node = graph_with(layer)
+    families = {family.name: family for family in load(target)}
+    own = [a.seconds for a in families["grouped"].propose(graph, node, target, DType.F16)[0]]
+    direct = [a.seconds for a in families["portable"].propose(graph, node, target, DType.F16)[0]]
+    assert max(own) < min(direct) / 5
+
+
+@pytest.mark.parametrize(
+    ("layer", "why"),
+    [
+        (conv("dense", (2, 16, 8, 8), 16, (3, 3)), "is for convolutions with groups"),
+        (matmul("product", (7, 64), 32, True, ()), "is for convolutions with groups"),
+        (
+            conv("volume", (1, 8, 5, 6, 7), 8, (3, 3, 3), groups=8),
+            "convolves over one or two spatial axes, not 3",
+        ),
+        (replace(DEPTHWISE, precision=DType.F32), "takes tensors in f16, not in f32"),
+        (
+            replace(DEPTHWISE, inputs=(DEPTHWISE.inputs[0], Input((96, 1, 3, 3)), DEPTHWISE.inputs[2])),
+            "weights and bias must be constants, to be packed when the engine loads",
+        ),
+    ],
+    ids=lambda value: value.label if isinstance(value, Layer) else "",
+)  # fmt: skip
+def test_says_why_it_does_not_take_a_layer(layer: Layer, why: str) -> None:
+    assert refusals_of(layer) == {why}
+
+
+def test_takes_nothing_of_a_cpu() -> None:
+    assert refusals_of(DEPTHWISE, HOST) == {"target 'host' has no tensor cores"}
+
+
+def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
+    layer = conv("far", (1, 16, 90, 90), 16, (41, 41), 2, groups=16, dilation=2)
+    reasons = refusals_of(layer, T4)
+    assert any(reason.endswith("bytes of shared memory, a block has 65536") for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("tile", "layer", "target", "why"),
+    [
+        (TILE, DEPTHWISE, H200, None),
+        (replace(TILE, lanes=2), DEPTHWISE, H200, "blocks have 64 to 512 threads, not 32"),
+        (
+            replace(TILE, vector=8, lanes=2, rows=4),
+            conv("thrice", (1, 16, 28, 28), 48, (3, 3), groups=16),
+            H200,
+            "16 results are no whole groups of 3",
+        ),
+        (
+            TILE,
+            conv("window", (1, 96, 28, 28), 96, (7, 7), groups=96),
+            H200,
+            "weights would take 196 registers of a thread, at most 64 are kept there",
+        ),
+        (
+            replace(TILE, vector=4),
+            conv("fives", (1, 96, 28, 28), 96, (5, 5), groups=96),
+            H200,
+            None,
+        ),
+        (
+            replace(TILE, vector=4, each=8, lanes=24),
+            conv("fives", (1, 96, 28, 28), 96, (5, 5), groups=96),
+            H200,
+            None,
+        ),
+        (
+            replace(TILE, rows=16, columns=16, each=8),
+            conv("small", (1, 96, 7, 7), 96, (3, 3), groups=96),
+            H200,
+            "over half of the positions would be beyond the 7x7 of an image",
+        ),
+        (
+            replace(TILE, lanes=24, rows=8, columns=8),
+            conv("many", (1, 192, 56, 56), 192, (3, 3), 2, groups=192),
+            T4,
+            "takes 221952 bytes of shared memory, a block has 65536",
+        ),
+        (PRODUCTS, GROUPED, H200, None),
+        (
+            replace(PRODUCTS, fragments=8),
+            GROUPED,
+            H200,
+            "its sums take 128 registers of a thread, over 96 do not stay in them",
+        ),
+        (replace(PRODUCTS, warps=8), GROUPED, H200, "there is work for 4 of its 8 warps"),
+        (
+            replace(PRODUCTS, rows=16, columns=16),
+            conv("small", (1, 128, 7, 7), 128, (3, 3), groups=32),
+            H200,
+            "over half of the positions would be beyond the 7x7 of an image",
+        ),
+        (
+            replace(PRODUCTS, rows=16, columns=32),
+            conv("large", (1, 128, 112, 112), 128, (3, 3), groups=32),
+            A100,
+            "takes 196800 bytes of shared memory, a block has 166912",
+        ),
+    ],
+)  # fmt: skip
+def test_says_why_a_tile_is_none(
+    tile: DepthwiseTile | TensorCoreTile, layer: Layer, target: Target, why: str | None
+) -> None:
+    assert legality(tile, layer, target) == why
+
+
+@pytest.mark.parametrize("layer", [DEPTHWISE, GROUPED], ids=lambda layer: layer.label)
+def test_candidates_are_read_as_they_are_written(layer: Layer) -> None:
+    problem = problem_of(layer)
+    shape = shape_of(problem)
+    kind, (other,) = kind_for(shape), [kind for kind in KINDS if kind is not kind_for(shape)]
+    for tile in kind.tiles(shape):
+        candidate = candidate_of(tile, 4)
+        assert kind.tile_of(candidate) == tile
+        assert other.tile_of(candidate) is None
+
+
+@pytest.mark.parametrize("layer", [DEPTHWISE, GROUPED], ids=lambda layer: layer.label)
+def test_takes_what_it_offers_and_nothing_else(layer: Layer) -> None:
+    problem = problem_of(layer)
+    offered, _ = FAMILY.candidates(problem, H200)
+    assert len(offered) == len(set(offered)) == 24
+    for candidate in offered:
+        assert FAMILY.refuse(problem, candidate, H200) is None
+        for variant in FAMILY.variants(problem, candidate, H200):
+            assert variant != candidate
+            assert FAMILY.refuse(problem, variant, H200) is None
+    first = offered[0]
+    bare, long = replace(first, settings=()), replace(first, settings=(("run", 3),))
+    for candidate in (bare, long):
+        why = f"{candidate} has settings that it cannot have here, or lacks some"
+        assert FAMILY.refuse(problem, candidate, H200) == why
+    strange = Candidate("grouped", (("tile", 3),), (("run", 1),))
+    assert FAMILY.refuse(problem, strange, H200) == f"{strange} is none of its candidates"
+    at = StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b"))
+    with pytest.raises(ValueError, match=r"^grouped kind=.* states not all of its settings$"):
+        FAMILY.emit(problem, bare, H200, at)
+    with pytest.raises(ValueError, match=r"^grouped tile=3 run=1 is no kernel for the problem$"):
+        FAMILY.emit(problem, strange, H200, at)
+
+
+@pytest.mark.parametrize("layer", [DEPTHWISE, GROUPED], ids=lambda layer: layer.label)
+def test_predictions_order_the_candidates(layer: Layer) -> None:
+    problem = problem_of(layer)
+    seconds = [FAMILY.predict(problem, candidate, H200) for candidate in FAMILY.candidates(problem, H200)[0]]
+    assert seconds == sorted(seconds)
+    # No kernel is faster than its bytes, and the first ones are not far from them.
+    bytes_take = problem.nbytes / H200.bandwidth + H200.launch_seconds
+    assert bytes_take < seconds[0] < 3 * bytes_take
+
+
+def test_predictions_follow_bytes_windows_and_multiprocessors() -> None:
+    def first(layer: Layer, target: Target = H200) -> float:
+        return FAMILY.predict(
+            problem_of(layer, target), FAMILY.candidates(problem_of(layer, target), target)[0][0], target
+        )
+
+    narrow = conv("narrow", (32, 48, 56, 56), 48, (3, 3), groups=48)
+    larger = conv("larger", (32, 96, 56, 56), 96, (7, 7), groups=96)
+    assert first(narrow) < first(DEPTHWISE) < first(larger)
+    assert first(DEPTHWISE) < first(DEPTHWISE, A100) < first(DEPTHWISE, T4)
+    one = conv("one", (1, 96, 56, 56), 96, (3, 3), groups=96)
+    # One image does not fill the GPU: longer runs leave more of it idle.
+    problem = problem_of(one)
+    candidates = [candidate_of(TILE, run) for run in (1, 4, 16)]
+    assert sorted(candidates, key=lambda candidate: FAMILY.predict(problem, candidate, H200)) == candidates
+
+
+def test_what_a_block_computes_is_counted_with_its_padding() -> None:
+    problem = problem_of(conv("odd", (2, 15, 9, 11), 25, (3, 3), groups=5))
+    candidate = FAMILY.candidates(problem, H200)[0][0]
+    found = FAMILY.expense(problem, candidate)
+    needed = 2 * 2 * 9 * 11 * 25 * 3 * 9
+    assert found.nbytes == problem.nbytes
+    assert found.flops > problem.flops
+    assert found.why.startswith(f"groups padded from {needed} operations to ")
+    depthwise = problem_of(DEPTHWISE)
+    assert FAMILY.expense(depthwise, candidate_of(TILE, 1)) == FAMILY.expense(depthwise)
+
+
+def emitted(layer: Layer, candidate: Candidate, pitch: int = 0, target: Target = H200) -> tuple[str, ...]:
+    problem = problem_of(layer)
+    names = tuple(f"x{index}" for index in range(len(problem.inputs)))
+    prepared = tuple(f"p.weight({index})" if o.constant else None for index, o in enumerate(problem.inputs))
+    code = FAMILY.emit(problem, candidate, target, StepExpressions(names, ("y",), prepared, (pitch,)))
+    assert code.includes == ("bolt_grouped/prepared.h",)
+    assert code.member_type is not None
+    return code.member_type, code.member_arguments, code.call
+
+
+def test_emits_a_depthwise_convolution() -> None:
+    layer = conv(
+        "scaled", (32, 96, 56, 56), 96, (3, 3), groups=96, epilogue=(RELU, stage("mul", 3), stage("add", 4), CLIP)
+    )
+    layer = replace(layer, inputs=(*layer.inputs[:3], Input((96, 1, 1), True), layer.inputs[4]))
+    assert emitted(layer, candidate_of(TILE, 4), pitch=200) == (
+        (
+            "bolt::grouped::Conv<bolt::grouped::DepthwiseTile<"
+            "bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 1, 8, 12, 8, 8, 4, 96, true, 8, 8>>"
+        ),
+        (
+            "bolt::grouped::Arguments{.batch = 32, .height = 56, .width = 56, .channels = 96, .out_h = 56, "
+            ".out_w = 56, .out_channels = 96, .pad_h = 1, .pad_w = 1, .run = 4, .y_row = 200}, "
+            'bolt::grouped::Constant{p.weight(1), "p.weight(1)", 1728}, '
+            "bolt::grouped::Planes{.outputs = 96, .taps = 9, .to_outputs = 96}, "
+            'bolt::grouped::Constant{p.weight(2), "p.weight(2)", 384}, 96, '
+            'bolt::grouped::Constant{p.weight(3), "p.weight(3)", 384}'
+        ),
+        (
+            "{member}.run(r, x0, y, bolt::portable::chain(bolt::portable::apply(bolt::portable::Relu{}), "
+            "bolt::portable::combine<bolt::portable::Mul>(bolt::portable::channel<float>({member}.constant(0))), "
+            "bolt::portable::combine<bolt::portable::Add>(bolt::portable::same<bolt::portable::f16>(x4)), "
+            "bolt::portable::apply(bolt::portable::Clip{-1.0f, 1.5f})));"
+        ),
+    )
+    (unit,) = FAMILY.units([(problem_of(layer), candidate_of(TILE, run)) for run in (1, 4)], H200)
+    assert unit.text == (
+        '#include "bolt_grouped/depthwise_kernel.h"\n\n'
+        "template void bolt::grouped::launch(\n    bolt::grouped::DepthwiseTile<"
+        "bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 1, 8, 12, 8, 8, 4, 96, true, 8, 8>,\n"
+        "    const bolt::grouped::Arguments&,\n"
+        "    const bolt::portable::Chain<bolt::portable::Apply<bolt::portable::Relu>, "
+        "bolt::portable::Combine<bolt::portable::Mul, bolt::portable::Channel<float>, false>, "
+        "bolt::portable::Combine<bolt::portable::Add, bolt::portable::Same<bolt::portable::f16>, false>, "
+        "bolt::portable::Apply<bolt::portable::Clip>>&, void*);\n"
+    )
+
+
+def test_emits_groups_as_products() -> None:
+    layer = conv("residual", (32, 128, 56, 56), 128, (3, 3), 1, groups=32, epilogue=RESIDUAL, bias=False)
+    layer = replace(layer, epilogue=(stage("add", 2), RELU))
+    member, arguments, call = emitted(layer, candidate_of(PRODUCTS, 2))
+    window = "bolt::grouped::Window<3, 3, 1, 1, 1, 1>"
+    sizes = "8, 8, 8, 8, 8, 4, 2, 4, 1, 72, true, 8, 8"
+    assert member == f"bolt::grouped::Conv<bolt::grouped::TensorCoreTile<{window}, {sizes}, 16>>"
+    assert arguments == (
+        "bolt::grouped::Arguments{.batch = 32, .height = 56, .width = 56, .channels = 128, .out_h = 56, .out_w = 56, "
+        ".out_channels = 128, .pad_h = 1, .pad_w = 1, .run = 2}, "
+        'bolt::grouped::Constant{p.weight(1), "p.weight(1)", 9216}, '
+        "bolt::grouped::Fragments{.groups = 32, .joined = 2, .in_each = 4, .out_each = 4, .taps = 9, .to_units = 16, "
+        '.to_tiles = 1, .instruction = 16}, bolt::grouped::Constant{nullptr, "", 0}, 128'
+    )
+    assert call == (
+        "{member}.run(r, x0, y, bolt::portable::chain("
+        "bolt::portable::combine<bolt::portable::Add>(bolt::portable::same<bolt::portable::f16>(x2)), "
+        "bolt::portable::apply(bolt::portable::Relu{})));"
+    )
+    assert emitted(layer, candidate_of(PRODUCTS, 2), target=T4)[0].endswith(f"<{window}, {sizes}, 8>>")
+
+
+_PACK = """
+#include "bolt_grouped/fragments.h"
+using namespace bolt::grouped;
+extern "C" long planes(const std::uint16_t* from, std::uint16_t* to, const int* f) {
+  const Planes layout{f[0], f[1], f[2]};
+  if (to) layout.write(from, to);
+  return static_cast<long>(layout.count());
+}
+extern "C" long fragments(const std::uint16_t* from, std::uint16_t* to, const int* f) {
+  const Fragments layout{f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7]};
+  if (to) layout.write(from, to);
+  return static_cast<long>(layout.count());
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def packing(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("packing")
+    source, made = folder / "pack.cpp", folder / "pack.so"
+    source.write_text(_PACK)
+    includes = [f"-I{path}" for path in (runtime.include_dir(), FAMILY.include_dir)]
+    run_command("g++", "-std=c++17", "-shared", "-fPIC", *includes, source, "-o", made)
+    return ctypes.CDLL(str(made))
+
+
+def packed(packing: ctypes.CDLL, name: str, weights: np.ndarray, *fields: int) -> np.ndarray:  # type: ignore[type-arg]
+    numbers = (ctypes.c_int * len(fields))(*fields)
+    function = getattr(packing, name)
+    to = np.zeros(function(None, None, numbers), np.uint16)
+    function(weights.ctypes.data_as(ctypes.c_void_p), to.ctypes.data_as(ctypes.c_void_p), numbers)
+    return to
+
+
+def test_planes_are_filters_tap_by_tap(packing: ctypes.CDLL) -> None:
+    weights = np.arange(1, 1 + 5 * 9, dtype=np.uint16).reshape(5, 9)
+    found = packed(packing, "planes", weights, 5, 9, 8).reshape(9, 8)
+    assert (found[:, :5] == weights.T).all()
+    assert not found[:, 5:].any()
+
+
+@pytest.mark.parametrize("instruction", [8, 16])
+@pytest.mark.parametrize(
+    ("groups", "joined", "given", "made"), [(4, 2, 4, 4), (5, 2, 3, 5), (3, 1, 24, 20), (2, 1, 9, 7)]
+)
+def test_fragments_are_block_diagonal_factors(
+    packing: ctypes.CDLL, groups: int, joined: int, given: int, made: int, instruction: int
+) -> None:
+    taps, units, tiles = 9, -(-groups // joined) + 1, -(-joined * made // 8)
+    weights = np.random.RandomState(0).randint(1, 60000, (groups * made, given, taps)).astype(np.uint16)
+    found = packed(packing, "fragments", weights, groups, joined, given, made, taps, units, tiles, instruction)
+    octets, parts = -(-joined * given // 8), instruction // 8
+    # Unit, step, runs of results, result and pair of channels of a lane, octet of the step, channel of the pair.
+    lanes = found.reshape(units, -1, tiles, 8, 4, parts, 2)
+    depth = lanes.transpose(0, 2, 3, 1, 5, 4, 6).reshape(units, tiles * 8, -1)
+    wanted = np.zeros((units, tiles * 8, taps, octets * 8), np.uint16)
+    for group in range(groups):
+        unit, at = divmod(group, joined)
+        block = weights[group * made : (group + 1) * made].transpose(0, 2, 1)
+        wanted[unit, at * made : (at + 1) * made, :, at * given : (at + 1) * given] = block
+    wanted = wanted.reshape(units, tiles * 8, -1)
+    assert (depth[:, :, : wanted.shape[2]] == wanted).all()
+    assert not depth[:, :, wanted.shape[2] :].any()
