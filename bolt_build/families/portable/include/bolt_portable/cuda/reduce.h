@@ -1,5 +1,5 @@
-// CUDA drivers of reduce.h: a row of neighbouring results a block, with the sum of each shared by its warps; or a block a
-// result where the reduced elements are the neighbours.
+// CUDA drivers of reduce.h: a row of neighbouring results a block, with the sum of each shared by several threads; or a
+// block a result where the reduced elements are the neighbours.
 #pragma once
 
 #include "bolt_portable/cuda/launch.h"
@@ -31,17 +31,19 @@ __device__ inline Index reduce_offset(const Reduce& p, std::uint32_t item) {
   return at;
 }
 
-/// 32 times `lanes` neighbouring results a block: each thread of a warp has `lanes`, and every warp a part of the sum.
-template <int lanes, typename Mode, typename In, typename Out, typename Epilogue>
+/// `across` times `lanes` neighbouring results a block: a thread has `lanes` of them, and as many threads as there are of
+/// the block for each share its sum, which they add up in an order that is always the same.
+template <int across, int lanes, typename Mode, typename In, typename Out, typename Epilogue>
 void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
                   const Epilogue& epilogue) {
-  constexpr int warps = block_threads / 32;
+  constexpr int parts = block_threads / across;
   const std::uint32_t many = counted(results, "reduction");
   launch_blocks(
-      r, (results + 32 * lanes - 1) / (32 * lanes),
+      r, (results + across * lanes - 1) / (across * lanes),
       [=] __device__(std::uint32_t block) {
-        __shared__ float partial[warps][32][lanes];
-        const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = (block * 32 + lane) * lanes;
+        __shared__ float partial[parts][across][lanes];
+        const std::uint32_t lane = threadIdx.x % across, part = threadIdx.x / across;
+        const std::uint32_t item = (block * across + lane) * lanes;
         float sum[lanes];
 #pragma unroll
         for (int i = 0; i < lanes; ++i) sum[i] = Mode::start();
@@ -50,7 +52,7 @@ void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::ui
           const In* from = in + reduce_start(p, item, &channel);
           // Loads of several steps are under way at once.
 #pragma unroll 8
-          for (std::uint32_t step = warp; step < count; step += warps) {
+          for (std::uint32_t step = part; step < count; step += parts) {
             float values[lanes];
             load_lanes<lanes>(from + reduce_offset(p, step), values);
 #pragma unroll
@@ -58,12 +60,15 @@ void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::ui
           }
         }
 #pragma unroll
-        for (int i = 0; i < lanes; ++i) partial[warp][lane][i] = sum[i];
-        __syncthreads();
-        if (warp != 0 || item >= many) return;
-        for (int other = 1; other < warps; ++other)
+        for (int i = 0; i < lanes; ++i) partial[part][lane][i] = sum[i];
+        for (int half = parts / 2; half > 0; half /= 2) {
+          __syncthreads();
+          if (part >= half) continue;
 #pragma unroll
-          for (int i = 0; i < lanes; ++i) sum[i] = Mode::join(sum[i], partial[other][lane][i]);
+          for (int i = 0; i < lanes; ++i)
+            partial[part][lane][i] = sum[i] = Mode::join(sum[i], partial[part + half][lane][i]);
+        }
+        if (part != 0 || item >= many) return;
         const bool along = p.channel_axis == p.kept_rank - 1;
 #pragma unroll
         for (int i = 0; i < lanes; ++i)
@@ -71,6 +76,22 @@ void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::ui
         store_lanes<lanes>(out + item, sum);
       },
       "reduction");
+}
+
+/// Blocks with which a GPU is busy. With fewer, as an image's mean over its rows and columns has, more threads share a sum.
+constexpr Index busy_blocks = 128;
+
+template <int lanes, typename Mode, typename In, typename Out, typename Epilogue>
+void reduce_neighbours(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
+                       const Epilogue& epilogue) {
+  const auto few = [&](int across) { return results < busy_blocks * across * lanes && count >= 2u * block_threads / across; };
+  if (!few(32)) {
+    reduce_lanes<32, lanes, Mode>(r, p, in, out, count, results, epilogue);
+  } else if (!few(8)) {
+    reduce_lanes<8, lanes, Mode>(r, p, in, out, count, results, epilogue);
+  } else {
+    reduce_lanes<4, lanes, Mode>(r, p, in, out, count, results, epilogue);
+  }
 }
 
 template <typename Mode, typename In, typename Out, typename Epilogue>
@@ -103,9 +124,9 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
   for (int axis = 0; axis < last; ++axis) runs = runs && p.kept_stride[axis] % several == 0;
   for (int axis = 0; axis < p.reduced_rank; ++axis) runs = runs && p.reduced_stride[axis] % several == 0;
   if (runs) {
-    reduce_lanes<several, Mode>(r, p, in, out, count, results, epilogue);
+    reduce_neighbours<several, Mode>(r, p, in, out, count, results, epilogue);
   } else {
-    reduce_lanes<1, Mode>(r, p, in, out, count, results, epilogue);
+    reduce_neighbours<1, Mode>(r, p, in, out, count, results, epilogue);
   }
 }
 
