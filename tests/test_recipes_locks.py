@@ -23,7 +23,7 @@ GRAPHS = {
     "vgg16": vgg16.build,
 }
 HEAVY = {"vgg16": [pytest.mark.large]}
-UNTUNED = {"repvgg_a1", "repvgg_b0", "vgg19"}
+UNTUNED = {"efficientnet_b0", "mobilenet_v2", "repvgg_a1", "repvgg_b0", "resnext50_32x4d", "vgg19"}
 """Recipes that name the lock they are to have: until it is there, their kernels are predicted, and builds say so."""
 
 

@@ -16,8 +16,11 @@ from zoo_checks import assert_depends_on_its_input
 from bolt_build.graph import zoo
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.zoo.efficientnet_b0 import build as build_efficientnet_b0
+from bolt_build.graph.zoo.mobilenet_v2 import build as build_mobilenet_v2
 from bolt_build.graph.zoo.repvgg import build_a0, build_a1, build_b0
 from bolt_build.graph.zoo.resnet18 import build as build_resnet18
+from bolt_build.graph.zoo.resnet50 import build_resnext
 from bolt_build.graph.zoo.vgg16 import build as build_vgg16
 from bolt_build.graph.zoo.vgg16 import build_19 as build_vgg19
 from bolt_build.planner.pipeline import optimize
@@ -80,6 +83,57 @@ def test_resnet18_is_torchvisions_graph_with_batch_norm_left_in_place() -> None:
     assert list(second.input) == ["/layer1/1/relu_1/Relu_output_0", "layer2.0.downsample.0.weight"]
 
 
+def groups(model: onnx.ModelProto) -> Counter[int]:
+    """How many convolutions have so many groups."""
+    return Counter(
+        next(a.i for a in node.attribute if a.name == "group") for node in model.graph.node if node.op_type == "Conv"
+    )
+
+
+def test_mobilenet_v2_is_torchvisions() -> None:
+    model = build_mobilenet_v2()
+    onnx.checker.check_model(model, full_check=True)
+    assert parameters(model) == 3_504_872
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "Conv": 52, "BatchNormalization": 52, "Clip": 35, "Constant": 70, "Add": 10, "GlobalAveragePool": 1,
+        "Flatten": 1, "Gemm": 1,
+    }  # fmt: skip
+    assert groups(model) == {1: 35, 32: 1, 96: 1, 144: 2, 192: 3, 384: 4, 576: 3, 960: 3}
+
+
+def test_efficientnet_b0_is_torchvisions() -> None:
+    model = build_efficientnet_b0()
+    onnx.checker.check_model(model, full_check=True)
+    assert parameters(model) == 5_288_548
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "Conv": 81, "BatchNormalization": 49, "Sigmoid": 65, "Mul": 65, "Add": 9, "GlobalAveragePool": 17, "Flatten": 1,
+        "Gemm": 1,
+    }  # fmt: skip
+    assert groups(model) == {1: 65, 32: 1, 96: 1, 144: 2, 240: 2, 480: 3, 672: 3, 1152: 4}
+
+
+def test_resnext50_is_torchvisions() -> None:
+    model = build_resnext()
+    onnx.checker.check_model(model, full_check=True)
+    assert parameters(model) == 25_028_904
+    assert groups(model) == {1: 37, 32: 16}
+
+
+def test_mobilenets_inverted_residuals_are_three_kernels_each(tmp_path: Path) -> None:
+    onnx.save(build_mobilenet_v2(), tmp_path / "mobilenet.onnx")
+    graph = optimize(load_model(tmp_path / "mobilenet.onnx").bind(1, ()), POLICY).graph
+    kinds = Counter(node.op.kind for node in graph.nodes)
+    assert kinds["conv"] == 52
+    assert sum(kinds.values()) - kinds["conv"] <= 3  # the mean, its shape, the classifier
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", ["mobilenet_v2", "efficientnet_b0", "resnext50_32x4d"])
+def test_it_depends_on_its_input(name: str, tmp_path: Path) -> None:
+    zoo.write(name, tmp_path / "model.onnx")
+    assert_depends_on_its_input(tmp_path / "model.onnx")
+
+
 def test_repvgg_is_the_three_branch_graph_of_the_paper() -> None:
     model = build_a0()
     onnx.checker.check_model(model, full_check=True)
@@ -104,7 +158,13 @@ def test_repvggs_blocks_become_one_3x3_each(tmp_path: Path) -> None:
     assert sum(prod(graph.type(name).shape) for node in convs for name in node.inputs[1:]) == 8_309_384 - 1_281_000
 
 
-@pytest.mark.parametrize("name", ["repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18", "resnet50", "vgg16", "vgg19"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "efficientnet_b0", "mobilenet_v2", "repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18", "resnet50",
+        "resnext50_32x4d", "vgg16", "vgg19",
+    ],
+)  # fmt: skip
 def test_its_recipe_builds_for_the_gpu_and_a_small_batch_here(name: str) -> None:
     recipe = load_recipe(RECIPES / f"{name}.yaml")
     assert (recipe.name, recipe.model.zoo) == (name, name)

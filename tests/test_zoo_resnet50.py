@@ -83,23 +83,20 @@ def test_the_module_of_a_model_needs_neither_numpy_nor_onnx() -> None:
     assert done.stdout.strip() == "bolt_build.graph.zoo.resnet50"
 
 
+MODELS = (
+    "efficientnet_b0", "mobilenet_v2", "repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18", "resnet50", "resnext50_32x4d",
+    "vgg16", "vgg19", "wide_resnet50_2",
+)  # fmt: skip
+
+
 def test_an_unknown_model_is_a_diagnostic(tmp_path: Path) -> None:
     for call in (lambda: zoo.write("resnet51", tmp_path / "x.onnx"), lambda: zoo.module("resnet51")):
         with pytest.raises(BoltError) as caught:
             call()
         (diagnostic,) = caught.value.diagnostics
-        hint = "known models: repvgg_a0, repvgg_a1, repvgg_b0, resnet18, resnet50, vgg16, vgg19, wide_resnet50_2"
+        hint = f"known models: {', '.join(MODELS)}"
         assert (diagnostic.message, diagnostic.hint) == ("unknown zoo model 'resnet51'", hint)
-    assert zoo.names() == (
-        "repvgg_a0",
-        "repvgg_a1",
-        "repvgg_b0",
-        "resnet18",
-        "resnet50",
-        "vgg16",
-        "vgg19",
-        "wide_resnet50_2",
-    )
+    assert zoo.names() == MODELS
 
 
 def test_a_failed_write_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: onnx.ModelProto) -> None:

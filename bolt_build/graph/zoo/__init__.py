@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 _BUILDERS = {
+    "efficientnet_b0": ("efficientnet_b0", "build"),
+    "mobilenet_v2": ("mobilenet_v2", "build"),
     "repvgg_a0": ("repvgg", "build_a0"),
     "repvgg_a1": ("repvgg", "build_a1"),
     "repvgg_b0": ("repvgg", "build_b0"),
     "resnet18": ("resnet18", "build"),
     "resnet50": ("resnet50", "build"),
+    "resnext50_32x4d": ("resnet50", "build_resnext"),
     "vgg16": ("vgg16", "build"),
     "vgg19": ("vgg16", "build_19"),
     "wide_resnet50_2": ("resnet50", "build_wide"),

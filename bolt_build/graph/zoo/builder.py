@@ -29,15 +29,16 @@ class Builder:
         return self._add(op, scope, inputs, f"{scope}/{op}_output_0", attributes)
 
     def conv(
-        self, x: str, scope: str, fan: tuple[int, int], kernel: int, stride: int = 1, *, bias: bool = False
-    ) -> str:
-        """Convolution `fan` = (channels in, out) with "same" padding for odd kernels."""
-        pad, inputs = kernel // 2, [x, self._zeros(scope, "weight", fan[1], fan[0], kernel, kernel)]
+        self, x: str, scope: str, fan: tuple[int, int], kernel: int, stride: int = 1, *, bias: bool = False,
+        groups: int = 1,
+    ) -> str:  # fmt: skip
+        """Convolution `fan` = (channels in, out) in `groups`, with "same" padding for odd kernels."""
+        pad, inputs = kernel // 2, [x, self._zeros(scope, "weight", fan[1], fan[0] // groups, kernel, kernel)]
         if bias:
             inputs.append(self._zeros(scope, "bias", fan[1]))
         return self.node(
             "Conv", scope, inputs,
-            kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, dilations=[1, 1], group=1,
+            kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, dilations=[1, 1], group=groups,
         )  # fmt: skip
 
     def batch_norm(self, x: str, scope: str, channels: int) -> str:
@@ -46,6 +47,18 @@ class Builder:
 
     def relu(self, x: str, scope: str) -> str:
         return self.node("Relu", scope, [x])
+
+    def clip(self, x: str, scope: str, low: float, high: float) -> str:
+        """x between `low` and `high`, which are constants of the node's own."""
+        bounds = []
+        for name, value in (("Constant", low), ("Constant_1", high)):
+            tensor = numpy_helper.from_array(np.array(value, np.float32))
+            bounds.append(self._add("Constant", f"{scope}/{name}", [], f"{scope}/{name}_output_0", {"value": tensor}))
+        return self.node("Clip", scope, [x, *bounds])
+
+    def silu(self, x: str, scope: str) -> str:
+        """x times its sigmoid."""
+        return self.node("Mul", scope, [x, self.node("Sigmoid", scope, [x])])
 
     def linear(self, x: str, scope: str, fan: tuple[int, int], output: str | None = None) -> str:
         """x [N, in] times a weight [out, in] plus a bias; `output` names the result where it is the model's own."""

@@ -1,4 +1,5 @@
-"""ResNet-50 and Wide ResNet-50-2: torchvision's v1.5 (stride in the 3x3), BatchNormalization nodes left in place."""
+"""ResNet-50, Wide ResNet-50-2 and ResNeXt-50 32x4d: torchvision's v1.5 (stride in the 3x3), BatchNormalization nodes
+left in place."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 EXPANSION = 4
 
 
-def _bottleneck(b: Builder, x: str, scope: str, fan: tuple[int, int, int], stride: int) -> str:
-    """1x1, 3x3 (strided) and 1x1 with a residual, which the first of a stage projects. `fan`: channels in, between, and
-    out."""
+def _bottleneck(b: Builder, x: str, scope: str, fan: tuple[int, int, int], stride: int, groups: int) -> str:
+    """1x1, 3x3 (strided, in groups) and 1x1 with a residual, which the first of a stage projects. `fan`: channels in,
+    between, and out."""
     channels, width, out = fan
     y = b.conv(x, f"{scope}/conv1", (channels, width), 1)
     y = b.relu(b.batch_norm(y, f"{scope}/bn1", width), f"{scope}/relu")
-    y = b.conv(y, f"{scope}/conv2", (width, width), 3, stride)
+    y = b.conv(y, f"{scope}/conv2", (width, width), 3, stride, groups=groups)
     y = b.relu(b.batch_norm(y, f"{scope}/bn2", width), f"{scope}/relu_1")
     y = b.conv(y, f"{scope}/conv3", (width, out), 1)
     y = b.batch_norm(y, f"{scope}/bn3", out)
@@ -38,13 +39,18 @@ def build_wide() -> onnx.ModelProto:
     return _build("wide_resnet50_2", 2)
 
 
-def _build(name: str, wider: int) -> onnx.ModelProto:
+def build_resnext() -> onnx.ModelProto:
+    """The same with twice the channels there, in 32 groups: 4 each in the first stage."""
+    return _build("resnext50_32x4d", 2, 32)
+
+
+def _build(name: str, wider: int, groups: int = 1) -> onnx.ModelProto:
     b = Builder()
     x, channels = stem(b)
     for stage, (width, blocks, stride) in enumerate(STAGES, start=1):
         for block in range(blocks):
             fan = (channels, width * wider, width * EXPANSION)
-            x = _bottleneck(b, x, f"/layer{stage}/{block}", fan, stride if block == 0 else 1)
+            x = _bottleneck(b, x, f"/layer{stage}/{block}", fan, stride if block == 0 else 1, groups)
             channels = width * EXPANSION
     b.linear(b.pooled(x), "/fc", (channels, CLASSES), "logits")
     return b.model(name)
