@@ -8,13 +8,21 @@ from typing import Any
 from . import duration, figures, percent, table
 
 
-@figures("emulated_h200", "emulated_a100", "emulated_t4")
+@figures(
+    "emulated_h200",
+    "emulated_a100",
+    "emulated_t4",
+    "emulated_grouped_h200",
+    "emulated_grouped_a100",
+    "emulated_grouped_t4",
+)
 def emulated(*results: Any) -> dict[str, str]:
     rows = []
     for data in results:
         wrong = sum(len(run["wrong"]) for run in data["runs"])
         orders = len(data["runs"]) - 1
-        rows.append([data["target"], str(data["runs"][0]["trials"]), str(orders), str(wrong)])
+        what = f"{data['target']}: {data['only']}" if data.get("only") else data["target"]
+        rows.append([what, str(data["runs"][0]["trials"]), str(orders), str(wrong)])
     head = ["kernels on the emulated GPU, of", "trials in program order", "times again in random orders", "wrong"]
     return {"emulated": table(head, rows)}
 

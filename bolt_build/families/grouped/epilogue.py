@@ -16,7 +16,7 @@ _REACH = {Reach.SAME: "Same", Reach.AXIS: "Channel", Reach.SCALAR: "Scalar"}
 
 
 def epilogue_type(problem: KernelProblem) -> str:
-    """`bolt::portable::Chain<bolt::portable::Apply<bolt::portable::Relu>>`: what `portable.epilogue.chain` writes."""
+    """`bolt::portable::Chain<bolt::portable::Apply<bolt::portable::Relu>>`: what `chain` writes."""
     stages = [
         _stage_type(problem, stage, how)
         for stage, how in zip(problem.epilogue, spreads(problem), strict=True)

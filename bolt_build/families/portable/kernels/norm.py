@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
-from bolt_build.families.portable.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.graph.ops.norm import Norm
 

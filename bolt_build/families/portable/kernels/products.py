@@ -5,10 +5,10 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
-from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.portable.rule import Rule, computed_only, row_major
 from bolt_build.graph.ops.matmul import MatMul
 
