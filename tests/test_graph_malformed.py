@@ -326,6 +326,18 @@ def test_missing_external_data_is_said_once(tmp_path: Path) -> None:
     assert said(path) == [("external-data", message)]
 
 
+def test_external_data_cut_off_or_unreadable_is_said_once(tmp_path: Path) -> None:
+    """A file that was not downloaded to its end lacks the data of many tensors."""
+    names, shown = " ".join(f"w{i}" for i in range(41)), ", ".join(f"'w{i}'" for i in range(8))
+    all_of_them, file = f"the data of 41 tensors ({shown}, ...)", tmp_path / "w.bin"
+    file.write_bytes(bytes(5))
+    path = external(tmp_path, "w.bin", names=names)
+    assert said(path) == [("external-data", f"{all_of_them} is cut off: '{file}' is too short")]
+    file.unlink()
+    os.mkfifo(file)
+    assert said(path) == [("external-data", f"{all_of_them} cannot be read from '{file}': a pipe, not a file")]
+
+
 def test_external_data_larger_than_its_file(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(4096))
     message = f"the data of 'w' is cut off: '{tmp_path / 'w.bin'}' is too short"

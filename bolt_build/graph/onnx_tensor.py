@@ -69,6 +69,7 @@ class Tensors:
     findings: Findings
     _missing: dict[str, list[str]] = field(default_factory=dict)
     _escaped: dict[str, list[str]] = field(default_factory=dict)
+    _unusable: dict[str, list[str]] = field(default_factory=dict)
     _read: dict[tuple[Path, int, int], bytes] = field(default_factory=dict)
     _taken: dict[Path, int] = field(default_factory=dict)
 
@@ -91,7 +92,7 @@ class Tensors:
         return array
 
     def finish(self) -> None:
-        """Reports files that are missing or elsewhere, each once with all that lies there."""
+        """Reports files that are missing, elsewhere or not what they should be, each once with all that lies there."""
         for where, labels in self._escaped.items():
             hint = "keep the data in files beside the model"
             self.findings.report("external-data", f"the data of {_all(labels)} lies at {where}", hint)
@@ -99,6 +100,8 @@ class Tensors:
             hint = "keep the data file beside the model"
             message = f"the data of {_all(labels)} is missing: there is no file {file}"
             self.findings.report("external-data", message, hint)
+        for what, labels in self._unusable.items():
+            self.findings.report("external-data", f"the data of {_all(labels)} {what}")
 
     def _broken(self, label: str, why: str) -> None:
         self.findings.report("broken-tensor", f"the tensor {label} cannot be read: {why}")
@@ -128,21 +131,23 @@ class Tensors:
         try:
             offset, length = int(entries.get("offset", 0)), int(entries.get("length", nbytes))
         except ValueError:
-            self.findings.report("external-data", f"the data of {label} in {where} has no offset or length in digits")
+            self._without(label, f"in {where} has no offset or length in digits")
             return None
         if not 0 <= offset <= _LARGEST_OFFSET or length != nbytes:
-            self.findings.report("external-data", f"the data of {label} in {where} does not have its {nbytes} bytes")
+            self._without(label, f"in {where} does not have its {nbytes} bytes")
             return None
         try:
             return self._read.get((file, offset, nbytes)) or self._bytes(file, offset, nbytes)
         except FileNotFoundError:
             self._missing.setdefault(where, []).append(label)
         except _Unusable as unusable:
-            self.findings.report("external-data", f"the data of {label} {unusable}")
+            self._without(label, str(unusable))
         except OSError as error:
-            why = error.strerror or str(error)
-            self.findings.report("external-data", f"the data of {label} cannot be read from {where}: {why}")
+            self._without(label, f"cannot be read from {where}: {error.strerror or error}")
         return None
+
+    def _without(self, label: str, what: str) -> None:
+        self._unusable.setdefault(what, []).append(label)
 
     def _bytes(self, file: Path, offset: int, nbytes: int) -> bytes:
         """A range of a file, read. Raises OSError, and _Unusable where the file is too short, or its tensors overlap:
