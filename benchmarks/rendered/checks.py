@@ -76,7 +76,7 @@ def planted(data: Any) -> dict[str, str]:
     }
 
 
-@figures("fuzz_cache_entries", "fuzz_locks", "fuzz_readers")
+@figures("fuzz", "fuzz_cache_entries", "fuzz_locks", "fuzz_readers")
 def fuzzed(*results: Any) -> dict[str, str]:
     found = {name: kind for data in results for name, kind in data["kinds"].items()}
     rows = [
