@@ -78,7 +78,7 @@ def main() -> None:
         for number, (name, steps) in enumerate(INSTALLATIONS.items()):
             found[name] = installed(Path(folder, str(number)), steps)
             print(f"{name}: {found[name]['bytes'] / 1e6:.0f} MB", flush=True)
-    print(record.write("install_sizes", record.environment() | {"installations": found}))
+        print(record.write("install_sizes", record.environment() | {"installations": found}))
 
 
 if __name__ == "__main__":

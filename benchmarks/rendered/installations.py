@@ -10,16 +10,9 @@ from . import figures, table
 @figures("install_sizes")
 def sizes(data: Any) -> dict[str, str]:
     found = data["installations"]
-
-    def builds(each: Any) -> str:
-        return ", ".join(target for target, missing in each["missing"].items() if not missing) or "nothing"
-
-    rows = [
-        [name, f"{each['bytes'] / 1e6:.0f} MB", builds(each), ", ".join(each["missing"]["h200"]) or "nothing"]
-        for name, each in found.items()
-    ]
+    rows = [[name, f"{each['bytes'] / 1e6:.0f} MB"] for name, each in found.items()]
     largest = list(found["host"]["packages"].items())[:8]
     return {
-        "sizes": table(["installation", "size", "builds for", "missing for the H200"], rows),
+        "sizes": table(["installation", "size"], rows),
         "sizes.largest": table(["package", "size"], [[name, f"{size / 1e6:.0f} MB"] for name, size in largest]),
     }
