@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,14 @@ def test_a_unit_is_compiled_once_for_all_recipes_and_targets_of_an_architecture(
     }
     assert len(keys) == 1
     assert task_key(named(graph("net", "a100", (UNIT,)), "compile-k_0123"), inputs) not in keys
+
+
+def test_a_unit_is_called_by_what_it_computes_and_keyed_without_that() -> None:
+    called = named(graph(units=(replace(UNIT, label="conv tile 128x64x32 in 4 stages | relu"),)), "compile-k_0123")
+    nameless = named(graph(units=(UNIT,)), "compile-k_0123")
+    assert (called.label, nameless.label) == ("compile conv tile 128x64x32 in 4 stages | relu", "compile k_0123.cu")
+    inputs = {"src/k_0123.cu": "2" * 64}
+    assert task_key(called, inputs) == task_key(nameless, inputs)
 
 
 def test_a_unit_is_admitted_by_the_memory_that_it_states() -> None:

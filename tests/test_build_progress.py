@@ -30,19 +30,21 @@ def result(code: ExitCode = ExitCode.OK, **more: object) -> BuildResult:
 
 def test_one_line_a_finished_task() -> None:
     lines: list[str] = []
-    shown = PlainProgress(lines.append)
+    now = iter([100.0, 100.5, 104.9, 105.0, 171.2])
+    shown = PlainProgress(lines.append, clock=lambda: next(now))
     shown.start("toy", 3)
     shown.event(event(EventKind.STARTED, "compile a.cpp"))
-    shown.event(event(EventKind.FINISHED, "compile a.cpp", 4.12))
-    shown.event(event(EventKind.FINISHED, "compile b.cpp", cached=True))
+    why = ("policy.fusion.epilogue changed (toy.yaml:4): true -> false", "CUTLASS changed 4.2.0 -> 4.3.0")
+    shown.event(event(EventKind.FINISHED, "compile a.cpp", 4.12, reasons=why))
+    shown.event(event(EventKind.FINISHED, "compile b.cpp", cached=True, reasons=("not built yet",)))
     shown.event(event(EventKind.NOTE, "link", text="lib was changed by hand; it is made again"))
     shown.event(event(EventKind.CURRENT, "emit"))
     shown.event(event(EventKind.FAILED, "link", text="exit status 1"))
     assert lines == [
-        "[1/3] compile a.cpp 4.1 s",
-        "[2/3] compile b.cpp from the cache",
+        f"[1/3 0:04] compile a.cpp 4.1 s: {why[0]}; {why[1]}",
+        "[2/3 0:05] compile b.cpp from the cache",
         "link: lib was changed by hand; it is made again",
-        "[3/3] link failed: exit status 1",
+        "[3/3 1:11] link failed: exit status 1",
     ]
 
 
@@ -119,7 +121,8 @@ def test_events_as_json_lines() -> None:
     stream = io.StringIO()
     shown = JsonProgress(stream)
     shown.start("toy", 1)
-    shown.event(event(EventKind.FINISHED, "link", 0.5))
+    shown.event(event(EventKind.FINISHED, "link", 0.5, reasons=("a.cpp changed",)))
     start, task = (json.loads(line) for line in stream.getvalue().splitlines())
     assert start == {"event": "start", "recipe": "toy", "tasks": 1}
+    assert task["reasons"] == ["a.cpp changed"]
     assert (task["event"], task["kind"], task["label"], task["seconds"]) == ("task", "finished", "link", 0.5)

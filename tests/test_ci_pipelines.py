@@ -124,12 +124,12 @@ class Run:
 
     @property
     def compilations(self) -> set[str]:
-        """Compilations that ran, from their lines `[3/14] compile engine.cpp 2.1 s`."""
-        return set(re.findall(r"^\[\d+/\d+\] (compile \S+) [\d.]+ s$", self.said, re.M))
+        """Compilations that ran, from their lines `[3/14 0:09] compile engine.cpp 2.1 s`."""
+        return set(re.findall(r"^\[\d+/\d+ \d+:\d\d\] (compile \S+) [\d.]+ s$", self.said, re.M))
 
     @property
     def fetched(self) -> set[str]:
-        return set(re.findall(r"^\[\d+/\d+\] (compile \S+) from the cache$", self.said, re.M))
+        return set(re.findall(r"^\[\d+/\d+ \d+:\d\d\] (compile \S+) from the cache$", self.said, re.M))
 
 
 @pytest.fixture(scope="module")

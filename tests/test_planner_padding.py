@@ -150,6 +150,18 @@ def test_layers_are_limited_by_themselves() -> None:
     ]  # fmt: skip
 
 
+def test_kernels_are_called_by_what_they_compute() -> None:
+    target = target_named("h200")
+    (family,) = (each for each in load(target) if each.name == "cutlass")
+    (choice,) = (each for each in space(conv(46), of("never")).choices if each.family == "cutlass")
+    units = family.units([(choice.problem, candidate) for candidate in choice.candidates], target)
+    tiles = {f"{size['m']}x{size['n']}x{size['k']}" for size in (dict(c.parameters) for c in choice.candidates)}
+    assert len(units) == len(tiles)
+    assert {unit.label for unit in units} == {
+        f"conv tile {tile} in 4 stages, 2 elements a load | relu" for tile in tiles
+    }
+
+
 def test_a_problem_without_a_wish_has_the_digest_that_it_had_before_there_were_any() -> None:
     (problem,) = {c.problem for c in space(conv(46), of()).choices if c.family == "cutlass"}
     assert "padding" not in canonical_json(problem).replace("pads_begin", "").replace("pads_end", "")

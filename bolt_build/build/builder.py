@@ -15,7 +15,9 @@ from bolt_build.build.cache import DEFAULT_LIMIT, Cache, default_cache_directory
 from bolt_build.build.claim import Wait, directory_claim
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import told
+from bolt_build.build.last_runs import note_runs
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
+from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.prepared_target import PreparedTarget
 from bolt_build.build.preparing import Preparer, missing_verifier
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
@@ -123,7 +125,9 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
         listener.start(recipe.name, tasks)
         try:
             # SCons would ask the same rule of the same files, and takes as long to start as all that is done here.
-            session = _run(directory, planned, options, claim, listener) if tasks else NOTHING_TO_RUN
+            session = (
+                _run(directory, planned, options, claim, _Reasoning(listener, forecasts)) if tasks else NOTHING_TO_RUN
+            )
         finally:
             listener.stop()
     seconds = time.monotonic() - started - waited
@@ -132,10 +136,35 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
 
 def dry_run(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[Forecast, ...]:
     """What `build` would run. Nothing is written but a zoo recipe's model, which planning reads. Raises BoltError."""
+    return tuple(found for _, found in foresee(recipe, options, listener))
+
+
+def foresee(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[tuple[PreparedTarget, Forecast], ...]:
+    """The targets as a build would prepare them, with what it would run. Nothing is written but a zoo recipe's model.
+
+    Raises BoltError.
+    """
     planned, obstacles, code = _plan(recipe, options, listener)
     if obstacles:
         raise BoltError(_distinct(obstacles), code)
-    return tuple(_forecast(target, recipe, options) for target in planned)
+    return tuple((target, _forecast(target, recipe, options)) for target in planned)
+
+
+class _Reasoning:
+    """Passes events on with the reasons that were foreseen."""
+
+    def __init__(self, listener: Listener, forecasts: Sequence[Forecast]) -> None:
+        self._listener = listener
+        self._reasons = {(found.target, stale.task.name): stale.reasons for found in forecasts for stale in found.stale}
+
+    def event(self, event: TaskEvent) -> None:
+        self._listener.event(self.reasoned(event))
+
+    def reasoned(self, event: TaskEvent) -> TaskEvent:
+        return replace(event, reasons=self._reasons.get((event.target, event.task), ()))
+
+    def all(self, events: Sequence[TaskEvent]) -> tuple[TaskEvent, ...]:
+        return tuple(map(self.reasoned, events))
 
 
 def chosen(recipe: Recipe, names: Sequence[str]) -> tuple[TargetSpec, ...]:
@@ -194,7 +223,8 @@ def _distinct(obstacles: dict[str, tuple[Diagnostic, ...]]) -> list[Diagnostic]:
 def _forecast(target: PreparedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
     """What a build of the target would run, and what is to be said of it."""
     with told(target.directory.path):
-        found = forecast(target.plan, target.directory, options.local_cache, target.foreseen(), recipe.mark)
+        before = load_plan_file(target.directory.plan) if target.fresh else None
+        found = forecast(target.plan, target.directory, options.local_cache, target.foreseen(), recipe.mark, before)
     return replace(found, warnings=target.warnings)
 
 
@@ -203,7 +233,7 @@ def _run(
     planned: tuple[PreparedTarget, ...],
     options: BuildOptions,
     claim: int,
-    listener: Listener,
+    listener: _Reasoning,
 ) -> SessionResult:
     cache = options.local_cache
     session = SessionOptions(
@@ -212,6 +242,10 @@ def _run(
     result = run_session(directory.path, tuple(t.plan.graph.target for t in planned), session, claim, listener.event)
     if any(not event.cached for event in result.finished):
         cache.prune()
+    result = replace(result, finished=listener.all(result.finished), failed=listener.all(result.failed))
+    for target in planned:
+        with told(target.directory.path):
+            note_runs(target.directory, [e for e in result.finished if e.target == target.plan.graph.target])
     return result
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
@@ -34,13 +35,23 @@ Values = tuple[tuple[str, str], ...]
 def compiles(context: BuildContext, emitted: Sequence[str]) -> tuple[Task, ...]:
     """One task a source file. What was emitted sees the headers of families and tools, a family's own file those of
     the family and of tools, the runtime only its own."""
-    return (*_emitted(context, emitted), *_runtime(context), *_family_tasks(context))
+    made = _called(_emitted(context, emitted), context.engine.units)
+    return (*made, *_runtime(context), *_family_tasks(context))
 
 
 def kernel_compiles(context: BuildContext, units: Sequence[UnitSummary]) -> tuple[Task, ...]:
     """The tasks of kernel units, `src/<unit>` each: equal for every plan and recipe that needs a unit."""
     values = _emitted_values(context)
-    return tuple(_compile_cuda(context, f"src/{unit.name}", (), values, unit.memory_mb) for unit in units)
+    tasks = (_compile_cuda(context, f"src/{unit.name}", (), values, unit.memory_mb) for unit in units)
+    return tuple(_called(tasks, units))
+
+
+def _called(tasks: Iterable[Task], units: Sequence[UnitSummary]) -> Iterator[Task]:
+    """The tasks, those of kernel units labelled as people call them: a unit's file has a digest for a name."""
+    labels = {f"src/{unit.name}": unit.label for unit in units if unit.label}
+    for task in tasks:
+        label = labels.get(task.inputs[0])
+        yield task if label is None else replace(task, label=f"compile {label}")
 
 
 def other_compile(

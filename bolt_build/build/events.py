@@ -28,6 +28,7 @@ class EventKind(Enum):
 @dataclass(frozen=True)
 class TaskEvent:
     """`cached`: the outputs came from the cache. `text`: a note, or why it failed. `log`: the end of its output.
+    `reasons` say why the task was not up to date.
 
     `command` is a line for a shell that repeats the task by hand.
     """
@@ -42,6 +43,7 @@ class TaskEvent:
     log: str = ""
     log_file: str = ""
     command: str = ""
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass

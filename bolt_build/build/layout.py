@@ -40,6 +40,11 @@ class TargetDirectory:
         return self.path / "build" / "logs"
 
     @property
+    def reasons(self) -> Path:
+        """Why each task ran last."""
+        return self.logs / "reasons.json"
+
+    @property
     def receipts(self) -> Path:
         """What each finished task was made from, `<task>.json`."""
         return self.path / "build" / "records"

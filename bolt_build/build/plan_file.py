@@ -33,10 +33,11 @@ class Places:
 
 @dataclass(frozen=True)
 class UnitSummary:
-    """A kernel unit: its file, and the megabytes that compiling it takes."""
+    """A kernel unit: its file, the megabytes that compiling it takes, and what people call it, if anything."""
 
     name: str
     memory_mb: int
+    label: str = ""
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 # How an engine is verified and how its kernels are measured: what of the lock counts is a fact of its own.
 _NOT_THE_ENGINE = ("recipe:verify.", "recipe:tuning.")
+_UNSAID = (("recipe:policy.padding.mode", '"auto"'), ("recipe:policy.padding.alignment", "8"))
+"""Defaults of keys that came later: engines of recipes without them are what they were."""
 _FILES = ("engine.json", "provenance.json", "recipe.json", "selection.json")
 """What planning writes beside sources and weights."""
 
@@ -339,7 +341,9 @@ def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
     from bolt_build.emit.weights import payload_bytes
     from bolt_build.families import load
 
-    units = tuple(UnitSummary(unit.name, unit.memory_mb) for unit in kernel_units(plan, target, load(target)))
+    units = tuple(
+        UnitSummary(unit.name, unit.memory_mb, unit.label) for unit in kernel_units(plan, target, load(target))
+    )
     return EngineSummary(
         plan.name, source_names(plan, target), units, tuple(p.batch for p in plan.plans), plan.layout_digest,
         payload_bytes(plan.weights), max(p.arena_bytes for p in plan.plans), sum(len(p.steps) for p in plan.plans),
@@ -351,7 +355,8 @@ def _build_facts(asked: _Question) -> BuildFacts:
     """What the manifest says of the build. How it is verified is no part of what the engine is made from."""
     from bolt_build.emit.manifest import BuildFacts, ResolvedTool
 
-    recipe = digest([list(fact) for fact in _engine_facts(asked.facts) if fact[0].startswith("recipe:")])
+    facts = (fact for fact in _engine_facts(asked.facts) if fact[0].startswith("recipe:") and fact not in _UNSAID)
+    recipe = digest([list(fact) for fact in facts])
     used = tuple(
         ResolvedTool(tool.name, tool.version, tool.digest)
         for tool in asked.tools.tools

@@ -22,8 +22,10 @@ from bolt_build.build.up_to_date import Fault, Verdict, judge
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.planner.kernel_sources import UsedProblem
 
-_TOOL_NAMES = {"cxx": "the C++ compiler"}
+_TOOL_NAMES = {"cxx": "the C++ compiler", "cutlass": "CUTLASS", "onednn": "oneDNN"}
 _LOCK = "tuning.lock"
+NEVER_BUILT = "not built yet"
+"""The reason of a task that nothing is known of."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,15 @@ def forecast(
     cache: Cache | None,
     foreseen: Mapping[str, str],
     mark: Callable[[str], Mark | None],
+    before: PlanFile | None = None,
 ) -> Forecast:
     """What a build of `plan` would run. `foreseen` are digests, by path, of files that are about to be written.
 
+    `before` is the plan that lies there, where it is another one: it tells what of the model has changed.
+
     `mark` says where a dotted key stands in the recipe. Nothing is written. Raises OSError.
     """
-    walk = _Walk(plan, directory, cache, dict(foreseen), mark)
+    walk = _Walk(plan, directory, cache, dict(foreseen), mark, before)
     return Forecast(plan.graph.target, tuple(stale for task in plan.graph.tasks if (stale := walk.visit(task))))
 
 
@@ -71,7 +76,9 @@ class _Walk:
         cache: Cache | None,
         foreseen: dict[str, str],
         mark: Callable[[str], Mark | None],
+        before: PlanFile | None,
     ) -> None:
+        self._before = before
         self._plan, self._directory, self._cache, self._foreseen, self._mark = plan, directory, cache, foreseen, mark
         self._digests = Digests()
         for file in plan.model:
@@ -119,10 +126,11 @@ class _Walk:
 
     def _reasons(self, task: Task, receipt: Receipt | None) -> tuple[str, ...]:
         if receipt is None:
-            return ("not built yet",)
+            return (NEVER_BUILT,)
         found: list[str] = []
         before, values = dict(receipt.values), dict(task.values)
-        changes = fact_changes(receipt.facts, self._plan.facts, task.reads, self._mark, self._plan.tuning.used)
+        model = self._model_change(receipt.facts)
+        changes = fact_changes(receipt.facts, self._plan.facts, task.reads, self._mark, self._plan.tuning.used, model)
         for name in dict.fromkeys([*before, *values]):
             if before.get(name) != values.get(name):
                 found += self._value_reasons(name, receipt.facts, changes)
@@ -130,7 +138,7 @@ class _Walk:
         for name in task.inputs:
             digest = self._content(name)
             if digest is None or seen.get(name) != digest:
-                found += self._causes.get(name) or self._file_reasons(name, changes)
+                found += self._causes.get(name) or self._file_reasons(name, changes, model)
         if receipt.argv != task.argv:
             found += changes or ("its command changed",)
         return tuple(dict.fromkeys(found)) or changes or ("its inputs changed",)
@@ -145,11 +153,21 @@ class _Walk:
             return (_tool_change(what, facts, self._plan.facts),)
         return changes or (f"{name} changed",)
 
-    def _file_reasons(self, name: str, changes: tuple[str, ...]) -> tuple[str, ...]:
+    def _model_change(self, facts: Facts) -> str:
+        """What of the model has changed since a task with these facts ran: its weights alone where the plan of then
+        has the same layers."""
+        name = Path(self._plan.model[0].path).name if self._plan.model else "the model"
+        before = self._before
+        if before is None or dict(before.facts).get("model") != dict(facts).get("model"):
+            return f"{name} changed"
+        same = before.engine.layout_digest == self._plan.engine.layout_digest
+        return f"{name}: weights alone" if same else f"{name}: other layers or shapes"
+
+    def _file_reasons(self, name: str, changes: tuple[str, ...], model: str) -> tuple[str, ...]:
         if name in self._foreseen and changes:
             return changes
         if name.startswith("${model"):
-            return ("model file changed",)
+            return (model,)
         if name.startswith(("${package}", "${family.")):
             return tuple(change for change in changes if change.startswith("package ")) or (
                 "bolt-build itself changed",
@@ -163,7 +181,7 @@ class _Walk:
 def _damage(verdict: Verdict, receipt: Receipt | None) -> tuple[str, ...]:
     """What is wrong with outputs that exist no longer or are not what was made."""
     if receipt is None:
-        return ("not built yet",) if Fault.MISSING in dict(verdict.faults).values() else ()
+        return (NEVER_BUILT,) if Fault.MISSING in dict(verdict.faults).values() else ()
     words = {Fault.MISSING: "output {} is missing", Fault.EDITED: "output {} was changed by hand"}
     # Where a task has come to make another file, what changed says why.
     made = {output.path for output in receipt.outputs}
@@ -176,10 +194,12 @@ def fact_changes(
     reads: Sequence[str],
     mark: Callable[[str], Mark | None],
     used: Sequence[UsedProblem] = (),
+    model: str = "the model changed",
 ) -> tuple[str, ...]:
     """What changed between two builds' facts that reaches a task reading these recipe keys, a sentence each.
 
-    `used` are the problems of the engine, for the names of what the lock's kernels compute.
+    `used` are the problems of the engine, for the names of what the lock's kernels compute; `model` is said where the
+    model is another one.
     """
     old, new = dict(before), dict(now)
     found = []
@@ -190,7 +210,7 @@ def fact_changes(
         if kind == "recipe" and any(key == read or key.startswith(f"{read}.") for read in reads):
             found.append(_recipe_change(key, old.get(name), new.get(name), mark(key)))
         elif kind == "model":
-            found.append("model file changed")
+            found.append(model)
     if _LOCK in reads:
         found += _lock_change(old, new, mark(_LOCK), used)
     packages = (name for name in dict.fromkeys([*old, *new]) if name.startswith("package:"))

@@ -8,7 +8,7 @@ import importlib
 from typing import Protocol, cast
 
 VERBS = (
-    "init", "build", "check", "plan", "graph", "explain", "explore", "tune", "verify", "emulate", "run", "bench",
+    "init", "build", "check", "plan", "graph", "explain", "why", "explore", "tune", "verify", "emulate", "run", "bench",
     "clean", "operators", "schema", "doctor",
 )  # fmt: skip
 """Each is a module of this package; only the one that is asked for is imported."""

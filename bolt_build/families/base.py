@@ -271,12 +271,14 @@ class KernelUnit:
     """Source of kernels that is compiled by itself, once for all plans and recipes that need it.
 
     `name` is a file name, equal only for equal text. `text` includes headers of families and of the target's tools
-    alone, and defines what the families' headers declare. `memory_mb` is what compiling it takes at its peak.
+    alone, and defines what the families' headers declare. `memory_mb` is what compiling it takes at its peak. `label`
+    is what people call it; equal names have equal ones.
     """
 
     name: str
     text: str
     memory_mb: int = 900
+    label: str = ""
 
 
 class Family(Protocol):

@@ -12,7 +12,7 @@ from typing import IO, Any, Protocol
 
 from bolt_build.build.builder import BuildResult, Listener
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.staleness import Forecast
+from bolt_build.build.staleness import NEVER_BUILT, Forecast
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
@@ -30,6 +30,8 @@ class PlainProgress:
 
     write: Callable[[str], None]
     live: _Live | None = None
+    clock: Callable[[], float] = time.monotonic
+    _began: float = 0.0
     _total: int = 0
     _done: int = 0
     _running: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
@@ -38,13 +40,13 @@ class PlainProgress:
         self.write(text)
 
     def start(self, recipe: str, tasks: int) -> None:
-        self._total, self._done = tasks, 0
+        self._total, self._done, self._began = tasks, 0, self.clock()
         self._refresh()
 
     def event(self, event: TaskEvent) -> None:
         where = (event.target, event.task)
         if event.kind is EventKind.STARTED:
-            self._running[where] = (event.label, time.monotonic())
+            self._running[where] = (event.label, self.clock())
         else:
             self._running.pop(where, None)
         if event.kind in (EventKind.FINISHED, EventKind.FAILED):
@@ -60,12 +62,32 @@ class PlainProgress:
             self.live.stop()
 
     def _line(self, event: TaskEvent) -> str:
-        how = "failed: " + event.text if event.kind is EventKind.FAILED else _how_long(event)
-        return f"[{self._done}/{self._total}] {event.label} {how}"
+        how = "failed: " + event.text if event.kind is EventKind.FAILED else _how_long(event) + _because(event)
+        return f"[{self._done}/{self._total} {_clock(self.clock() - self._began)}] {event.label} {how}"
 
     def _refresh(self) -> None:
         if self.live is not None:
             self.live.update(self._done, self._total, tuple(self._running.values()))
+
+
+@dataclass(frozen=True)
+class NotesTo:
+    """Writes what is said to a stream, and nothing of tasks."""
+
+    stream: IO[str]
+
+    def say(self, text: str) -> None:
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
+    def start(self, recipe: str, tasks: int) -> None:
+        return
+
+    def event(self, event: TaskEvent) -> None:
+        return
+
+    def stop(self) -> None:
+        return
 
 
 class QuietProgress:
@@ -166,6 +188,17 @@ def _print_line(text: str) -> None:
 
 def _how_long(event: TaskEvent) -> str:
     return "from the cache" if event.cached else f"{event.seconds:.1f} s"
+
+
+def _because(event: TaskEvent) -> str:
+    """Why the task ran again; nothing of one that had not run before."""
+    reasons = [reason for reason in event.reasons if reason != NEVER_BUILT]
+    return f": {'; '.join(reasons)}" if reasons else ""
+
+
+def _clock(seconds: float) -> str:
+    """Minutes and seconds since the build began to run tasks."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def failure_text(result: BuildResult) -> str:

@@ -44,6 +44,12 @@ def epilogue_value(problem: KernelProblem) -> str:
     return f"{_SPACE}::epilogue({', '.join(_stage_value(stage) for stage in problem.epilogue)})"
 
 
+def stage_words(problem: KernelProblem) -> str:
+    """` | add | relu`, for people."""
+    names = (stage.op.function for stage in problem.epilogue if isinstance(stage.op, Activation | Binary))
+    return "".join(f" | {name}" for name in names)
+
+
 def _join(stage: EpilogueOp) -> str:
     assert isinstance(stage.op, Binary)
     return f"<{binary(stage.op)}, {'true' if stage.swapped else 'false'}>"

@@ -19,7 +19,7 @@ from bolt_build.families.base import (
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds, expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
 from bolt_build.families.cutlass.padding import refuse_padding
@@ -232,7 +232,9 @@ class ProductKind(Generic[T]):
             f"template void {SPACE}::launch_{kind}(\n    {kernel.tile.cxx(product, gpu_of(target))},\n"
             f"    const {SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
         )
-        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, kernel.tile.memory_mb)
+        stages = "" if kernel.partial else stage_words(problem)
+        label = f"{kind} {kernel}{stages}"
+        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, kernel.tile.memory_mb, label)
 
 
 def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, gpu: Gpu) -> str | None:

@@ -21,7 +21,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
@@ -203,7 +203,8 @@ class ChainKind(Generic[T]):
             f"    const {SPACE}::{chain.first.kernel}Arguments&, const {SPACE}::SecondArguments&,\n"
             f"    const {epilogue_type(first)}&,\n    const {epilogue_type(second)}&, void*);\n"
         )
-        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, tile.memory_mb)
+        label = f"{kind}{stage_words(first)} | {kind}{stage_words(second)}, tile {tile}"
+        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, tile.memory_mb, label)
 
 
 def _seconds(problem: KernelProblem, chain: ProductChain, tile: ChainTile, target: Target) -> float:

@@ -60,7 +60,7 @@ def task_of(source: str) -> str:
 
 
 def _units(context: BuildContext, units: Sequence[KernelUnit]) -> tuple[Task, ...]:
-    return kernel_compiles(context, [UnitSummary(unit.name, unit.memory_mb) for unit in units])
+    return kernel_compiles(context, [UnitSummary(unit.name, unit.memory_mb, unit.label) for unit in units])
 
 
 def _glue(context: BuildContext, glue: Sequence[GlueSource]) -> tuple[Task, ...]:

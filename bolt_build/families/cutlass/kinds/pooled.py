@@ -20,7 +20,7 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
-from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
 from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
@@ -281,7 +281,9 @@ class Pooled:
             f"    const {SPACE}::ConvArguments&, const {SPACE}::Pooling&,\n"
             f"    const {epilogue_type(parts(problem)[0])}&, void*);\n"
         )
-        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB)
+        tile = self.tile_of(candidate)
+        label = f"conv{stage_words(parts(problem)[0])} | pool, tile {tile}"
+        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB, label)
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:

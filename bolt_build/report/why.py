@@ -1,0 +1,49 @@
+"""Shows why tasks would run, and why those that are up to date ran last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bolt_build.build.last_runs import LastRun
+from bolt_build.build.staleness import StaleTask
+from bolt_build.build.why import ExplainedTask
+from bolt_build.report.printable import printable
+
+
+def why_text(recipe: str, found: Sequence[ExplainedTask]) -> str:
+    """A line a task: those that would run, and where none would, or tasks were asked for by name, also the others."""
+    return "".join(f"{recipe}/{each.target}: {printable(each.task.label)}: {printable(_why(each))}\n" for each in found)
+
+
+def why_data(recipe: str, found: Sequence[ExplainedTask]) -> list[dict[str, Any]]:
+    """The same as JSON data."""
+    return [
+        {
+            "recipe": recipe, "target": each.target, "task": each.task.name, "label": each.task.label,
+            "would_run": each.stale is not None, "reasons": [] if each.stale is None else list(each.stale.reasons),
+            "certain": each.stale is not None and each.stale.certain,
+            "from_cache": each.stale is not None and each.stale.from_cache,
+            "last": None if each.last is None else _last_data(each.last),
+        }
+        for each in found
+    ]  # fmt: skip
+
+
+def _last_data(last: LastRun) -> dict[str, Any]:
+    return {"reasons": list(last.reasons), "seconds": last.seconds, "cached": last.cached}
+
+
+def _why(each: ExplainedTask) -> str:
+    if each.stale is not None:
+        return f"would {_how(each.stale)}: {'; '.join(each.stale.reasons)}"
+    if each.last is None or not each.last.reasons:
+        return "up to date; why it ran last is not known"
+    how = "came from the cache" if each.last.cached else f"ran {each.last.seconds:.1f} s"
+    return f"up to date; {how} last: {'; '.join(each.last.reasons)}"
+
+
+def _how(stale: StaleTask) -> str:
+    if stale.from_cache:
+        return "come from the cache"
+    return "run" if stale.certain else "run if what it reads changes"
