@@ -135,6 +135,26 @@ def test_on_the_host_nothing_is_padded(mode: str) -> None:
     assert (found.alternatives, found.choices) == (auto.alternatives, auto.choices)
 
 
+def test_a_target_that_pads_nothing_says_so_where_it_is_wanted() -> None:
+    target = target_named("host")
+    said = {
+        mode: [
+            (each.subject, each.action, each.reason)
+            for each in plan_engine(
+                [graph(conv(46))], of(mode), TargetSpec("host", "fp32"), target, load(target)
+            ).plan.decisions
+            if each.stage == "pad-channels"
+        ]
+        for mode in ("auto", "never", "always")
+    }
+    assert said == {
+        "auto": [], "never": [],
+        "always": [
+            ("batch 32", "declined", "policy.padding.mode is always, but kernels of 'host' read fp32 as it is"),
+        ],
+    }  # fmt: skip
+
+
 def test_layers_are_limited_by_themselves() -> None:
     engine = planned(TWO, of("auto", 8, z="never", nowhere="always"))
     left, every = legal(46)[2], sum(legal(46).values())

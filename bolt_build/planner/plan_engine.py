@@ -136,6 +136,9 @@ def _optimized(
             result = PAD_CHANNELS.run(result.graph, recipe.policy)
             check(result.graph)
             decisions += result.decisions
+        elif recipe.policy.padding.mode == "always":
+            reason = f"policy.padding.mode is always, but kernels of '{target.name}' read {spec.precision} as it is"
+            decisions.append(Decision(PAD_CHANNELS.name, f"batch {graph.batch}", "declined", reason))
         optimized.append(result.graph)
     return optimized, decisions
 
