@@ -9,13 +9,18 @@ from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.activation import FUNCTIONS, Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.gather import Gather, GatherElements
 from bolt_build.graph.ops.line import FUNCTIONS as LINES
 from bolt_build.graph.ops.line import Line
+from bolt_build.graph.ops.lines import CumSum
+from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import BatchNorm, Lrn
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import MODES, Reduce
+from bolt_build.graph.ops.scatter import ScatterElements
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 
@@ -183,6 +188,15 @@ MOVES = [
     Layer("cast-from-f16", Cast(DType.F32), (Input(IMAGE, dtype=DType.F16),)),
     Layer("cast-from-f64", Cast(DType.F32), (Input(IMAGE, dtype=DType.F64),)),
     one("reshape", Reshape((5, 12, 7)), IMAGE),
+    Layer("gather", Gather(1), (Input(IMAGE), Input((3, 2), low=-5.4, high=4.9, dtype=DType.I64))),
+    Layer("gather-elements", GatherElements(0), (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I32))),
+    Layer("scatter-add", ScatterElements(0, "add"),
+          (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I64), Input((4, 6)))),
+    Layer("where", Where(), (Input((5, 1, 7), low=0, high=1, dtype=DType.BOOL), Input(IMAGE), Input((), True))),
+    Layer("integers-mod", Binary("mod"),
+          (Input((40, 7), low=-99, high=99, dtype=DType.I64), Input((7,), low=-9, high=9, dtype=DType.I64))),
+    one("cumsum", CumSum(1, reverse=True), IMAGE),
+    one("expand", Expand((4, 5, 6)), (4, 1, 6)),
     one("flatten-pixel", Reshape((2, 9)), (2, 9, 1, 1)),
     *(one(f"transpose-{''.join(map(str, perm))}", Transpose(perm), IMAGE)
       for perm in ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (3, 2, 1, 0), (1, 0, 2, 3), (0, 1, 2, 3))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
 from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
+from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
 from bolt_build.graph.ops.shape import Cast, Convert
 from bolt_build.planner.engine_plan import BatchPlan
 
@@ -12,7 +13,8 @@ _INDICES = 1
 
 
 def index_ranges(plan: BatchPlan) -> dict[str, int]:
-    """For each input whose elements reach the indices of a gather as they are, the least extent that they count in."""
+    """For each input whose elements reach the indices of a gather or scatter as they are, the least
+    extent that they count in."""
     origins: dict[str, frozenset[str]] = {}
     found: dict[str, int] = {}
     for step in plan.steps:
@@ -34,8 +36,10 @@ def _extent(problem: KernelProblem) -> int | None:
     """The least extent that indices of the problem count in; None where it has none."""
     data = problem.inputs[0].shape if problem.inputs else ()
     match problem.op:
-        case Gather(axis) | GatherElements(axis):
+        case Gather(axis) | GatherElements(axis) | ScatterElements(axis):
             return data[axis]
+        case ScatterND():
+            return min(data[: problem.inputs[_INDICES].shape[-1]])
         case GatherND(first):
             return min(data[first : first + problem.inputs[_INDICES].shape[-1]])
     return None

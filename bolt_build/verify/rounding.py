@@ -383,6 +383,17 @@ def _joined(work: Work) -> Variance:
     return work.again([work.emit.zeros_like(name) if v is None else v for name, v in pairs])
 
 
+def _scattered(work: Work) -> Variance:
+    """ScatterElements and ScatterND: what is put or added has its own variance."""
+    reduction = next((attribute.s for attribute in work.node.attribute if attribute.name == "reduction"), b"none")
+    if reduction not in (b"none", b"add"):
+        return measured(work)
+    if work.variances[0] is None and work.variances[2] is None:
+        return None
+    data, updates = (work.variances[i] or work.emit.zeros_like(work.inputs[i]) for i in (0, 2))
+    return work.again([data, work.inputs[1], updates])
+
+
 def _chosen(work: Work) -> Variance:
     """Where: of whichever is taken."""
     if all(variance is None for variance in work.variances[1:]):
@@ -426,6 +437,7 @@ RULES: dict[str, Rule] = {
     "Tanh": _function(1.0, "bounded"), "Erf": _function(1.13, "bounded"), "Softplus": _function(1.0, "bounded"),
     "Gelu": _function(1.13, "product"), "Swish": _function(1.1, "product"), "HardSwish": _function(1.5, "product"),
     "Concat": _joined, "Pad": _padded, "Where": _chosen,
+    "ScatterElements": _scattered, "ScatterND": _scattered,
     **dict.fromkeys(("Relu", "Clip", "Neg", "Abs"), _function(1.0, "exact")),
     **dict.fromkeys(MOVING, _moved),
 }  # fmt: skip

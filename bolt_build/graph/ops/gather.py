@@ -1,7 +1,7 @@
 """Elements taken by indices that are known at run time.
 
-Indices count from the end where they are negative. One that lies outside of its axis is an error of the run on a host,
-and counted into the axis on a device, where the context remembers it.
+Indices count from the end where they are negative. One that lies outside of its axis is an error of the run on a host;
+on a device the nearest that lies inside is taken.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // Indices that are known at run time. None reads or writes outside: on a host one that lies outside of its axis ends the
-// run with an error, on a device it is moved to the nearest that lies inside, and the context remembers it.
+// run with an error, on a device it is moved to the nearest that lies inside.
 #pragma once
 
 #include "bolt/plan.h"

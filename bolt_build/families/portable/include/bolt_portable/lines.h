@@ -1,0 +1,177 @@
+// Kernels that walk along one axis of a row-major tensor, one line an item: running sums, places of the greatest, scatters.
+#pragma once
+
+#include "bolt_portable/each.h"
+#include "bolt_portable/gather.h"
+#include "bolt_portable/typed.h"
+
+namespace bolt::portable {
+
+/// A tensor as [outer, extent, inner]; lines lie along the middle.
+struct Lines {
+  Index outer, extent, inner;
+  BOLT_HD Index first(Index line) const { return line / inner * extent * inner + line % inner; }
+};
+
+/// Sums of what stands before each element, itself included unless `exclusive`; from the end where `reverse`.
+template <typename T>
+void cumulative_sum(const Run& r, const Lines& p, bool exclusive, bool reverse, const void* input, void* output) {
+  const T* from = static_cast<const T*>(input);
+  T* to = static_cast<T*>(output);
+  for_each_item(
+      r, p.outer * p.inner, p.extent,
+      [=] BOLT_HD(Index line) {
+        using Value = typename Computed<T>::type;
+        Value sum{0};
+        for (Index i = 0; i < p.extent; ++i) {
+          const Index at = p.first(line) + (reverse ? p.extent - 1 - i : i) * p.inner;
+          const Value value = read(from + at);
+          if (exclusive) to[at] = element<T>(sum);
+          sum = typed::Add{}(sum, value);
+          if (!exclusive) to[at] = element<T>(sum);
+        }
+      },
+      "running sum");
+}
+
+/// Whether a value stands before another in the order asked for; NaN stands first.
+template <bool greatest, typename Value>
+BOLT_HD inline bool precedes(Value a, Value b) {
+  if (a != a || b != b) return a != a && b == b;
+  return greatest ? a > b : a < b;
+}
+
+/// Places of the first `count` of each line in that order, those of equal ones as they lie, the other way round where `last`:
+/// [outer, count, inner].
+template <bool greatest, bool last, typename T>
+void places(const Run& r, const Lines& p, Index count, const void* input, void* output) {
+  const T* from = static_cast<const T*>(input);
+  std::int64_t* to = static_cast<std::int64_t*>(output);
+  for_each_item(
+      r, p.outer * p.inner, p.extent * count,
+      [=] BOLT_HD(Index line) {
+        const T* x = from + p.first(line);
+        Index before = -1;
+        for (Index k = 0; k < count; ++k) {
+          // The best of those behind the one found before.
+          Index best = -1;
+          for (Index i = 0; i < p.extent; ++i) {
+            const auto value = read(x + i * p.inner);
+            if (before >= 0) {
+              const auto least = read(x + before * p.inner);
+              const bool equal = !precedes<greatest>(least, value) && !precedes<greatest>(value, least);
+              if (i == before || precedes<greatest>(value, least) || (equal && (last ? i > before : i < before))) continue;
+            }
+            if (best >= 0) {
+              const auto found = read(x + best * p.inner);
+              if (precedes<greatest>(found, value)) continue;
+              if (!last && !precedes<greatest>(value, found)) continue;
+            }
+            best = i;
+          }
+          to[line / p.inner * count * p.inner + k * p.inner + line % p.inner] = best;
+          before = best;
+        }
+      },
+      "places");
+}
+
+/// What becomes of an element that an update meets.
+struct Replace {
+  template <typename T>
+  BOLT_HD T operator()(T, T update) const {
+    return update;
+  }
+};
+
+template <typename T>
+void copy_all(const Run& r, Index items, const T* from, T* to) {
+  if (from == to) return;
+  for_each_item(r, items, 1, [=] BOLT_HD(Index i) { to[i] = from[i]; }, "copy");
+}
+
+/// Updates of the shape of the indices, of `rank` axes, go to the place along `axis` that their index says. `step` are the
+/// steps of the output, 0 along that axis. The updates of one line follow each other.
+template <typename Function, typename T, typename I>
+void scatter_elements(const Run& r, const GatherElements& p, int axis, Index elements, const void* data,
+                      const void* indices, const void* updates, void* output) {
+  const I* at = static_cast<const I*>(indices);
+  const T* from = static_cast<const T*>(updates);
+  T* to = static_cast<T*>(output);
+  Index items = 1, inner = 1;
+  for (int i = 0; i < p.rank; ++i) items *= p.extent[i];
+  for (int i = axis + 1; i < p.rank; ++i) inner *= p.extent[i];
+  check_indices(r, at, items, Extents{1, {p.length}});
+  copy_all(r, elements, static_cast<const T*>(data), to);
+  std::uint32_t* const fault = r.fault;
+  const std::uint32_t mark = r.mark();
+  const Index extent = p.extent[axis];
+  for_each_item(
+      r, items / extent, extent,
+      [=] BOLT_HD(Index line) {
+        const Index first = line / inner * extent * inner + line % inner;
+        Index target = 0, rest = first;
+        for (int i = p.rank; i-- > 0;) {
+          target += rest % p.extent[i] * p.step[i];
+          rest /= p.extent[i];
+        }
+        for (Index i = 0; i < extent; ++i) {
+          const Index place = first + i * inner;
+          T* element_at = to + target + inside(static_cast<Index>(at[place]), p.length, fault, mark) * p.along;
+          *element_at = element<T>(Function{}(read(element_at), read(from + place)));
+        }
+      },
+      "scatter");
+}
+
+/// Each row of indices names `inner` neighbours that a row of updates goes to; rows follow each other.
+template <typename Function, typename T, typename I>
+void scatter_nd(const Run& r, const GatherND& p, const void* data, const void* indices, const void* updates, void* output) {
+  const I* at = static_cast<const I*>(indices);
+  const T* from = static_cast<const T*>(updates);
+  T* to = static_cast<T*>(output);
+  check_indices(r, at, p.tuples * p.extents.count, p.extents);
+  copy_all(r, product(p.extents) * p.inner, static_cast<const T*>(data), to);
+  std::uint32_t* const fault = r.fault;
+  const std::uint32_t mark = r.mark();
+  for_each_item(
+      r, p.inner, p.tuples,
+      [=] BOLT_HD(Index column) {
+        for (Index row = 0; row < p.tuples; ++row) {
+          T* element_at = to + slice_named(p.extents, at + row * p.extents.count, fault, mark) * p.inner + column;
+          *element_at = element<T>(Function{}(read(element_at), read(from + row * p.inner + column)));
+        }
+      },
+      "scatter");
+}
+
+/// Weighted sums of `taps` elements of each line: result i of a line is that of elements place[i][..] with weight[i][..].
+/// [outer, extent, inner] becomes [outer, results, inner].
+struct Taps {
+  Lines lines;
+  Index results, taps;
+};
+
+template <typename T>
+void interpolate(const Run& r, const Taps& p, const void* input, const void* place, const void* weight, void* output) {
+  const T* from = static_cast<const T*>(input);
+  const std::int64_t* places_at = static_cast<const std::int64_t*>(place);
+  const float* weights = static_cast<const float*>(weight);
+  T* to = static_cast<T*>(output);
+  for_each_item(
+      r, p.lines.outer * p.results * p.lines.inner, p.taps,
+      [=] BOLT_HD(Index item) {
+        const Index inner = item % p.lines.inner, result = item / p.lines.inner % p.results;
+        const T* x = from + item / p.lines.inner / p.results * p.lines.extent * p.lines.inner + inner;
+        float sum = 0;
+        for (Index i = 0; i < p.taps; ++i) {
+          const Index given = places_at[result * p.taps + i];  // never outside, whatever weights were loaded
+          const Index at = given < 0 ? 0 : (given < p.lines.extent ? given : p.lines.extent - 1);
+          sum += weights[result * p.taps + i] * cast<float>(read(x + at * p.lines.inner));
+        }
+        to[item] = element<T>(sum);
+      },
+      "interpolation");
+}
+
+}  // namespace bolt::portable

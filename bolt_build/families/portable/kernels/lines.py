@@ -1,0 +1,125 @@
+"""Kernels that walk along one axis: running sums, places of the greatest, scatters, interpolation."""
+
+from __future__ import annotations
+
+from math import prod
+
+from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
+from bolt_build.families.common.cxx import boolean, braces, struct
+from bolt_build.families.common.geometry import MOST_AXES, strides
+from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
+from bolt_build.families.portable.typed import ctype
+from bolt_build.graph.ops.lines import CumSum, Places
+from bolt_build.graph.ops.resize import Interpolate
+from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
+
+_HEADER = ("bolt_portable/lines.h",)
+_UPDATES = {
+    "none": "bolt::portable::Replace", "add": "bolt::portable::typed::Add", "mul": "bolt::portable::typed::Mul",
+    "max": "bolt::portable::typed::Max", "min": "bolt::portable::typed::Min",
+}  # fmt: skip
+
+
+def _slow(problem: KernelProblem) -> float:
+    """Part of the peak rate of a loop whose steps wait for each other."""
+    return 0.01
+
+
+def _lines(operand: Operand, axis: int) -> str:
+    shape = operand.shape
+    outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
+    return struct("bolt::portable::Lines", outer=outer, extent=shape[axis], inner=inner)
+
+
+def _emit_cumsum(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, x = problem.op, problem.inputs[0]
+    assert isinstance(op, CumSum)
+    flags = f"{boolean(op.exclusive)}, {boolean(op.reverse)}"
+    call = (
+        f"bolt::portable::cumulative_sum<{ctype(x.format.dtype)}>(r, {_lines(x, op.axis)}, {flags}, "
+        f"{at.inputs[0]}, {at.outputs[0]});"
+    )
+    return StepCode(_HEADER, None, "", call)
+
+
+def _emit_places(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, x = problem.op, problem.inputs[0]
+    assert isinstance(op, Places)
+    types = f"{boolean(op.greatest)}, {boolean(op.last)}, {ctype(x.format.dtype)}"
+    call = f"bolt::portable::places<{types}>(r, {_lines(x, op.axis)}, {op.count}, {at.inputs[0]}, {at.outputs[0]});"
+    return StepCode(_HEADER, None, "", call)
+
+
+def _refuse_scatter(problem: KernelProblem) -> str | None:
+    if (reason := no_epilogue(problem)) is not None:
+        return reason
+    data, indices, updates = problem.inputs
+    if not data.format.dtype is updates.format.dtype is problem.outputs[0].format.dtype:
+        return "scatters only within one element type"
+    rank = len(indices.shape)
+    return f"scatters by indices of {rank} axes, at most {MOST_AXES} are supported" if rank > MOST_AXES else None
+
+
+def _scatter(problem: KernelProblem, at: StepExpressions, function: str, reduction: str, parameters: str) -> StepCode:
+    data, indices, _ = problem.inputs
+    types = f"{_UPDATES[reduction]}, {ctype(data.format.dtype)}, {ctype(indices.format.dtype)}"
+    pointers = ", ".join((*at.inputs, *at.outputs))
+    return StepCode(_HEADER, None, "", f"bolt::portable::{function}<{types}>(r, {parameters}, {pointers});")
+
+
+def _emit_scatter_elements(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, (data, indices, _) = problem.op, problem.inputs
+    assert isinstance(op, ScatterElements)
+    steps = strides(data)
+    parameters = struct(
+        "bolt::portable::GatherElements",
+        rank=len(indices.shape),
+        extent=braces(indices.shape),
+        step=braces(0 if axis == op.axis else step for axis, step in enumerate(steps)),
+        along=steps[op.axis],
+        length=data.shape[op.axis],
+    )
+    return _scatter(problem, at, "scatter_elements", op.reduction, f"{parameters}, {op.axis}, {data.type.elements}")
+
+
+def _emit_scatter_nd(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, (data, indices, _) = problem.op, problem.inputs
+    assert isinstance(op, ScatterND)
+    depth = indices.shape[-1]
+    parameters = struct(
+        "bolt::portable::GatherND",
+        batches=1,
+        tuples=prod(indices.shape[:-1]),
+        inner=prod(data.shape[depth:]),
+        extents=f"{{{depth}, {braces(data.shape[:depth])}}}",
+    )
+    return _scatter(problem, at, "scatter_nd", op.reduction, parameters)
+
+
+def _refuse_interpolate(problem: KernelProblem) -> str | None:
+    data, places, weights = problem.inputs
+    if not (places.constant and weights.constant):
+        return "interpolates at places that are known when the engine is built"
+    reduced = KernelProblem(problem.op, (data,), problem.outputs, problem.epilogue, problem.accumulate, problem.target)
+    if data.format.dtype is not problem.outputs[0].format.dtype:
+        return "interpolates only within one element type"
+    return no_epilogue(problem) or computed_only(reduced)
+
+
+def _emit_interpolate(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, (data, places, _) = problem.op, problem.inputs
+    assert isinstance(op, Interpolate)
+    results, taps = places.shape
+    parameters = struct("bolt::portable::Taps", lines=_lines(data, op.axis), results=results, taps=taps)
+    pointers = ", ".join((*at.inputs, *at.outputs))
+    call = f"bolt::portable::interpolate<{ctype(data.format.dtype)}>(r, {parameters}, {pointers});"
+    return StepCode(_HEADER, None, "", call)
+
+
+RULES = (
+    Rule(CumSum, no_epilogue, _emit_cumsum, _slow, layouts=row_major),
+    Rule(Places, no_epilogue, _emit_places, _slow, layouts=row_major),
+    Rule(ScatterElements, _refuse_scatter, _emit_scatter_elements, _slow, layouts=row_major, in_place=(0,)),
+    Rule(ScatterND, _refuse_scatter, _emit_scatter_nd, _slow, layouts=row_major, in_place=(0,)),
+    Rule(Interpolate, _refuse_interpolate, _emit_interpolate, _slow, layouts=row_major),
+)

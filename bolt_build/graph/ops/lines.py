@@ -1,0 +1,133 @@
+"""What walks along one axis: running sums, places of the greatest and least, and ones where an index says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import narrowed, widened
+from bolt_build.graph.example import IMAGE, Data, Example, Integers
+from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.gather import GatherElements
+from bolt_build.graph.ops.logic import Compare, Logic, Where
+from bolt_build.graph.ops.operands import expect_axis, expect_count
+from bolt_build.graph.ops.shape import Cast, Reshape, Slice
+
+
+@dataclass(frozen=True)
+class CumSum(Op):
+    """Sums along `axis` of what stands before each element, itself included unless `exclusive`; from the end of
+    the axis where `reverse`."""
+
+    kind = "cumsum"
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        expect_axis(self.axis, inputs[0])
+        if inputs[0].dtype is DType.BOOL:
+            raise ShapeError("takes numbers, not bool")
+        return (inputs[0],)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        x = widened(inputs[0])
+        turned = np.flip(x, self.axis) if self.reverse else x
+        sums = np.cumsum(turned, self.axis, dtype=x.dtype)
+        if self.exclusive:
+            sums = sums - turned
+        return (narrowed(np.flip(sums, self.axis) if self.reverse else sums, inputs[0].dtype),)
+
+
+@dataclass(frozen=True)
+class Places(Op):
+    """Indices (i64) along `axis` of its `count` greatest elements, the greatest first, or of the least; of equal ones
+    in their order, or the other way round where `last`. NaN comes before all."""
+
+    kind = "places"
+    axis: int
+    count: int
+    greatest: bool = True
+    last: bool = False
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, 1)
+        (x,) = inputs
+        expect_axis(self.axis, x)
+        if not 1 <= self.count <= x.shape[self.axis]:
+            raise ShapeError(f"axis {self.axis} of {list(x.shape)} does not have {self.count} elements to find")
+        return (TensorType(DType.I64, (*x.shape[: self.axis], self.count, *x.shape[self.axis + 1 :])),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        x = np.moveaxis(inputs[0], self.axis, -1)
+        keys = np.unique(x, return_inverse=True)[1].reshape(x.shape).astype(np.int64)  # NaN are the last
+        nan = np.isnan(x.astype(np.float64)) if x.dtype.kind not in "iub" else np.zeros(x.shape, np.bool_)
+        order = -keys if self.greatest else keys
+        order = np.where(nan, np.iinfo(np.int64).min, order)
+        extent = x.shape[-1]
+        if self.last:
+            found = extent - 1 - np.argsort(order[..., ::-1], -1, kind="stable")
+        else:
+            found = np.argsort(order, -1, kind="stable")
+        return (np.ascontiguousarray(np.moveaxis(found[..., : self.count], -1, self.axis)).astype(np.int64),)
+
+
+def import_cumsum(node: NodeImport) -> None:
+    axis = node.axis(node.static_ints(1, "the axis")[0], node.type(0).rank)
+    node.emit(CumSum(axis, bool(node.integer("exclusive", 0)), bool(node.integer("reverse", 0))), [node.input(0)], 0)
+
+
+def import_arg(node: NodeImport) -> None:
+    """ArgMax and ArgMin."""
+    shape = node.type(0).shape
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    op = Places(axis, 1, node.node.op_type == "ArgMax", bool(node.integer("select_last_index", 0)))
+    if node.integer("keepdims", 1):
+        node.emit(op, [node.input(0)], 0)
+        return
+    node.emit(Reshape((*shape[:axis], *shape[axis + 1 :])), [node.emit(op, [node.input(0)])], 0)
+
+
+def import_topk(node: NodeImport) -> None:
+    count = node.integer("k") if node.version < 10 else node.static_ints(1, "the number of elements")[0]
+    axis = node.axis(node.integer("axis", -1), node.type(0).rank)
+    node.integer("sorted", 1)  # sorted they are in any case
+    named = len(node.node.outputs) > 1 and bool(node.node.outputs[1])
+    places = node.emit(Places(axis, count, bool(node.integer("largest", 1))), [node.input(0)], 1 if named else None)
+    if node.node.outputs[0]:
+        node.emit(GatherElements(axis), [node.input(0), places], 0)
+
+
+def import_one_hot(node: NodeImport) -> None:
+    """Each index beside all of its axis; negative ones count from the end, others that lie outside are nowhere."""
+    shape, depth = node.type(0).shape, int(node.static_number(1, "the depth"))
+    axis = node.axis(node.integer("axis", -1), len(shape) + 1)
+    indices = node.input(0) if node.type(0).dtype is DType.I64 else node.emit(Cast(DType.I64), [node.input(0)])
+    apart = node.emit(Reshape((*shape[:axis], 1, *shape[axis:])), [indices])
+    count = np.arange(depth, dtype=np.int64).reshape(-1, *(1,) * (len(shape) - axis))
+    sides = [node.emit(Compare("equal"), [apart, node.helper(each, "places")]) for each in (count, count - depth)]
+    hot = node.emit(Logic("or"), sides)
+    off, on = (node.emit(Reshape(()), [node.emit(Slice((i,), (1,), (1,)), [node.input(2)])]) for i in (0, 1))
+    node.emit(Where(), [hot, on, off], 0)
+
+
+IMPORTERS = (
+    Importer(
+        "CumSum", (11, 14), import_cumsum, example=Example((Data(IMAGE), Integers((1,), scalar=True))),
+        note="a constant axis",
+    ),
+    Importer("ArgMax", (1, 11, 12, 13), import_arg),
+    Importer("ArgMin", (1, 11, 12, 13), import_arg),
+    Importer(
+        "TopK", (1, 10, 11, 24), import_topk, example=Example((Data(IMAGE), Integers((2,))), (), 2), note="a constant k"
+    ),
+    Importer(
+        "OneHot", (9, 11, 28), import_one_hot,
+        example=Example((Data((1, 4), DType.I64), Integers((5,), scalar=True), Data((2,)))), note="a constant depth",
+    ),
+)  # fmt: skip

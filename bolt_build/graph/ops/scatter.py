@@ -1,0 +1,119 @@
+"""Elements put at places that are known at run time; see `graph.ops.gather` for indices that lie outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.example import Data, Example
+from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.gather import expect_elementwise, expect_tuples, within
+from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
+
+_REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "none": lambda old, new: new, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+}  # fmt: skip
+REDUCTIONS = tuple(_REDUCTIONS)
+
+
+def _check(reduction: str, inputs: Sequence[TensorType]) -> None:
+    expect_count(inputs, 3)
+    expect_same_dtype((inputs[0], inputs[2]))
+    if reduction not in REDUCTIONS:
+        raise ShapeError(f"reduction '{reduction}' is none of {', '.join(REDUCTIONS)}")
+    if reduction != "none" and inputs[0].dtype is DType.BOOL:
+        raise ShapeError(f"booleans have no reduction '{reduction}'")
+
+
+@dataclass(frozen=True)
+class ScatterElements(Op):
+    """Of inputs (data, indices, updates): data, with updates[i][j] at data[indices[i][j]][j] for `axis` 0. `reduction`
+    says what becomes of an element that one or several updates meet: "none" (the last one), "add", "mul", "max", "min".
+    """
+
+    kind = "scatter_elements"
+    moves = True
+    axis: int
+    reduction: str = "none"
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        _check(self.reduction, inputs)
+        expect_elementwise(self.axis, inputs[0], inputs[1])
+        if inputs[1].shape != inputs[2].shape:
+            raise ShapeError(f"{list(inputs[2].shape)} updates have indices of {list(inputs[1].shape)}")
+        return (inputs[0],)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        made, updates = inputs[0].copy(), inputs[2]
+        indices = within(inputs[1], made.shape[self.axis])
+        for place in np.ndindex(*indices.shape):
+            at = (*place[: self.axis], indices[place], *place[self.axis + 1 :])
+            made[at] = _REDUCTIONS[self.reduction](made[at], updates[place])
+        return (made,)
+
+
+@dataclass(frozen=True)
+class ScatterND(Op):
+    """Of inputs (data, indices, updates): data, with each update at the slice that a row of the indices' last axis
+    names. `reduction` as in ScatterElements."""
+
+    kind = "scatter_nd"
+    moves = True
+    reduction: str = "none"
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        _check(self.reduction, inputs)
+        data, indices, updates = inputs
+        expect_tuples(data, indices, 0)
+        wanted = (*indices.shape[:-1], *data.shape[indices.shape[-1] :])
+        if updates.shape != wanted:
+            raise ShapeError(f"updates of {list(updates.shape)} where {list(wanted)} are wanted")
+        return (data,)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        data, indices, updates = inputs
+        depth, made = indices.shape[-1], data.copy()
+        rows = indices.reshape(-1, depth)
+        places = np.stack([within(rows[:, i], data.shape[i]) for i in range(depth)], -1)
+        slices = updates.reshape(prod(indices.shape[:-1]), *data.shape[depth:])
+        for place, update in zip(places, slices, strict=True):
+            made[tuple(place)] = _REDUCTIONS[self.reduction](made[tuple(place)], update)
+        return (made,)
+
+
+def import_scatter_elements(node: NodeImport) -> None:
+    op = ScatterElements(node.axis(node.integer("axis", 0), node.type(0).rank), node.text("reduction", "none"))
+    node.emit(op, [node.input(0), node.input(1), node.input(2)], 0)
+
+
+def import_scatter_nd(node: NodeImport) -> None:
+    node.emit(ScatterND(node.text("reduction", "none")), [node.input(0), node.input(1), node.input(2)], 0)
+
+
+_TABLE = Data((8, 4))
+
+IMPORTERS = (
+    Importer(
+        "Scatter",
+        (9, 11),
+        import_scatter_elements,
+        example=Example((_TABLE, Data((3, 4), DType.I64), Data((3, 4)))),
+    ),
+    Importer(
+        "ScatterElements",
+        (11, 13, 16, 18),
+        import_scatter_elements,
+        example=Example((_TABLE, Data((3, 4), DType.I64), Data((3, 4)))),
+    ),
+    Importer(
+        "ScatterND",
+        (11, 13, 16, 18),
+        import_scatter_nd,
+        example=Example((_TABLE, Data((3, 1), DType.I64), Data((3, 4)))),
+    ),
+)
