@@ -19,6 +19,10 @@ from bolt_build.toolchain import probe
 # registers; pairs, with residuals; pooling behind windows; plain loops; groups of channels, odd ones in whatever tile.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
+    "layer-norm-portable-direct-f32/row-f32/row",
+    "instance-norm-portable-direct-f32/channels_last-f32/channels_last",
+    "hardmax-last-portable-direct-f32/row-f32/row",
+    "sin-portable-direct-f32/row-f32/row",
     "f16-gelu-portable-direct-f16/row-f32/row",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",

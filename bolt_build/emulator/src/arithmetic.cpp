@@ -148,14 +148,21 @@ void permute(Warp& warp, const Instruction& i, Mask mask) {
   });
 }
 
+template <typename T>
 void insert_field(Warp& warp, const Instruction& i, Mask mask) {
-  u32* const d = warp.at<u32>(i.at[0]);
-  const u32 *const a = warp.at<u32>(i.at[1]), *const b = warp.at<u32>(i.at[2]), *const c = warp.at<u32>(i.at[3]),
-                   *const n = warp.at<u32>(i.at[4]);
+  constexpr u32 bits = 8 * sizeof(T);
+  T* const d = warp.at<T>(i.at[0]);
+  const T *const a = warp.at<T>(i.at[1]), *const b = warp.at<T>(i.at[2]);
+  const u32 *const c = warp.at<u32>(i.at[3]), *const n = warp.at<u32>(i.at[4]);
   each(mask, [&](int lane) {
     const u32 position = c[lane] & 255, length = n[lane] & 255;
-    const u64 field = ((length >= 32 ? 1ull << 32 : 1ull << length) - 1) << std::min(position, 32u);
-    d[lane] = static_cast<u32>((b[lane] & ~field) | (static_cast<u64>(a[lane]) << std::min(position, 32u) & field));
+    if (position >= bits) {
+      d[lane] = b[lane];
+      return;
+    }
+    const T ones = length >= bits ? ~T{0} : static_cast<T>((T{1} << length) - 1);
+    const T field = static_cast<T>(ones << position);
+    d[lane] = static_cast<T>((b[lane] & ~field) | (static_cast<T>(a[lane] << position) & field));
   });
 }
 
@@ -261,7 +268,7 @@ Execute plain_function(const Statement& s, Type t, int& sources) {
   if (base == "sub") return two::any<Subtract>(t);
   if (base == "mul" && (real || s.has("lo"))) return two::any<Multiply>(t);
   if (base == "mul" && s.has("hi")) return two::whole<MultiplyHigh>(t);
-  if (base == "div") return two::any<Divide>(t);
+  if (base == "div") return s.has("ftz") ? binary<float, FlushedQuotient> : two::any<Divide>(t);
   if (base == "rem") return two::whole<Remainder>(t);
   if (base == "and") return two::whole<And>(t);
   if (base == "or") return two::whole<Or>(t);
@@ -361,9 +368,10 @@ bool decode_arithmetic(Reader& reader, const Statement& s, Instruction& i) {
     i.execute = permute;
     return s.modifiers.size() == 1;
   } else if (base == "bfi") {
-    sources(1, 4, {'b', 4});
-    i.execute = insert_field;
-    return type.bytes == 4;
+    sources(1, 2, type);
+    i.at[3] = reader.source(s.operands.at(3), {'b', 4});
+    i.at[4] = reader.source(s.operands.at(4), {'b', 4});
+    i.execute = type.bytes == 8 ? insert_field<u64> : insert_field<u32>;
   } else if (base == "bfe") {
     sources(1, 3, type);
     i.execute = type.kind == 's' ? extract_field<s32> : extract_field<u32>;
@@ -376,7 +384,7 @@ bool decode_arithmetic(Reader& reader, const Statement& s, Instruction& i) {
     const bool directed = s.has("rz") || s.has("rm") || s.has("rp");
     const bool known = type.kind == 'f' && type.bytes == 4 &&
                        ((base == "add" && s.has("rz")) || (base == "fma" && s.has("rm")));
-    static constexpr std::string_view flush[] = {"ex2", "lg2", "rcp", "sqrt", "rsqrt"};
+    static constexpr std::string_view flush[] = {"div", "ex2", "lg2", "rcp", "sqrt", "rsqrt"};
     const bool flushes = std::find(std::begin(flush), std::end(flush), base) != std::end(flush);
     if ((directed && !known) || s.has("xorsign") || s.has("relu") || (s.has("ftz") && !flushes)) return false;
     if ((base == "popc" || base == "clz" || base == "copysign") && type.bytes != 4) return false;

@@ -84,6 +84,7 @@ struct Logarithm2 { float operator()(float a) const { return static_cast<float>(
 struct HyperbolicTangent { float operator()(float a) const { return std::tanh(a); } };
 /// Numbers below the least normal one are zero, of the operand and of the result.
 inline float flushed(float a) { return std::fabs(a) < std::numeric_limits<float>::min() ? std::copysign(0.0f, a) : a; }
+struct FlushedQuotient { float operator()(float a, float b) const { return flushed(flushed(a) / flushed(b)); } };
 template <typename F> struct Flushed { float operator()(float a) const { return flushed(F()(flushed(a))); } };
 struct Ones { u32 operator()(u32 a) const { return static_cast<u32>(std::popcount(a)); } };
 struct LeadingZeros { u32 operator()(u32 a) const { return static_cast<u32>(std::countl_zero(a)); } };
