@@ -141,7 +141,7 @@ class Loaded:
 
 
 def time_in_turns(spec: Mapping[str, Any]) -> dict[str, Any]:
-    from bolt_build.bench.device import open_device
+    from bolt_build.bench.device.opening import open_device
 
     device, batch = open_device(spec["where"]), spec["batch"]
     engines = {each["name"]: Loaded(Entrant(**each), batch, device) for each in spec["engines"]}

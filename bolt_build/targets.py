@@ -19,7 +19,8 @@ class Gpu:
 
     `sm` is the compute capability times ten, `sms` the number of multiprocessors. `shared_memory` is the most bytes
     that one block may use, `registers` the 32-bit registers of a multiprocessor, `l2` in bytes. `instructions` gives
-    the (m, n, k) of the tensor-core instruction per precision. `gencode` are nvcc's flags for the code to embed;
+    the (m, n, k) of the tensor-core instruction per precision. `overlaps` says that a kernel may begin before the one
+    in front of it has ended (programmatic dependent launch). `gencode` are nvcc's flags for the code to embed;
     `embeds_ptx` says that they include PTX, which later GPUs can compile too. `device_names`: the driver's name of such
     a GPU begins with one of them.
     """
@@ -33,6 +34,7 @@ class Gpu:
     warp_mma_share: float
     warpgroup_mma: bool
     async_copies: bool
+    overlaps: bool
     gencode: tuple[str, ...]
     embeds_ptx: bool
     device_names: tuple[str, ...] = ()
@@ -153,6 +155,7 @@ class _Architecture:
     gencode: tuple[str, ...]
     warp_mma_share: float = 1.0
     warpgroup_mma: bool = False
+    overlaps: bool = False
     embeds_ptx: bool = True
 
 
@@ -167,14 +170,14 @@ _SM89 = _Architecture(89, 99 * _KIB, (16, 8, 16), async_copies=True, gencode=_wi
 # Code for sm_90a runs on Hopper alone, whatever is embedded beside it. Its peak rate takes WGMMA.
 _SM90 = _Architecture(
     90, 227 * _KIB, (16, 8, 16), async_copies=True, gencode=("-gencode", "arch=compute_90a,code=sm_90a"),
-    warp_mma_share=0.62, warpgroup_mma=True, embeds_ptx=False,
+    warp_mma_share=0.62, warpgroup_mma=True, overlaps=True, embeds_ptx=False,
 )  # fmt: skip
 # Blackwell lacks Hopper's WGMMA, and there are no kernels for its own (tcgen05): engines have
 # those of one warp. What these reach of a B200's peak is reckoned from what a multiprocessor did before.
 _SM100 = _Architecture(
-    100, 227 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(100), warp_mma_share=0.26,
+    100, 227 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(100), warp_mma_share=0.26, overlaps=True,
 )  # fmt: skip
-_SM120 = _Architecture(120, 99 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(120))
+_SM120 = _Architecture(120, 99 * _KIB, (16, 8, 16), async_copies=True, gencode=_with_ptx(120), overlaps=True)
 
 
 def _cuda(
@@ -199,6 +202,7 @@ def _cuda(
         warp_mma_share=architecture.warp_mma_share,
         warpgroup_mma=architecture.warpgroup_mma,
         async_copies=architecture.async_copies,
+        overlaps=architecture.overlaps,
         gencode=architecture.gencode,
         embeds_ptx=architecture.embeds_ptx,
         device_names=devices,

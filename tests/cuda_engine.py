@@ -82,8 +82,10 @@ def _compile(source: Path, directory: Path, plan: EnginePlan) -> Path:
         flags = target_named(plan.target).compile_flags
         _run(tool.path, *_NVCC, *flags, *includes, "-c", source, "-o", made)
     else:
+        gpu = target_named(plan.target).gpu
+        facts = f"-DBOLT_OVERLAPS={int(gpu is not None and gpu.overlaps)}"
         system = [f"-isystem{path}" for path in tool.include_dirs]
-        _run("g++", *_CXX, *includes, *system, "-c", source, "-o", made)
+        _run("g++", *_CXX, facts, *includes, *system, "-c", source, "-o", made)
     return made
 
 

@@ -241,7 +241,7 @@ def _entry(index: int, kernel: Kernel) -> tuple[str, tuple[str, ...]]:
     assert not refused
     code = kernel.family.emit(problem, candidate, HOST, _expressions(kernel))
     sizes = ", ".join(str(operand.nbytes) for operand in problem.inputs)
-    body = code.call.replace("{member}", "kernel")
+    body = code.call
     made = "" if code.member_type is None else f"{code.member_type} kernel(p, {code.member_arguments});"
     scratch = "0" if code.member_type is None else "kernel.scratch_bytes()"
     text = f"""

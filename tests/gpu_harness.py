@@ -32,8 +32,6 @@ from bolt_build.targets import target_named
 TARGET = target_named(os.environ.get("BOLT_GPU_TARGET", "h200"))
 """Another one has kernels of one warp's instructions alone: `write FOLDER warps`."""
 HERE = Path(__file__).parent
-WAITS = 90
-"""From this compute capability (times ten) on kernels wait by themselves for the one in front."""
 _PARTS, _ENTRIES, _UNITS, _LIGHT_UNITS = 16, 16, 4, 12
 _POISON = 0xFF
 """Every byte of an output before a kernel has written it."""
@@ -162,7 +160,7 @@ def _entry(index: int, trial: Trial) -> tuple[str, tuple[str, ...]]:
 static auto make_{index}([[maybe_unused]] const bolt::Prepare& p) {{ return {make}; }}
 template <typename Kernel>
 static void call_{index}([[maybe_unused]] const Kernel& kernel, const bolt::Run& r) {{
-  {code.call.replace("{member}", "kernel")}
+  {code.call}
 }}
 extern "C" int kernel_{index}(const trials::Given* given, char* message, std::size_t room) {{
   return trials::guarded(message, room, [&] {{
@@ -228,7 +226,7 @@ class Library:
         given = Given(
             ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, memory.nbytes,
             sets, -1 if trial.shared is None else trial.shared,
-            left, int(TARGET.gpu is not None and TARGET.gpu.sm >= WAITS), ctypes.addressof(time_found),
+            left, int(TARGET.gpu is not None and TARGET.gpu.overlaps), ctypes.addressof(time_found),
         )  # fmt: skip
         entry = getattr(self._library, f"kernel_{index}")
         if entry(ctypes.byref(given), message, ctypes.c_size_t(1024)) != 0:

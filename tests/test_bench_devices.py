@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bolt_build.bench.device import DeviceState, open_device
+from bolt_build.bench.device import DeviceState
 from bolt_build.bench.device.cpu import CpuDevice
 from bolt_build.bench.device.cuda import CudaDevice
 from bolt_build.bench.device.nvml import Nvml, open_nvml
+from bolt_build.bench.device.opening import open_device
 
 
 class FakeNvml:

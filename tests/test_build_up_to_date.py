@@ -77,15 +77,15 @@ def test_what_is_wrong_with_outputs(
 
 
 def test_nobody_compares_keys_but_the_rule() -> None:
-    """The forecast, SCons's decider and the task ask; none of them looks into a record's key itself."""
+    """The forecast, SCons's decider and the task ask; none of them looks into a receipt's key itself."""
     found = [
         path.relative_to(PACKAGE).as_posix()
         for path in sorted((PACKAGE / "build").rglob("*.py"))
-        if any(_compares_a_record(node) for node in ast.walk(ast.parse(path.read_text())))
+        if any(_compares_a_receipt(node) for node in ast.walk(ast.parse(path.read_text())))
     ]
     assert found == ["build/up_to_date.py"]
 
 
-def _compares_a_record(node: ast.AST) -> bool:
+def _compares_a_receipt(node: ast.AST) -> bool:
     parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-    return any(isinstance(part, ast.Attribute) and ast.unparse(part) == "record.key" for part in parts)
+    return any(isinstance(part, ast.Attribute) and ast.unparse(part) == "receipt.key" for part in parts)

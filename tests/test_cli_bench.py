@@ -119,7 +119,7 @@ def contests(engines: tuple[BuiltEngine, ...], monkeypatch: pytest.MonkeyPatch) 
     plan = replace(tiny_plan(), name="toy")
     for engine in engines:
         engine.directory.engine.write_text(json.dumps(encode(plan)))
-    monkeypatch.setattr("bolt_build.bench.contest.compete", compete)
+    monkeypatch.setattr("bolt_build.cli.bench.compete", compete)
     return held
 
 

@@ -109,7 +109,7 @@ def test_a_window_of_one_pixel_is_a_matrix_product() -> None:
         "Filter{.outputs = 32, .channels = 16, .rows = 1, .taps = 1, .to_taps = 1, .to_channels = 16}, "
         'Constant{w2, "w2"}, epilogue()'
     )
-    assert call == "{member}.run(r, x0, nullptr, y);"
+    assert call == "kernel.run(r, x0, nullptr, y);"
 
 
 def test_a_first_layer_pads_while_it_changes_the_layout() -> None:
@@ -266,7 +266,7 @@ def test_the_residual_is_read_by_the_kernel_and_may_be_its_output() -> None:
     kernel, arguments, call = emitted(layer)
     assert "Epilogue<Join<portable::Add, false>, Map<portable::Relu>>" in kernel
     assert arguments.endswith("epilogue(join<portable::Add, false>(), map(portable::Relu{}))")
-    assert call == "{member}.run(r, x0, x3, y);"
+    assert call == "kernel.run(r, x0, x3, y);"
     assert steps(layer)[0].may_share == ((3, 0),)
 
 

@@ -268,8 +268,8 @@ def test_emits_a_depthwise_convolution() -> None:
             'bolt::grouped::Constant{p.weight(3), "p.weight(3)", 384}'
         ),
         (
-            "{member}.run(r, x0, y, bolt::portable::chain(bolt::portable::apply(bolt::portable::Relu{}), "
-            "bolt::portable::combine<bolt::portable::Mul>(bolt::portable::channel<float>({member}.constant(0))), "
+            "kernel.run(r, x0, y, bolt::portable::chain(bolt::portable::apply(bolt::portable::Relu{}), "
+            "bolt::portable::combine<bolt::portable::Mul>(bolt::portable::channel<float>(kernel.constant(0))), "
             "bolt::portable::combine<bolt::portable::Add>(bolt::portable::same<bolt::portable::f16>(x4)), "
             "bolt::portable::apply(bolt::portable::Clip{-1.0f, 1.5f})));"
         ),
@@ -302,7 +302,7 @@ def test_emits_groups_as_products() -> None:
         '.to_tiles = 1, .instruction = 16}, bolt::grouped::Constant{nullptr, "", 0}, 128'
     )
     assert call == (
-        "{member}.run(r, x0, y, bolt::portable::chain("
+        "kernel.run(r, x0, y, bolt::portable::chain("
         "bolt::portable::combine<bolt::portable::Add>(bolt::portable::same<bolt::portable::f16>(x2)), "
         "bolt::portable::apply(bolt::portable::Relu{})));"
     )

@@ -300,7 +300,7 @@ def test_a_pair_is_called_and_instantiated() -> None:
         f'.rows = 1, .taps = 1, .to_taps = 1, .to_channels = 48}}, {space}::Constant{{p.weight(4), "p.weight(4)"}}, '
     )
     assert code.member_arguments.endswith(f"{relu}, {second}{relu}")
-    assert code.call == "{member}.run(r, r.arena(0), nullptr, r.output(0));"
+    assert code.call == "kernel.run(r, r.arena(0), nullptr, r.output(0));"
     texts = {
         unit.text.splitlines()[0]: unit for unit in FAMILY.units([(given_problem, wide), (given_problem, narrow)], H200)
     }

@@ -197,7 +197,7 @@ def test_the_kernel_in_words_and_in_cxx() -> None:
     )
     code = FAMILY.emit(wanted, candidate, H200, StepExpressions(("x", "w", "b"), ("y",), (None, "w", "b")))
     assert code.includes == ("bolt_cutlass/pooled.h",)
-    assert code.call == "{member}.run(r, x, y);"
+    assert code.call == "kernel.run(r, x, y);"
     assert code.member_type == (
         "bolt::cutlass_kernels::PooledConv<bolt::cutlass_kernels::PooledTile<16, 4, 4, 1, 16, 3>, "
         "bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Map<bolt::portable::Relu>>, "

@@ -42,6 +42,7 @@ def test_the_order_is_this() -> None:
         "merge-duplicates", "fold-pads", "recognise-activations", "recognise-norms", "fold-batch-norm", "fold-affine",
         "merge-branches",
         "fold-affine", "merge-duplicates", "remove-dead", "fuse-epilogues",
+        "pad-channels",
     ]  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def test_passes_of_other_packages_stand_once_where_they_ask_to(monkeypatch: pyte
     late, early = Pass("late", nothing), Pass("early", nothing, before="remove-dead")
     plugged(monkeypatch, late, early)
     names = [each.name for each in passes()]
-    assert (names[0], names[-2:]) == ("early", ["late", "fuse-epilogues"])
+    assert (names[0], names[-3:]) == ("early", ["late", "fuse-epilogues", "pad-channels"])
     assert len(names) == len(pipeline.PIPELINE) + 2
 
 
@@ -62,7 +63,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
     assert found.message == (
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
         "there are remove-dead, fold-constants, remove-copies, merge-moves, merge-slices, merge-duplicates, fold-pads, "
-        "recognise-activations, recognise-norms, fold-batch-norm, fold-affine, merge-branches, fuse-epilogues"
+        "recognise-activations, recognise-norms, fold-batch-norm, fold-affine, merge-branches, fuse-epilogues, "
+        "pad-channels"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"
 

@@ -98,7 +98,7 @@ def test_a_candidate_is_called_as_an_engine_calls_it(layer: Layer) -> None:
         code = FAMILIES["cutlass"].emit(trials.problem, trial.candidate, TARGET, at)
         assert f"using Kernel_{index} = {code.member_type};" in text
         assert f"return new Kernel_{index}(p, {code.member_arguments});" in text
-        assert code.call.replace("{member}", "kernel") in text
+        assert code.call in text
         assert f'{{"{trial.candidate.digest}", "{trial.candidate}", -1, 1e-05, &functions_{index}}}' in text
 
 

@@ -94,7 +94,7 @@ class PlainFamily:
         op = problem.op
         if isinstance(op, Binary) and op.function == "mul":
             arguments = f'{at.prepare_inputs[1]}, "scale", {channels}'
-            call = f"{{member}}.run(r, {at.inputs[0]}, {at.outputs[0]}, {count // channels});"
+            call = f"kernel.run(r, {at.inputs[0]}, {at.outputs[0]}, {count // channels});"
             return StepCode(includes, "plain::Scale", arguments, call)
         if isinstance(op, Binary):
             call = f"plain::add({at.inputs[0]}, {at.inputs[1]}, {at.outputs[0]}, {count // channels}, {channels});"

@@ -69,7 +69,7 @@ def candidates(
     table = "".join(f"&problem_{problem}, " for problem in range(len(trials)))
     parts.append(f"static const bolt_tuning_problem* const problems[] = {{{table} nullptr}};")
     parts.append(
-        f'static const bolt_tuning_set all = {{{version}, sizeof(bolt_tuning_set), "bundle", "h200", {sm}, {only},'
+        f'static const bolt_tuning_set all = {{{version}, sizeof(bolt_tuning_set), "bundle", "h200", {sm}, {only}, 1,'
         f" {len(trials)}, problems, nullptr, nullptr, nullptr}};\n"
         'extern "C" const bolt_tuning_set* bolt_tuning_candidates(void) { return &all; }'
     )

@@ -80,7 +80,7 @@ def build(folder: Path) -> None:
         def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
             count = problem.outputs[0].type.elements
             kind = f"faults::Clip<faults::Fault::{dict(candidate.parameters)['fault']}>"
-            call = f"{{member}}.run(r, {at.inputs[0]}, {at.outputs[0]});"
+            call = f"kernel.run(r, {at.inputs[0]}, {at.outputs[0]});"
             return StepCode(("tuning/faults.h",), kind, str(count), call)
 
     layer = Layer("relu", Activation("relu"), (Input((8, 64, 56, 57)),), precision=DType.F16)

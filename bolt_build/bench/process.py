@@ -21,7 +21,8 @@ from typing import IO, Any
 import numpy as np
 
 from bolt_build.bench.contestant import Contestant, PeerFailed, PeerMissing, Setup
-from bolt_build.bench.device import Device, open_device
+from bolt_build.bench.device import Device
+from bolt_build.bench.device.opening import open_device
 from bolt_build.bench.peers import all_peers
 from bolt_build.bench.rounds import measure_round, warm_up
 from bolt_build.digest import decode, encode

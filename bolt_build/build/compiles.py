@@ -13,7 +13,7 @@ from bolt_build.build.plan_file import UnitSummary
 from bolt_build.build.tasks import Task
 from bolt_build.families.base import Family
 from bolt_build.runtime import include_dir, names, runner_include_dir, runner_sources, sources
-from bolt_build.targets import Compiler
+from bolt_build.targets import Compiler, Target
 from bolt_build.toolchain import Tool
 
 _COMPILE = (
@@ -125,9 +125,19 @@ def _runtime(context: BuildContext) -> list[Task]:
     for path in dict.fromkeys((*sources(context.target.where), *runner_sources())):
         # The layer of a kind of device speaks to it through the tools of its targets.
         layer = _others(context) if path.stem == f"device_{context.target.where}" else ()
-        flags, values = (*_OWN, *_tool_flags(layer)), (*tool_values([_cxx(context), *layer]), *_headers(path))
+        flags, values = (
+            (*_OWN, *_tool_flags(layer), *_facts(context.target, path)),
+            (*tool_values([_cxx(context), *layer]), *_headers(path)),
+        )
         tasks.append(_compile(context, in_package(path), f"runtime_{path.stem}", (), flags, values))
     return tasks
+
+
+def _facts(target: Target, source: Path) -> tuple[str, ...]:
+    """What a layer of the runtime must know of the target's GPU, as its row has it."""
+    if source.stem != "device_cuda":
+        return ()
+    return (f"-DBOLT_OVERLAPS={int(target.gpu is not None and target.gpu.overlaps)}",)
 
 
 def _family_tasks(context: BuildContext) -> list[Task]:

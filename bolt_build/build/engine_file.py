@@ -13,6 +13,7 @@ ENGINE = "engine.json"
 
 def read_engine(text: str) -> EnginePlan:
     """The plan in an `engine.json`. Raises ValueError, or BoltError where a package's operator cannot be used."""
+    # Loads every operator, NumPy with them: a build that finds nothing changed needs none.
     from bolt_build.graph.operators import operators
 
     operators()  # they are found by their classes' names once they are imported

@@ -118,3 +118,11 @@ def told(subject: Path, hint: str | None = None) -> Iterator[None]:
         wrong_place = diagnostic.code in ("not-writable", "not-a-directory")
         code = ExitCode.INVALID if wrong_place else ExitCode.TASK_FAILED
         raise BoltError([diagnostic], code) from error
+
+
+def untouched(file: FileStamp) -> bool:
+    """True where the file is as the stamp says, without reading it."""
+    try:
+        return file.matches(os.stat(file.path))
+    except OSError:
+        return False

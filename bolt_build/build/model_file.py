@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.files import FileStamp, stamp
+from bolt_build.build.files import FileStamp, stamp, untouched
 from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.written_model import known_base, written_model
 from bolt_build.digest import digest
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.recipe import Recipe
@@ -44,8 +45,6 @@ def model_file(
     of a variant does not fit the model.
     """
     if recipe.model.zoo is not None or recipe.variant is not None:
-        from bolt_build.build.written_model import known_base, written_model
-
         base = () if recipe.model.zoo is not None else _own_files(recipe, known_base(directory))
         return ModelFile((written_model(recipe, base, directory, say),))
     return ModelFile(_own_files(recipe, known))
@@ -71,20 +70,13 @@ def _own_files(recipe: Recipe, known: tuple[FileStamp, ...]) -> tuple[FileStamp,
         ) from error
 
 
-def untouched(file: FileStamp) -> bool:
-    """True where the file is as the stamp says, without reading it."""
-    try:
-        return file.matches(os.stat(file.path))
-    except OSError:
-        return False
-
-
 def _external_files(path: Path) -> tuple[Path, ...]:
     """Files of external data that an ONNX file names, that lie in its folder and that exist; none where it cannot be
     read as ONNX.
 
     What is wrong with the file is the importer's to say.
     """
+    # Loads onnx and NumPy: a build that finds nothing changed needs neither.
     from bolt_build.graph.onnx_tensor import external_files
 
     return external_files(path)

@@ -38,6 +38,7 @@ from bolt_build.toolchain import Tool, Toolchain, probe
 from bolt_build.toolchain.machine import why_not_here
 
 if TYPE_CHECKING:
+    # It loads what it describes: a build that finds nothing changed needs none.
     from bolt_build.emit.manifest import BuildFacts
     from bolt_build.graph.onnx_import import OnnxModel
     from bolt_build.planner.engine_plan import EnginePlan
@@ -137,6 +138,7 @@ class Preparer:
     def parsed(self) -> OnnxModel:
         """The recipe's model, parsed once. Raises BoltError with everything that keeps it from being imported."""
         if self._parsed is None:
+            # The heavy half of planning loads onnx and NumPy: a build that finds nothing changed needs neither.
             from bolt_build.build.engine_from_model import parse
 
             self._parsed = parse(self.model.path)
@@ -162,6 +164,7 @@ class Preparer:
         return Toolchain((*toolchain.tools, verifier)), None
 
     def _plan_engine(self, spec: TargetSpec, target: Target, selection: Selection) -> PlannedEngine:
+        # The heavy half of planning loads onnx and NumPy: a build that finds nothing changed needs neither.
         from bolt_build.build.engine_from_model import plan_parsed
 
         self.say(f"planning {self.recipe.name} for {spec.name}")
@@ -169,6 +172,7 @@ class Preparer:
 
     def _tasks(self, asked: _Question, planned: PlannedEngine | None) -> PreparedTarget:
         """Tasks, and all that they read, for a plan that was just made, or (None) for the one in the directory."""
+        # All of these load NumPy or families: a build that finds nothing changed needs none.
         from bolt_build.build.context import BuildContext
         from bolt_build.build.emission import emitted_sources
         from bolt_build.build.engine_file import ENGINE, read_engine
@@ -336,6 +340,7 @@ def _damaged(plan: PlanFile, directory: TargetDirectory) -> tuple[str, ...]:
 
 
 def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
+    # These load NumPy and families: a build that finds nothing changed needs none.
     from bolt_build.build.engine_parts import used_families, used_packages
     from bolt_build.emit.engine import kernel_units, source_names
     from bolt_build.emit.weights import payload_bytes
@@ -353,6 +358,7 @@ def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
 
 def _build_facts(asked: _Question) -> BuildFacts:
     """What the manifest says of the build. How it is verified is no part of what the engine is made from."""
+    # It loads what it describes: a build that finds nothing changed needs none.
     from bolt_build.emit.manifest import BuildFacts, ResolvedTool
 
     facts = (fact for fact in _engine_facts(asked.facts) if fact[0].startswith("recipe:") and fact not in _UNSAID)

@@ -19,6 +19,8 @@ from bolt_build.toolchain import Toolchain
 if TYPE_CHECKING:
     from bolt_build.lockfile.contents import LockedTarget
     from bolt_build.lockfile.fingerprint import TuningTools
+
+    # It loads the graph, NumPy with it: a host's build that finds nothing changed needs neither.
     from bolt_build.planner.selection import Selection
 
 PREDICTIONS = "predictions"
@@ -39,6 +41,7 @@ class TargetLock:
     @property
     def selection(self) -> Selection:
         """What planning is to take."""
+        # It loads the graph, NumPy with it: a host's build that finds nothing changed needs neither.
         from bolt_build.planner.selection import PREDICTED
 
         return self.part.selection(self.name) if self.part is not None else PREDICTED
@@ -219,6 +222,7 @@ def target_lock(recipe: Recipe, spec: TargetSpec, target: Target) -> TargetLock:
     shown = os.path.relpath(path)
     if not path.exists():
         return TargetLock(recipe, spec, target, path.name, absent=f"{shown} is not there yet")
+    # Reading locks loads jsonschema and the graph: targets without a lock need neither.
     from bolt_build.lockfile.reading import load_lock
 
     part = load_lock(Path(shown)).target(spec.name)

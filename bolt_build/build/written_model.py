@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bolt_build.build.files import FileStamp, stamp, told, write_text
+from bolt_build.build.files import FileStamp, stamp, told, untouched, write_text
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.model_file import untouched
 from bolt_build.build.own_sources import code_digest
 from bolt_build.digest import canonical_json, decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
@@ -87,6 +86,7 @@ def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:
 
 def _code(recipe: Recipe) -> str:
     """Digest of all code that the bytes of the file follow from."""
+    # The zoo loads onnx: models that are there already need it not.
     from bolt_build.graph import zoo
 
     own = None if recipe.model.zoo is None else zoo.module(recipe.model.zoo)
@@ -110,6 +110,7 @@ def _named(recipe: Recipe) -> str:
 
 def _write(recipe: Recipe, path: Path) -> tuple[str, ...]:
     """Writes the file; what was changed of the model, in sentences. Raises BoltError, OSError."""
+    # The zoo loads onnx: models that are there already need it not.
     from bolt_build.graph import zoo
 
     variant = recipe.variant
@@ -117,6 +118,7 @@ def _write(recipe: Recipe, path: Path) -> tuple[str, ...]:
         assert recipe.model.zoo is not None
         zoo.write(recipe.model.zoo, path)
         return ()
+    # Variants load onnx: models that are there already need it not.
     from bolt_build.graph.variants import vary
     from bolt_build.graph.variants.mistake import VariantError
 
@@ -142,6 +144,7 @@ def _write(recipe: Recipe, path: Path) -> tuple[str, ...]:
 
 def _load_model(recipe: Recipe) -> ModelProto:
     """The recipe's own ONNX file, with its external data. Raises BoltError where the importer would not take it."""
+    # It takes 0.2 s to import: models that are there already need it not.
     import onnx
 
     from bolt_build.graph.onnx_import import load_model

@@ -7,11 +7,18 @@ import json
 import sys
 from collections.abc import Iterator
 
+from bolt_build.bench.comparison import worst_exit_code
+from bolt_build.bench.contest import compete
+from bolt_build.bench.contestant import Effort
+from bolt_build.bench.peers import check_peers
 from bolt_build.bench.runner import Measurement, measure_alone
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, count, options_of, read_recipes, seconds
 from bolt_build.cli.engines_here import engines_here
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
+from bolt_build.report import diagnostics
+from bolt_build.report.bench import missing_packages, render
+from bolt_build.report.tables import Column, table, terminal_width
 from bolt_build.schema.recipe import Recipe
 from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.contests import batches_of, contests_of, threads_of
@@ -64,14 +71,6 @@ def _alone(args: argparse.Namespace) -> int:
 
 
 def _against(args: argparse.Namespace) -> int:
-    from bolt_build.bench.comparison import worst_exit_code
-    from bolt_build.bench.contest import compete
-    from bolt_build.bench.contestant import Effort
-    from bolt_build.bench.peers import check_peers
-    from bolt_build.report import diagnostics
-    from bolt_build.report.bench import missing_packages, render
-    from bolt_build.report.tables import terminal_width
-
     check_peers(args.against)
     effort = Effort(rounds=args.rounds, seconds=args.seconds / args.rounds)
     found = []
@@ -102,8 +101,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _show(found: list[Measurement]) -> None:
-    from bolt_build.report.tables import Column, table
-
     columns = [Column("engine"), Column("target")]
     numbers = ("batch", "threads", "median ms", "least ms", "p99 ms", "images/s", "runs")
     columns += [Column(title, right=True) for title in numbers]

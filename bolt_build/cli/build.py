@@ -137,6 +137,7 @@ def _show_verification(result: BuildResult, *, quiet: bool) -> None:
     for target in result.targets:
         if target.verified is None or (target.verified and (quiet or target.target not in ran)):
             continue
+        # Verification loads NumPy, and --report alone asks for what it says.
         from bolt_build.cli.verify import show_report
 
         show_report(target.directory, sys.stdout if target.verified else sys.stderr)

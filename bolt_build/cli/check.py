@@ -15,6 +15,7 @@ from bolt_build.schema import expand
 from bolt_build.schema.recipe import Recipe, TargetSpec
 
 if TYPE_CHECKING:
+    # --model alone plans; editors check recipes as they are typed.
     from bolt_build.workflows.model_check import ModelCheck, PlannedSize
 
 NAME = "check"
@@ -51,12 +52,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_model(recipe: Recipe, args: argparse.Namespace) -> ModelCheck:
+    # --model alone plans; editors check recipes as they are typed.
     from bolt_build.workflows.model_check import check_model
 
     return check_model(recipe, options_of(args), lambda text: print(text, file=sys.stderr, flush=True))
 
 
 def _size(size: PlannedSize) -> str:
+    # Tables load rich, and only --model shows sizes.
     from bolt_build.report.tables import byte_text
 
     batches = ", ".join(map(str, size.batches))

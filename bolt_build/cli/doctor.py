@@ -11,6 +11,7 @@ from typing import Any
 
 from bolt_build.cli.common_arguments import add_format, add_recipes, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.tables import Column, table
 from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.validate import suggest
 from bolt_build.targets import Target, sound_targets
@@ -143,8 +144,6 @@ def _show_targets(found: Examination) -> None:
 
 
 def _print_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from bolt_build.report.tables import Column, table
-
     # Whole paths, which can be copied: a terminal that is too narrow wraps them by itself.
     lines = table([Column(title) for title in columns], rows, None)
     sys.stdout.write("".join(f"{line.plain}\n" for line in lines))

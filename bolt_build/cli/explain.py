@@ -20,8 +20,12 @@ from bolt_build.cli.common_arguments import (
     read_recipe,
 )
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.explain import as_json, of_batch, of_layer, render, render_layer
+from bolt_build.report.explainer import explain
 from bolt_build.report.explanation import Explanation
+from bolt_build.report.tables import terminal_width
 from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.workflows.evidence import gather
 
 NAME = "explain"
 HELP = "say of each layer which kernel was chosen, over which others and why, and how near it is to the roofline"
@@ -40,9 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Explains every target. Raises BoltError."""
-    from bolt_build.report.explain import as_json, of_batch, of_layer, render, render_layer
-    from bolt_build.report.tables import terminal_width
-
     recipe = read_recipe(args)
     options = replace(options_of(args), cache=args.cache)
     specs = chosen(recipe, options.targets)
@@ -80,7 +81,4 @@ def _say(text: str) -> None:
 
 
 def _explained(recipe: Recipe, spec: TargetSpec, options: BuildOptions) -> Explanation:
-    from bolt_build.report.explainer import explain
-    from bolt_build.workflows.evidence import gather
-
     return explain(gather(recipe, spec, options, _say))

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bolt_build.bench import exploration
 from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
     add_format,
@@ -19,8 +20,11 @@ from bolt_build.cli.common_arguments import (
     read_recipes,
     seconds,
 )
+from bolt_build.report import explore as comparison
 from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import failure_text, progress
+from bolt_build.report.tables import terminal_width
+from bolt_build.workflows.exploring import ExploreOptions, explore
 
 if TYPE_CHECKING:
     from bolt_build.workflows.exploring import ExploreResult
@@ -55,8 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Explores recipes. The exit code is that of the worst build. Raises BoltError where nothing could be attempted."""
-    from bolt_build.workflows.exploring import ExploreOptions, explore
-
     recipes = read_recipes(args)
     if args.no_lock:
         recipes = [replace(recipe, tuning=replace(recipe.tuning, lock=None)) for recipe in recipes]
@@ -72,10 +74,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(result: ExploreResult, form: str) -> None:
-    from bolt_build.bench import exploration
-    from bolt_build.report import explore
-    from bolt_build.report.tables import terminal_width
-
     if form == "json":
         data = {
             "event": "result", "exit_code": int(result.exit_code), "diagnostics": as_json(result.diagnostics),
@@ -84,7 +82,7 @@ def _show(result: ExploreResult, form: str) -> None:
         sys.stdout.write(json.dumps(data) + "\n")
         return
     color, width = sys.stdout.isatty(), terminal_width(sys.stdout)
-    tables = [explore.render(each, color=color, width=width) for each in result.explorations]
+    tables = [comparison.render(each, color=color, width=width) for each in result.explorations]
     sys.stdout.write("\n" + "\n".join(tables))
     sys.stdout.flush()
     sys.stderr.write("".join(failure_text(each) for each in result.broken))

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from bolt_build.build.builder import chosen
+from bolt_build.build.engine_from_model import parse
 from bolt_build.build.preparing import Preparer
 from bolt_build.cli.common_arguments import add_place, add_recipes, count, one_of, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.graph.text import format_graph
 from bolt_build.schema.recipe import Recipe
 
 NAME = "graph"
@@ -42,12 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _graphs(recipe: Recipe, preparer: Preparer, args: argparse.Namespace) -> list[tuple[str, str]]:
     """What each graph belongs to, and its text: before the passes no target's alone."""
-    from bolt_build.graph.text import format_graph
-
     specs = chosen(recipe, args.target)
     if args.stage == "imported":
-        from bolt_build.build.engine_from_model import parse
-
         own = [each for spec in specs for each in spec.batch]
         batch = _batch(recipe, [*preparer.batches(None), *own], args.batch)
         return [(recipe.name, format_graph(parse(preparer.model.path).bind(batch, recipe.model.dims)))]

@@ -15,6 +15,9 @@ from bolt_build.cli.common_arguments import count, file_name
 from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.cli.schema import schema_text
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.graph import zoo
+from bolt_build.graph.binding import batch_symbol, free_symbols
+from bolt_build.graph.onnx_file import read_onnx
 from bolt_build.schema.editor_schema import SCHEMA_ID
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.schema.validate import suggest
@@ -74,7 +77,6 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
     known = [spec.name for spec in specs]
     others = tuple(TargetSpec(each.name, each.precisions[0]) for each in all_targets() if each.name not in known)
     dims = tuple(dict(args.dim).items())
-    from bolt_build.graph import zoo
 
     if args.model in zoo.names() and not Path(args.model).exists():
         path = args.recipe or Path(f"{args.model}.yaml")
@@ -84,8 +86,6 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
         near = suggest(args.model, [*zoo.names(), *(path.name for path in sorted(Path().glob("*.onnx")))])
         hint = near or f"an ONNX file, or a model of the zoo: {', '.join(zoo.names())}"
         raise BoltError([Diagnostic("no-such-model", f"there is no model '{args.model}'", hint=hint)])
-    from bolt_build.graph.binding import batch_symbol, free_symbols
-    from bolt_build.graph.onnx_file import read_onnx
 
     inputs = read_onnx(onnx).inputs
     left = tuple(name for name in free_symbols(inputs) if name not in dict(dims))

@@ -8,6 +8,10 @@ import sys
 
 from bolt_build.cli.common_arguments import one_of
 from bolt_build.errors import ExitCode
+from bolt_build.report.operators import as_json, markdown, render
+from bolt_build.report.tables import terminal_width
+from bolt_build.targets import all_targets
+from bolt_build.workflows.operators import operators
 
 NAME = "operators"
 HELP = "list the ONNX operators that can be imported, from which operator sets, and the kernels that compute them"
@@ -22,11 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line an operator. Raises BoltError where an installed package's offer cannot be used."""
-    from bolt_build.report.operators import as_json, markdown, render
-    from bolt_build.report.tables import terminal_width
-    from bolt_build.targets import all_targets
-    from bolt_build.workflows.operators import operators
-
     found = operators(all_targets())
     if args.format == "json":
         sys.stdout.write(json.dumps(as_json(found), indent=1) + "\n")

@@ -11,6 +11,8 @@ from bolt_build.build.preparing import Preparer
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
+from bolt_build.report.plan import render
+from bolt_build.report.tables import terminal_width
 
 NAME = "plan"
 HELP = "print the steps, kernels and memory of an engine, and what the planner decided and why"
@@ -31,8 +33,5 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(plan) for plan in found], indent=1) + "\n")
     else:
-        from bolt_build.report.plan import render
-        from bolt_build.report.tables import terminal_width
-
         sys.stdout.write("\n".join(render(plan, width=terminal_width(sys.stdout)) for plan in found))
     return int(ExitCode.OK)

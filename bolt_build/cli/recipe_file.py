@@ -11,6 +11,7 @@ from bolt_build.cli.verbs import VERBS
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema import load_recipe
 from bolt_build.schema.recipe import Recipe
+from bolt_build.schema.validate import nearest, suggest
 from bolt_build.schema.values import Table
 from bolt_build.schema.variants import split_variant, with_variant
 from bolt_build.user_files import read_regular
@@ -32,8 +33,8 @@ def checked_recipe(path: Path, settings: Table | None = None) -> Recipe:
         recipe = with_variant(recipe, variant)
     name = recipe.model.zoo
     if name is not None:
+        # Recipes of zoo models alone ask for the zoo.
         from bolt_build.graph import zoo
-        from bolt_build.schema.validate import suggest
 
         if name not in zoo.names():
             hint = suggest(name, zoo.names()) or f"known models: {', '.join(zoo.names())}"
@@ -48,7 +49,6 @@ def _with_hint(diagnostic: Diagnostic, file: str) -> Diagnostic:
         return diagnostic
     if file in VERBS:
         return replace(diagnostic, hint=f"'{file}' is a verb, and stands first: bolt-build {file} RECIPE")
-    from bolt_build.schema.validate import nearest
 
     path = Path(file)
     with contextlib.suppress(OSError):

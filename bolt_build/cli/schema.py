@@ -7,6 +7,7 @@ import json
 import sys
 
 from bolt_build.errors import ExitCode
+from bolt_build.graph import zoo
 from bolt_build.schema.editor_schema import editor_schema
 from bolt_build.schema.validate import Schema
 from bolt_build.targets import all_targets
@@ -27,7 +28,5 @@ def run(args: argparse.Namespace) -> int:
 
 def schema_text() -> str:
     """The schema of this installation as JSON, ended by a line break."""
-    from bolt_build.graph import zoo
-
     schema: Schema = editor_schema(all_targets(), zoo.names())
     return json.dumps(schema, indent=2) + "\n"

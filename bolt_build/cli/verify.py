@@ -7,13 +7,18 @@ import json
 import sys
 from typing import IO, TYPE_CHECKING
 
+from bolt_build.build.engine_file import read_engine
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
 from bolt_build.cli.engines_here import engines_here
 from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
+from bolt_build.report.tables import terminal_width
+from bolt_build.report.verification import render
 from bolt_build.schema.recipe import Recipe
 from bolt_build.toolchain import probe
+from bolt_build.verify import Tolerances, verify_engine
+from bolt_build.verify.report import VerifyReport
 from bolt_build.workflows.built import BuiltEngine
 
 if TYPE_CHECKING:
@@ -44,8 +49,6 @@ def run(args: argparse.Namespace) -> int:
 
 def show_report(directory: TargetDirectory, stream: IO[str]) -> None:
     """Print the report that lies in a target's directory. Raises OSError, ValueError."""
-    from bolt_build.verify.report import VerifyReport
-
     _print(decode(VerifyReport, json.loads(directory.verification.read_text(encoding="utf-8"))), stream)
 
 
@@ -53,8 +56,6 @@ def _verify(recipe: Recipe, engine: BuiltEngine) -> VerifyReport:
     tools = probe((recipe.verify.against,))
     if tools.missing:
         raise BoltError(tools.diagnostics(), ExitCode.TOOL_MISSING)
-    from bolt_build.build.engine_file import read_engine
-    from bolt_build.verify import Tolerances, verify_engine
 
     plan = read_engine(engine.directory.engine.read_text(encoding="utf-8"))
     layers = tuple((layer.match, layer.tolerance) for layer in recipe.layers if layer.tolerance is not None)
@@ -65,8 +66,5 @@ def _verify(recipe: Recipe, engine: BuiltEngine) -> VerifyReport:
 
 
 def _print(report: VerifyReport, stream: IO[str]) -> None:
-    from bolt_build.report.tables import terminal_width
-    from bolt_build.report.verification import render
-
     stream.write(render(report, color=stream.isatty(), width=terminal_width(stream)))
     stream.flush()

@@ -7,8 +7,11 @@ import json
 import sys
 from dataclasses import replace
 
+from bolt_build.build.why import why
 from bolt_build.cli.common_arguments import add_cache, add_format, add_place, add_recipe, options_of, read_recipe
 from bolt_build.errors import ExitCode
+from bolt_build.report.progress import NotesTo
+from bolt_build.report.why import why_data, why_text
 
 NAME = "why"
 HELP = "say why tasks would run now, or why they ran last: all, or those of a task, a file or a layer"
@@ -24,10 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs nothing. Raises BoltError."""
-    from bolt_build.build.why import why
-    from bolt_build.report.progress import NotesTo
-    from bolt_build.report.why import why_data, why_text
-
     recipe = read_recipe(args)
     options = replace(options_of(args), cache=args.cache)
     found = why(recipe, options, NotesTo(sys.stderr), args.what)

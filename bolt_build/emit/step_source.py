@@ -38,7 +38,7 @@ def step_source(step: Step, families: dict[str, Family], target: Target) -> Step
     """Raises ValueError where no family has the candidate's name, or a view would have to move bytes."""
     code = _code(step, families, target)
     arguments = [f"p.step({step.index})", code.member_arguments] if code.member_arguments else [f"p.step({step.index})"]
-    call = code.call.replace("{member}", "kernel")
+    call = code.call
     kept = _kept(step, code)
     return StepSource(
         index=step.index,

@@ -254,7 +254,7 @@ class StepCode:
     `member_type` is a class whose constructor takes `(const bolt::Prepare& p, <member_arguments>)` and that has
     `size_t scratch_bytes() const`; the generated plan holds one as `kernel`, built when the model is created.
     None for a kernel without prepared state. `call` is one statement that runs the kernel, with `r` the
-    `const bolt::Run&` and `{member}` standing for the member's name. `includes` are paths under `Family.include_dir`.
+    `const bolt::Run&` and `kernel` that object. `includes` are paths under `Family.include_dir`.
 
     A kernel with a member reads its constants when it is made, but for input 0, which its call reads; one without
     reads all of them in its call. The others need not outlive the model's creation.

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
+from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from bolt_build.graph.arrays import dtype_of
 from bolt_build.graph.ir import Array
@@ -46,8 +47,6 @@ def external_file(model: Path, location: str) -> Path:
 
 def external_files(model: Path) -> tuple[Path, ...]:
     """The regular files inside the folder of `model` that its tensors name, in order; none where it is no ONNX file."""
-    from onnx.external_data_helper import _get_all_tensors, uses_external_data
-
     try:
         proto = onnx.load(str(model), load_external_data=False)
         tensors = [tensor for tensor in _get_all_tensors(proto) if uses_external_data(tensor)]

@@ -58,6 +58,7 @@ def parse_graph(text: str, arrays: Iterable[Array] = ()) -> Graph:
     with its name, so that a test can say `const %w: f32[8,3,3,3]` and means the same array every time. Raises
     TextError with line and column.
     """
+    # The parser loads every operator; printing graphs, which planning does, needs none.
     from bolt_build.graph.text_parser import Parser
 
     return Parser(text, arrays).graph()

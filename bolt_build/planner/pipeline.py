@@ -18,11 +18,13 @@ from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
+from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.pads import FOLD_PADS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
+from bolt_build.targets import Target
 
 PIPELINE: tuple[Pass, ...] = (
     REMOVE_DEAD,
@@ -42,6 +44,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_DUPLICATES,
     REMOVE_DEAD,  # nothing unread may count as a reader
     FUSE_EPILOGUES,
+    PAD_CHANNELS,  # sums and activations between products are in their epilogues now
 )
 
 
@@ -80,10 +83,15 @@ def _guarded(added: Plugged[Pass]) -> Pass:
     return replace(added.thing, run=guarded_call(added.offer, added.thing.run))
 
 
-def optimize(graph: Graph, policy: Policy) -> PassResult:
-    """All passes in order, with the graph's invariants checked behind each. Raises InvariantError, naming the pass."""
+def optimize(graph: Graph, policy: Policy, target: Target | None = None, precision: str = "") -> PassResult:
+    """All passes in order, with the graph's invariants checked behind each; without a target those that pay everywhere.
+
+    Raises InvariantError, naming the pass.
+    """
     decisions: list[Decision] = []
     for each in passes():
+        if each.pays_on is not None and (target is None or not each.pays_on(target, precision)):
+            continue
         result = each.run(graph, policy)
         try:
             invariants.check(result.graph)

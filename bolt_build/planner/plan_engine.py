@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Family, Operand, Refusal
-from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.limits import MOST_BYTES
 from bolt_build.planner.engine_plan import (
@@ -130,13 +129,10 @@ def _optimized(
     decisions: list[Decision] = []
     optimized = []
     for graph in graphs:
-        result = optimize(graph, recipe.policy)
+        result = optimize(graph, recipe.policy, target, spec.precision)
         decisions += result.decisions
-        if target.gpu is not None and target.gpu.instruction(spec.precision) is not None:
-            result = PAD_CHANNELS.run(result.graph, recipe.policy)
-            check(result.graph)
-            decisions += result.decisions
-        elif recipe.policy.padding.mode == "always":
+        pads = PAD_CHANNELS.pays_on is None or PAD_CHANNELS.pays_on(target, spec.precision)
+        if not pads and recipe.policy.padding.mode == "always":
             reason = f"policy.padding.mode is always, but kernels of '{target.name}' read {spec.precision} as it is"
             decisions.append(Decision(PAD_CHANNELS.name, f"batch {graph.batch}", "declined", reason))
         optimized.append(result.graph)

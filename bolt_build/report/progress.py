@@ -136,7 +136,10 @@ class _RichLive:
     """The running tasks on a terminal, with their seconds, through rich."""
 
     def __init__(self) -> None:
+        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
         from rich.console import Console
+
+        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
         from rich.live import Live
 
         self._state: tuple[int, int, Sequence[tuple[str, float]]] = (0, 0, ())
@@ -156,8 +159,13 @@ class _RichLive:
             self._started = False
 
     def _renderable(self) -> Any:
+        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
         from rich.progress_bar import ProgressBar
+
+        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
         from rich.table import Table
+
+        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
         from rich.text import Text
 
         done, total, running = self._state
@@ -283,6 +291,7 @@ def _short(path: Path) -> str:
 
 
 def _size(path: Path) -> str:
+    # Tables load rich: a build that finds nothing changed shows none.
     from bolt_build.report.tables import byte_text
 
     try:

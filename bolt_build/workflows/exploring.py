@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bolt_build.bench.device.cpu import CpuDevice
 from bolt_build.bench.exploration import EXPLORATION_VERSION, Exploration, Explored, NotExplored, as_json
 from bolt_build.bench.runner import measure_alone
 from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build, chosen
@@ -304,6 +305,5 @@ def _predicted_ms(plan: BatchPlan, target: Target) -> float:
 def _device(target: Target) -> str:
     if target.gpu is not None:
         return found_gpus()[0].name
-    from bolt_build.bench.device.cpu import CpuDevice
 
     return CpuDevice().name

@@ -10,6 +10,7 @@ from pathlib import Path
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.preparing import Preparer
+from bolt_build.emit.weights import payload_bytes
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.recipe import Recipe, TargetSpec
 
@@ -64,8 +65,6 @@ def _checked(recipe: Recipe, specs: tuple[TargetSpec, ...], preparer: Preparer) 
 
 
 def _size(preparer: Preparer, spec: TargetSpec) -> PlannedSize:
-    from bolt_build.emit.weights import payload_bytes
-
     plan = preparer.plan_engine(spec).plan
     return PlannedSize(
         spec.name, tuple(each.batch for each in plan.plans), sum(len(each.steps) for each in plan.plans),

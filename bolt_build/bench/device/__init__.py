@@ -62,16 +62,3 @@ class Device(Protocol):
         """The device's count of energy used, in joules from some start; None where there is no figure."""
 
     def state(self) -> DeviceState: ...
-
-
-def open_device(where: str) -> Device:
-    """The first device whose memory is `where`. Raises OSError where there is none, ValueError for other memory."""
-    if where == "cpu":
-        from bolt_build.bench.device.cpu import CpuDevice
-
-        return CpuDevice()
-    if where == "cuda":
-        from bolt_build.bench.device.cuda import CudaDevice
-
-        return CudaDevice()
-    raise ValueError(f"nothing is known of tensors in '{where}'")

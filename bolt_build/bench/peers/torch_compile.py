@@ -28,7 +28,10 @@ class TorchCompiled(TorchModel):
 
     def __init__(self, setup: Setup, feeds: Mapping[str, Array], device: Device) -> None:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(setup.inputs).with_name("torchinductor"))
+        # PyTorch is no requirement, and takes seconds to import.
         import torch
+
+        # PyTorch is no requirement, and takes seconds to import.
         import torch._inductor.config as inductor
 
         super().__init__(setup, feeds)

@@ -38,6 +38,7 @@ class TorchGraph(TorchModel):
     """One capture of an eager run; each run replays it on the same memory."""
 
     def __init__(self, setup: Setup, feeds: Mapping[str, Array]) -> None:
+        # PyTorch is no requirement, and takes seconds to import.
         import torch
 
         super().__init__(setup, feeds)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from bolt_build.bench.contestant import PeerFailed, PeerMissing, Setup
 from bolt_build.graph.ir import Array
+from bolt_build.graph.onnx_import import load_model
 
 if TYPE_CHECKING:
+    # PyTorch is no requirement, and takes seconds to import.
     import torch
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -36,10 +38,11 @@ class TorchModel:
     stream = 0
 
     def __init__(self, setup: Setup, feeds: Mapping[str, Array]) -> None:
+        # PyTorch is no requirement, and takes seconds to import.
         import torch
 
+        # It imports PyTorch.
         from bolt_build.bench.torch_graph import Unsupported, torch_module
-        from bolt_build.graph.onnx_import import load_model
 
         if setup.threads:
             torch.set_num_threads(setup.threads)
@@ -75,6 +78,7 @@ class TorchModel:
             self._made = self._call()
 
     def settle(self) -> None:
+        # PyTorch is no requirement, and takes seconds to import.
         import torch
 
         if self._device == "cuda":
@@ -82,6 +86,7 @@ class TorchModel:
             torch.cuda.empty_cache()
 
     def outputs(self) -> dict[str, Array]:
+        # PyTorch is no requirement, and takes seconds to import.
         import torch
 
         held = zip(self._names, self._made, strict=True)
@@ -89,6 +94,7 @@ class TorchModel:
         return {name: made.to("cpu", memory_format=torch.contiguous_format).numpy().copy() for name, made in plain}
 
     def _placed(self, array: Array) -> torch.Tensor:
+        # PyTorch is no requirement, and takes seconds to import.
         import torch
 
         given = torch.from_numpy(array).to(device=self._device, dtype=self._dtype)

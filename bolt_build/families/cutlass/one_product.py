@@ -218,7 +218,7 @@ class ProductKind(Generic[T]):
         )  # fmt: skip
         added = residual(problem)
         other = "nullptr" if added is None else at.inputs[added]
-        call = f"{{member}}.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
+        call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
         return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:

@@ -191,7 +191,7 @@ class ChainKind(Generic[T]):
         )  # fmt: skip
         added = residual(problem)
         other = "nullptr" if added is None else at.inputs[added]
-        call = f"{{member}}.run(r, {at.inputs[0]}, {other}, {at.outputs[0]});"
+        call = f"kernel.run(r, {at.inputs[0]}, {other}, {at.outputs[0]});"
         return StepCode(("bolt_cutlass/pair.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:

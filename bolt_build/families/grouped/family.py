@@ -119,9 +119,9 @@ class Grouped:
         )  # fmt: skip
         inputs = list(at.inputs)
         for number, index in enumerate(kept):
-            inputs[index] = f"{{member}}.constant({number})"
+            inputs[index] = f"kernel.constant({number})"
         stages = chain(problem, replace(at, inputs=tuple(inputs)))
-        call = f"{{member}}.run(r, {at.inputs[own[0]]}, {at.outputs[0]}, {stages});"
+        call = f"kernel.run(r, {at.inputs[own[0]]}, {at.outputs[0]}, {stages});"
         member = f"{SPACE}::Conv<{tile.cxx(shape, gpu_of(target))}>"
         return StepCode(("bolt_grouped/prepared.h",), member, ", ".join(arguments), call)
 

@@ -66,7 +66,7 @@ def _emit_conv(problem: KernelProblem, at: StepExpressions) -> StepCode:
     epilogue, passed = emit_epilogue(problem, at)
     arguments = f"{shape}, {constant(at, own[1])}, {bias}, {epilogue}"
     inputs = ", ".join((at.inputs[own[0]], *passed))
-    call = f"{{member}}.run(r, {{{inputs}}}, {at.outputs[0]});"
+    call = f"kernel.run(r, {{{inputs}}}, {at.outputs[0]});"
     return StepCode(("bolt_onednn/conv.h",), "bolt::onednn::Conv", arguments, call)
 
 
@@ -117,7 +117,7 @@ def _emit_matmul(problem: KernelProblem, at: StepExpressions) -> StepCode:
         ("bolt_onednn/matmul.h",),
         "bolt::onednn::MatMul",
         ", ".join((shape, *factors, epilogue)),
-        f"{{member}}.run(r, {{{inputs}}}, {at.outputs[0]});",
+        f"kernel.run(r, {{{inputs}}}, {at.outputs[0]});",
     )
 
 
@@ -163,7 +163,7 @@ def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
         pads_begin=braces(op.pads_begin),
         pads_end=braces(_pads_end(problem)),
     )
-    call = f"{{member}}.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
+    call = f"kernel.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
     return StepCode(("bolt_onednn/pool.h",), "bolt::onednn::Pool", f"bolt::onednn::Pooling::{mode}, {shape}", call)
 
 
@@ -188,7 +188,7 @@ def _emit_activation(problem: KernelProblem, at: StepExpressions) -> StepCode:
     algorithm, alpha, beta = found
     dtype = TYPES[output.format.dtype]
     function = f"bolt::onednn::Function::{algorithm}, {literal(alpha)}, {literal(beta)}"
-    call = f"{{member}}.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
+    call = f"kernel.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
     arguments = f"{dtype}, {prod(output.shape)}, {function}"
     return StepCode(("bolt_onednn/eltwise.h",), "bolt::onednn::Eltwise", arguments, call)
 
@@ -208,7 +208,7 @@ def _emit_softmax(problem: KernelProblem, at: StepExpressions) -> StepCode:
     at_axis = axes.index(op.axis)
     extents = [output.shape[axis] for axis in axes]
     dims = braces((prod(extents[:at_axis]), extents[at_axis], prod(extents[at_axis + 1 :])))
-    call = f"{{member}}.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
+    call = f"kernel.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
     arguments = f"{TYPES[output.format.dtype]}, bolt::onednn::Dims{dims}"
     return StepCode(("bolt_onednn/softmax.h",), "bolt::onednn::Softmax", arguments, call)
 
@@ -230,7 +230,7 @@ def _emit_lrn(problem: KernelProblem, at: StepExpressions) -> StepCode:
     assert isinstance(op, Lrn)
     dims = f"bolt::onednn::Dims{braces(output.shape)}"
     attributes = f"{op.size}, {literal(op.alpha)}, {literal(op.beta)}, {literal(op.bias)}"
-    call = f"{{member}}.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
+    call = f"kernel.run(r, {{{at.inputs[0]}}}, {at.outputs[0]});"
     arguments = f"{TYPES[output.format.dtype]}, {dims}, {attributes}"
     return StepCode(("bolt_onednn/lrn.h",), "bolt::onednn::Lrn", arguments, call)
 

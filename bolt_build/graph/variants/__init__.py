@@ -53,6 +53,7 @@ def vary(
         raise VariantError(mistakes)
     varied = edited.finish()
     if new and draw:
+        # Calibrating runs the network in NumPy: only what draws weights loads that.
         from bolt_build.graph.zoo.calibrate import calibrate
 
         varied = calibrate(varied, SEED, dims, only=frozenset(new))

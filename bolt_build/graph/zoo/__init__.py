@@ -58,6 +58,7 @@ def write(name: str, path: Path, change: Callable[[ModelProto], ModelProto] | No
     OSError where the file cannot be written.
     """
     _known(name)
+    # Calibrating loads onnx and NumPy: the models' names need neither.
     from bolt_build.graph.zoo.calibrate import calibrate
 
     graph = _builder(name)()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.schema.recipe import Policy
+from bolt_build.targets import Target
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,14 @@ class Pass:
     """A named rewrite. `run` keeps the meaning of every graph output, and every surviving value's name and values.
 
     No decision may rest on the values of a constant with more than one element: weights can be swapped without a
-    rebuild. `before` is the built-in pass in front of which a pass from another package runs.
+    rebuild. `before` is the built-in pass in front of which a pass from another package runs. `pays_on` says for which
+    target and precision the pass runs, None that it pays everywhere.
     """
 
     name: str
     run: Callable[[Graph, Policy], PassResult]
     before: str = "fuse-epilogues"
+    pays_on: Callable[[Target, str], bool] | None = None
 
 
 class Journal:

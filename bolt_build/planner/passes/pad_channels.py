@@ -25,6 +25,7 @@ from bolt_build.planner.padding import padding_wishes
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
+from bolt_build.targets import Target
 
 WHOLE = 8
 """Half-precision elements of a load of 16 bytes."""
@@ -223,4 +224,9 @@ def _widened(editor: GraphEditor, name: str, size: tuple[int, ...]) -> str:
     return editor.new_constant(f"{name.removesuffix('.padded')}.padded", wide, type.dtype)
 
 
-PAD_CHANNELS = Pass("pad-channels", _run)
+def _loads_whole(target: Target, precision: str) -> bool:
+    """Kernels of tensor cores load 16 bytes at once."""
+    return target.gpu is not None and target.gpu.instruction(precision) is not None
+
+
+PAD_CHANNELS = Pass("pad-channels", _run, pays_on=_loads_whole)

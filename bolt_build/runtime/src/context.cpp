@@ -147,7 +147,7 @@ bool Context::rebind(const void* const* inputs, void* const* outputs) {
 void Context::queue(const void* const* inputs, void* const* outputs, void* stream) {
   const auto kernels = [&](void* on) {
     Run run = run_on(inputs, outputs, on);
-    run.overlap = (queueing_ & BOLT_QUEUE_SERIAL) == 0 && device::overlaps(model_.engine().arch);
+    run.overlap = (queueing_ & BOLT_QUEUE_SERIAL) == 0 && device::overlaps();
     run_steps(run, nullptr, nullptr);
   };
   if ((queueing_ & BOLT_QUEUE_UNRECORDED) != 0) return kernels(stream);

@@ -115,7 +115,7 @@ std::size_t alignment() noexcept { return 1; }
 
 void wait(void*) {}
 
-bool overlaps(const char*) noexcept { return false; }
+bool overlaps() noexcept { return false; }
 
 double seconds(void* stream, int repeats, const std::function<void(void*)>& queue) {
   using Clock = std::chrono::steady_clock;

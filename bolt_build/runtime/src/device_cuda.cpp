@@ -195,11 +195,10 @@ std::size_t alignment() noexcept { return 16; }
 
 void wait(void* stream) { check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the GPU reports"); }
 
-// The instruction by which a kernel waits for the one in front of it came with compute capability 9.0.
-bool overlaps(const char* arch) noexcept {
-  Arch built;
-  return parse_arch(arch, built) && built.major >= 9;
-}
+#ifndef BOLT_OVERLAPS
+#error "who compiles this says whether kernels of the target's GPU may begin before the one in front has ended"
+#endif
+bool overlaps() noexcept { return BOLT_OVERLAPS != 0; }
 
 namespace {
 

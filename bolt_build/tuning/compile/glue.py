@@ -110,7 +110,7 @@ const bolt_tuning_problem* const problems[] = {{
 
 const bolt_tuning_set all = {{
     BOLT_TUNING_VERSION, sizeof(bolt_tuning_set), {c_string(bundle)}, {c_string(target.name)},
-    {target.gpu.sm}, {only}, {len(symbols)}, problems,
+    {target.gpu.sm}, {only}, {int(target.gpu.overlaps)}, {len(symbols)}, problems,
     bolt::tuning::create, bolt::tuning::run, bolt::tuning::destroy}};
 }}  // namespace
 

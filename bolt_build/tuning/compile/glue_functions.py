@@ -32,7 +32,7 @@ def functions_of(
 ) -> FunctionsCode:
     """`functions_<name>`: the code that an engine would have for this step."""
     code = family.emit(problem, candidate, target, expressions(problem))
-    call = code.call.replace("{member}", "kernel")
+    call = code.call
     text = f"\n// {comment(str(candidate))}\n"
     if code.member_type is None:
         text += f"void run_{name}(const void*, const bolt::Run& r) {{ {call} }}\n"

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from bolt_build.digest import decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.graph.operators import operators
 from bolt_build.lockfile.fingerprint import TuningTools
 from bolt_build.schema.values import shorten
 from bolt_build.tuning.records.kernel_record import Record
@@ -104,7 +105,6 @@ def read_bundle(path: Path) -> Bundle:
         message = f"{path} is a bundle of version {stated}; this bolt-build reads version {BUNDLE_VERSION}"
         hint = "make it again: bolt-build tune RECIPE --export BUNDLE.tar"
         raise BoltError([Diagnostic("bundle-version", message, hint=hint, subject=str(path))])
-    from bolt_build.graph.operators import operators
 
     operators()  # they are found by their classes' names once they are imported
 

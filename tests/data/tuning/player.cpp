@@ -110,7 +110,7 @@ int main(int, char** words) {
     problems[p] = {digests[p], "add", "", 2, kInputs, 1, kOutputs, 1.0, nullptr, "", 3, trials[p]};
   }
   const bolt_tuning_problem* table[] = {&problems[0], &problems[1], nullptr};
-  const bolt_tuning_set set = {BOLT_TUNING_VERSION, sizeof(bolt_tuning_set), "b", "h200", 90, 1, 2, table, create, run, destroy};
+  const bolt_tuning_set set = {BOLT_TUNING_VERSION, sizeof(bolt_tuning_set), "b", "h200", 90, 1, 1, 2, table, create, run, destroy};
   const Tables tables = read_tables(words[1], set);
   const EngineTable& engine = tables.engines[0];
   {

@@ -271,7 +271,7 @@ class Pooled:
             constant(at, *range(2, len(first.inputs))),
             epilogue_value(first), struct(f"{SPACE}::Pooling", pool_h=height, pool_w=width, length=strip),
         )  # fmt: skip
-        call = f"{{member}}.run(r, {at.inputs[0]}, {at.outputs[0]});"
+        call = f"kernel.run(r, {at.inputs[0]}, {at.outputs[0]});"
         return StepCode(("bolt_cutlass/pooled.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:

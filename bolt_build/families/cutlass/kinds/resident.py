@@ -11,6 +11,7 @@ from typing import ClassVar
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
+from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.targets import Gpu, Target
@@ -206,13 +207,12 @@ _MULTIPLIES, _LOADS = 2.94e12, 38e9
 _BEGINS, _SETTLES, _RESIDUAL = 1.7e-6, 1.5e-6, 0.37e-6
 _MEMORY = 0.85
 _NARROWEST = 48
-_MEASURED_RATE = 989e12 / 132
 
 
 def tile_seconds(rows: int, width: int, channels: int, product: Product, target: Target) -> float:
     """Predicted time of a tile of an SM: its products, or its loads."""
     assert target.gpu is not None
-    speed = target.rate("fp16") / target.gpu.sms / _MEASURED_RATE
+    speed = target.rate("fp16") / target.gpu.sms / MEASURED_RATE
     window, steps = taps(product), ceil(product.depth / STEP)
     products = max(rows * width, _NARROWEST) * channels * window[0] * window[1] * steps * STEP
     return max(products / (_MULTIPLIES * speed), window_bytes(rows, width, window) / (_LOADS * speed))

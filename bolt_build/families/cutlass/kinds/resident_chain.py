@@ -19,6 +19,7 @@ from bolt_build.families.cutlass.kinds.resident import (
     taps,
     tile_seconds,
 )
+from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.product_chain import ProductChain
 from bolt_build.targets import Gpu, Target
@@ -96,7 +97,7 @@ class ResidentChainTile:
     def seconds(self, chain: ProductChain, work: Work, target: Target) -> float:
         """The tiles of the busiest SM, or memory."""
         gpu, first = gpu_of(target), chain.first
-        speed = target.rate("fp16") / gpu.sms / _MEASURED_RATE
+        speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
         second = self.first.pixels * CHANNELS * self.n1 / (_MULTIPLIES * speed)
         products = tile_seconds(self.rows, UNIT, CHANNELS, first, target) + second
         store = self.groups * _STORE
@@ -119,7 +120,6 @@ _ROWS = (8, 14, 4)
 _MULTIPLIES = 2.9e12
 _BEGINS, _STORE = 3.5e-6, 0.2e-6
 _MEMORY = 0.8
-_MEASURED_RATE = 989e12 / 132
 
 
 def tiles(gpu: Gpu, chain: ProductChain) -> tuple[tuple[ResidentChainTile, ...], str | None]:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from bolt_build.families.cutlass.product import Product
-from bolt_build.targets import Gpu
+from bolt_build.targets import Gpu, target_named
+
+FITTED = target_named("h200")
+"""The row of the GPU on which predictions were fitted, and the one kind of GPU with kernels of WGMMA."""
+assert FITTED.gpu is not None, "it is a GPU's row"
+HOPPER = FITTED.gpu
+MEASURED_RATE = FITTED.rate("fp16") / HOPPER.sms
+"""Operations/s at the peak of one of its SMs."""
 
 REGISTERS = 128
 """Registers of a thread that sums may take: with more, addresses and fragments go to memory and back."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
-from bolt_build.families.cutlass.kinds.rules import NARROW, refuse_whole, too_many_sums, wasted_rows
+from bolt_build.families.cutlass.kinds.rules import FITTED, HOPPER, NARROW, refuse_whole, too_many_sums, wasted_rows
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.cutlass.slices import counts, refuse
@@ -201,7 +201,7 @@ _L2_RATE = 5.0e10
 _MEMORY = 0.62
 """Part of the stated bandwidth that these kernels reach."""
 _LAUNCH, _STORE, _WINDOWS, _OVERLAP = 4.4e-6, 1.05e-6, 1.10, 0.3
-_MEASURED_RATE = 0.62 * 989e12 / 132
+_MEASURED_RATE = HOPPER.warp_mma_share * FITTED.rate("fp16") / HOPPER.sms
 """Operations/s that an SM of the H200 reaches with the instructions of these kernels."""
 
 

@@ -11,7 +11,14 @@ from typing import ClassVar
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
-from bolt_build.families.cutlass.kinds.rules import NARROW, refuse_whole, too_many_sums, wasted_rows
+from bolt_build.families.cutlass.kinds.rules import (
+    HOPPER,
+    MEASURED_RATE,
+    NARROW,
+    refuse_whole,
+    too_many_sums,
+    wasted_rows,
+)
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.cutlass.slices import counts, refuse
@@ -177,7 +184,7 @@ def store_bytes(n: int, cooperative: bool, residual: bool, stage: int, taken: in
         return (4 + together * loaded) * box
 
     def enough(width: int) -> bool:
-        return stages(227 * 1024, stage, taken + boxes(width, 32)) >= _PLENTY
+        return stages(HOPPER.shared_memory, stage, taken + boxes(width, 32)) >= _PLENTY
 
     width = 64 if n % 64 == 0 and enough(64) else 32 if n % 32 == 0 else 16
     return boxes(width, 32 if enough(width) else 16)
@@ -253,7 +260,6 @@ _TOGETHER = 1.05
 """Warpgroups that share a tile multiply this much more slowly: they wait for each other."""
 _TWO_RUNS = 1.9
 """Windows of more than 64 columns of depth, which take two loads each, take this much longer in all."""
-_MEASURED_RATE = 989e12 / 132
 
 
 def seconds(tile: WgmmaTile, work: Work, target: Target, then: int | None = None) -> float:
@@ -263,7 +269,7 @@ def seconds(tile: WgmmaTile, work: Work, target: Target, then: int | None = None
     """
     gpu = target.gpu
     assert gpu is not None
-    speed = target.rate("fp16") / gpu.sms / _MEASURED_RATE
+    speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
     steps = ceil(work.taps * ceil(work.depth / tile.k) / work.slices)
     blocks = tile.blocks(work.m, work.n) * work.slices
     rounds = ceil(blocks / gpu.sms)

@@ -72,8 +72,8 @@ void check_queued();
 /// Returns once everything queued on `stream` has finished. Throws Failure where some of it failed.
 void wait(void* stream);
 
-/// Whether kernels compiled for `arch` can begin before the kernel in front of them has finished.
-bool overlaps(const char* arch) noexcept;
+/// Whether kernels of the engine's target can begin before the kernel in front of them has finished.
+bool overlaps() noexcept;
 
 /// Seconds that one of `repeats` executions of what `queue` queues takes on the device, the CPU's part left out where the
 /// device can work without it. Waits for them. Throws Failure, and what `queue` throws.

@@ -75,10 +75,7 @@ bool in_range(const Choice& choice, const EngineTable& table, const bolt_tuning_
 }
 
 /// As in engines, which do it where the GPU has the instructions for it.
-bool overlap(const Arguments& arguments, const bolt_tuning_set& set) {
-  constexpr int kOverlaps = 90;  // compute capability times ten
-  return arguments.overlap && set.sm >= kOverlaps;
-}
+bool overlap(const Arguments& arguments, const bolt_tuning_set& set) { return arguments.overlap && set.overlaps != 0; }
 
 // The trial that "measure N" asks for; -1 where a line asks for none.
 int trial_of(const char* line) {

@@ -2,6 +2,7 @@
 // is left beside it.
 #pragma once
 
+#include "bolt_cutlass/shared_memory.h"
 #include "bolt_cutlass/warpgroup_kernel.h"
 #include "bolt_cutlass/warpgroup_store.h"
 
@@ -24,9 +25,9 @@ struct StoreOf<m, n, k, cooperative, Partial> {
   }
 };
 
-/// Stages of the pipeline: what 227 KiB leave beside the output's tile and the barriers.
+/// Stages of the pipeline: what shared memory leaves beside the output's tile and the barriers.
 template <typename Store, int m, int n, int k>
 inline constexpr int stages_beside =
-    (227 * 1024 - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048) / ((m + n) * k * 2 + 16);
+    (shared_bytes - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048) / ((m + n) * k * 2 + 16);
 
 }  // namespace bolt::cutlass_kernels

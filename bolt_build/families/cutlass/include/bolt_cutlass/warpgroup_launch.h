@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bolt_cutlass/shared_memory.h"
 #include "cutlass/cutlass.h"
 #include "cutlass/kernel_hardware_info.hpp"
 
@@ -33,7 +34,7 @@ template <typename Kernel>
 void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
   typename Kernel::Params params = Kernel::to_underlying_arguments(arguments, nullptr);
-  static_assert(Kernel::SharedStorageSize <= 227 * 1024);
+  static_assert(Kernel::SharedStorageSize <= shared_bytes);
   cudaLaunchAttribute how[2] = {};
   how[0].id = cudaLaunchAttributeClusterDimension;
   how[0].val.clusterDim = {Kernel::cluster_x, Kernel::cluster_y, 1};

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "bolt_cutlass/launch.h"
+#include "bolt_cutlass/shared_memory.h"
 #include "cute/arch/copy_sm75.hpp"
 #include "cute/arch/copy_sm90.hpp"
 #include "cute/arch/copy_sm90_desc.hpp"
@@ -153,8 +154,8 @@ struct StoreBoxes {
   }
   static constexpr bool enough(int width) {
     const int bytes = (2 * 2 + together * boxes(width, 32 << 10)) * 64 * width * 2;
-    // Of 227 KiB, barriers take 2.
-    return (227 * 1024 - 2048 - taken - bytes) / (stage + 16) >= 4;
+    // Barriers take 2 KiB.
+    return (shared_bytes - 2048 - taken - bytes) / (stage + 16) >= 4;
   }
 
   static constexpr int width = n % 64 == 0 && enough(64) ? 64 : narrow;

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Of this file: the driver refuses another version. */
-#define BOLT_TUNING_VERSION 1
+#define BOLT_TUNING_VERSION 2
 
 typedef enum bolt_tuning_dtype {
   BOLT_TUNING_F32 = 0,
@@ -91,7 +91,7 @@ typedef enum bolt_tuning_status {
 } bolt_tuning_status;
 
 /* `sm` is the compute capability times ten that the kernels were compiled for; `only`: they run on no other (no later
-   GPU can translate them). The functions write a sentence to `message` where they do not give BOLT_TUNING_DONE. */
+   GPU can translate them); `overlaps`: a kernel may begin before the one in front of it has ended. The functions write a sentence to `message` where they do not give BOLT_TUNING_DONE. */
 typedef struct bolt_tuning_set {
   uint32_t version;
   uint32_t size; /* of this struct */
@@ -99,6 +99,7 @@ typedef struct bolt_tuning_set {
   const char* target;
   int32_t sm;
   int32_t only;
+  int32_t overlaps;
   int32_t problem_count;
   const bolt_tuning_problem* const* problems;
   bolt_tuning_status (*create)(const bolt_tuning_trial* trial, const bolt_tuning_prepare* prepare, void** kernel,

@@ -1,0 +1,130 @@
+"""Counts what the house was tidied for, at a commit before and in the working tree: writes results/house.json.
+
+    python benchmarks/house.py            # before: de594dc
+    python benchmarks/house.py --before COMMIT
+
+Counted in `bolt_build/`: tests of the kinds of tiles and chains (`isinstance`), functions that answer whether a result
+is stale, places that state a GPU's facts beside its row, imports inside functions, cycles of modules, and lines without
+the emulator. What counts is written as patterns below, so that anyone can count again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import record
+
+ROOT = Path(__file__).resolve().parents[1]
+_CODE = (".py", ".h", ".cpp", ".cu", ".cuh", ".j2")
+_KINDS = re.compile(r"isinstance\([^()]*(?:\([^()]*\)[^()]*)*(?:Tile|Chain|Pair)\b")
+_STALE = re.compile(
+    r"key == (?:record|receipt)\.key|(?:record|receipt)\.key == key|known\.key == self\.key"
+    r"|(?:record|receipt)\.argv != task\.argv or"
+)
+"""Comparing the key or the command of what was made with those of what would be. Of those left one is the rule for
+tasks, one asks whether the plan itself holds, and one whether an engine was finished, without reading its files."""
+_FACTS = re.compile(
+    r"\b989e12|227 ?\* ?1024|227 ?<< ?10|\bkOverlaps = |major >= 9\b|(?:shared_memory|sharedMem)\w* *(?:=|<=|<) *\d{5,}"
+)
+"""Peak rates, shared memory, and compute capabilities compared with a number."""
+
+
+def tree(commit: str) -> dict[str, str]:
+    """Files of `bolt_build/` at a commit, by path."""
+    packed = subprocess.run(
+        ["git", "archive", commit, "bolt_build"], cwd=ROOT, check=True, capture_output=True
+    ).stdout  # fmt: skip
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        files = ((member.name, tar.extractfile(member)) for member in tar)
+        return {name: file.read().decode() for name, file in files if file is not None and name.endswith(_CODE)}
+
+
+def working() -> dict[str, str]:
+    """The same of the working tree."""
+    files = (path for path in sorted((ROOT / "bolt_build").rglob("*")) if path.suffix in _CODE)
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in files}
+
+
+def counted(files: Mapping[str, str]) -> dict[str, Any]:
+    python = {name: text for name, text in files.items() if name.endswith(".py")}
+    own = {name: text for name, text in files.items() if not name.startswith("bolt_build/emulator/")}
+    facts = {name: len(_FACTS.findall(text)) for name, text in own.items() if name != "bolt_build/targets.py"}
+    lazy = {name: sum(1 for _ in imports_in_functions(text)) for name, text in python.items()}
+    return {
+        "tests of kinds of tiles and chains": sum(len(_KINDS.findall(text)) for text in python.values()),
+        "answers to whether a result is stale": sorted(name for name, text in python.items() if _STALE.search(text)),
+        "places beside its row that state a GPU's facts": sum(facts.values()),
+        "files that do": sorted(name for name, count in facts.items() if count),
+        "imports inside functions": sum(lazy.values()),
+        "of which say why": sum(explained(text) for text in python.values()),
+        "modules in cycles": cycle(python),
+        "files": len(own),
+        "lines": sum(text.count("\n") for text in own.values()),
+        "lines of Python": sum(text.count("\n") for name, text in own.items() if name.endswith(".py")),
+    }  # fmt: skip
+
+
+def imports_in_functions(source: str) -> Iterator[int]:
+    """Their lines."""
+    inside = {
+        node.lineno
+        for function in ast.walk(ast.parse(source))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    yield from sorted(inside)
+
+
+def explained(source: str) -> int:
+    """How many imports inside functions stand under a comment, directly or below others that do."""
+    lines, inside, found = source.split("\n"), set(imports_in_functions(source)), 0
+    for line in inside:
+        above = line - 1
+        while above in inside or not lines[above - 1].strip():
+            above -= 1
+        found += lines[above - 1].strip().startswith("#")
+    return found
+
+
+def cycle(files: Mapping[str, str]) -> list[str]:
+    """Modules of one cycle of imports, those inside functions counted; none where there is none."""
+    modules = {
+        name.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): text for name, text in files.items()
+    }
+    graph: dict[str, set[str]] = {}
+    for module, text in modules.items():
+        found = set[str]()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                named = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+                found |= {name if name in modules else node.module for name in named.values()}
+        graph[module] = (found & modules.keys()) - {module}
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        return sorted(set(error.args[1]))
+    return []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", default="de594dc", metavar="COMMIT")
+    before = parser.parse_args().before
+    result = {**record.environment(), "before": {"commit": before, **counted(tree(before))}, "now": counted(working())}
+    print(record.write("house", result))
+
+
+if __name__ == "__main__":
+    main()
