@@ -13,6 +13,7 @@ import hashlib
 import json
 import types
 import typing
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -130,10 +131,11 @@ def _decode_dataclass(hint: Any, data: Any) -> Any:
 
 
 def _named(base: Any, name: str) -> Any:
-    """The class called `name`: `base` itself or one of its subclasses."""
-    waiting = [base]
+    """The class called `name`: `base` itself or one of its subclasses, the one that was there first where a package
+    that may not have the name defines another."""
+    waiting = deque([base])
     while waiting:
-        cls = waiting.pop()
+        cls = waiting.popleft()
         if cls.__name__ == name:
             return cls
         waiting.extend(cls.__subclasses__())

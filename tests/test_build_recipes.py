@@ -319,7 +319,7 @@ def test_scons_is_another_door_to_the_same_build(project: Project) -> None:
     (project.host / "libtiny.so").unlink()
     assert "tiny/host: link libtiny.so (from the cache): output libtiny.so is missing\n" in scons(project, "-n")
     assert not (project.host / "libtiny.so").exists()
-    assert "link libtiny.so from the cache\n" in scons(project, "-j2")
+    assert "] link libtiny.so from the cache: output libtiny.so is missing\n" in scons(project, "-j2")
     assert (project.host / "libtiny.so").exists()
     assert project.dry_run() == []
 

@@ -72,7 +72,7 @@ def test_a_recipe_is_not_ok_whose_model_is_not(capsys: pytest.CaptureFixture[str
 
 
 def test_double_precision_is_the_reason_for_each_target(capsys: pytest.CaptureFixture[str]) -> None:
-    write("Exp", dtype=TensorProto.DOUBLE)
+    write("Softmax", dtype=TensorProto.DOUBLE)
     assert main(["check", "--model", "net.yaml"]) == 3
     said = capsys.readouterr().err
     assert said.count("would be computed in double precision (f64), and 'host' computes in fp32 and bf16\n") == 1

@@ -172,7 +172,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bolt_build.families.cutlass.kinds.text_form import Named, Reader
+from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.warp import WarpTile
 from bolt_build.families.cutlass.one_product import ProductKind
 

@@ -7,7 +7,6 @@ import struct
 import zlib
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,19 +16,15 @@ from tiny_engine import tiny_constants, tiny_plan
 from bolt_build.dtypes import DType
 from bolt_build.emit.weights import _CRC_AT, _ENTRY, _HEADER, payload_bytes, read_weights, write_weights
 from bolt_build.errors import BoltError
+from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import EnginePlan, WeightSlot
-
-NUMPY = {
-    DType.F32: np.float32, DType.F16: np.float16, DType.BF16: ml_dtypes.bfloat16, DType.F64: np.float64,
-    DType.I64: np.int64, DType.I32: np.int32, DType.I8: np.int8, DType.U8: np.uint8, DType.BOOL: np.bool_,
-}  # fmt: skip
 
 
 def _plan(tensors: list[tuple[str, DType, tuple[int, ...]]]) -> tuple[EnginePlan, tuple[Array, ...]]:
     slots, arrays, offset = [], [], 0
     for seed, (name, dtype, shape) in enumerate(tensors):
-        array = np.asarray(np.random.RandomState(seed).randint(0, 2, shape), NUMPY[dtype])
+        array = np.asarray(np.random.RandomState(seed).randint(0, 2, shape), numpy_dtype(dtype))
         slots.append(WeightSlot(name, dtype, shape, offset, array.nbytes))
         arrays.append(array)
         offset += -(-array.nbytes // 64) * 64

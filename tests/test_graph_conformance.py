@@ -33,6 +33,7 @@ from bolt_build.graph.text import format_graph, parse_graph
 _TRAINING = "training_mode=1 is not supported"
 _OUTPUT = "its output 1 ('z') is used, which is not supported"
 _EMPTY = "[2, 0, 4] has no"
+_MOD = "of floating-point numbers only fmod=1 is supported"
 
 REFUSED = {
     "test_batchnorm_example_training_mode": f"BatchNormalization 'BatchNormalization_0': {_TRAINING}",
@@ -48,6 +49,11 @@ REFUSED = {
     "test_einsum_batch_diagonal": "Einsum 'Einsum_0': term '...ii' takes a diagonal, which is not supported",
     "test_maxpool_with_argmax_2d_precomputed_pads": f"MaxPool 'MaxPool_0': {_OUTPUT}",
     "test_maxpool_with_argmax_2d_precomputed_strides": f"MaxPool 'MaxPool_0': {_OUTPUT}",
+    **{
+        f"test_mod_{what}": f"Mod 'Mod_0': {_MOD}"
+        for bits in (16, 32, 64)
+        for what in (f"float{bits}_mixed_sign_fmod_0", f"float_edge_cases_fmod_0_float{bits}")
+    },
     "test_reduce_max_empty_set": f"ReduceMax 'ReduceMax_0': {_EMPTY} greatest element",
     "test_reduce_max_empty_set_bool": f"ReduceMax 'ReduceMax_0': {_EMPTY} greatest element",
     "test_reduce_min_empty_set": f"ReduceMin 'ReduceMin_0': {_EMPTY} least element",
@@ -57,7 +63,7 @@ REFUSED = {
 EMPTY_RESULTS = ("test_slice_start_out_of_bounds", "test_reduce_sum_empty_set", "test_concat_empty")
 """Cases whose result has no elements: folded, but refused on data (an engine has no empty tensors)."""
 
-STATIC_INPUTS = {"Pad": (2,), "Dropout": (1, 2), "CastLike": (1,)}
+STATIC_INPUTS = {"Pad": (2,), "Dropout": (1, 2), "CastLike": (1,), "OneHot": (1,)}
 """Floating-point inputs that must be constants, by operator."""
 
 ELEMENT_TYPES = (

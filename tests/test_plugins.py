@@ -11,9 +11,12 @@ from planner_checks import graph
 
 from bolt_build import plugins
 from bolt_build.cli.main import main
+from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError
 from bolt_build.families import load, plugged_families
+from bolt_build.graph.ir import Op
 from bolt_build.graph.operators import plugged_operators
+from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.zoo import names, plugged_models
 from bolt_build.planner.pipeline import passes, plugged_passes
 from bolt_build.plugins import Found, Offer, guarded
@@ -21,6 +24,7 @@ from bolt_build.targets import HOST, all_targets, plugged_targets, target_named
 from bolt_build.toolchain import probe
 from bolt_build.toolchain.probe import plugged_tools
 
+CONV = Conv((1, 1), (0, 0), (0, 0), (1, 1))
 MEND = "upgrade the package, or remove it: python -m pip uninstall more-of-it"
 
 
@@ -132,6 +136,8 @@ def test_operators_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     install(tmp_path, monkeypatch, {"more_ops.py": text}, {"ops": {"more": "more_ops"}})
     message = f"the package more-of-it 1.0 cannot add its operator 'more' (more_ops): it has {reason}"
     assert said(plugged_operators()) == broken(message)
+    decoded = decode(Op, encode(CONV))  # whose name the package's class may have too
+    assert decoded == CONV
 
 
 TARGET = """\

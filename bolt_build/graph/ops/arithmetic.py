@@ -93,7 +93,7 @@ def import_pow(node: NodeImport) -> None:
 def import_mod(node: NodeImport) -> None:
     fmod = bool(node.integer("fmod", 0))
     if node.type(0).dtype.is_float and not fmod:
-        raise Refusal("invalid-node", "of floating-point numbers only fmod=1 is defined")
+        raise Refusal("unsupported-attribute", "of floating-point numbers only fmod=1 is supported")
     node.emit(Binary("fmod" if fmod else "mod"), [node.input(0), node.input(1)], 0)
 
 
@@ -136,7 +136,13 @@ def import_mean(node: NodeImport) -> None:
 IMPORTERS = (
     *(Importer(name, (7, 13, 14), import_binary, example=OF_TWO_IMAGES) for name in ("Add", "Sub", "Mul", "Div")),
     Importer("Pow", (7, 12, 13, 15), import_pow, example=Example((Data(IMAGE), Weights(())))),
-    Importer("Mod", (10, 13, 28), import_mod, example=Example((Data(IMAGE), Data(IMAGE)), (("fmod", 1),))),
+    Importer(
+        "Mod",
+        (10, 13, 28),
+        import_mod,
+        example=Example((Data(IMAGE), Data(IMAGE)), (("fmod", 1),)),
+        note="of floating-point numbers with fmod=1",
+    ),
     Importer("Max", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("Min", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("Sum", (8, 13), import_chain, example=OF_TWO_IMAGES),
