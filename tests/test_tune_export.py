@@ -103,12 +103,12 @@ def test_the_engine_takes_the_winners_object_from_the_cache(exported: tuple[Proj
     result = tune(project.recipe, TuneOptions(options, results=project.results(bundle, by_prediction)), QuietProgress())
     assert result.exit_code is ExitCode.OK
     stale = {
-        each.task.label: each for found in dry_run(project.recipe, options, QuietProgress()) for each in found.stale
+        each.task.name: each for found in dry_run(project.recipe, options, QuietProgress()) for each in found.stale
     }
-    units = [each for label, each in stale.items() if label.startswith("compile k_")]
+    units = [each for name, each in stale.items() if name.startswith("compile-k_")]
     assert units
     assert all(each.from_cache for each in units)
-    assert not stale["compile plan_b1.cu"].from_cache
+    assert not stale["compile-plan_b1"].from_cache
 
 
 class BrokenCutlass(Cutlass):

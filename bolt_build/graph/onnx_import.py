@@ -17,7 +17,6 @@ from bolt_build.graph.binding import INPUT_DTYPES, Binding, bind_inputs, own_bat
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.importing import Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Constant, Graph, Node, ShapeError, Value, graph_of
-from bolt_build.graph.onnx_file import read_onnx
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.operators import importers
 from bolt_build.graph.ops.shape import Identity
@@ -107,6 +106,9 @@ class OnnxModel:
 
 def load_model(path: Path) -> OnnxModel:
     """Reads an ONNX file. Raises BoltError with everything that makes it no model."""
+    # onnx takes a third of a second to import, and nothing else of this module needs it.
+    from bolt_build.graph.onnx_file import read_onnx
+
     contents = read_onnx(path)
     problems = _check_inputs(contents.inputs)
     constants = []
