@@ -40,3 +40,35 @@ def light(data: Any) -> dict[str, str]:
         "light.names": ", ".join(row["model"] for row in rows),
         "light.most": f"{most:.2f}",
     }
+
+
+@figures("host_threads")
+def threads(data: Any) -> dict[str, str]:
+    """One row a number of busy processes beside the engine."""
+    rows = []
+    for row in data["rows"]:
+        busy = {0: "a quiet machine", 1: "one busy process"}.get(
+            row["busy_processes"], f"{row['busy_processes']} busy processes"
+        )
+        rows.append(
+            [busy, *(f"{row['median_ms'][name]:.1f} ms" for name in ("engine", "passive", "spinning", "onnxruntime"))]
+        )
+    head = [
+        f"ResNet-50, batch {data['batch']}, {data['device']}",
+        "engine",
+        "it, waiting passively",
+        "it, spinning",
+        "onnxruntime",
+    ]
+    return {"threads": table(head, rows)}
+
+
+@figures("half_models")
+def half(data: Any) -> dict[str, str]:
+    took = data["median_ms"]
+    return {
+        "half": f"{took['engine-fp16']:.1f} ms",
+        "half.fp32": f"{took['engine-fp32']:.1f} ms",
+        "half.peer": f"{took['onnxruntime-fp16']:.1f} ms",
+        "half.load": f"{data['load_average']:.0f}",
+    }

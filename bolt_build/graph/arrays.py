@@ -25,6 +25,12 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return _NUMPY[dtype]
 
 
+def held_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy type in which a constant of `dtype` is held that import or a pass has computed: fp32 for half types.
+    The weights table rounds once, to what the reader stores, which may be finer than the model."""
+    return _NUMPY[DType.F32 if dtype in (DType.F16, DType.BF16) else dtype]
+
+
 def dtype_of(array: Array) -> DType:
     """The element type of `array`. Raises ValueError for one that the IR has no name for."""
     found = _DTYPES.get(array.dtype)
@@ -58,7 +64,12 @@ def converted(array: Array, dtype: np.dtype[Any]) -> Array:
         return np.asarray(np.where(above, dtype.type(info.max), np.where(below, dtype.type(info.min), within)), dtype)
 
 
+def held(array: Array) -> Array:
+    """`array` as what is computed of it is held, itself where it is."""
+    return array.astype(held_dtype(dtype_of(array)), copy=False)
+
+
 def narrowed(array: Array, dtype: np.dtype[Any]) -> Array:
-    """`array` in `dtype`; values out of range become infinite without a warning."""
+    """`array` in `dtype`, itself where it is; values out of range become infinite without a warning."""
     with np.errstate(all="ignore"):
-        return np.asarray(array).astype(dtype)
+        return np.asarray(array).astype(dtype, copy=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bolt_build.graph.arrays import numpy_dtype, type_of
+from bolt_build.graph.arrays import held, held_dtype, narrowed, numpy_dtype, type_of
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.example import OF_AN_IMAGE, Example
 from bolt_build.graph.ir import Array, Constant, Node, Op, ShapeError, TensorType, Value
@@ -243,8 +243,10 @@ class NodeImport:
         known = [array for array in arrays if array is not None]
         name = self._output_name(output, op.kind)
         if len(known) == len(arrays) and self._folds(op, types, result):
-            (array,) = op.evaluate(known)
-            return self._builder.define(name, type_of(array), array, synthetic=output is None)
+            (array,) = op.evaluate([held(array) for array in known])
+            return self._builder.define(
+                name, result, narrowed(array, held_dtype(result.dtype)), synthetic=output is None
+            )
         if 0 in result.shape:
             raise ShapeError(f"the result {list(result.shape)} has no elements")
         self._builder.define(name, result, synthetic=output is None)
@@ -282,7 +284,7 @@ class NodeImport:
         if reason is not None:
             raise Refusal("model-too-large", reason)
         self._builder.budget.take(type_.nbytes)
-        self.result(compute())
+        self._builder.define(self.node.outputs[0], type_, held(compute()))
 
     def result(self, array: Array, output: int = 0) -> None:
         """Defines output `output` as a constant that is small, or was in the model."""

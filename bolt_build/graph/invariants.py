@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from bolt_build.graph.arrays import type_of
-from bolt_build.graph.ir import Graph, Node, ShapeError, TensorType
+from bolt_build.graph.arrays import held_dtype, numpy_dtype, type_of
+from bolt_build.graph.ir import Array, Graph, Node, ShapeError, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 
@@ -53,7 +53,7 @@ def _values(graph: Graph) -> Iterator[str]:
     for value in graph.values:
         if value.name not in referred:
             yield f"the value '{value.name}' is not used"
-        if value.constant is not None and _differs(value.type, type_of(value.constant.array)):
+        if value.constant is not None and not _holds(value.type, value.constant.array):
             found = type_of(value.constant.array)
             yield f"the constant '{value.name}' of type {_shown(value.type)} holds {_shown(found)}"
     defined = {value.name for value in graph.values}
@@ -122,6 +122,11 @@ def _types(graph: Graph, node: Node) -> Iterator[str]:
 
 def _differs(a: TensorType, b: TensorType) -> bool:
     return (a.dtype, a.shape) != (b.dtype, b.shape)
+
+
+def _holds(type: TensorType, array: Array) -> bool:
+    """True of an array of the type itself, or as a pass holds it."""
+    return array.shape == type.shape and array.dtype in (numpy_dtype(type.dtype), held_dtype(type.dtype))
 
 
 def _shown(t: TensorType) -> str:

@@ -151,7 +151,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the graph: a graph input, a constant, or one node's output."""
+    """A tensor of the graph: a graph input, a constant, or one node's output.
+
+    A constant's array is of `type`; of half precision that was computed, in fp32 (`arrays.held_dtype`).
+    """
 
     name: str
     type: TensorType

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bolt_build.graph.arrays import type_of
+from bolt_build.graph.arrays import narrowed, numpy_dtype, type_of
 from bolt_build.graph.ir import Array, Graph, Node
 
 
@@ -30,7 +30,9 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """
     if set(inputs) != set(graph.inputs):
         raise ValueError(f"the graph takes {sorted(graph.inputs)}, not {sorted(inputs)}")
-    found: dict[str, Array] = {v.name: v.constant.array for v in graph.values if v.constant is not None}
+    found: dict[str, Array] = {
+        v.name: narrowed(v.constant.array, numpy_dtype(v.type.dtype)) for v in graph.values if v.constant is not None
+    }
     for name, array in inputs.items():
         given, wanted = type_of(np.asarray(array)), graph.type(name)
         if (given.dtype, given.shape) != (wanted.dtype, wanted.shape):

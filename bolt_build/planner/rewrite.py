@@ -78,7 +78,8 @@ class GraphEditor:
         return free
 
     def new_constant(self, name: str, array: Array, dtype: DType) -> str:
-        """A synthetic constant; `array` already has the NumPy type of `dtype`. Takes the name of one nobody reads."""
+        """A synthetic constant; `array` has the type of `dtype`, or that of `arrays.held_dtype`. Takes the name of one
+        nobody reads."""
         known = self._values.get(name)
         unread = known is not None and known.synthetic and known.constant is not None and not self._readers.get(name)
         free = name if unread and not self.is_output(name) else _free(name, self._values)

@@ -119,6 +119,9 @@ def _origin(step: Step, origins: dict[str, _Origin]) -> _Origin:
     computed = coarsest = DType.F64
     for tensor in (*step.inputs, *step.outputs):
         coarsest = coarser(coarsest, tensor.operand.format.dtype)
+    # What is widened loses nothing: a conversion is as coarse as what it leaves.
+    converts = isinstance(step.problem.op, Convert | Cast)
+    for tensor in step.outputs if converts else (*step.inputs, *step.outputs):
         computed = coarser(computed, tensor.operand.format.dtype)
     if isinstance(step.problem.op, Cast):  # the reference rounds there, even where the engine computes in a finer type
         coarsest = coarser(coarsest, step.problem.op.to)

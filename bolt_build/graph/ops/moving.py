@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.arrays import converted, numpy_dtype
+from bolt_build.graph.arrays import converted, held_dtype
 from bolt_build.graph.example import IMAGE, OF_TWO_IMAGES, Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import ShapeError, TensorType
@@ -163,7 +163,7 @@ def cast_to(node: NodeImport, to: DType) -> None:
     """Output 0 as input 0 in another element type."""
     array = node.constant(0)
     if array is not None:
-        node.fold(TensorType(to, array.shape), lambda: converted(array, numpy_dtype(to)))
+        node.fold(TensorType(to, array.shape), lambda: converted(array, held_dtype(to)))
         return
     node.emit(Identity() if to == node.type(0).dtype else Cast(to), [node.input(0)], 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
@@ -62,7 +62,7 @@ def _write_out(editor: GraphEditor, node: Node, scale: Array, shift: Array) -> N
     shape = (type.shape[1], *([1] * (type.rank - 2)))
     names = []
     for label, array in (("scale", scale), ("shift", shift)):
-        rounded = narrowed(array, numpy_dtype(type.dtype)).reshape(shape)
+        rounded = narrowed(array, held_dtype(type.dtype)).reshape(shape)
         names.append(editor.new_constant(f"{node.name}.{label}", rounded, type.dtype))
     scaled = editor.new_value(f"{node.outputs[0]}.scaled", type)
     name = editor.free_node_name(f"{node.name}.scale")

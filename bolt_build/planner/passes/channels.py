@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Array, Node, TensorType
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
@@ -50,7 +50,7 @@ def weight_obstacle(editor: GraphEditor, node: Node) -> str | None:
 def fold_into(editor: GraphEditor, node: Node, absorbed: Node, scale: Array | None, shift: Array | None) -> Node:
     """The Conv or MatMul `node` and `absorbed` behind it as one node: output * scale + shift, a value a channel.
 
-    Computed in float64 and rounded once to the element type of the weight.
+    Computed in float64 and rounded once, to the element type of the weight or, of half precision, to fp32.
     """
     out = editor.type(node.outputs[0])
     channels = out.shape[channel_axis(node, out)]
@@ -64,7 +64,7 @@ def fold_into(editor: GraphEditor, node: Node, absorbed: Node, scale: Array | No
         total = total if shift is None else total + shift
         base = node.inputs[2] if bias is not None else f"{node.name}.bias"
         name = base if bias is None else _folded_name(base)
-        made = editor.new_constant(name, narrowed(total, numpy_dtype(out.dtype)), out.dtype)
+        made = editor.new_constant(name, narrowed(total, held_dtype(out.dtype)), out.dtype)
         inputs[2:] = [made]
     covers = joined(node.covers, absorbed.covers)
     merged = replace(node, name=absorbed.name, inputs=tuple(inputs), outputs=absorbed.outputs, covers=covers)
@@ -79,7 +79,7 @@ def _scaled_weight(editor: GraphEditor, node: Node, scale: Array) -> str:
     assert weight is not None
     rows_first = isinstance(node.op, Conv) or (isinstance(node.op, MatMul) and node.op.transpose_b)
     factor = scale.reshape(-1, *([1] * (weight.ndim - 1))) if rows_first else scale
-    scaled = np.empty(weight.shape, numpy_dtype(dtype))
+    scaled = np.empty(weight.shape, held_dtype(dtype))
     step = max(1, PIECE * len(weight) // max(weight.size, 1))
     for start in range(0, len(weight), step):
         rows = slice(start, start + step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.arrays import held, held_dtype, narrowed
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.reference import evaluate_node
@@ -30,8 +30,9 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             continue
         budget.take(sum(editor.type(name).nbytes for name in node.outputs))
         editor.remove(node)
-        for name, array in zip(node.outputs, evaluate_node(node, arrays), strict=True):
-            editor.make_constant(name, narrowed(array, numpy_dtype(editor.type(name).dtype)))
+        results = evaluate_node(node, [held(array) for array in arrays])
+        for name, array in zip(node.outputs, results, strict=True):
+            editor.make_constant(name, narrowed(array, held_dtype(editor.type(name).dtype)))
         journal.did(node.name, "folded", "all of its inputs are constant")
     return journal.result(editor.finish())
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bolt_build.graph.arrays import narrowed, numpy_dtype
+from bolt_build.graph.arrays import held_dtype, narrowed
 from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
@@ -213,7 +213,7 @@ def _constant(editor: GraphEditor, name: str, array: Array, conv: Node) -> str:
     """A new constant in the element type of the convolution's weight, called after `name`."""
     dtype = editor.type(conv.inputs[1]).dtype
     base = name.removesuffix(MERGED).removesuffix(SUFFIX)
-    return editor.new_constant(f"{base}{MERGED}", narrowed(array, numpy_dtype(dtype)), dtype)
+    return editor.new_constant(f"{base}{MERGED}", narrowed(array, held_dtype(dtype)), dtype)
 
 
 MERGE_BRANCHES = Pass("merge-branches", _run)
