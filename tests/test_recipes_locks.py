@@ -23,7 +23,10 @@ GRAPHS = {
     "vgg16": vgg16.build,
 }
 HEAVY = {"vgg16": [pytest.mark.large]}
-UNTUNED = {"efficientnet_b0", "mobilenet_v2", "repvgg_a1", "repvgg_b0", "resnext50_32x4d", "vgg19"}
+UNTUNED = {
+    "convnext_tiny", "densenet121", "efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0",
+    "resnext50_32x4d", "vgg19",
+}  # fmt: skip
 """Recipes that name the lock they are to have: until it is there, their kernels are predicted, and builds say so."""
 
 

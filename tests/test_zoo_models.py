@@ -16,8 +16,11 @@ from zoo_checks import assert_depends_on_its_input
 from bolt_build.graph import zoo
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.zoo.convnext_tiny import build as build_convnext_tiny
+from bolt_build.graph.zoo.densenet121 import build as build_densenet121
 from bolt_build.graph.zoo.efficientnet_b0 import build as build_efficientnet_b0
 from bolt_build.graph.zoo.mobilenet_v2 import build as build_mobilenet_v2
+from bolt_build.graph.zoo.mobilenet_v3_small import build as build_mobilenet_v3_small
 from bolt_build.graph.zoo.repvgg import build_a0, build_a1, build_b0
 from bolt_build.graph.zoo.resnet18 import build as build_resnet18
 from bolt_build.graph.zoo.resnet50 import build_resnext
@@ -119,6 +122,40 @@ def test_resnext50_is_torchvisions() -> None:
     assert groups(model) == {1: 37, 32: 16}
 
 
+def test_mobilenet_v3_small_is_torchvisions() -> None:
+    model = build_mobilenet_v3_small()
+    onnx.checker.check_model(model, full_check=True)
+    assert parameters(model) == 2_542_856
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "Conv": 52, "BatchNormalization": 34, "HardSwish": 19, "Relu": 14, "HardSigmoid": 9, "Mul": 9, "Add": 6,
+        "GlobalAveragePool": 10, "Flatten": 1, "Gemm": 2,
+    }  # fmt: skip
+    assert groups(model) == {1: 41, 16: 1, 72: 1, 88: 1, 96: 1, 120: 1, 144: 1, 240: 2, 288: 1, 576: 2}
+
+
+def test_densenet121_is_torchvisions() -> None:
+    model = build_densenet121()
+    onnx.checker.check_model(model, full_check=True)
+    assert parameters(model) == 7_978_856
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "Conv": 120, "BatchNormalization": 121, "Relu": 121, "Concat": 62, "MaxPool": 1, "AveragePool": 3,
+        "GlobalAveragePool": 1, "Flatten": 1, "Gemm": 1,
+    }  # fmt: skip
+    last = next(node for node in model.graph.node if node.name == "/features/denseblock3/Concat")
+    assert len(last.input) == 25  # what the block begins with, and 24 layers
+
+
+def test_convnext_tiny_is_torchvisions() -> None:
+    model = build_convnext_tiny()
+    onnx.checker.check_model(model, full_check=True)
+    assert parameters(model) == 28_589_128
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "Conv": 22, "Transpose": 46, "LayerNormalization": 23, "MatMul": 36, "Add": 72, "Constant": 54, "Div": 18,
+        "Erf": 18, "Mul": 54, "GlobalAveragePool": 1, "Flatten": 1, "Gemm": 1,
+    }  # fmt: skip
+    assert groups(model) == {1: 4, 96: 3, 192: 3, 384: 9, 768: 3}
+
+
 def test_mobilenets_inverted_residuals_are_three_kernels_each(tmp_path: Path) -> None:
     onnx.save(build_mobilenet_v2(), tmp_path / "mobilenet.onnx")
     graph = optimize(load_model(tmp_path / "mobilenet.onnx").bind(1, ()), POLICY).graph
@@ -128,7 +165,10 @@ def test_mobilenets_inverted_residuals_are_three_kernels_each(tmp_path: Path) ->
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("name", ["mobilenet_v2", "efficientnet_b0", "resnext50_32x4d"])
+@pytest.mark.parametrize(
+    "name",
+    ["convnext_tiny", "densenet121", "efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small", "resnext50_32x4d"],
+)
 def test_it_depends_on_its_input(name: str, tmp_path: Path) -> None:
     zoo.write(name, tmp_path / "model.onnx")
     assert_depends_on_its_input(tmp_path / "model.onnx")
@@ -161,8 +201,8 @@ def test_repvggs_blocks_become_one_3x3_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "efficientnet_b0", "mobilenet_v2", "repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18", "resnet50",
-        "resnext50_32x4d", "vgg16", "vgg19",
+        "convnext_tiny", "densenet121", "efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small", "repvgg_a0",
+        "repvgg_a1", "repvgg_b0", "resnet18", "resnet50", "resnext50_32x4d", "vgg16", "vgg19",
     ],
 )  # fmt: skip
 def test_its_recipe_builds_for_the_gpu_and_a_small_batch_here(name: str) -> None:

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 _BUILDERS = {
+    "convnext_tiny": ("convnext_tiny", "build"),
+    "densenet121": ("densenet121", "build"),
     "efficientnet_b0": ("efficientnet_b0", "build"),
     "mobilenet_v2": ("mobilenet_v2", "build"),
+    "mobilenet_v3_small": ("mobilenet_v3_small", "build"),
     "repvgg_a0": ("repvgg", "build_a0"),
     "repvgg_a1": ("repvgg", "build_a1"),
     "repvgg_b0": ("repvgg", "build_b0"),

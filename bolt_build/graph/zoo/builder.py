@@ -30,10 +30,13 @@ class Builder:
 
     def conv(
         self, x: str, scope: str, fan: tuple[int, int], kernel: int, stride: int = 1, *, bias: bool = False,
-        groups: int = 1,
+        groups: int = 1, pad: int | None = None,
     ) -> str:  # fmt: skip
-        """Convolution `fan` = (channels in, out) in `groups`, with "same" padding for odd kernels."""
-        pad, inputs = kernel // 2, [x, self._zeros(scope, "weight", fan[1], fan[0] // groups, kernel, kernel)]
+        """Convolution `fan` = (channels in, out) in `groups`, with "same" padding for odd kernels, or `pad`."""
+        pad, inputs = (
+            kernel // 2 if pad is None else pad,
+            [x, self._zeros(scope, "weight", fan[1], fan[0] // groups, kernel, kernel)],
+        )
         if bias:
             inputs.append(self._zeros(scope, "bias", fan[1]))
         return self.node(
@@ -41,20 +44,37 @@ class Builder:
             kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, dilations=[1, 1], group=groups,
         )  # fmt: skip
 
-    def batch_norm(self, x: str, scope: str, channels: int) -> str:
+    def batch_norm(self, x: str, scope: str, channels: int, epsilon: float = 1e-5) -> str:
         parts = [self._zeros(scope, part, channels) for part in ("weight", "bias", "running_mean", "running_var")]
-        return self.node("BatchNormalization", scope, [x, *parts], epsilon=1e-5)
+        return self.node("BatchNormalization", scope, [x, *parts], epsilon=epsilon)
 
     def relu(self, x: str, scope: str) -> str:
         return self.node("Relu", scope, [x])
 
     def clip(self, x: str, scope: str, low: float, high: float) -> str:
         """x between `low` and `high`, which are constants of the node's own."""
-        bounds = []
-        for name, value in (("Constant", low), ("Constant_1", high)):
-            tensor = numpy_helper.from_array(np.array(value, np.float32))
-            bounds.append(self._add("Constant", f"{scope}/{name}", [], f"{scope}/{name}_output_0", {"value": tensor}))
-        return self.node("Clip", scope, [x, *bounds])
+        return self.node(
+            "Clip", scope, [x, self.scalar(scope, "Constant", low), self.scalar(scope, "Constant_1", high)]
+        )
+
+    def scalar(self, scope: str, name: str, value: float) -> str:
+        """A number that is a node of its own."""
+        tensor = numpy_helper.from_array(np.array(value, np.float32))
+        return self._add("Constant", f"{scope}/{name}", [], f"{scope}/{name}_output_0", {"value": tensor})
+
+    def parameter(self, scope: str, name: str, *shape: int) -> str:
+        """A weight that belongs to module `scope` itself."""
+        return self._zeros(scope, name, *shape)
+
+    def layer_norm(self, x: str, scope: str, channels: int, epsilon: float) -> str:
+        """x [..., C] normalised over its last axis."""
+        parts = [self._zeros(scope, part, channels) for part in ("weight", "bias")]
+        return self.node("LayerNormalization", scope, [x, *parts], axis=-1, epsilon=epsilon)
+
+    def product(self, x: str, scope: str, fan: tuple[int, int]) -> str:
+        """x [..., in] times a weight [in, out] plus a bias, in two nodes."""
+        y = self.node("MatMul", scope, [x, self._zeros(scope, "weight", *fan)])
+        return self.node("Add", scope, [self._zeros(scope, "bias", fan[1]), y])
 
     def silu(self, x: str, scope: str) -> str:
         """x times its sigmoid."""

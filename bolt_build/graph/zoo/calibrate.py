@@ -3,7 +3,7 @@
 Weights drawn at random make networks that answer nearly the same whatever they see, so that a wrong engine looks
 right. Here every normalisation is calibrated on seeded data, layer by layer, as training would have left it:
 BatchNormalization gets the mean and variance of what reaches it; a layer without one behind it is scaled to unit
-variance and centred, channel by channel.
+variance and centred, channel by channel. The factors and summands of every normalisation are drawn.
 
 The bits are the same on every machine: weights come from NumPy's legacy uniform generator, the forward pass runs in
 float64, and statistics are rounded to 12 bits before anything is computed from them, far above what the order of a
@@ -27,6 +27,7 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import BatchNorm
 from bolt_build.graph.reference import evaluate_node
 from bolt_build.graph.zoo.replace import replace_constants
@@ -93,6 +94,8 @@ class _Calibration:
         op = node.op
         if isinstance(op, BatchNorm):
             self._batch_norm(node)
+        elif isinstance(op, Norm):
+            self._factors(*node.op_inputs[1:])
         elif isinstance(op, Conv | MatMul) and self._is_weight(node.inputs[1]):
             self._draw(node)
             normalised = all(isinstance(reader.op, BatchNorm) for reader in self.graph.consumers(node.outputs[0]))
@@ -140,12 +143,16 @@ class _Calibration:
     def _batch_norm(self, node: Node) -> None:
         x, scale, bias, mean, variance = node.inputs
         centre, spread = _statistics([self._array(x, k) for k in range(SAMPLES)], axis=1)
-        for name, limits in ((scale, FACTORS), (bias, SHIFTS)):
-            if self._is_weight(name):
-                self._choose(name, self._uniform(name, *limits))
+        self._factors(scale, bias)
         if self._is_weight(mean) and self._is_weight(variance):
             self._choose(mean, centre)
             self._choose(variance, spread)
+
+    def _factors(self, *names: str) -> None:
+        """What a normalised tensor is multiplied by, and what is added to that."""
+        for name, limits in zip(names, (FACTORS, SHIFTS), strict=False):
+            if self._is_weight(name):
+                self._choose(name, self._uniform(name, *limits))
 
     def _draw(self, node: Node) -> None:
         """He's uniform weights: the variance of the output is that of the input through a ReLU."""
