@@ -1,18 +1,18 @@
 """The paper's Table 3: convolutions whose channels miss the alignment, padded against read as they are.
 
-    python benchmarks/padding.py --folder DIR             # on the GPU, with compilers: tunes, builds, times
-    python benchmarks/padding.py --folder DIR --export    # anywhere: writes the recipes and a bundle for each tuning
-    python benchmarks/padding.py --folder DIR --build     # anywhere: builds what is timed, with DIR/*.jsonl if there
-    python benchmarks/padding.py --folder DIR --time      # on the GPU: times what lies in DIR
+    python benchmarks/padding.py --folder DIR                 # on a machine with the GPU and nvcc: everything
+    python benchmarks/padding.py --folder DIR --stage export  # one stage alone (repeatable), here or elsewhere
+
+Stages: `export` compiles what tuning measures, `measure` runs it on the GPU, `build` chooses kernels and builds the
+engines, `time` times them on the GPU. What a stage left in DIR is not done again.
 
 Each row of the table is a recipe of one convolution (fp16, fp32 accumulation, channels last, bias and ReLU behind it),
 built as `--set policy.padding.mode=never`: loads of 2 elements; and as `=always`: a kernel with whole loads behind a
 copy of the input with padded channels. A second recipe has padded channels from the start, as from a producer that
-stores them so: what it takes less than `always` is the cost of padding. Bundles are run on the GPU as `./run --results
-NAME.jsonl`. Without a tuning kernels are those predicted, and the result says so.
+stores them so: what it takes less than `always` is the cost of padding. Without measurements kernels are those
+predicted, and the result says so.
 
-Writes `results/padding_policy.json`; times are microseconds of whole engines, in turns. `results/padding.json` is of
-single kernels, by an earlier form of this script.
+Writes `results/padding.json`; times are microseconds of whole engines, in turns.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ import argparse
 import datetime
 import json
 import math
+import os
+import subprocess
 import sys
+import tarfile
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +42,8 @@ from bolt_build.build.engine_file import read_engine
 from bolt_build.schema import load_recipe
 
 UNPADDED, PADDED, FOLDED = "unpadded", "padded", "folded"
+STAGES = ("export", "measure", "build", "time")
+RESULTS = "results.jsonl"
 
 
 @dataclass(frozen=True)
@@ -133,18 +139,39 @@ def write_recipe(folder: Path, each: Built, target: str) -> None:
     load_recipe(path)
 
 
-def tune(folder: Path, each: Built, *words: str) -> None:
-    """Tunes one engine with every legal kernel, here or as the words say. Raises CommandFailed."""
-    bolt(folder, "tune", each.recipe, *each.settings(folder), "--all-candidates", *words)
+def export(folder: Path, each: Built, jobs: int) -> None:
+    """Compiles every legal kernel of an engine into a bundle. Raises CommandFailed."""
+    own = folder / each.name
+    if not (own / "bundle.tar").exists():
+        options = ("--all-candidates", "--export", "bundle.tar", "-j", str(jobs))
+        bolt(own, "tune", each.recipe, *each.settings(own), *options)
 
 
-def build(folder: Path, each: Built) -> dict[str, Any]:
-    """What `build` says of the engine, and the kernels of its steps. Raises CommandFailed."""
-    found = build_one(folder, each.recipe, *each.settings(folder))
+def measure(folder: Path, each: Built) -> None:
+    """Runs the bundle of an engine on the GPU. Raises CalledProcessError."""
+    own = folder / each.name
+    if not (own / RESULTS).exists():
+        with tarfile.open(own / "bundle.tar") as bundle:
+            bundle.extractall(own / "bundle", filter="data")
+        (run,) = (own / "bundle").rglob("run")
+        subprocess.run([str(run), "--results", "measured.jsonl"], cwd=run.parent, check=True)
+        (run.parent / "measured.jsonl").rename(own / RESULTS)
+
+
+def build(folder: Path, each: Built, jobs: int) -> dict[str, Any]:
+    """Chooses from what was measured, if it was, and builds: what `build` says, and the steps' kernels. Raises
+    CommandFailed."""
+    own = folder / each.name
+    measured = (own / RESULTS).exists()
+    if measured:
+        bolt(own, "tune", each.recipe, *each.settings(own), "--import", RESULTS)
+    found = build_one(own, each.recipe, *each.settings(own), "-j", str(jobs))
     if "failed" in found:
         raise CommandFailed(found["failed"])
+    found["directory"] = str(own / found["directory"])
     (plan,) = read_engine((Path(found["directory"]) / "engine.json").read_text()).plans
-    return found | {"name": each.name, "steps": [str(step.candidate) for step in plan.steps]}
+    steps = [str(step.candidate) for step in plan.steps]
+    return found | {"name": each.name, "kernels_chosen": "measured" if measured else "predicted", "steps": steps}
 
 
 def timed(folder: Path, row: Row, rounds: int) -> dict[str, Any]:
@@ -157,7 +184,7 @@ def timed(folder: Path, row: Row, rounds: int) -> dict[str, Any]:
     us = {form: 1e3 * turns.median(form) for form in forms}
     return {
         "row": row.name, "device": turns.device, "us": us,
-        "kernels": {form: {key: found[form][key] for key in ("kernels", "steps")} for form in forms},
+        "kernels": {form: {key: found[form][key] for key in ("kernels_chosen", "steps")} for form in forms},
         "speed_padded": us[UNPADDED] / us[PADDED], "speed_folded": us[UNPADDED] / us[FOLDED],
         "cost_of_padding": 1 - us[FOLDED] / us[PADDED],
         "paper_t4": {"speed_padded": row.paper[0], "cost_of_padding": row.paper[1]},
@@ -179,46 +206,37 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def build_all(folder: Path, every: Sequence[Built], target: str, *, tuned_here: bool) -> None:
-    """Writes, tunes and builds the engines; `built.json` in the folder says where they are. Raises CommandFailed."""
-    built = []
-    for each in every:
-        write_recipe(folder, each, target)
-        results = (folder / f"{each.name}.jsonl").resolve()
-        if tuned_here:
-            tune(folder, each)
-        elif results.is_file():
-            tune(folder, each, "--import", str(results))
-        built.append(build(folder, each))
-    record.save(folder / "built.json", built)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="where recipes, locks and engines are kept")
     parser.add_argument("--target", default="h200")
     parser.add_argument("--rows", type=int, default=len(ROWS), metavar="N", help="the first N rows of the table alone")
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--out", type=Path, help="write here instead of results/padding_policy.json")
-    part = parser.add_mutually_exclusive_group()
-    part.add_argument("--export", action="store_true", help="make bundles to tune elsewhere, and no more")
-    part.add_argument("--build", action="store_true", help="build the engines, and no more")
-    part.add_argument("--time", action="store_true", help="time engines that were built")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
+    parser.add_argument("--stage", action="append", choices=STAGES, help="only this (repeatable; default: all)")
+    parser.add_argument("--out", type=Path, help="write here instead of results/padding.json")
     arguments = parser.parse_args()
-    folder, rows = arguments.folder.resolve(), ROWS[: arguments.rows]
-    folder.mkdir(parents=True, exist_ok=True)
-    if arguments.export:
-        for each in engines(rows):
-            write_recipe(folder, each, arguments.target)
-            tune(folder, each, "--export", str(folder / f"{each.name}.tar"))
-        return 0
-    if not arguments.time:
-        build_all(folder, engines(rows), arguments.target, tuned_here=not arguments.build)
-    if arguments.build:
+    folder, rows, stages = arguments.folder.resolve(), ROWS[: arguments.rows], arguments.stage or STAGES
+    every = engines(rows)
+    for each in every:
+        own = folder / each.name
+        own.mkdir(parents=True, exist_ok=True)
+        write_recipe(own, each, arguments.target)
+    at_once = min(len(every), max(1, arguments.jobs // 2))
+    jobs = max(1, arguments.jobs // at_once)
+    with ThreadPoolExecutor(at_once) as pool:
+        if "export" in stages:
+            list(pool.map(lambda each: export(folder, each, jobs), every))
+        if "measure" in stages:
+            for each in every:
+                measure(folder, each)
+        if "build" in stages:
+            record.save(folder / "built.json", list(pool.map(lambda each: build(folder, each, jobs), every)))
+    if "time" not in stages:
         return 0
     found = [timed(folder, row, arguments.rounds) for row in rows]
     result = {**record.environment("nvidia-cutlass", "onnx"), "summary": summary(found), "rows": found}
-    print(record.write("padding_policy", result, arguments.out))
+    print(record.write("padding", result, arguments.out))
     print(json.dumps(result["summary"], indent=1))
     return 0
 

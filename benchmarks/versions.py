@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,12 @@ def named(text: str) -> tuple[str, Path]:
     if not (name and equals and (root / "bolt_build").is_dir()):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=CHECKOUT with a checkout of bolt-build")
     return name, root
+
+
+def commit(root: Path) -> str:
+    """The commit of a checkout, with `-dirty` behind it where files differ from it."""
+    words = ["git", "describe", "--always", "--exclude", "*", "--dirty"]
+    return subprocess.run(words, cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def build(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]:
@@ -95,7 +102,7 @@ def main() -> int:
         print(json.dumps(batches[-1]), flush=True)
     result = record.environment() | {
         "model": arguments.model, "target": arguments.target, "rounds": arguments.rounds,
-        "dtype": "fp16", "accumulator": "fp32",
+        "dtype": "fp16", "accumulator": "fp32", "commits": {name: commit(root) for name, root in arguments.checkouts},
         "verified": {name: built[name]["verified"] for name in names}, "batches": batches,
     }  # fmt: skip
     print(record.write("versions", result, arguments.out))

@@ -91,10 +91,18 @@ def test_seconds_are_said_as_a_person_says_them(seconds: float, text: str) -> No
 
 def test_two_figures_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").write_text("{}")
-    twice = rendered.Renderer(("a",), lambda data: {"one": "1"})
+    twice = rendered.Renderer(("a",), lambda data: {"one": "1"}, {})
     monkeypatch.setattr(rendered, "RENDERERS", [twice, twice])
     with pytest.raises(ValueError, match=r"^two figures are called 'one'$"):
         rendered.rendered(tmp_path)
+
+
+def test_what_was_not_measured_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = rendered.Renderer(("a",), lambda data: {"one": data["one"]}, {"one": "not measured"})
+    monkeypatch.setattr(rendered, "RENDERERS", [waits])
+    assert rendered.rendered(tmp_path) == {"one": "not measured"}
+    (tmp_path / "a.json").write_text('{"one": "1"}')
+    assert rendered.rendered(tmp_path) == {"one": "1"}
 
 
 def test_tests_are_counted_from_pytests_report(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,23 +22,28 @@ class Renderer:
 
     results: tuple[str, ...]
     make: Callable[..., dict[str, str]]
+    without: Mapping[str, str]
+    """Its figures where a result is not there: why."""
 
 
 RENDERERS: list[Renderer] = []
 
 
-def figures(*results: str) -> Callable[[Callable[..., dict[str, str]]], Callable[..., dict[str, str]]]:
-    """Registers a function of the results of these names, which returns figures by name."""
+def figures(
+    *results: str, without: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., dict[str, str]]], Callable[..., dict[str, str]]]:
+    """Registers a function of the results of these names, which returns figures by name. `without` are its figures
+    while one of the results is not there."""
 
     def register(make: Callable[..., dict[str, str]]) -> Callable[..., dict[str, str]]:
-        RENDERERS.append(Renderer(results, make))
+        RENDERERS.append(Renderer(results, make, without or {}))
         return make
 
     return register
 
 
 def rendered(folder: Path) -> dict[str, str]:
-    """Every figure by name, of the results in `folder`. A result that is not there has no figures.
+    """Every figure by name, of the results in `folder`.
 
     Raises `ValueError` where two figures have one name.
     """
@@ -47,9 +52,11 @@ def rendered(folder: Path) -> dict[str, str]:
     made: dict[str, str] = {}
     for renderer in RENDERERS:
         paths = [folder / f"{name}.json" for name in renderer.results]
-        if not all(path.exists() for path in paths):
-            continue
-        for name, text in renderer.make(*(json.loads(path.read_text(encoding="utf-8")) for path in paths)).items():
+        if all(path.exists() for path in paths):
+            found = renderer.make(*(json.loads(path.read_text(encoding="utf-8")) for path in paths))
+        else:
+            found = dict(renderer.without)
+        for name, text in found.items():
             if name in made:
                 raise ValueError(f"two figures are called '{name}'")
             made[name] = text
