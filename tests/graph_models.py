@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from bolt_build.errors import BoltError
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.onnx_import import load_model
 
@@ -57,3 +59,12 @@ def bound(directory: Path, proto: onnx.ModelProto, batch: int = 1, dims: tuple[t
 
 def ones(*shape: int) -> Array:
     return np.ones(shape, np.float32)
+
+
+def refusals(tmp_path: Path, proto: onnx.ModelProto) -> list[tuple[str, str]]:
+    """Codes and messages of what loading and binding say."""
+    path = saved(tmp_path, proto)
+    with pytest.raises(BoltError) as raised:
+        load_model(path).bind(1)
+    assert all(d.subject == str(path) for d in raised.value.diagnostics)
+    return [(d.code, d.message) for d in raised.value.diagnostics]

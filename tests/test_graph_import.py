@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from graph_models import bound, model, node, ones, saved, tensor
+from graph_models import bound, model, node, ones, refusals, tensor
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.errors import BoltError
 from bolt_build.graph import onnx_import, reference
-from bolt_build.graph.binding import INPUT_DTYPES
 from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.onnx_import import ImporterTable, load_model
@@ -24,15 +23,6 @@ from bolt_build.graph.text import format_graph
 
 IMAGE = tensor("x", [1, 3, 8, 8])
 LIGHT_MODELS = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
-
-
-def refusals(tmp_path: Path, proto: onnx.ModelProto) -> list[tuple[str, str]]:
-    """Codes and messages of what loading and binding say."""
-    path = saved(tmp_path, proto)
-    with pytest.raises(BoltError) as raised:
-        load_model(path).bind(1)
-    assert all(d.subject == str(path) for d in raised.value.diagnostics)
-    return [(d.code, d.message) for d in raised.value.diagnostics]
 
 
 def body(graph: Graph) -> list[str]:
@@ -361,53 +351,3 @@ def test_light_model_has_the_shapes_that_onnx_infers(path: Path) -> None:
 
 def test_there_are_light_models() -> None:
     assert len(LIGHT_MODELS) == 9
-
-
-# -- everything in one run ---------------------------------------------------------------------------------------
-
-
-def test_missing_operators_and_what_is_refused_of_data_are_reported_together(tmp_path: Path) -> None:
-    """Also what hangs on a missing operator, as far as it is known without its result."""
-    nodes = [
-        node("Det", "x", "e", "det"),
-        node("Range", "e e e", "g", "behind the missing one"),
-        node("Range", "x x x", "h", "of the input"),
-        node("NonZero", "i", "n", "constant"),
-        node("Gather", "i n", "m", "perhaps constant"),
-        node("Conv", "x w", "c", "conv"),
-        node("Clip", "x low -", "k", "clip"),
-        node("Sum", "g h m c k", "y"),
-    ]
-    inputs = [IMAGE, tensor("low", [1, "length"]), tensor("u", [1], TensorProto.STRING)]
-    proto = model(nodes, inputs, constants={"i": np.asarray([0]), "w": ones(2, 4, 3, 3)})
-    assert refusals(tmp_path, proto) == [
-        ("unsupported-dtype", f"the input 'u' is of type string; supported are {', '.join(INPUT_DTYPES)}"),
-        ("unbound-dimension", "dimension without an extent: 'length' (dimension 1 of input 'low')"),
-        ("unsupported-op", "operator Det is not supported: node 'det'"),
-        ("unsupported-op", "operator NonZero is not supported: node 'constant'"),
-        (
-            "unsupported-op",
-            "Range 'behind the missing one', 'of the input': Range on data is not supported (only on constants)",
-        ),
-        ("shape-mismatch", "Conv 'conv': the input has 3 channels, the weight [2, 4, 3, 3] with 1 groups takes 4"),
-    ]
-
-
-def test_nodes_with_one_problem_share_a_line(tmp_path: Path) -> None:
-    nodes = [node("Relu", "x" if i == 0 else f"v{i}", f"v{i + 1}", f"n{i}", slope=0.1) for i in range(30)]
-    idle = [node("Relu", "x", f"w{i}", f"m{i}", slope=0.1) for i in range(10)]
-    proto = model([*idle, *nodes, node("Sum", " ".join(f"w{i}" for i in range(10)), "y")])
-    shown = ", ".join(f"'m{i}'" for i in range(8))
-    assert refusals(tmp_path, proto) == [
-        ("unsupported-attribute", f"Relu {shown} and 2 more: attribute 'slope' is not understood")
-    ]
-
-
-def test_every_refusal_says_what_would_help(tmp_path: Path) -> None:
-    nodes = [node("Det", "x", "e"), node("Range", "x x x", "g"), node("Add", "e g", "y")]
-    with pytest.raises(BoltError) as raised:
-        bound(tmp_path, model(nodes, [IMAGE], constants={"i": np.asarray([0])}))
-    assert [d.hint for d in raised.value.diagnostics] == [
-        "export the model without it, or offer an importer for it (entry points of bolt_build.ops)",
-        "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it",
-    ]

@@ -16,9 +16,10 @@ from bolt_build.graph.ir import Array, Layout, Op, TensorType
 from bolt_build.graph.ops import importers_of, operators_of
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.chain import Chain
-from bolt_build.verify import rounding
+from bolt_build.verify import rounding_rules
 from bolt_build.verify.emitter import Emitter
-from bolt_build.verify.rounding import Roundings, Work, is_exact, variances_of
+from bolt_build.verify.rounding import Roundings, Work
+from bolt_build.verify.rounding_rules import is_exact, variances_of
 
 
 def file_with(name: str, **contents: object) -> ModuleType:
@@ -93,14 +94,14 @@ def test_an_operator_that_verification_has_no_rule_for_is_pushed() -> None:
 
 def test_an_operator_whose_importer_says_that_it_moves_elements_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     importers = (SimpleNamespace(op_type="Novel", domain="", moves=True),)
-    monkeypatch.setattr(rounding, "importer_table", lambda: SimpleNamespace(importers=lambda: importers))
-    rounding._movers.cache_clear()
+    monkeypatch.setattr(rounding_rules, "importer_table", lambda: SimpleNamespace(importers=lambda: importers))
+    rounding_rules._movers.cache_clear()
     work = work_of("Novel")
     variances_of(work)
     assert [list(node.input) for node in work.emit.nodes] == [["a", "w"]]
     assert is_exact(work.node)
     monkeypatch.undo()
-    rounding._movers.cache_clear()
+    rounding_rules._movers.cache_clear()
     assert not is_exact(work.node)
 
 

@@ -208,6 +208,22 @@ recipe.yaml:2:15: error[no-such-model]: the model file 'pipe.onnx' is a pipe
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("pipe.lock", "a pipe"), ("folder.lock", "a directory"), ("/dev/zero", "a device")]
+)
+def test_a_lock_that_is_no_file(name: str, kind: str) -> None:
+    """The CPU has nothing to tune: its lock is looked at and not read."""
+    os.mkfifo("pipe.lock")
+    Path("folder.lock").mkdir()
+    assert complaint_about(HEAD + f"tuning: {{lock: {name}}}\n") == (
+        f"""\
+recipe.yaml:4:16: error[bad-value]: the lock '{name}' is {kind}
+  4 | tuning: {{lock: {name}}}
+    |                {"^" * len(name)}
+"""
+    )
+
+
 def test_a_file_that_is_too_large() -> None:
     with Path("large.yaml").open("wb") as file:
         file.truncate(MAX_BYTES + 1)

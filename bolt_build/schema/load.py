@@ -219,6 +219,9 @@ def _check_lock(table: Table) -> list[Diagnostic]:
         return []
     if "\0" in entry.value.value:
         return [Diagnostic("bad-value", "'tuning.lock' holds a NUL", entry.value.mark)]
+    kind = kind_of(_beside(entry.value.value, entry.value.mark))
+    if kind is not None:  # also where no target has kernels to choose, and nobody reads it
+        return [Diagnostic("bad-value", f"the lock '{entry.value.value}' is {kind}", entry.value.mark)]
     return []
 
 

@@ -17,7 +17,8 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.emitter import Emitter
-from bolt_build.verify.rounding import Roundings, Variance, Work, is_exact, roundings_of, variance_of, variances_of
+from bolt_build.verify.rounding import Roundings, Variance, Work, roundings_of, variance_of
+from bolt_build.verify.rounding_rules import is_exact, variances_of
 from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.tolerance import coarser
 

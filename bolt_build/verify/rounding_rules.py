@@ -1,0 +1,332 @@
+"""What rounding does to the result of each operator of ONNX: see `verify.rounding`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from onnx import NodeProto
+
+from bolt_build.graph.onnx_import import importer_table
+from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
+
+
+def _convolution(work: Work) -> Variance:
+    emit, (x, weight, *bias) = work.emit, work.inputs
+    count = emit.quotient(emit.size(weight), emit.extent(weight, 0))
+    share = emit.sum(additions(work, count)[0], emit.constant(work.weight(1)))
+    arriving = emit.square(x)
+    if work.variances[0] is not None:
+        # One weight's error meets every position of the window: their errors add up as if they were one.
+        window = emit.quotient(count, emit.extent(weight, 1))
+        arriving = emit.sum(arriving, emit.product(work.variances[0], emit.quotient(window, share)))
+    inputs = [arriving, emit.product(emit.square(weight), share)]
+    inputs += [emit.product(emit.square(name), share) for name in bias if name]
+    spread: Variance = work.again(inputs)
+    if work.variances[1] is not None:
+        spread = work.plus(spread, work.again([emit.square(x), work.variances[1]]))
+    return work.summed(spread, count)
+
+
+def _product(work: Work) -> Variance:
+    """MatMul, and Gemm with the squares of its scales."""
+    emit, (a, b, *rest) = work.emit, work.inputs
+    gemm = work.node.op_type == "Gemm"
+    axis = (0 if work.integer("transA", 0) else 1) if gemm else -1
+    count = emit.extent(a, axis)
+    share = emit.sum(additions(work, count)[0], emit.constant(max(work.weight(0), work.weight(1))))
+    scales = {"alpha": work.real("alpha", 1.0) ** 2, "beta": work.real("beta", 1.0) ** 2} if gemm else {}
+    a2, b2 = emit.square(a), emit.square(b)
+    addends = [emit.product(emit.square(name), share) for name in rest if name]
+    spread: Variance = work.again([a2, emit.product(b2, share), *addends], **scales)
+    if work.variances[0] is not None:
+        spread = work.plus(spread, work.again([work.variances[0], b2], **scales))
+    if work.variances[1] is not None:
+        spread = work.plus(spread, work.again([a2, work.variances[1]], **scales))
+    if len(work.variances) > 2 and work.variances[2] is not None:
+        spread = work.plus(spread, emit.scaled(work.variances[2], scales["beta"]))
+    return work.summed(spread, count)
+
+
+def _batch_norm(work: Work) -> Variance:
+    """y = k x + (bias - k mean) with k = scale / sqrt(variance + epsilon): the same operator over squares."""
+    emit, (x, scale, bias, mean, variance) = work.emit, work.inputs
+    shifted = emit.sum(variance, emit.constant(work.real("epsilon", 1e-5)))
+    factor = emit.quotient(scale, emit.add("Sqrt", [shifted]))
+    offset = emit.sum(emit.square(bias), emit.square(emit.product(mean, factor)))
+    each = work.roundings.weight + work.roundings.result
+    # An engine may begin the sum before with the offset: then every addition rounds what is as large as that.
+    factors = emit.constant(each)
+    for count in work.counts[-1:]:
+        factors = emit.affine(count, work.roundings.addition / 3.0, each)
+    variance_in = work.variances[0]
+    arriving = emit.scaled(emit.square(x), each) if variance_in is None else variance_in
+    inputs = [arriving, emit.square(scale), emit.product(offset, factors), emit.zeros_like(scale), emit.square(shifted)]
+    return work.kept(work.again(inputs, epsilon=0.0))
+
+
+def _sum(work: Work) -> Variance:
+    """Add, Sub and Sum."""
+    fixed = [
+        work.emit.scaled(work.emit.square(name), work.weight(index))
+        for index, name in enumerate(work.inputs)
+        if work.fixed[index]
+    ]
+    return work.kept(work.plus(*work.variances, *fixed))
+
+
+def _times(work: Work) -> Variance:
+    emit, (a, b), (va, vb) = work.emit, work.inputs, work.variances
+    terms = [emit.product(emit.square(b), va) if va is not None else None]
+    terms.append(emit.product(emit.square(a), vb) if vb is not None else None)
+    return work.rounded(work.plus(*terms), work.roundings.result + work.weight(0) + work.weight(1))
+
+
+def _divided(work: Work) -> Variance:
+    emit, b, (va, vb) = work.emit, work.inputs[1], work.variances
+    above = work.plus(va, emit.product(emit.square(work.outputs[0]), vb) if vb is not None else None)
+    carried = None if above is None else emit.quotient(above, emit.square(b))
+    return work.rounded(carried, work.roundings.result + work.weight(0) + work.weight(1))
+
+
+def _power(work: Work) -> Variance:
+    """x^p: p x^(p-1) dx where p is constant."""
+    emit, (x, exponent) = work.emit, work.inputs
+    if not work.fixed[1]:
+        return measured(work)
+    carried = None
+    if work.variances[0] is not None:
+        slope = emit.product(exponent, emit.add("Pow", [emit.add("Abs", [x]), emit.affine(exponent, 1.0, -1.0)]))
+        carried = emit.product(emit.square(slope), work.variances[0])
+    return work.rounded(carried, work.roundings.result + FUNCTION)
+
+
+def _root(work: Work) -> Variance:
+    """sqrt(x + d) is off by d / 2y, and by sqrt(d) at most."""
+    emit, variance = work.emit, work.variances[0]
+    if variance is None:
+        return work.rounded(None, work.roundings.result)
+    slope = emit.scaled(emit.square(work.outputs[0]), 4.0)
+    least = emit.affine(emit.scaled(emit.add("Sqrt", [variance]), UNIT), 1.0, 1e-30)
+    return work.rounded(emit.quotient(variance, emit.sum(slope, least)), work.roundings.result)
+
+
+def _reciprocal(work: Work) -> Variance:
+    squared = work.emit.square(work.outputs[0])
+    variance = work.variances[0]
+    carried = None if variance is None else work.emit.product(work.emit.square(squared), variance)
+    return work.rounded(carried, work.roundings.result)
+
+
+def _exponential(work: Work) -> Variance:
+    """The argument's rounding is relative to the result."""
+    emit = work.emit
+    relative = work.plus(emit.square(work.inputs[0]), work.variances[0])
+    assert relative is not None
+    return emit.product(emit.square(work.outputs[0]), emit.affine(relative, 1.0, FUNCTION + work.roundings.result))
+
+
+def _softmax(work: Work) -> Variance:
+    """Each power is off by its argument's error: y_i (d_i - sum y_j d_j). Below opset 13 over all axes from one on."""
+    emit, x, y, variance = work.emit, work.inputs[0], work.outputs[0], work.variances[0]
+    axis = work.integer("axis", 1 if emit.opset < 13 else -1)
+    coerced = emit.opset < 13
+    if coerced:
+        shape = emit.add("Shape", [y])
+        x, y = emit.add("Flatten", [x], axis=axis), emit.add("Flatten", [y], axis=axis)
+        variance = None if variance is None else emit.add("Flatten", [variance], axis=axis)
+        axis = 1
+    below = emit.add("Sub", [x, emit.reduce("ReduceMax", x, [axis])])
+    count = work.emit.quotient(emit.size(x), emit.size(emit.reduce("ReduceMax", x, [axis])))
+    argument = emit.scaled(emit.square(below), work.roundings.result)
+    relative = argument if variance is None else emit.sum(argument, variance)
+    relative = emit.affine(relative, 1.0, FUNCTION)
+    mean = emit.reduce("ReduceSum", emit.product(y, relative), [axis])
+    total = emit.sum(relative, emit.sum(mean, additions(work, count)[1]))
+    spread = emit.product(emit.square(y), emit.affine(total, 1.0, work.roundings.result))
+    return emit.add("Reshape", [spread, shape]) if coerced else spread
+
+
+def _layer_norm(work: Work) -> Variance:
+    """y = g (x - m) / s + b: errors of x and of its mean are divided by s; s is a sum of squares, all of one sign. The
+    operator itself gives the mean of anything, as its second output, and 1 / s as its third."""
+    emit, (x, scale, *bias) = work.emit, work.inputs
+
+    def again(value: str, output: int) -> str:
+        return emit.again(work.node, [value, scale, *bias], output=output)
+
+    squares, mean, inverse = emit.square(x), again(x, 1), again(x, 2)
+    count = emit.quotient(emit.size(x), emit.size(inverse))
+    ours, squared = additions(work, count)
+    own = emit.sum(
+        emit.quotient(emit.product(again(squares, 1), ours), count), emit.product(emit.square(mean), squared)
+    )
+    difference = emit.scaled(emit.square(emit.add("Sub", [x, mean])), work.roundings.result)
+    arriving = work.variances[0]
+    spread = None if arriving is None else emit.sum(arriving, again(arriving, 1))
+    total = work.plus(spread, own, difference)
+    assert total is not None
+    carried = emit.product(emit.product(total, emit.square(inverse)), emit.square(scale))
+    relative = emit.affine(squared, 0.25, FUNCTION + work.weight(1))
+    result = emit.product(emit.square(work.outputs[0]), relative)
+    offset = [emit.scaled(emit.square(name), work.weight(2)) for name in bias if name]
+    return work.rounded(work.plus(carried, result, *offset), work.roundings.result)
+
+
+def _mean(work: Work) -> Variance:
+    """Means: of fully dependent errors, for those of neighbours often are."""
+    emit, rest = work.emit, work.inputs[1:]
+    count = emit.quotient(emit.size(work.inputs[0]), emit.size(work.outputs[0]))
+    return _averaged(work, count, rest)
+
+
+def _window_mean(work: Work) -> Variance:
+    count = 1
+    for attribute in work.node.attribute:
+        if attribute.name == "kernel_shape":
+            for extent in attribute.ints:
+                count *= extent
+    return _averaged(work, work.emit.constant(float(count)), ())
+
+
+def _averaged(work: Work, count: str, rest: Sequence[str]) -> Variance:
+    emit = work.emit
+    ours, squared = additions(work, count)
+    mean = work.again([emit.square(work.inputs[0]), *rest])
+    own = emit.quotient(emit.product(mean, ours), count)
+    arriving = None if work.variances[0] is None else work.again([work.variances[0], *rest])
+    total = work.plus(own, arriving, emit.product(emit.square(work.outputs[0]), squared))
+    return work.rounded(total, work.roundings.result)
+
+
+def _total(work: Work) -> Variance:
+    """ReduceSum, likewise."""
+    emit, rest = work.emit, work.inputs[1:]
+    count = emit.quotient(emit.size(work.inputs[0]), emit.size(work.outputs[0]))
+    ours, squared = additions(work, count)
+    own = emit.product(work.again([emit.square(work.inputs[0]), *rest]), ours)
+    variance = work.variances[0]
+    arriving = None if variance is None else emit.product(work.again([variance, *rest]), count)
+    return work.plus(own, arriving, emit.product(emit.square(work.outputs[0]), squared))
+
+
+def _function(slope: float, kind: str) -> Rule:
+    """A function with slopes of at most `slope`: "exact", or off by FUNCTION relative to 1 + |y| ("bounded") or to
+    |x| + |y| ("product", those that are a product of x with a bounded one)."""
+
+    def rule(work: Work) -> Variance:
+        emit, variance = work.emit, work.variances[0]
+        carried = None if variance is None else emit.scaled(variance, slope * slope)
+        if kind == "exact":
+            return carried
+        size = emit.square(work.outputs[0])
+        other = emit.constant(1.0) if kind == "bounded" else emit.square(work.inputs[0])
+        own = emit.scaled(emit.sum(size, other), FUNCTION)
+        return work.plus(carried, own, emit.scaled(size, work.roundings.result))
+
+    return rule
+
+
+def _leaky(work: Work) -> Variance:
+    return _function(max(1.0, abs(work.real("alpha", 0.01))), "product")(work)
+
+
+def _largest(work: Work) -> Variance:
+    """Max, Min: of whichever is taken."""
+    if all(variance is None for variance in work.variances):
+        return None
+    return work.plus(work.emit.zeros_like(work.outputs[0]), *work.variances)
+
+
+def _moved(work: Work) -> Variance:
+    """What only moves elements moves their variances with them."""
+    if work.variances[0] is None:
+        return None
+    return work.again([work.variances[0], *work.inputs[1:]])
+
+
+def _padded(work: Work) -> Variance:
+    """Behind the border is a constant, which is exact."""
+    if work.variances[0] is None:
+        return None
+    rest = list(work.inputs[1:])
+    if len(rest) > 1:
+        rest[1] = ""
+    return work.again([work.variances[0], *rest], **({} if rest else {"value": 0.0}))
+
+
+def _joined(work: Work) -> Variance:
+    if all(variance is None for variance in work.variances):
+        return None
+    pairs = zip(work.inputs, work.variances, strict=True)
+    return work.again([work.emit.zeros_like(name) if v is None else v for name, v in pairs])
+
+
+def _scattered(work: Work) -> Variance:
+    """ScatterElements and ScatterND: what is put or added has its own variance."""
+    reduction = next((attribute.s for attribute in work.node.attribute if attribute.name == "reduction"), b"none")
+    if reduction not in (b"none", b"add"):
+        return measured(work)
+    if work.variances[0] is None and work.variances[2] is None:
+        return None
+    data, updates = (work.variances[i] or work.emit.zeros_like(work.inputs[i]) for i in (0, 2))
+    return work.again([data, work.inputs[1], updates])
+
+
+def _chosen(work: Work) -> Variance:
+    """Where: of whichever is taken."""
+    if all(variance is None for variance in work.variances[1:]):
+        return None
+    sides = zip(work.inputs[1:], work.variances[1:], strict=True)
+    return work.again([work.inputs[0], *(work.emit.zeros_like(name) if v is None else v for name, v in sides)])
+
+
+MOVING = (
+    "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Dropout", "Cast", "MaxPool",
+    "GlobalMaxPool", "ReduceMax",
+)  # fmt: skip
+"""Operators that move elements or take some of them, beside those whose importers say so (`Importer.moves`)."""
+EXACT = (*MOVING, "Split", "Concat", "Pad", "Where", "Relu", "Clip", "Neg", "Abs", "Max", "Min")
+"""Operators that round nothing."""
+RULES: dict[str, Rule] = {
+    "Conv": _convolution, "MatMul": _product, "Gemm": _product, "BatchNormalization": _batch_norm,
+    "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided, "Pow": _power, "Max": _largest,
+    "Min": _largest, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
+    "LayerNormalization": _layer_norm,
+    "ReduceMean": _mean, "GlobalAveragePool": _mean, "AveragePool": _window_mean, "ReduceSum": _total,
+    "LeakyRelu": _leaky, "Sigmoid": _function(0.25, "bounded"), "HardSigmoid": _function(1.0, "bounded"),
+    "Tanh": _function(1.0, "bounded"), "Erf": _function(1.13, "bounded"), "Softplus": _function(1.0, "bounded"),
+    "Gelu": _function(1.13, "product"), "Swish": _function(1.1, "product"), "HardSwish": _function(1.5, "product"),
+    "Concat": _joined, "Pad": _padded, "Where": _chosen,
+    "ScatterElements": _scattered, "ScatterND": _scattered,
+    **dict.fromkeys(("Relu", "Clip", "Neg", "Abs"), _function(1.0, "exact")),
+    **dict.fromkeys(MOVING, _moved),
+}  # fmt: skip
+"""By operator of ONNX's own domain; Split, whose outputs are many, is its segment's."""
+
+
+@functools.cache
+def _movers() -> frozenset[str]:
+    """ONNX's own operators whose importers say that they only move elements."""
+    found = importer_table().importers()
+    return frozenset(importer.op_type for importer in found if importer.moves and not importer.domain)
+
+
+def is_exact(node: NodeProto) -> bool:
+    """Whether the node rounds nothing."""
+    return node.domain in ("", "ai.onnx") and (node.op_type in EXACT or node.op_type in _movers())
+
+
+def variances_of(work: Work) -> tuple[Variance, ...]:
+    """The variance of each of the node's outputs, by the operator's rule.
+
+    Without one, what only moves elements is exact, and any other operator is `measured`, as are outputs behind the
+    first: a new operator needs nothing here to be verified.
+    """
+    node = work.node
+    rule = RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    if rule is None and is_exact(node):
+        rule = _moved
+    first = measured(work) if rule is None else rule(work)
+    rest = range(1, len(work.outputs))
+    return (first, *(measured(work, output) if work.outputs[output] else None for output in rest))
