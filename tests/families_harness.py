@@ -28,6 +28,8 @@ NUMPY = {
 }  # fmt: skip
 GUARD = 256
 GUARD_BYTE = 0xA5
+# A third of the time that -O3 takes; what runs is small. A later -O rules.
+SOON_COMPILED = (*HOST.compile_flags, "-O1")
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,14 @@ def expected(layer: Layer, stored: Sequence[Array]) -> Array:
 
 
 class Library:
-    """The compiled kernels. `run(index, threads)` gives kernel `index`'s output and what was expected of it."""
+    """The compiled kernels. `run(index, threads)` gives kernel `index`'s output and what was expected of it.
 
-    def __init__(self, kernels: Sequence[Kernel], folder: Path) -> None:
+    `flags` are HOST.compile_flags for kernels that are compiled as those of engines are.
+    """
+
+    def __init__(self, kernels: Sequence[Kernel], folder: Path, flags: Sequence[str] = SOON_COMPILED) -> None:
         self.kernels = list(kernels)
-        self._library = ctypes.CDLL(str(_compile(self.kernels, folder)))
+        self._library = ctypes.CDLL(str(_compile(self.kernels, folder, flags)))
         self._library.failure.restype = ctypes.c_char_p
         self._library.shared_keys.restype = ctypes.c_char_p
 
@@ -182,10 +187,10 @@ class Library:
         return found.decode().splitlines()
 
 
-def _compile(kernels: Sequence[Kernel], folder: Path) -> Path:
+def _compile(kernels: Sequence[Kernel], folder: Path, flags: Sequence[str]) -> Path:
     """Two translation units and the families' own, compiled side by side."""
     prefix = Path(sys.prefix)
-    flags = ["-std=c++20", *HOST.compile_flags, "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    flags = ["-std=c++20", *flags, "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     includes = [f"-I{runtime.include_dir()}", f"-I{prefix / 'include'}"]
     includes += [f"-I{path}" for path in dict.fromkeys(str(kernel.family.include_dir) for kernel in kernels)]
     entries = [_entry(index, kernel) for index, kernel in enumerate(kernels)]

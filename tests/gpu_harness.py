@@ -81,11 +81,11 @@ def trials_of(
     return found
 
 
-def write(trials: Sequence[Trial], folder: Path) -> None:
-    """Writes the sources of the kernels and the list of trials."""
+def write(trials: Sequence[Trial], folder: Path, *, few: bool = False) -> None:
+    """Writes the sources of the kernels and the list of trials. `few` are in one file, and what calls them in one."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "trials.pkl").write_bytes(pickle.dumps(list(trials)))
-    parts = min(_PARTS, -(-len(trials) // _ENTRIES))
+    parts = 1 if few else min(_PARTS, -(-len(trials) // _ENTRIES))
     for part in range(parts):
         entries = [_entry(index, trial) for index, trial in enumerate(trials) if index % parts == part]
         headers = dict.fromkeys(["gpu_trials.h", *(header for _, found in entries for header in found)])
@@ -97,6 +97,9 @@ def write(trials: Sequence[Trial], folder: Path) -> None:
             [(t.step.problem, t.candidate) for t in trials if t.candidate.family == family.name], TARGET
         )
     # Several kernels a file: most of the time goes into the headers.
+    if few:
+        _write(folder / "kernels.cu", "\n".join(unit.text for unit in units))
+        return
     for kind in sorted({unit.text.splitlines()[0] for unit in units}):
         texts = [unit.text for unit in units if unit.text.startswith(kind)]
         name = kind.split("/")[1].removesuffix('_kernel.h"')

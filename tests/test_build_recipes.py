@@ -177,7 +177,10 @@ def test_a_broken_source_names_the_task_its_log_and_how_to_repeat_it(project: Pr
     fake.parent.mkdir()
     compiler = shutil.which("g++")
     fake.write_text(
-        f'#!/bin/sh\ncase "$*" in *plan_b1.cpp*) echo "plan_b1.cpp:1: error: no"; exit 1;; esac\nexec {compiler} "$@"\n'
+        '#!/bin/sh\ncase "$*" in\n*plan_b1.cpp*) echo "plan_b1.cpp:1: error: no"; exit 1;;\n'
+        # What nobody links is compiled from nothing.
+        f'"-c "*) while [ "$1" != -o ]; do shift; done; exec {compiler} -x c++ -c /dev/null -o "$2";;\nesac\n'
+        f'exec {compiler} "$@"\n'
     )
     fake.chmod(0o755)
     environment = place.environment | {"PATH": f"{fake.parent}:{os.environ['PATH']}"}

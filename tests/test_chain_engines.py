@@ -43,9 +43,10 @@ def fused(recipe_path: Path) -> int:
 
 
 @pytest.mark.parametrize("policy", ["always", "never"])
-def test_on_the_host(tmp_path: Path, policy: str) -> None:
+def test_on_the_host(tmp_path: Path, cache_home: Path, policy: str) -> None:
     write(tmp_path, 1, policy, "host", "fp32")
-    assert bolt(tmp_path, "build", f"{policy}.yaml")["targets"][0]["verified"] is True
+    said = bolt(tmp_path, "build", f"{policy}.yaml", cache=cache_home / "bolt-build")
+    assert said["targets"][0]["verified"] is True
 
 
 @pytest.mark.parametrize("seed", range(4))

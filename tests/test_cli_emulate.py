@@ -23,15 +23,16 @@ targets: {host: {precision: fp32}, h200: {precision: fp16, batch: [2]}}
 """
 
 
-def test_chains_in_one_kernel_each_agree_with_onnxruntime(tmp_path: Path) -> None:
+def test_chains_in_one_kernel_each_agree_with_onnxruntime(tmp_path: Path, cache_home: Path) -> None:
     if probe(("nvcc", "cutlass")).diagnostics():
         pytest.skip("needs nvcc and CUTLASS")
     emulator.library(emulated.FOLDER)
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "emulator").symlink_to(emulated.FOLDER)
+    cache = cache_home / "bolt-build"
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / "emulator").symlink_to(emulated.FOLDER)
     recipe = write(tmp_path, 0, "always", "h200", "fp16", chains=2)
     assert fused(recipe) == 2
-    (target,) = bolt(tmp_path, "emulate", recipe.name, "--batch", "3")["targets"]
+    (target,) = bolt(tmp_path, "emulate", recipe.name, "--batch", "3", cache=cache)["targets"]
     folder = tmp_path / "generated" / "emulated" / "always" / "h200"
     assert (target["verified"], target["directory"]) == (True, str(folder))
     report = json.loads((folder / "verify.json").read_text(encoding="utf-8"))

@@ -29,7 +29,7 @@ LABELS = (
     "slices-3x3s2-residual-cutlass-128x32x64xpingpongx2x1x1x4-f16/channels_last-f16/channels_last-shares3",
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
     "resident-residual-cutlass-8x4xturns-f16/channels_last-f16/channels_last-shares3",
-    "pair-resident-many+200-cutlass-14x256x4xturns-f16/channels_last-f16/channels_last",
+    "pair-resident-odd+72-cutlass-14x128x3xturns-f16/channels_last-f16/channels_last",
     "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32/row-f16/channels_last",
     "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16/channels_last-f16/channels_last-shares5",
     "dw-form-grouped-depthwisex4x8x8x16x4xregistersx2-f16/channels_last-f16/channels_last",
@@ -52,7 +52,7 @@ def library(shared_folder: SharedFolder) -> Library:
         pytest.skip(f"needs nvcc and CUTLASS: {[diagnostic.message for diagnostic in chain.diagnostics()]}")
     with shared_folder("emulated-kernels") as folder:
         if not (folder / "kernels.so").exists():
-            write(chosen(), folder)
+            write(chosen(), folder, few=True)
             runtime = emulated.link_flags()
             compile_all(folder, Path(nvcc), Path(cutlass).parent, emulated.compile_flags(), runtime)
     return Library(folder)

@@ -24,6 +24,8 @@ from bolt_build.graph.ops.softmax import Softmax
 from bolt_build.targets import HOST
 
 KERNELS = kernels_of(LAYERS, [Portable()])
+# The first of each operator.
+AS_IN_ENGINES = [*{type(kernel.layer.op): kernel for kernel in reversed(KERNELS)}.values()]
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +33,23 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return Library(KERNELS, tmp_path_factory.mktemp("kernels"))
 
 
+@pytest.fixture(scope="module")
+def optimized(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    return Library(AS_IN_ENGINES, tmp_path_factory.mktemp("optimized"), HOST.compile_flags)
+
+
 @pytest.mark.parametrize("index", range(len(KERNELS)), ids=lambda index: KERNELS[index].label)
 def test_agrees_with_numpy(library: Library, index: int) -> None:
-    tolerance = KERNELS[index].layer.tolerance
+    assert_agrees(library, index)
+
+
+@pytest.mark.parametrize("index", range(len(AS_IN_ENGINES)), ids=lambda index: AS_IN_ENGINES[index].label)
+def test_agrees_when_compiled_as_in_engines(optimized: Library, index: int) -> None:
+    assert_agrees(optimized, index)
+
+
+def assert_agrees(library: Library, index: int) -> None:
+    tolerance = library.kernels[index].layer.tolerance
     for threads in (1, 2):
         result, wanted = library.run(index, threads)
         np.testing.assert_allclose(result.astype(np.float64), wanted, rtol=tolerance, atol=tolerance)

@@ -32,10 +32,10 @@ def target_here() -> str:
     return rows[0]
 
 
-def bolt(folder: Path, *words: str) -> dict[str, Any]:
-    """The last line of what bolt-build says in JSON; it must end well."""
+def bolt(folder: Path, *words: str, cache: Path = Path("cache")) -> dict[str, Any]:
+    """The last line of what bolt-build says in JSON; it must end well. `cache` is seen from `folder`."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
-    command = [sys.executable, "-m", "bolt_build", *words, "--cache", "cache", "--format", "json"]
+    command = [sys.executable, "-m", "bolt_build", *words, "--cache", str(cache), "--format", "json"]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS
     )
