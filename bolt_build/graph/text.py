@@ -10,7 +10,8 @@ Rules:
 - A name that is not made of letters, digits and `_ . / -`, or that has `//`, is quoted as in JSON.
   `%'name` is a synthetic value.
 - `activation` and `binary` are written by their function. Attributes at the op's default are omitted.
-- A constant of at most 8 elements is written out in row-major order, others by the head of their digest.
+- A constant of at most 8 elements is written out in row-major order, others, and those that are held in fp32 in place
+  of a half type, by the head of their digest.
 - An epilogue follows the op, a stage behind each `|`: `relu`, `clip beta=6.0`, `add(%res)`, and
   `sub(%res) swapped` for res - x. The operand must stand among the node's inputs, behind the op's own; where that
   does not say which, `%res@3` names input 3.
@@ -32,6 +33,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array, EpilogueOp, Graph, Node, Op, TensorType, Value
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -106,7 +108,9 @@ def _format_constant(value: Value) -> str:
     assert value.constant is not None
     head = f"const {format_name(value)}: {format_type(value.type)}"
     array = value.constant.array
-    if array.size > INLINE_ELEMENTS or (value.type.dtype.is_float and np.isnan(array.astype(np.float64)).any()):
+    is_wider = array.dtype != numpy_dtype(value.type.dtype)
+    is_nan = value.type.dtype.is_float and np.isnan(array.astype(np.float64)).any()
+    if array.size > INLINE_ELEMENTS or is_wider or is_nan:
         return f"{head} #{value.constant.digest[:DIGEST_LETTERS]}"
     return head + " {" + ", ".join(_format_element(item) for item in array.reshape(-1)) + "}"
 
