@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from graph_models import model, node, saved, tensor
 from onnx import TensorProto
@@ -38,6 +39,20 @@ def test_a_model_that_can_be_planned(capsys: pytest.CaptureFixture[str]) -> None
         "  t4: can be planned: 4 steps for batch 1, 4, weights 0 B, arena 64 B",
     ]
     assert sorted(Path().iterdir()) == before
+
+
+def test_planning_visits_no_positions(capsys: pytest.CaptureFixture[str]) -> None:
+    """More of them than memory holds, of windows that leave cells out."""
+    strided = node("Conv", "x w", "c", pads=[7, 7], strides=[5], dilations=[3])
+    ports = [tensor("x", [1, 4, 10**9])]
+    saved(
+        Path(),
+        model([strided, node("Relu", "c", "y")], ports, constants={"w": np.ones((4, 4, 3), np.float32)}),
+        "net.onnx",
+    )
+    Path("net.yaml").write_text(RECIPE.replace("[1, 4]", "1"))
+    assert main(["check", "--model", "net.yaml", "--target", "host"]) == 0
+    assert "host: can be planned: " in capsys.readouterr().out
 
 
 def test_only_the_targets_that_are_named(capsys: pytest.CaptureFixture[str]) -> None:

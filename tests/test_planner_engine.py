@@ -83,6 +83,17 @@ def test_double_precision_is_named_as_the_reason_once_for_all_nodes() -> None:
     ]
 
 
+def test_tensors_whose_bytes_together_nothing_can_count() -> None:
+    """Each of them could be: an arena of fewer bytes than they have would be the fault of nobody."""
+    nodes = "%a = relu(%x)\n%b = tanh(%a)\n%c = sigmoid(%a)\n%d = add(%b, %c)\n%y = add(%d, %a)"
+    many = graph(f"graph g batch=1 (%x: f32[1,{2**29},{2**30}]) -> (%y) {{\n{nodes}\n}}")
+    with pytest.raises(BoltError) as raised:
+        planned(many)
+    (found,) = raised.value.diagnostics
+    assert (found.code, found.hint) == ("model-too-large", "bind smaller batches and dimensions")
+    assert found.message == f"batch 1 takes {2**63} bytes, which 63 bits cannot count"
+
+
 def test_an_alternative_without_a_legal_candidate_does_not_count() -> None:
     class Picky(Fake):
         def candidates(

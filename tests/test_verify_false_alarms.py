@@ -231,6 +231,21 @@ def test_most_layers_of_a_network_must_be_judged(tmp_path: Path) -> None:
     assert verified(tmp_path / "net.onnx", tolerances=told).problems == ()
 
 
+def test_an_output_must_be_judged_by_itself_or_by_the_layer_that_makes_it(tmp_path: Path) -> None:
+    net = Net(["N", 16, 96])
+    mean = net.node("ReduceMean", "mean", normalized(net, "x", "first"), axes=[-1])
+    report = verified(net.saved(tmp_path / "net.onnx", mean, ["N", 16, 1]))
+    assert [layer.name for layer in report.batches[0].blind] == ["mean"]
+    (problem,) = (problem for problem in report.problems if problem.severity == "error")
+    assert (problem.code, problem.message, problem.hint) == (
+        "output-not-judged",
+        "batch 2, output 'mean': rounding alone may make as much as the model does",
+        "verify on real inputs ('verify.inputs'), or say what is right: 'verify.tolerance'",
+    )
+    told = Tolerances(layers=(("mean", 100.0),))
+    assert not any(problem.severity == "error" for problem in verified(tmp_path / "net.onnx", tolerances=told).problems)
+
+
 class TestTolerances:
     """What the recipe says counts in place of rounding, and shows in the report."""
 
