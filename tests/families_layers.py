@@ -168,6 +168,8 @@ REDUCTIONS = [
     one("reduce-chain", Reduce("mean", (2, 3)), IMAGE, (stage("mul", 1), RELU), Input((5, 1, 1), True)),
     one("long-sum", Reduce("mean", (2, 3)), (1, 3, 200, 200)),
     one("long-sum-of-many", Reduce("mean", (2, 3)), (2, 24, 31, 30)),
+    one("middling-sum", Reduce("mean", (2, 3)), (2, 40, 20, 20)),
+    one("shorter-sum", Reduce("mean", (2, 3)), (3, 36, 10, 10)),
 ]
 
 NORMALIZATIONS = [

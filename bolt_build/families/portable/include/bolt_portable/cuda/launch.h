@@ -23,8 +23,8 @@ __device__ inline void await_earlier() {
 #endif
 }
 
-/// Queues blocks of `block_threads` threads.
-template <typename... Parameters, typename... Arguments>
+/// Queues blocks of `threads` threads.
+template <int threads = block_threads, typename... Parameters, typename... Arguments>
 void launch(const Run& r, std::uint32_t blocks, const char* what, void (*kernel)(Parameters...),
             const Arguments&... arguments) {
   cudaLaunchAttribute overlap{};
@@ -32,7 +32,7 @@ void launch(const Run& r, std::uint32_t blocks, const char* what, void (*kernel)
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t how{};
   how.gridDim = dim3(blocks);
-  how.blockDim = dim3(block_threads);
+  how.blockDim = dim3(threads);
   how.stream = static_cast<cudaStream_t>(r.stream);
   how.attrs = &overlap;
   how.numAttrs = r.overlap ? 1 : 0;
@@ -49,8 +49,8 @@ __global__ void __launch_bounds__(block_threads) each_kernel(std::uint32_t items
   if (item < items) body(item);
 }
 
-template <typename Body>
-__global__ void __launch_bounds__(block_threads) blocks_kernel(const Body body) {
+template <int threads, typename Body>
+__global__ void __launch_bounds__(threads) blocks_kernel(const Body body) {
   await_earlier();
   body(blockIdx.x);
 }
@@ -69,12 +69,12 @@ void launch_each(const Run& r, Index items, const Body& body, const char* what) 
   launch(r, (count + block_threads - 1) / block_threads, what, each_kernel<Body>, count, body);
 }
 
-/// Calls body(0) .. body(blocks - 1), each on the block_threads threads of a block.
-template <typename Body>
+/// Calls body(0) .. body(blocks - 1), each on the `threads` threads of a block.
+template <int threads = block_threads, typename Body>
 void launch_blocks(const Run& r, Index blocks, const Body& body, const char* what) {
   const std::uint32_t count = counted(blocks, what);
   if (count == 0) return;
-  launch(r, count, what, blocks_kernel<Body>, body);
+  launch<threads>(r, count, what, blocks_kernel<threads, Body>, body);
 }
 
 /// Neighbouring elements that one thread takes where the shapes allow it: 16 bytes of half precision.

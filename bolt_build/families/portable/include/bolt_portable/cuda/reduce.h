@@ -31,14 +31,13 @@ __device__ inline Index reduce_offset(const Reduce& p, std::uint32_t item) {
   return at;
 }
 
-/// `across` times `lanes` neighbouring results a block: a thread has `lanes` of them, and as many threads as there are of
-/// the block for each share its sum, which they add up in an order that is always the same.
-template <int across, int lanes, typename Mode, typename In, typename Out, typename Epilogue>
+/// `across` times `lanes` neighbouring results a block: a thread has `lanes` of them, and `parts` threads share each sum,
+/// which they add up in an order that is always the same.
+template <int across, int parts, int lanes, typename Mode, typename In, typename Out, typename Epilogue>
 void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
                   const Epilogue& epilogue) {
-  constexpr int parts = block_threads / across;
   const std::uint32_t many = counted(results, "reduction");
-  launch_blocks(
+  launch_blocks<across * parts>(
       r, (results + across * lanes - 1) / (across * lanes),
       [=] __device__(std::uint32_t block) {
         __shared__ float partial[parts][across][lanes];
@@ -78,19 +77,26 @@ void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::ui
       "reduction");
 }
 
-/// Blocks with which a GPU is busy. With fewer, as an image's mean over its rows and columns has, more threads share a sum.
-constexpr Index busy_blocks = 128;
+/// Threads that a GPU's multiprocessors hold, about: what loads are divided between while there are this many.
+constexpr Index busy_threads = 200 << 10;
+/// Loads of a thread that are under way at once: with fewer a thread is not worth its beginning.
+constexpr Index least_loads = 4;
 
+/// An image's mean over its rows and columns has few results and long sums: the fewer results there are, the more threads
+/// share each. No fewer than four threads are neighbours, whose loads of half precision make a sector of memory.
 template <int lanes, typename Mode, typename In, typename Out, typename Epilogue>
 void reduce_neighbours(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
                        const Epilogue& epilogue) {
-  const auto few = [&](int across) { return results < busy_blocks * across * lanes && count >= 2u * block_threads / across; };
-  if (!few(32)) {
-    reduce_lanes<32, lanes, Mode>(r, p, in, out, count, results, epilogue);
-  } else if (!few(8)) {
-    reduce_lanes<8, lanes, Mode>(r, p, in, out, count, results, epilogue);
+  const Index loads = results / lanes * count / busy_threads;
+  const Index parts = count / (loads > least_loads ? loads : least_loads);
+  if (parts >= 192) {
+    reduce_lanes<4, 256, lanes, Mode>(r, p, in, out, count, results, epilogue);
+  } else if (parts >= 64) {
+    reduce_lanes<8, 128, lanes, Mode>(r, p, in, out, count, results, epilogue);
+  } else if (parts >= 16) {
+    reduce_lanes<8, 32, lanes, Mode>(r, p, in, out, count, results, epilogue);
   } else {
-    reduce_lanes<4, lanes, Mode>(r, p, in, out, count, results, epilogue);
+    reduce_lanes<32, 8, lanes, Mode>(r, p, in, out, count, results, epilogue);
   }
 }
 
