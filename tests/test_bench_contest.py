@@ -144,7 +144,7 @@ def test_unknown_peers_are_all_named(library: Path) -> None:
         "there is no peer 'onnx'", "there is no peer 'engine'",
     ]  # fmt: skip
     assert (raised.value.diagnostics[0].hint or "").startswith(
-        "peers: torch, torch-graph, torch-compile, onnxruntime, absent, "
+        "peers: torch, torch-graph, torch-compile, torch-reduce-overhead, onnxruntime, absent, "
     )
 
 

@@ -102,6 +102,27 @@ def test_response_normalisation_of_even_and_odd_sizes(size: int, tmp_path: Path)
     assert_as_reference(graph, noise(graph))
 
 
+@pytest.mark.parametrize(
+    ("made", "more"),
+    [
+        (node("LayerNormalization", "x s b", "y", axis=-1, epsilon=1e-3), (8,)),
+        (node("LayerNormalization", "x s b", "y", axis=1), (3, 8, 8)),
+        (node("RMSNormalization", "x s", "y", axis=-1), (8,)),
+        (node("GroupNormalization", "x s b", "y", num_groups=3), (3,)),
+        (node("InstanceNormalization", "x s b", "y"), (3,)),
+        (node("LpNormalization", "x", "y", axis=1, p=1), (3,)),
+        (node("LpNormalization", "x", "y", axis=1, p=2), (3,)),
+        (node("MeanVarianceNormalization", "x", "y"), (3,)),
+    ],
+    ids=lambda value: value.op_type if hasattr(value, "op_type") else "x".join(map(str, value)),
+)
+def test_normalisations(made: onnx.NodeProto, more: tuple[int, ...], tmp_path: Path) -> None:
+    random = np.random.RandomState(0)
+    named = {name: random.standard_normal(more).astype(np.float32) for name in made.input[1:]}
+    graph = bound(tmp_path, model([made], [tensor("x", ["N", 3, 8, 8])], constants=named, opset=23))
+    assert_as_reference(graph, noise(graph))
+
+
 def test_weights_that_are_computed(tmp_path: Path) -> None:
     inputs = [tensor("x", [6, 4, 8, 8]), tensor("w", [6, 2, 3, 3]), tensor("b", [6])]
     made = node("Conv", "x w b", "y", group=2, pads=[0, 1, 2, 1], strides=[2, 1])

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", type=_names, metavar="PEER,...",
         help="measure these in turns with the engine, on the same inputs, and compare outputs: torch, torch-graph,"
-        " torch-compile, onnxruntime, and what other packages add",
+        " torch-compile, torch-reduce-overhead, onnxruntime, and what other packages add",
     )  # fmt: skip
     parser.add_argument(
         "--rounds", type=count, default=3, metavar="N", help="turns that each contestant has (default: 3)"

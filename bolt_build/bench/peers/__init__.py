@@ -12,7 +12,10 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.plugins import Found, has, plugged
 
 ENGINE = EnginePeer.name
-_OWN: tuple[Peer, ...] = (EnginePeer(), TorchPeer(), TorchGraphPeer(), TorchCompilePeer(), OnnxruntimePeer())
+_OWN: tuple[Peer, ...] = (
+    EnginePeer(), TorchPeer(), TorchGraphPeer(), TorchCompilePeer(),
+    TorchCompilePeer("torch-reduce-overhead", "reduce-overhead"), OnnxruntimePeer(),
+)  # fmt: skip
 
 
 def all_peers() -> dict[str, Peer]:

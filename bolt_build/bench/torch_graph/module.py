@@ -8,11 +8,12 @@ from bolt_build.bench.torch_graph.builder import Builder, Unsupported
 from bolt_build.bench.torch_graph.elementwise import ELEMENTWISE
 from bolt_build.bench.torch_graph.layers import LAYERS
 from bolt_build.bench.torch_graph.moves import MOVES
+from bolt_build.bench.torch_graph.norms import NORMS
 from bolt_build.graph.ir import Graph
 
 __all__ = ["Unsupported", "torch_module"]
 
-_LOWER = {**LAYERS, **ELEMENTWISE, **MOVES}
+_LOWER = {**LAYERS, **NORMS, **ELEMENTWISE, **MOVES}
 
 
 def torch_module(graph: Graph) -> nn.Module:
