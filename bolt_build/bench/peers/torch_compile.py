@@ -1,4 +1,4 @@
-"""torch.compile with frozen weights: the best that PyTorch makes of a model by itself, and what it makes in less time."""
+"""torch.compile with frozen weights: the best that PyTorch makes of a model, and what it makes in less time."""
 
 from __future__ import annotations
 
