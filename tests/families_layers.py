@@ -15,10 +15,12 @@ from bolt_build.graph.ops.line import FUNCTIONS as LINES
 from bolt_build.graph.ops.line import Line
 from bolt_build.graph.ops.lines import CumSum
 from bolt_build.graph.ops.logic import Where
+from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import BatchNorm, Lrn
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.pool_places import PoolPlaces
 from bolt_build.graph.ops.reduce import MODES, Reduce
 from bolt_build.graph.ops.scatter import ScatterElements
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
@@ -111,6 +113,12 @@ POOLS = [
     pool("average-padded", "average", 3, 2, 1, count_include_pad=True),
     pool("average-ceil", "average", 3, 2, 1, ceil_mode=True),
     pool("average-ceil-padded", "average", 3, 2, 1, ceil_mode=True, count_include_pad=True),
+    one("lp-2", LpPool(2, (3, 2), (2, 1), (1, 0), (1, 1), (1, 2)), (2, 13, 9, 8)),
+    one("lp-1-ceil", LpPool(1, (3, 3), (2, 2), (0, 0), (0, 0), (1, 1), True), (2, 32, 8, 8)),
+    one("lp-3-chain", LpPool(3, (2,), (1,), (0,), (0,), (1,)), (2, 5, 11), (RELU,)),
+    one("places", PoolPlaces((3, 2), (2, 1), (1, 0), (1, 1), (1, 2), True), (2, 5, 9, 8)),
+    one("places-column", PoolPlaces((2, 3), (1, 1), (0, 1), (1, 0), (1, 1), column_major=True), (2, 5, 6, 7)),
+    one("places-3d", PoolPlaces((2,) * 3, (2,) * 3, (0,) * 3, (0,) * 3, (1,) * 3), (1, 2, 4, 5, 4)),
     one("max-wide", Pool("max", (3, 3), (1, 1), (1, 1), (1, 1), (1, 1)), WIDE),
     one("max-dilated", Pool("max", (2, 3), (1, 2), (1, 0), (0, 2), (3, 2)), (1, 9, 11, 12)),
     one("average-dilated", Pool("average", (2, 2), (1, 1), (1, 1), (1, 1), (2, 2)), (1, 9, 7, 7)),

@@ -14,6 +14,7 @@ from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.conv import import_pads
 from bolt_build.graph.ops.operands import expect_count
+from bolt_build.graph.ops.pool_places import PoolPlaces
 from bolt_build.graph.windows import Windows
 
 
@@ -101,6 +102,9 @@ def import_pool(node: NodeImport) -> None:
     mode = "max" if node.node.op_type == "MaxPool" else "average"
     ceil, include = bool(node.integer("ceil_mode", 0)), bool(node.integer("count_include_pad", 0))
     node.emit(Pool(mode, kernel, strides, begin, end, dilations, ceil, include), [node.input(0)], 0)
+    if len(node.node.outputs) > 1 and node.node.outputs[1]:
+        places = PoolPlaces(kernel, strides, begin, end, dilations, ceil, bool(node.integer("storage_order", 0)))
+        node.emit(places, [node.input(0)], 1)
 
 
 _POOLED = Example((Data(IMAGE),), (("kernel_shape", (2, 2)),))
@@ -112,7 +116,6 @@ IMPORTERS = (
         import_pool,
         ignores=("storage_order",),
         example=_POOLED,
-        note="without the indices",
     ),
     Importer("AveragePool", (7, 10, 11, 19, 22), import_pool, example=_POOLED),
 )

@@ -8,17 +8,20 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.geometry import three
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.portable.rule import Layouts, Rule, computed_only, same_layouts
+from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue, row_major, same_layouts
+from bolt_build.families.portable.typed import ctype
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.pool_places import PoolPlaces
 
 
 def _spatial(values: tuple[int, ...], fill: int) -> str:
     return braces(three(values, fill))
 
 
-def _refuse(problem: KernelProblem) -> str | None:
+def refuse_windows(problem: KernelProblem) -> str | None:
     rank = len(problem.outputs[0].shape)
     if rank > 5:
         return f"windows over {rank - 2} spatial axes; at most 3 are supported"
@@ -36,7 +39,18 @@ def _last(problem: KernelProblem) -> bool:
 def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
     assert isinstance(op, Pool)
-    parameters = struct(
+    average = "PoolAveragePadded" if op.count_include_pad else "PoolAverage"
+    mode = "PoolMax" if op.mode == "max" else average
+    types = f"bolt::portable::{mode}, {COMPUTED[source.format.dtype]}, {COMPUTED[output.format.dtype]}"
+    parameters = pool_parameters(problem, op, at.pitch(0))
+    call = f"bolt::portable::pool<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
+    return StepCode(("bolt_portable/pool.h",), None, "", call)
+
+
+def pool_parameters(problem: KernelProblem, op: Pool | LpPool | PoolPlaces, pitch: int = 0) -> str:
+    """The windows of a pooling; cells of the output begin `pitch` elements apart, or as many as it has channels."""
+    source, output = problem.inputs[0], problem.outputs[0]
+    return struct(
         "bolt::portable::Pool",
         batch=source.shape[0],
         channels=source.shape[1],
@@ -48,13 +62,32 @@ def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
         pad_begin=_spatial(op.pads_begin, 0),
         pad_end=_spatial(op.pads_end, 0),
         channels_last=boolean(source.format.layout is Layout.CHANNELS_LAST),
-        out_cell=at.pitch(0) or output.shape[1],
+        out_cell=pitch or output.shape[1],
     )
-    average = "PoolAveragePadded" if op.count_include_pad else "PoolAverage"
-    mode = "PoolMax" if op.mode == "max" else average
-    types = f"bolt::portable::{mode}, {COMPUTED[source.format.dtype]}, {COMPUTED[output.format.dtype]}"
+
+
+def _emit_lp_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
+    assert isinstance(op, LpPool)
+    types = f"bolt::portable::PoolNorm<{op.p}>, {COMPUTED[source.format.dtype]}, {COMPUTED[output.format.dtype]}"
+    parameters = pool_parameters(problem, op)
     call = f"bolt::portable::pool<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
-    return StepCode(("bolt_portable/pool.h",), None, "", call)
+    return StepCode(("bolt_portable/pool_norm.h",), None, "", call)
+
+
+def _refuse_places(problem: KernelProblem) -> str | None:
+    rank = len(problem.outputs[0].shape)
+    return f"windows over {rank - 2} spatial axes; at most 3 are supported" if rank > 5 else no_epilogue(problem)
+
+
+def _emit_places(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, source = problem.op, problem.inputs[0]
+    assert isinstance(op, PoolPlaces)
+    arguments = f"{pool_parameters(problem, op)}, {len(op.kernel)}, {boolean(op.column_major)}"
+    call = (
+        f"bolt::portable::pool_places<{ctype(source.format.dtype)}>(r, {arguments}, {at.inputs[0]}, {at.outputs[0]});"
+    )
+    return StepCode(("bolt_portable/pool_places.h",), None, "", call)
 
 
 def _emit_conv(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -100,6 +133,8 @@ def _pool_bandwidth(problem: KernelProblem) -> float:
 
 
 RULES = (
-    Rule(Pool, _refuse, _emit_pool, lambda problem: 0.02, gpu_bandwidth=_pool_bandwidth, pitched=_last),
-    Rule(Conv, _refuse, _emit_conv, lambda problem: 0.01, gpu_efficiency=0.0003, layouts=_conv_layouts),
+    Rule(Pool, refuse_windows, _emit_pool, lambda problem: 0.02, gpu_bandwidth=_pool_bandwidth, pitched=_last),
+    Rule(LpPool, refuse_windows, _emit_lp_pool, lambda problem: 0.02, gpu_bandwidth=_pool_bandwidth),
+    Rule(PoolPlaces, _refuse_places, _emit_places, lambda problem: 0.02, gpu_efficiency=0.001, layouts=row_major),
+    Rule(Conv, refuse_windows, _emit_conv, lambda problem: 0.01, gpu_efficiency=0.0003, layouts=_conv_layouts),
 )
