@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from planner_checks import graph
 
 from bolt_build.dtypes import DType
@@ -12,7 +10,7 @@ from bolt_build.families.base import KernelProblem, Operand, TensorFormat
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.report.problem_words import in_words
-from bolt_build.report.reasons import Counted, counted, summed
+from bolt_build.report.reasons import Counted, counted
 
 
 def words(node: str, *values: str) -> str:
@@ -75,10 +73,3 @@ def test_reasons_that_differ_in_numbers_are_one_with_ranges() -> None:
 
 def test_equal_numbers_stay_as_they_are() -> None:
     assert counted(["12 of 25", "13 of 25"]) == (Counted("12..13 of 25", 2),)
-
-
-@given(st.lists(st.lists(st.sampled_from(["needs 5 of 3", "needs 70 of 3", "needs 6.25 of 2", "no"]), max_size=6)))
-def test_counting_parts_and_summing_them_is_counting_all(parts: list[list[str]]) -> None:
-    whole = counted(reason for part in parts for reason in part)
-    assert set(summed(each for part in parts for each in counted(part))) == set(whole)
-    assert sum(each.count for each in whole) == sum(map(len, parts))

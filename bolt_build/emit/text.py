@@ -51,7 +51,10 @@ def _printable(char: str) -> str:
 
 def wrapped(code: str, indent: int) -> str:
     """C++ arguments, or a call, on lines of `indent` spaces where they would not fit one: one argument a line, and the
-    members of an argument that is still too long as many a line as fit."""
+    members of an argument that is still too long as many a line as fit.
+
+    Of the text only where it may break is found, nothing of what it says: families of other packages hand over C++.
+    """
     if len(code) + indent <= _WIDTH:
         return code
     level = 1 if code.endswith(";") else 0  # a call's arguments stand in its brackets

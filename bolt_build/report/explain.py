@@ -13,7 +13,7 @@ from bolt_build.report.chains import of_nodes, render_chains
 from bolt_build.report.changes import render_changes
 from bolt_build.report.explanation import ELSEWHERE, Batch, Explanation, Layer
 from bolt_build.report.printable import printable
-from bolt_build.report.reasons import Counted, counted, summed
+from bolt_build.report.reasons import Counted, counted
 from bolt_build.report.tables import Column, byte_text, table
 from bolt_build.report.whole_engine import engine_lines
 
@@ -164,7 +164,7 @@ def _others(batch: Batch) -> list[str]:
         *(f"{each.count} {each.reason}" for each in failed),
         f"{sum(layer.untimed for layer in distinct)} without a time",
     ]
-    reasons = summed(each for layer in distinct for each in layer.refused)
+    reasons = counted(f"{each.family}: {each.reason}" for layer in distinct for each in layer.untried)
     lines = [f"{_many(len(distinct), 'problem')}; other candidates: {', '.join(parts)}"]
     return lines + _reasons(f"{_count(reasons)} candidates not tried", reasons)
 

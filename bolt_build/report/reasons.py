@@ -1,4 +1,8 @@
-"""Many reasons that differ in their numbers alone, as one with ranges."""
+"""Many sentences that differ in their numbers alone, as one with ranges: what a reader is spared.
+
+A reason is a sentence of whoever refused, a family from another package as well, and stays one. Nothing is decided by
+what is found here, and nothing reads it back.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_VALUE = r"\d+(?:\.\d+)?"
-_NUMBER = re.compile(rf"{_VALUE}(?:\.\.{_VALUE})?")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -20,16 +23,10 @@ class Counted:
 
 def counted(reasons: Iterable[str]) -> tuple[Counted, ...]:
     """Most frequent first, equal counts in the order of arrival. Numbers that differ become `least..greatest`."""
-    return summed(Counted(reason, 1) for reason in reasons)
-
-
-def summed(parts: Iterable[Counted]) -> tuple[Counted, ...]:
-    """The same of what was counted before, ranges included."""
-    groups: dict[str, list[Counted]] = {}
-    for part in parts:
-        groups.setdefault(_NUMBER.sub("#", part.reason), []).append(part)
-    found = [Counted(_merged([part.reason for part in same]), sum(part.count for part in same))
-             for same in groups.values()]  # fmt: skip
+    groups: dict[str, list[str]] = {}
+    for reason in reasons:
+        groups.setdefault(_NUMBER.sub("#", reason), []).append(reason)
+    found = [Counted(_merged(same), len(same)) for same in groups.values()]
     return tuple(sorted(found, key=lambda each: -each.count))
 
 
@@ -39,6 +36,5 @@ def _merged(same: list[str]) -> str:
 
 
 def _range(numbers: tuple[str, ...]) -> str:
-    ends = [end for number in numbers for end in number.split("..")]
-    least, greatest = min(ends, key=float), max(ends, key=float)
+    least, greatest = min(numbers, key=float), max(numbers, key=float)
     return least if float(least) == float(greatest) else f"{least}..{greatest}"

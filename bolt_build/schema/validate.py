@@ -142,12 +142,6 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return by_lower[near[0]] if near else None
 
 
-def suggest_name(text: str) -> str | None:
-    """A legal name made of `text`, as a hint."""
-    name = engine_name(text)
-    return f"did you mean '{name}'?" if name is not None else None
-
-
 def listed(words: Iterable[str], last: str = "and") -> str:
     """'a', 'b' and 'c'."""
     return _joined([f"'{word}'" for word in words], last)
@@ -253,8 +247,8 @@ def _unlike_pattern(wrong: _Departure) -> Iterator[Diagnostic]:
         marks = [entry.mark for entry in place.value.entries if entry.key == wrong.found]
         yield Diagnostic("bad-value", f"'{shorten(wrong.found)}' may not be a key of {place.owner}: {why}", marks[0])
         return
-    name = suggest_name(wrong.found)
-    hint = name if name is not None and fits(name.split("'")[1], wrong.schema) else None
+    name = engine_name(wrong.found)
+    hint = f"did you mean '{name}'?" if name is not None and fits(name, wrong.schema) else None
     yield Diagnostic("bad-value", f"'{place.key}' may not be '{shorten(wrong.found)}': {why}", place.mark, hint)
 
 
