@@ -28,7 +28,8 @@ from typing import Any
 
 import record
 from bolt_command import ROOT, build_one
-from turns import Entrant, Turn, measured_in_turns
+
+from bolt_build.bench.replays import Entrant, Turn, measured_in_turns
 
 PEERS = Path(__file__).with_name("torch_peers.py")
 FORMS = {"channels_last": "fp16 channels-last", "planes": "fp32 planes", "static": "fp32 planes, predicted kernels"}

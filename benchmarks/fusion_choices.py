@@ -45,7 +45,8 @@ from fusion_plans import (
     write_tuning_recipe,
 )
 from gpu_whole_engine import without_engines
-from turns import Entrant, Turns, measured_in_turns
+
+from bolt_build.bench.replays import Entrant, Turns, measured_in_turns
 
 NOTEWORTHY = 0.08
 """Bolt has no activation that costs more: what does is told layer by layer."""

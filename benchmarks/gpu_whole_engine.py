@@ -20,7 +20,8 @@ from typing import Any
 
 import record
 from bolt_command import ROOT, bolt
-from turns import Entrant, measured_in_turns
+
+from bolt_build.bench.replays import Entrant, measured_in_turns
 
 sys.path.insert(0, str(ROOT))
 PAIRS = 100

@@ -1,7 +1,6 @@
 """Times the host engine of a model in half precision beside that of the same model in fp32, and onnxruntime on both.
 
-Writes the half-precision model, builds both engines, and runs all contestants in turns, each in a process of its own
-that sleeps on a pipe meanwhile (as host_resnet50.py does).
+Writes the half-precision model, builds both engines, and runs all contestants in turns, each in a process of its own.
 
     python benchmarks/half_models.py              # ResNet-50, batch 1, one thread
 """
@@ -15,17 +14,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import record
-from host_resnet50 import read, seeded
+from host_contest import plan_of, setups, times_of, write_inputs
 from onnx import numpy_helper
 
-from bolt_build.runtime.loader import Engine
+from bolt_build.bench.contestant import Effort
+from bolt_build.bench.turns import Entry, seated, take_turns
 
 RECIPES = {
     "fp32": "bolt: 1\nname: fp32\nmodel: {zoo: ZOO, batch: BATCH}\ntargets: {host: {}}\n",
@@ -57,80 +56,23 @@ def build(folder: Path, zoo: str, batch: int) -> None:
         subprocess.run([sys.executable, "-m", "bolt_build", str(recipe), "--quiet"], cwd=folder, check=True)
 
 
-def contestant(arguments: argparse.Namespace) -> Any:
-    """A callable that runs once on seeded inputs and returns the first output."""
-    kind, name = arguments.worker.split("-")
-    if kind == "engine":
-        directory = arguments.folder / "generated" / name / "host"
-        model = Engine(directory / f"lib{name}.so").create(directory / f"{name}.weights", threads=arguments.threads)
-        context = model.context(arguments.batch)
-        ports = context.inputs
-        arrays = seeded({port.name: port.shape for port in ports})
-        feed = {port.name: arrays[port.name].astype(port.numpy_dtype) for port in ports}
-        return lambda: next(iter(context.run(feed).values()))
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = arguments.threads, 3
-    path = arguments.folder / ("fp16.onnx" if name == "fp16" else "generated/fp32/model.onnx")
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    arrays = seeded({port.name: (arguments.batch, *port.shape[1:]) for port in session.get_inputs()})
-    feed = {key: array.astype(f"float{name.removeprefix('fp')}") for key, array in arrays.items()}
-    return lambda: session.run(None, feed)[0]
-
-
-def work(arguments: argparse.Namespace) -> None:
-    """Answers each line on stdin with the milliseconds of one run; the first answer is the output's head."""
-    call = contestant(arguments)
-    print(json.dumps(np.asarray(call(), np.float64).reshape(-1)[:1000].tolist()), flush=True)
-    for _ in sys.stdin:
-        call()
-        started = time.perf_counter()
-        call()
-        print(json.dumps((time.perf_counter() - started) * 1e3), flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, help="where models and engines are kept (default: removed at the end)")
-    parser.add_argument("--zoo", default="resnet50")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=41)
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        work(arguments)
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = (arguments.folder or Path(temporary)).resolve()
-        build(folder, arguments.zoo, arguments.batch)
-        result = contest(arguments, folder)
-    print(json.dumps(result, indent=1))
-    print(record.write("half_models", result))
-
-
 def contest(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Medians over all rounds, and how far outputs are from those of the fp32 engine."""
-    names = ("engine-fp32", "engine-fp16", "onnxruntime-fp32", "onnxruntime-fp16")
-    common = [*sys.argv[1:], "--folder", str(folder), "--worker"]
-    started = {
-        name: subprocess.Popen(
-            [sys.executable, __file__, *common, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for name in names
+    effort, built = Effort(arguments.rounds, 1), folder / "generated"
+    models = {"fp32": built / "fp32/model.onnx", "fp16": folder / "fp16.onnx"}
+    # Numbers that fp16 has exactly, so that rounding gives no contestant other ones.
+    inputs = write_inputs(folder / "inputs.npz", plan_of(built / "fp16/host"), arguments.batch)
+    entries = {
+        f"{who}-{name}": Entry(setup)
+        for name, model in models.items()
+        for who, setup in setups(
+            built / name / "host", model, inputs, arguments.batch, arguments.threads, effort
+        ).items()
     }
-    heads = {name: np.array(json.loads(read(process))) for name, process in started.items()}
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for index in range(arguments.rounds):
-        for name in names if index % 2 == 0 else names[::-1]:
-            stdin = started[name].stdin
-            assert stdin is not None
-            stdin.write("\n")
-            stdin.flush()
-            times[name].append(json.loads(read(started[name])))
-    for process in started.values():
-        process.communicate()
+    with seated(entries) as opponents:
+        rounds = take_turns(opponents, effort.rounds)
+        outputs = {name: next(iter(each.finish().values())) for name, each in opponents.items()}
+    times = {name: times_of(each) for name, each in rounds.items()}
     ratios = [half / single for half, single in zip(times["engine-fp16"], times["engine-fp32"], strict=True)]
     return {
         **record.environment("onnxruntime", "onednn-cpu-gomp", "numpy"),
@@ -140,9 +82,27 @@ def contest(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "least_ms": {name: round(min(found), 3) for name, found in times.items()},
         "engine_fp16_over_fp32": round(statistics.median(ratios), 4),
         "max_abs_difference_from_fp32": {
-            name: float(np.abs(heads[name] - heads["engine-fp32"]).max()) for name in names[1:]
+            name: float(np.abs(output - outputs["engine-fp32"]).max())
+            for name, output in outputs.items() if name != "engine-fp32"
         },
     }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="where models and engines are kept (default: removed at the end)")
+    parser.add_argument("--zoo", default="resnet50")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=41)
+    parser.add_argument("--out", type=Path, help="write here instead of benchmarks/results/half_models.json")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (arguments.folder or Path(temporary)).resolve()
+        build(folder, arguments.zoo, arguments.batch)
+        result = contest(arguments, folder)
+    print(json.dumps(result, indent=1))
+    print(record.write("half_models", result, arguments.out))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 onnxruntime and with the same engine whose threads are told how to wait.
 
 "spinning" is how GNU's OpenMP waits by itself (GOMP_SPINCOUNT=300000), "passive" is OMP_WAIT_POLICY=passive; the engine
-overrules neither. Each contestant lives in a process of its own that sleeps on a pipe while another one runs.
+overrules neither. Each contestant has a process of its own that sleeps while another one runs.
 
     bolt-build recipes/resnet50.yaml --target host
     python benchmarks/host_threads.py                     # ResNet-50, batch 1, beside 0 and 1 busy processes
@@ -21,13 +21,17 @@ import os
 import statistics
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import record
-from host_resnet50 import engine_worker, onnxruntime_worker, plan_of, read
+from host_contest import plan_of, setups, times_of, write_inputs
+
+from bolt_build.bench.contestant import Effort
+from bolt_build.bench.opponent import Start
+from bolt_build.bench.turns import Entry, seated, take_turns
 
 CONTESTANTS = {
     "engine": {},
@@ -36,24 +40,6 @@ CONTESTANTS = {
     "onnxruntime": {},
 }
 """Each with what its process finds in its environment."""
-
-
-def work(arguments: argparse.Namespace) -> None:
-    """Answers each line on stdin with the seconds of `arguments.runs` runs, behind one that does not count."""
-    if arguments.worker == "onnxruntime":
-        call = onnxruntime_worker(arguments.onnx, arguments.batch, arguments.threads)
-    else:
-        call = engine_worker(arguments.engine, arguments.batch, arguments.threads)
-    call()
-    print(json.dumps("ready"), flush=True)
-    for _ in sys.stdin:
-        call()
-        times = []
-        for _ in range(arguments.runs):
-            started = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - started)
-        print(json.dumps(times), flush=True)
 
 
 @contextlib.contextmanager
@@ -68,47 +54,28 @@ def busy(processes: int) -> Iterator[None]:
             process.wait()
 
 
-@contextlib.contextmanager
-def contestants(arguments: argparse.Namespace, quiet: bool) -> Iterator[dict[str, subprocess.Popen[str]]]:
-    """A process for each contestant, ready to run."""
-    alone = ["chrt", "--fifo", "10"] if arguments.ahead and quiet else []
-    command = [*alone, sys.executable, __file__, *sys.argv[1:], "--worker"]
+def contestants(arguments: argparse.Namespace, inputs: Path, quiet: bool) -> dict[str, Entry]:
+    """Each with what its process finds in its environment."""
+    effort = Effort(arguments.rounds, arguments.runs)
+    found = setups(arguments.engine, arguments.onnx, inputs, arguments.batch, arguments.threads, effort)
+    alone = ("chrt", "--fifo", "10") if arguments.ahead and quiet else ()
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_"))}
-    started = {
-        name: subprocess.Popen(
-            [*command, name], env={**environment, **own}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    return {
+        name: Entry(found.get(name, found["engine"]), Start(alone, tuple({**environment, **own}.items())))
         for name, own in CONTESTANTS.items()
     }
-    try:
-        for process in started.values():
-            read(process)
-        yield started
-    finally:
-        for process in started.values():
-            process.kill()
-            process.wait()
 
 
-def contest(arguments: argparse.Namespace, processes: int) -> dict[str, Any]:
+def contest(arguments: argparse.Namespace, inputs: Path, processes: int) -> dict[str, Any]:
     """One row: medians of all runs in milliseconds, beside so many busy processes, and ratios to the engine's."""
-    times: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
-    with contestants(arguments, processes == 0) as started, busy(processes):
-        for index in range(arguments.rounds):
-            names = list(CONTESTANTS) if index % 2 == 0 else list(CONTESTANTS)[::-1]
-            for name in names:
-                stdin = started[name].stdin
-                assert stdin is not None
-                stdin.write("\n")
-                stdin.flush()
-                times[name] += json.loads(read(started[name]))
-    medians = {name: statistics.median(found) * 1e3 for name, found in times.items()}
+    with seated(contestants(arguments, inputs, processes == 0)) as opponents, busy(processes):
+        rounds = take_turns(opponents, arguments.rounds)
+    times = {name: times_of(each) for name, each in rounds.items()}
+    medians = {name: statistics.median(found) for name, found in times.items()}
     return {
         "busy_processes": processes,
         "median_ms": {name: round(found, 2) for name, found in medians.items()},
-        "ninth_decile_ms": {
-            name: round(statistics.quantiles(found, n=10)[8] * 1e3, 2) for name, found in times.items()
-        },
+        "ninth_decile_ms": {name: round(statistics.quantiles(found, n=10)[8], 2) for name, found in times.items()},
         "over_engine": {name: round(found / medians["engine"], 3) for name, found in medians.items()},
         "load_average": round(os.getloadavg()[0], 2),
     }
@@ -124,25 +91,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=10, help="timed runs of a contestant in a round")
     parser.add_argument("--ahead", action="store_true", help="before what others run on this machine; needs root")
-    parser.add_argument("--worker", choices=tuple(CONTESTANTS), help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help="write here instead of benchmarks/results/host_threads.json")
     arguments = parser.parse_args()
-    if arguments.worker:
-        work(arguments)
-        return
     if arguments.ahead:
         if os.getsid(0) != os.getpid():  # the weight is that of a whole session's group
             raise SystemExit(subprocess.run([sys.executable, *sys.argv], start_new_session=True).returncode)
         Path("/proc/self/autogroup").write_text("-20")
+    plan = plan_of(arguments.engine)
     result = {
         **record.environment("onnxruntime", "onednn-cpu-gomp", "numpy"),
-        "model": plan_of(arguments.engine)["name"], "batch": arguments.batch, "threads": arguments.threads,
+        "model": plan.name, "batch": arguments.batch, "threads": arguments.threads,
         "rounds": arguments.rounds, "runs": arguments.runs, "rows": [],
     }  # fmt: skip
-    for processes in map(int, arguments.busy.split(",")):
-        row = contest(arguments, processes)
-        result["rows"].append(row)
-        print(json.dumps(row), flush=True)
-    print(record.write("host_threads", result))
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = write_inputs(Path(folder) / "inputs.npz", plan, arguments.batch)
+        for processes in map(int, arguments.busy.split(",")):
+            row = contest(arguments, inputs, processes)
+            result["rows"].append(row)
+            print(json.dumps(row), flush=True)
+    print(record.write("host_threads", result, arguments.out))
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ import onnx
 import record
 from bolt_command import CommandFailed, bolt, build_one
 from onnx import TensorProto, helper, numpy_helper
-from turns import Entrant, measured_in_turns
 
+from bolt_build.bench.replays import Entrant, measured_in_turns
 from bolt_build.build.engine_file import read_engine
 from bolt_build.schema import load_recipe
 

@@ -29,7 +29,8 @@ from typing import Any
 import layers
 import record
 from bolt_command import ROOT, build_one
-from turns import Entrant, Turns, measured_in_turns
+
+from bolt_build.bench.replays import Entrant, Turns, measured_in_turns
 
 sys.path.insert(0, str(ROOT))
 

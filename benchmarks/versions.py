@@ -21,7 +21,8 @@ from typing import Any
 
 import record
 from bolt_command import ROOT, build_one
-from turns import Entrant, measured_in_turns
+
+from bolt_build.bench.replays import Entrant, measured_in_turns
 
 
 def named(text: str) -> tuple[str, Path]:

@@ -181,7 +181,7 @@ def test_times_of_launches_that_wait_are_of_such_alone(tmp_path: Path, overlap: 
 
 def turns(**ms: float) -> Any:
     """Every engine takes the same in all turns, but for a hundredth to and fro."""
-    from turns import Turns
+    from bolt_build.bench.replays import Turns
 
     return Turns("a GPU", {name: (each, each * 1.01, each * 0.99, each) for name, each in ms.items()}, {}, {})
 

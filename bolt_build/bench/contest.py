@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from bolt_build.bench.opponent import Opponent
 from bolt_build.bench.peers import ENGINE, check_peers
 from bolt_build.bench.process import NotReady, Ready
 from bolt_build.bench.rounds import Round
+from bolt_build.bench.turns import folder, order
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.ir import Array
 from bolt_build.graph.zoo.samples import sample
@@ -88,14 +88,8 @@ def _given_up(results: Sequence[Measured | Failed]) -> dict[str, Failed]:
     return {result.name: result for result in results if isinstance(result, Failed) and result.missing}
 
 
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Goes with what is in it; a compiler's helper that ends a moment later than its contestant is no error."""
-    return tempfile.TemporaryDirectory(prefix="bolt-bench-", ignore_cleanup_errors=True)
-
-
 class _Heat:
-    """All contestants on one batch. They get ready one after the other, alone on the machine; then they take turns, and
-    each round begins with another one, so that none always follows the same."""
+    """All contestants on one batch. They get ready one after the other, alone on the machine; then they take turns."""
 
     def __init__(self, contest: Contest, batch: int, say: Callable[[str], None], given_up: dict[str, Failed]) -> None:
         self._contest, self._batch, self._say, self._given_up = contest, batch, say, given_up
@@ -105,11 +99,11 @@ class _Heat:
     def run(self) -> tuple[list[Measured | Failed], Ready]:
         """Results in the order of the peers, the engine first; and what the engine said when it was ready."""
         names = (ENGINE, *self._contest.peers)
-        with _folder() as folder, ExitStack() as processes:
-            inputs = Path(folder) / "inputs.npz"
+        with folder() as files, ExitStack() as processes:
+            inputs = files / "inputs.npz"
             np.savez(inputs, *inputs_of(self._contest.plan, self._batch, self._contest.seed))
             for name in names:
-                self._seat(name, inputs, Path(folder), processes)
+                self._seat(name, inputs, files, processes)
             for number in range(self._contest.effort.rounds):
                 self._round(number)
             shown = {name: self._finish(name, seat) for name, seat in tuple(self._seats.items())}
@@ -121,13 +115,13 @@ class _Heat:
         ]
         return results, engine.ready
 
-    def _seat(self, name: str, inputs: Path, folder: Path, processes: ExitStack) -> None:
+    def _seat(self, name: str, inputs: Path, files: Path, processes: ExitStack) -> None:
         if name in self._given_up:
             before = self._given_up[name]
             self._failed[name] = Failed(name, self._batch, before.reason, before.missing, before.hint, before.log)
             return
         self._say(f"batch {self._batch}: {name} gets ready")
-        own = folder / name
+        own = files / name
         own.mkdir()
         opponent = processes.enter_context(Opponent(self._setup(name, inputs), own))
         try:
@@ -143,8 +137,7 @@ class _Heat:
         seats = tuple(self._seats.items())
         if not number:
             self._say(f"batch {self._batch}: {self._contest.effort.rounds} rounds of {', '.join(self._seats)}")
-        start = number % len(seats)
-        for name, seat in (*seats[start:], *seats[:start]):
+        for name, seat in order(seats, number):
             try:
                 seat.rounds.append(seat.opponent.round())
             except PeerFailed as failed:

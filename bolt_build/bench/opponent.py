@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,25 +25,37 @@ from bolt_build.graph.ir import Array
 _LOG_LINES = 20
 
 
+@dataclass(frozen=True)
+class Start:
+    """How a contestant's process is started: the words before its command (`chrt --fifo 10`), and its environment in
+    place of this process's."""
+
+    before: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] | None = None
+
+
 class Opponent:
     """Started with its setup in `directory`, a folder of its own. Leaving the block ends it and all that it started.
 
     Methods raise PeerFailed where it ends, or says that it cannot go on.
     """
 
-    def __init__(self, setup: Setup, directory: Path) -> None:
+    def __init__(self, setup: Setup, directory: Path, start: Start | None = None) -> None:
+        start = start or Start()
         self.name = setup.contestant
         self._log = directory / "log"
         self._outputs = directory / "outputs.npz"
         question = directory / "setup.json"
         question.write_text(json.dumps(encode(setup)), encoding="utf-8")
-        found = [str(Path(bolt_build.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in found if path)}
+        own = dict(os.environ if start.environment is None else start.environment)
+        found = [str(Path(bolt_build.__file__).resolve().parents[1]), own.get("PYTHONPATH", "")]
+        environment = {**own, "PYTHONPATH": os.pathsep.join(path for path in found if path)}
         with self._log.open("wb") as log:
             # A session of its own: Ctrl-C reaches this process alone, which then ends the others.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bolt_build.bench.process", str(question)], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True, encoding="utf-8",
+                [*start.before, sys.executable, "-m", "bolt_build.bench.process", str(question)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True,
+                encoding="utf-8",
             )  # fmt: skip
 
     def ready(self) -> Ready | NotReady:

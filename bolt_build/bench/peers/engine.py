@@ -25,14 +25,15 @@ class EnginePeer:
 
 
 class LoadedEngine:
-    """Raises EngineError, OSError or ValueError where the engine cannot be loaded or run."""
+    """`queueing` has flags of the border's `bolt_queueing`. Raises EngineError, OSError or ValueError where the engine
+    cannot be loaded or run."""
 
     compile_seconds: float | None = None
 
-    def __init__(self, setup: Setup, feeds: Mapping[str, Array], device: Device) -> None:
+    def __init__(self, setup: Setup, feeds: Mapping[str, Array], device: Device, queueing: int = 0) -> None:
         self._engine = Engine(Path(setup.library))
         self._model = self._engine.create(Path(setup.weights), threads=setup.threads)
-        self._context = self._model.context(setup.batch)
+        self._context = self._model.context(setup.batch, queueing=queueing)
         self.precision = setup.precision
         ports = self._context.inputs
         self.form = ", ".join(dict.fromkeys(f"{port.dtype.value} {port.layout.value}" for port in ports))

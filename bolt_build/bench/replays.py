@@ -1,7 +1,7 @@
 """Replays built engines in turns, all loaded in one process: what they take relative to each other, runs of one engine
 differing less between turns than between processes.
 
-    python benchmarks/turns.py SPEC.json OUT.json      # what `measured_in_turns` starts
+    python -m bolt_build.bench.replays SPEC.json OUT.json      # what `measured_in_turns` starts
 
 In a turn each engine first runs without the clock, so that its own weights are what caches hold, then with it. Each
 turn begins with another engine. Inputs are seeded random numbers, equal for engines with inputs of the same shapes.
@@ -10,6 +10,7 @@ turn begins with another engine. Inputs are seeded random numbers, equal for eng
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -19,8 +20,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+import numpy as np
+
+import bolt_build
+from bolt_build.bench.contestant import Effort, Setup
+from bolt_build.bench.device import Device
+from bolt_build.bench.device.opening import open_device
+from bolt_build.bench.peers.engine import LoadedEngine
+from bolt_build.bench.turns import order
+from bolt_build.digest import decode
+from bolt_build.graph.ir import Array
+from bolt_build.graph.operators import operators
+from bolt_build.planner.engine_plan import EnginePlan
+from bolt_build.runtime.loader import Engine
+
 WARM_UP = 20
 
 
@@ -82,90 +95,80 @@ def measured_in_turns(
         spec, out = Path(folder) / "spec.json", Path(folder) / "out.json"
         wanted = {"engines": [asdict(each) for each in entrants], "batch": batch, "rounds": rounds, "where": where}
         spec.write_text(json.dumps(wanted | {"turn": asdict(turn or Turn()), "steps": steps}))
-        subprocess.run([sys.executable, __file__, str(spec), str(out)], check=True)
-        found = json.loads(out.read_text())
+        found = [str(Path(bolt_build.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+        subprocess.run(
+            [sys.executable, "-m", "bolt_build.bench.replays", str(spec), str(out)], check=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in found if path)},
+        )  # fmt: skip
+        made = json.loads(out.read_text())
     return Turns(
-        found["device"], {name: tuple(times) for name, times in found["ms"].items()}, found["inputs"],
-        {name: tuple((step, ms) for step, ms in rows) for name, rows in found["steps"].items()},
+        made["device"], {name: tuple(times) for name, times in made["ms"].items()}, made["inputs"],
+        {name: tuple((step, ms) for step, ms in rows) for name, rows in made["steps"].items()},
     )  # fmt: skip
 
 
-def feeds_of(library: Path, batch: int) -> dict[str, Any]:
-    import numpy as np
-
-    from bolt_build.runtime.loader import Engine
-
-    with Engine(library) as opened:
-        ports = opened.inputs(batch)
-    random = np.random.RandomState(0)
-    return {port.name: random.standard_normal(port.shape).astype(np.float32) for port in ports}
-
-
-def step_times(directory: Path, batch: int) -> list[tuple[str, float]]:
-    """Milliseconds of each step alone; views take none."""
-    from bolt_build.build.engine_file import read_engine
-    from bolt_build.runtime.loader import Engine
-
-    (plan,) = (p for p in read_engine((directory / "engine.json").read_text()).plans if p.batch == batch)
-    library = next(directory.glob("lib*.so"))
-    feeds = feeds_of(library, batch)
-    with Engine(library).create(next(directory.glob("*.weights"))) as model, model.context(batch) as context:
-        given = {port.name: feeds[port.name].astype(port.numpy_dtype) for port in context.inputs}
-        seconds = context.step_seconds(given)
-    named = zip(plan.steps, seconds, strict=True)
-    return [(step.name, 1e3 * each) for step, each in named if not step.view]
-
-
-class Loaded:
-    """An engine with its inputs on the device, in a stream of its own."""
-
-    def __init__(self, entrant: Entrant, batch: int, device: Any) -> None:
-        from bolt_build.runtime.loader import Engine
-
-        directory = Path(entrant.directory)
-        library = next(directory.glob("lib*.so"))
-        feeds = feeds_of(library, batch)
-        self._model = Engine(library).create(next(directory.glob("*.weights")))
-        self._context = self._model.context(batch, queueing=entrant.queueing)
-        ports = self._context.inputs
-        self.form = ", ".join(dict.fromkeys(f"{port.dtype.value} {port.layout.value}" for port in ports))
-        self.stream = device.new_stream()
-        self._inputs = [device.buffer(port.nbytes) for port in ports]
-        self._outputs = [device.buffer(port.nbytes) for port in self._context.outputs]
-        for port, buffer in zip(ports, self._inputs, strict=True):
-            buffer.fill(port.to_stored(feeds[port.name].astype(port.numpy_dtype)))
-        self._from, self._to = ([each.address for each in some] for some in (self._inputs, self._outputs))
-
-    def run(self) -> None:
-        self._context.run_on(self._from, self._to, self.stream or None)
-
-
 def time_in_turns(spec: Mapping[str, Any]) -> dict[str, Any]:
-    from bolt_build.bench.device.opening import open_device
+    """What the process started for it finds, as the JSON that becomes `Turns`."""
+    device, batch, turn = open_device(spec["where"]), spec["batch"], Turn(**spec["turn"])
+    entrants = [Entrant(**each) for each in spec["engines"]]
+    engines = {each.name: _loaded(each, batch, device) for each in entrants}
 
-    device, batch = open_device(spec["where"]), spec["batch"]
-    engines = {each["name"]: Loaded(Entrant(**each), batch, device) for each in spec["engines"]}
-    turn = Turn(**spec["turn"])
-
-    def runs(engine: Loaded) -> list[float]:
+    def runs(engine: LoadedEngine) -> list[float]:
         for _ in range(turn.untimed):
             engine.run()
         if turn.idle:
             device.wait()
         return [device.milliseconds(engine.run, engine.stream) for _ in range(turn.timed)]
 
-    names = list(engines)
     for _ in range(min(WARM_UP, spec["rounds"])):
-        for name in names:
-            runs(engines[name])
-    ms: dict[str, list[float]] = {name: [] for name in names}
+        for engine in engines.values():
+            runs(engine)
+    ms: dict[str, list[float]] = {name: [] for name in engines}
     for number in range(spec["rounds"]):
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
+        for name in order(tuple(engines), number):
             ms[name] += runs(engines[name])
     inputs = {name: engine.form for name, engine in engines.items()}
-    steps = {each["name"]: step_times(Path(each["directory"]), batch) for each in spec["engines"] if spec["steps"]}
+    steps = {each.name: _step_times(Path(each.directory), batch) for each in entrants if spec["steps"]}
     return {"device": device.name, "ms": ms, "inputs": inputs, "steps": steps}
+
+
+def _loaded(entrant: Entrant, batch: int, device: Device) -> LoadedEngine:
+    directory = Path(entrant.directory)
+    feeds = _feeds(_library(directory), batch)
+    setup = Setup(
+        contestant=entrant.name, where=device.where, precision="", batch=batch, threads=0, model="", dims=(),
+        library=str(_library(directory)), weights=str(_weights(directory)), inputs="", input_names=tuple(feeds),
+        effort=Effort(),
+    )  # fmt: skip
+    return LoadedEngine(setup, feeds, device, entrant.queueing)
+
+
+def _library(directory: Path) -> Path:
+    return next(directory.glob("lib*.so"))
+
+
+def _weights(directory: Path) -> Path:
+    return next(directory.glob("*.weights"))
+
+
+def _feeds(library: Path, batch: int) -> dict[str, Array]:
+    with Engine(library) as opened:
+        ports = opened.inputs(batch)
+    random = np.random.RandomState(0)
+    return {port.name: random.standard_normal(port.shape).astype(np.float32) for port in ports}
+
+
+def _step_times(directory: Path, batch: int) -> list[tuple[str, float]]:
+    """Milliseconds of each step alone; views take none."""
+    operators()  # the plan's are found by their classes' names once they are imported
+    engine = decode(EnginePlan, json.loads((directory / "engine.json").read_text()))
+    (plan,) = (each for each in engine.plans if each.batch == batch)
+    feeds = _feeds(_library(directory), batch)
+    with Engine(_library(directory)).create(_weights(directory)) as model, model.context(batch) as context:
+        given = {port.name: feeds[port.name].astype(port.numpy_dtype) for port in context.inputs}
+        seconds = context.step_seconds(given)
+    named = zip(plan.steps, seconds, strict=True)
+    return [(step.name, 1e3 * each) for step, each in named if not step.view]
 
 
 def main() -> int:
