@@ -18,6 +18,12 @@ import rendered  # noqa: E402
 KNOWN = {"mean": "2.06", "peers": "| a | b |\n| --- | --- |\n| 1 | 2 |"}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> None:
+    """Every figure's function, before a test puts others in their place."""
+    rendered.rendered(record.RESULTS)
+
+
 def test_every_document_says_what_the_results_say() -> None:
     """`python benchmarks/figures.py` writes them."""
     known = rendered.rendered(record.RESULTS)

@@ -4,11 +4,16 @@ a word on why it stands there."""
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
+
+import house  # noqa: E402
+
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted((ROOT / "bolt_build").rglob("*.py"))
@@ -25,24 +30,6 @@ def imported(module: str) -> Iterator[str]:
             yield from (name if name in MODULES else node.module for name in named if node.module in MODULES)
 
 
-def unexplained(source: str) -> Iterator[int]:
-    """Lines of imports inside functions that no comment stands above; one holds for all that follow each other."""
-    lines = source.split("\n")
-    inside = {
-        node.lineno
-        for function in ast.walk(ast.parse(source))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    }
-    for line in sorted(inside):
-        above = line - 1
-        while above in inside or not lines[above - 1].strip():
-            above -= 1
-        if not lines[above - 1].strip().startswith("#"):
-            yield line
-
-
 def test_no_module_needs_itself() -> None:
     """Raises CycleError, which names the modules, where one does."""
     order = TopologicalSorter({module: set(imported(module)) - {module} for module in MODULES})
@@ -50,9 +37,8 @@ def test_no_module_needs_itself() -> None:
 
 
 def test_every_import_inside_a_function_says_why_it_stands_there() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{line}" for path in MODULES.values() for line in unexplained(path.read_text("utf-8"))
-    ]
+    sources = {path.relative_to(ROOT): path.read_text("utf-8") for path in MODULES.values()}
+    found = [f"{path}:{line}" for path, source in sources.items() for line in house.unexplained(source)]
     assert found == []
 
 
@@ -60,4 +46,4 @@ def test_an_import_without_a_word_is_found() -> None:
     source = (
         'def f():\n    """F."""\n    import a\n\ndef g():\n    # Slow.\n    import b\n    import c\n\n    import d\n'
     )
-    assert list(unexplained(source)) == [3]
+    assert list(house.unexplained(source)) == [3]

@@ -98,8 +98,8 @@ def import_mod(node: NodeImport) -> None:
 
 
 def import_chain(node: NodeImport) -> None:
-    """Sum, Max and Min of any number of tensors, from left to right."""
-    function = {"Sum": "add", "Max": "max", "Min": "min"}[node.node.op_type]
+    """Sum, Max, Min and Mean of any number of tensors, from left to right; Mean divides their sum by their number."""
+    function = {"Sum": "add", "Max": "max", "Min": "min", "Mean": "add"}[node.node.op_type]
     names = node.inputs()
     if not names:
         raise ShapeError("takes at least one input")
@@ -109,7 +109,11 @@ def import_chain(node: NodeImport) -> None:
     left = names[0]
     for right in names[1:-1]:
         left = node.emit(Binary(function), [left, right])
-    node.emit(Binary(function), [left, names[-1]], 0)
+    if node.node.op_type == "Mean":
+        total = node.emit(Binary(function), [left, names[-1]])
+        node.emit(Binary("div"), [total, node.scalar_like(len(names), total)], 0)
+    else:
+        node.emit(Binary(function), [left, names[-1]], 0)
 
 
 def import_prelu(node: NodeImport) -> None:
@@ -117,20 +121,6 @@ def import_prelu(node: NodeImport) -> None:
     if broadcast(shape, node.type(1).shape) != shape:
         raise ShapeError(f"the slope {list(node.type(1).shape)} does not broadcast to {list(shape)}")
     node.emit(Binary("prelu"), [node.input(0), node.input(1)], 0)
-
-
-def import_mean(node: NodeImport) -> None:
-    """Of any number of tensors: their sum, from left to right, by their number."""
-    names = node.inputs()
-    if not names:
-        raise ShapeError("takes at least one input")
-    if len(names) == 1:
-        node.emit(Identity(), names, 0)
-        return
-    total = names[0]
-    for name in names[1:]:
-        total = node.emit(Binary("add"), [total, name])
-    node.emit(Binary("div"), [total, node.scalar_like(len(names), total)], 0)
 
 
 IMPORTERS = (
@@ -146,6 +136,6 @@ IMPORTERS = (
     Importer("Max", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("Min", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("Sum", (8, 13), import_chain, example=OF_TWO_IMAGES),
-    Importer("Mean", (8, 13), import_mean, example=OF_TWO_IMAGES),
+    Importer("Mean", (8, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("PRelu", (7, 9, 16), import_prelu, example=Example((Data(IMAGE), Weights((IMAGE[1], 1, 1))))),
 )

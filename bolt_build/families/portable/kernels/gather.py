@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
 from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, strides
@@ -55,16 +55,20 @@ def _emit_gather(problem: KernelProblem, at: StepExpressions) -> StepCode:
 def _emit_elements(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, data, indices = problem.op, *problem.inputs
     assert isinstance(op, GatherElements)
+    return _code(problem, at, "gather_elements", elements_along(data, indices, op.axis))
+
+
+def elements_along(data: Operand, indices: Operand, axis: int) -> str:
+    """C++ for which elements of `data` the indices name: those of the same place, but along one axis."""
     steps = strides(data)
-    parameters = struct(
+    return struct(
         "bolt::portable::GatherElements",
         rank=len(indices.shape),
         extent=braces(indices.shape),
-        step=braces(0 if axis == op.axis else step for axis, step in enumerate(steps)),
-        along=steps[op.axis],
-        length=data.shape[op.axis],
+        step=braces(0 if at == axis else step for at, step in enumerate(steps)),
+        along=steps[axis],
+        length=data.shape[axis],
     )
-    return _code(problem, at, "gather_elements", parameters)
 
 
 def _emit_nd(problem: KernelProblem, at: StepExpressions) -> StepCode:

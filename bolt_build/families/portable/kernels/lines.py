@@ -6,7 +6,8 @@ from math import prod
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean, braces, struct
-from bolt_build.families.common.geometry import MOST_AXES, strides
+from bolt_build.families.common.geometry import MOST_AXES
+from bolt_build.families.portable.kernels.gather import elements_along
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.graph.ops.lines import CumSum, Places
@@ -70,15 +71,7 @@ def _scatter(problem: KernelProblem, at: StepExpressions, function: str, reducti
 def _emit_scatter_elements(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, (data, indices, _) = problem.op, problem.inputs
     assert isinstance(op, ScatterElements)
-    steps = strides(data)
-    parameters = struct(
-        "bolt::portable::GatherElements",
-        rank=len(indices.shape),
-        extent=braces(indices.shape),
-        step=braces(0 if axis == op.axis else step for axis, step in enumerate(steps)),
-        along=steps[op.axis],
-        length=data.shape[op.axis],
-    )
+    parameters = elements_along(data, indices, op.axis)
     return _scatter(problem, at, "scatter_elements", op.reduction, f"{parameters}, {op.axis}, {data.type.elements}")
 
 
