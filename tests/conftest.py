@@ -4,15 +4,14 @@ of compiled objects for all of a test run, so that each engine compiles only wha
 
 from __future__ import annotations
 
-import fcntl
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from quick_tests import is_left_out, is_quick, starts_nothing
-from shared_folders import SharedFolder
+from shared_folders import RUN, SharedFolder, entered
 from tiny_engine import build_engine, tiny_constants, tiny_plan
 
 DATA = Path(__file__).parent / "data"
@@ -71,6 +70,7 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What is learnt of tools goes to no user's folder; the same for every worker of a parallel run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(_base(tmp_path_factory) / "state"))
+        patch.setenv(RUN, str(_base(tmp_path_factory)))
         yield
 
 
@@ -81,18 +81,7 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
-    """`with shared_folder(name) as folder`: the same for every worker of a parallel run, one at a time. Whoever comes
-    first fills it, the others find it filled."""
-
-    @contextmanager
-    def entered(name: str) -> Iterator[Path]:
-        folder = _base(tmp_path_factory) / name
-        folder.mkdir(exist_ok=True)
-        with (folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield folder
-
+def shared_folder() -> SharedFolder:
     return entered
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from shared_folders import entered
 
 from bolt_build import runtime
 from bolt_build.dtypes import DType
@@ -52,7 +52,10 @@ from bolt_build.targets import Target, target_named
 
 DATA = Path(__file__).parent / "data" / "emit"
 FACTS = BuildFacts(recipe="11" * 32, version="0")
-_FLAGS = ("-std=c++20", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
+_FLAGS = (
+    "-std=c++20", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror",
+    *target_named("host").compile_flags, "-O0",
+)  # fmt: skip
 
 
 class PlainFamily:
@@ -201,12 +204,6 @@ def ports_plan(ports: Sequence[tuple[str, Operand]], name: str = "ports") -> Eng
     return EnginePlan(PLAN_VERSION, name, "host", "fp32", f"structure of {name}", (), (batch,), (), ())
 
 
-@functools.cache
-def _session() -> tempfile.TemporaryDirectory[str]:
-    """Objects that every engine and runner of this test process shares; goes when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="bolt-tiny-")
-
-
 def _run(*argv: object) -> None:
     done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -214,9 +211,12 @@ def _run(*argv: object) -> None:
 
 @functools.cache
 def _object(source: Path) -> Path:
-    made = Path(_session().name) / f"{source.parent.name}_{source.stem}.o"
-    includes = ("-I", runtime.include_dir(), "-I", runtime.runner_include_dir())
-    _run("g++", *_FLAGS, *target_named("host").compile_flags, *includes, "-c", source, "-o", made)
+    """Of every engine and runner of this run of tests."""
+    with entered(f"tiny-{source.parent.name}-{source.stem}") as folder:
+        made = folder / "made.o"
+        if not made.exists():
+            includes = ("-I", runtime.include_dir(), "-I", runtime.runner_include_dir())
+            _run("g++", *_FLAGS, *includes, "-c", source, "-o", made)
     return made
 
 
@@ -235,7 +235,7 @@ def build_engine(
     objects = [_object(source) for source in runtime.sources("cpu")]
     library = directory / names.library(plan.name)
     _run(
-        "g++", *_FLAGS, *target_named("host").compile_flags, "-shared", f"-Wl,-soname,{library.name}",
+        "g++", *_FLAGS, "-shared", f"-Wl,-soname,{library.name}",
         f"-Wl,--version-script={directory / names.EXPORTS}", "-I", runtime.include_dir(), "-I", DATA, "-I", directory,
         *generated, *objects, "-o", library,
     )  # fmt: skip
@@ -261,7 +261,7 @@ def build_program(source: Path, program: Path) -> Path:
     """Compiles a C++ program that stands in for an engine's generated files, with the runtime. Returns `program`."""
     objects = [_object(path) for path in runtime.sources("cpu")]
     _run(
-        "g++", *_FLAGS, *target_named("host").compile_flags, "-I", runtime.include_dir(), source, *objects,
+        "g++", *_FLAGS, "-I", runtime.include_dir(), source, *objects,
         "-o", program,
     )  # fmt: skip
     return program

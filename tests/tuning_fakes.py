@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from shared_folders import entered
 
 from bolt_build.tuning.compile import glue
 from bolt_build.tuning.exchange.results import Results, Row, read_results
@@ -35,13 +34,17 @@ _NEEDS_CUDA = (
 @functools.cache
 def supervisor() -> Path:
     """The driver, built once a test run, with stand-ins for what needs CUDA."""
-    folder = Path(tempfile.mkdtemp(prefix="bolt-supervisor-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with entered("supervisor") as folder:
+        if not (folder / "run").exists():
+            _build_supervisor(folder)
+    return folder / "run"
+
+
+def _build_supervisor(folder: Path) -> None:
     sources = [path for path in glue.driver_sources() if path.suffix == ".cpp" and path.name not in _NEEDS_CUDA]
     includes = [f"-I{path}" for path in (glue.include_dir(), sources[0].parent)]
     flags = ("-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror")
     _run(["g++", *flags, *includes, *sources, DATA / "no_gpu.cpp", "-o", folder / "run"])
-    return folder / "run"
 
 
 def candidates(
