@@ -4,6 +4,7 @@ of compiled objects for all of a test run, so that each engine compiles only wha
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -71,6 +72,10 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(_base(tmp_path_factory) / "state"))
         patch.setenv(RUN, str(_base(tmp_path_factory)))
+        # Where nothing may be kept beside the sources, hundreds of processes would compile the same modules.
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", str(_base(tmp_path_factory) / "bytecode"))
         yield
 
 
