@@ -42,7 +42,8 @@ _L2_BYTES = 200 << 20
 @dataclass(frozen=True)
 class Trial:
     """One kernel for one layer, compared with NumPy; a `large` one with `reference`, an earlier trial of the layer, if
-    there is one. Rows of the output are stored `pitch` elements apart (0: dense)."""
+    there is one. Rows of the output are stored `pitch` elements apart (0: dense); between those of inputs that can be
+    read so lie `between` more."""
 
     layer: Layer
     step: ProposedStep
@@ -52,6 +53,13 @@ class Trial:
     timed: bool = False
     reference: int | None = None
     pitch: int = 0
+    between: int = 0
+
+    @property
+    def input_pitches(self) -> tuple[int, ...]:
+        """Elements from a row of each input to the next, 0 where they are dense."""
+        inputs, apart = self.step.problem.inputs, self.step.reads_apart if self.between else ()
+        return tuple(operand.row + self.between if i in apart else 0 for i, operand in enumerate(inputs))
 
     @property
     def label(self) -> str:
@@ -59,6 +67,7 @@ class Trial:
         sizes = "x".join(str(value) for _, value in (*self.candidate.parameters, *self.candidate.settings))
         where = "" if self.shared is None else f"-shares{self.shared}"
         where += f"-rows{self.pitch}" if self.pitch else ""
+        where += f"-between{self.between}" if self.between else ""
         return f"{self.layer.label}-{self.candidate.family}-{sizes}-{formats}{where}"
 
 
@@ -154,7 +163,7 @@ def _entry(index: int, trial: Trial) -> tuple[str, tuple[str, ...]]:
     )
     prepare = tuple(f"p.weight({i})" if operand.constant else None for i, operand in enumerate(problem.inputs))
     families = {family.name: family for family in load(TARGET)}
-    at = StepExpressions(inputs, ("r.output(0)",), prepare, (trial.pitch,))
+    at = StepExpressions(inputs, ("r.output(0)",), prepare, (trial.pitch,), trial.input_pitches)
     code = families[trial.candidate.family].emit(problem, trial.candidate, TARGET, at)
     make = "0" if code.member_type is None else f"{code.member_type}(p, {code.member_arguments})"
     scratch = "0" if code.member_type is None else "kernel.scratch_bytes()"
@@ -218,6 +227,8 @@ class Library:
         trial = self.trials[index]
         problem, layer = trial.step.problem, trial.layer
         stored, memories = self._inputs(layer, tuple(operand.format for operand in problem.inputs))
+        given_apart = zip(memories, problem.inputs, trial.input_pitches, strict=True)
+        memories = [_apart(memory, operand, pitch) for memory, operand, pitch in given_apart]
         output = problem.outputs[0]
         memory = np.zeros(output.reach(trial.pitch), np.uint8)
         pointers = (ctypes.c_void_p * len(memories))(*(m.ctypes.data for m in memories))
@@ -245,6 +256,16 @@ class Library:
             error = 0.0 if trial.reference is None else _distance(result, self._outputs[trial.reference])
             return Outcome(trial.label, error, "", float(time_found.value) if trial.timed else None)
         return Outcome(trial.label, _excess(result, expected(layer, stored), layer.tolerance), "", None)
+
+
+def _apart(memory: Array, operand: Operand, pitch: int) -> Array:
+    """An input's memory with rows `pitch` elements apart (0: as it is), and NaN or the like between them."""
+    if not pitch:
+        return memory
+    rows = memory.reshape(-1, operand.row)
+    found = np.full((len(rows), pitch * rows.itemsize), 0xFF, np.uint8).view(memory.dtype)
+    found[:, : operand.row] = rows
+    return found.reshape(-1)[: operand.reach(pitch) // rows.itemsize]
 
 
 def _rows(memory: Array, output: Operand, pitch: int) -> tuple[Array, Array]:

@@ -23,6 +23,7 @@ from gpu_harness import Trial, trials_of
 from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
+from gpu_row_layers import row_trials
 
 from bolt_build.dtypes import DType
 from bolt_build.families.cutlass.kinds.warp import NARROW_TILES, WarpTile
@@ -278,7 +279,7 @@ def trials() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
-    found += forms() + copies() + pair_trials() + grouped_trials()
+    found += forms() + copies() + row_trials() + pair_trials() + grouped_trials()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

@@ -98,8 +98,9 @@ def written_by(step: Step) -> tuple[StepTensor, ...]:
         return step.outputs
     (output,), parts = step.outputs, []
     pieces, at = output.operand.pieces(step.problem.op.axis), output.location
-    pitch = output.operand.row if pieces > 1 and output.operand.nbytes else 0
-    innermost = pieces > 1 and output.operand.pieces(step.problem.op.axis) * pitch == output.operand.type.elements
+    row = output.operand.row if pieces > 1 and output.operand.nbytes else 0
+    pitch = output.pitch or row
+    innermost = pieces > 1 and pieces * row == output.operand.type.elements
     for t in step.inputs:
         if t.location != at:
             parts.append(replace(t, location=at, pitch=pitch) if pieces == 1 or innermost else output)

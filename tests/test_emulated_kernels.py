@@ -16,7 +16,8 @@ from shared_folders import SharedFolder
 from bolt_build.toolchain import probe
 
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
-# registers; pairs, with residuals; pooling behind windows; plain loops; groups of channels, odd ones in whatever tile.
+# registers; pairs, with residuals; pooling behind windows; plain loops; groups of channels, odd ones in whatever tile;
+# rows that lie apart, read and stored.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
@@ -36,6 +37,11 @@ LABELS = (
     "dw-residual-odd-grouped-",
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16/channels_last-f16/channels_last",
     "gr-residual-odd-grouped-",
+    "rows-affine-16-f16-portable-direct-f16/channels_last-f16/channels_last-between8",
+    "rows-batch-norm-7-portable-direct-f32/channels_last-f32/channels_last-between3",
+    "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",
+    "rows-pool-stem+max3-cutlass-16x16x4xturnsx3x1-f16/channels_last-f16/channels_last-rows72",
+    "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16",
 )
 
 

@@ -78,6 +78,7 @@ def _code(step: Step, families: dict[str, Family], target: Target) -> StepCode:
             f"p.weight({tensor.location.at})" if tensor.location.kind == "weight" else None for tensor in step.inputs
         ),
         pitches=tuple(tensor.pitch for tensor in step.outputs),
+        input_pitches=tuple(tensor.pitch for tensor in step.inputs),
     )
     return family.emit(step.problem, step.candidate, target, at)
 

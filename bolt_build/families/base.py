@@ -201,7 +201,7 @@ class ProposedStep:
     `may_share` lists (input, output) index pairs whose memory may be one buffer when the input dies here. `view` marks
     a step that does nothing but give the input's bytes another shape: output 0 is input 0, from byte `offset` of it on.
     `pitched` are the outputs whose rows (runs along the innermost axis in memory) its kernels can store further apart
-    than they are long, by a multiple of PART_ALIGNMENT.
+    than they are long, by a multiple of PART_ALIGNMENT; `reads_apart` are the inputs that they can read so.
     """
 
     problem: KernelProblem
@@ -211,6 +211,7 @@ class ProposedStep:
     view: bool = False
     offset: int = 0
     pitched: tuple[int, ...] = ()
+    reads_apart: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -241,10 +242,15 @@ class StepExpressions:
     outputs: tuple[str, ...]
     prepare_inputs: tuple[str | None, ...]
     pitches: tuple[int, ...] = ()
+    input_pitches: tuple[int, ...] = ()
 
     def pitch(self, output: int) -> int:
         """Elements from a row of the output to the next, 0 where it is dense."""
         return self.pitches[output] if self.pitches else 0
+
+    def input_pitch(self, index: int) -> int:
+        """The same of an input."""
+        return self.input_pitches[index] if self.input_pitches else 0
 
 
 @dataclass(frozen=True)

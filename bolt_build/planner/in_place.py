@@ -2,8 +2,10 @@
 
 An input that has memory of its own becomes a part of the output's: one run of bytes where only extents of 1 lie outside
 of the concatenated axis; otherwise, where that axis is the innermost in memory (channels, channels last), rows as far
-apart as the output's, from kernels that can store such and for a concatenation that alone reads them. A concatenation
-all of whose inputs are parts is a view; one with some that are not copies those alone.
+apart as the output's, from kernels that can store such, for kernels that can read such. Largest outputs come first, so
+that a concatenation of concatenations is one buffer, and so is that which many extend (dense blocks): a concatenation
+whose inputs already lie side by side in another one's output is these bytes of it. A concatenation all of whose inputs
+are parts is a view; one with some that are not copies those alone.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ class PlacedSchedule:
 
 def write_in_place(schedule: Schedule, batch: int) -> PlacedSchedule:
     """Lets concatenations' inputs be written where their outputs lie. `batch` names the plan in decisions."""
-    placer = _Placer(schedule)
-    decisions = []
-    for index, step in enumerate(schedule.steps):
-        if isinstance(step.problem.op, Concat) and not step.view:
-            action, reason = placer.place(index, step, step.problem.op.axis)
-            decisions.append(Decision(STAGE, f"batch {batch}: {step.name}", action, reason))
-    return PlacedSchedule(placer.finish(), tuple(decisions))
+    placer, found = _Placer(schedule), dict[int, Decision]()
+    concats = [i for i, step in enumerate(schedule.steps) if isinstance(step.problem.op, Concat) and not step.view]
+    for index in sorted(concats, key=lambda i: -schedule.steps[i].outputs[0].operand.nbytes):
+        step = schedule.steps[index]
+        assert isinstance(step.problem.op, Concat)
+        action, reason = placer.place(index, step, step.problem.op.axis)
+        found[index] = Decision(STAGE, f"batch {batch}: {step.name}", action, reason)
+    return PlacedSchedule(placer.finish(), tuple(found[index] for index in concats))
 
 
 @dataclass(frozen=True)
@@ -54,23 +57,29 @@ class _Placer:
         self._parts: dict[int, _Part] = {}
         self._views: set[int] = set()
         self._writers: dict[int, list[tuple[ScheduledStep, int]]] = {}
-        self._readers: dict[int, list[int]] = {}
-        for index, step in enumerate(schedule.steps):
+        self._readers: dict[int, list[tuple[ScheduledStep, int]]] = {}
+        for step in schedule.steps:
             for at, tensor in enumerate(step.outputs):
                 self._writers.setdefault(tensor.storage, []).append((step, at))
-            for tensor in step.inputs:
-                self._readers.setdefault(tensor.storage, []).append(index)
+            for at, tensor in enumerate(step.inputs):
+                self._readers.setdefault(tensor.storage, []).append((step, at))
 
     def place(self, index: int, step: ScheduledStep, axis: int) -> tuple[str, str]:
         """Makes parts of the step's inputs where possible: what was done, and why not more."""
         output, begin, copied = step.outputs[0], 0, dict[str, list[str]]()
         whole = output.operand
         pieces, order = whole.pieces(axis), memory_axes(len(whole.shape), whole.format.layout)
-        for tensor in step.inputs:
+        if pieces == 1 or axis == order[-1]:
+            within = self._side_by_side(step, output, pieces)
+            if within is not None:
+                self._parts[output.storage] = within
+                self._views.add(index)
+                return "copies nothing", f"its {len(step.inputs)} inputs lie side by side in another concatenation"
+        for number, tensor in enumerate(step.inputs):
             if pieces == 1:
                 obstacle = self._claim(tensor, output, begin)
             elif axis == order[-1]:
-                obstacle = self._claim_rows(tensor, output, begin)
+                obstacle = self._claim_rows(tensor, output, begin, (step, number))
             else:
                 obstacle = f"falls into {pieces} pieces"
             if obstacle is not None:
@@ -84,20 +93,50 @@ class _Placer:
         left = sum(map(len, copied.values()))
         return ("declined" if left == count else f"copies {left} of {count} inputs"), reasons
 
+    def _side_by_side(self, step: ScheduledStep, output: ScheduledTensor, pieces: int) -> _Part | None:
+        """The place of the step's output where its inputs lie already, in order, in the output of another
+        concatenation, and whoever reads it can read it there; None where that is not so."""
+        if self._taken(output) is not None or not step.inputs or not output.operand.nbytes:
+            return None
+        first, end = self._place(step.inputs[0]), 0
+        for tensor in step.inputs:
+            lies = self._place(tensor)
+            if tensor.storage not in self._parts or lies != replace(first, begin=first.begin + end):
+                return None
+            end += tensor.operand.nbytes // pieces
+        if (first.pitch != 0) != (pieces > 1):
+            return None
+        if first.pitch and self._read_dense(output, None) is not None:
+            return None
+        return first
+
+    def _place(self, tensor: ScheduledTensor) -> _Part:
+        """Where the tensor lies in memory that is no part of other memory."""
+        storage, begin, pitch = tensor.storage, tensor.offset, 0
+        while storage in self._parts:
+            part = self._parts[storage]
+            # Rows within rows are as far apart as the outer ones.
+            storage, begin, pitch = part.within, begin + part.begin, part.pitch or pitch
+        return _Part(storage, begin, pitch)
+
     def _claim(self, tensor: ScheduledTensor, output: ScheduledTensor, begin: int) -> str | None:
         """Makes the tensor the bytes of `output` from `begin` on; otherwise says why that is impossible."""
         obstacle = self._taken(tensor)
+        if obstacle is None and self._place(output).pitch:
+            obstacle = "would lie in rows of another concatenation"
         if obstacle is None and begin % PART_ALIGNMENT:
             obstacle = f"would begin at byte {begin}, which is no multiple of {PART_ALIGNMENT}"
         if obstacle is None:
             self._parts[tensor.storage] = _Part(output.storage, begin)
         return obstacle
 
-    def _claim_rows(self, tensor: ScheduledTensor, output: ScheduledTensor, begin: int) -> str | None:
+    def _claim_rows(
+        self, tensor: ScheduledTensor, output: ScheduledTensor, begin: int, reader: tuple[ScheduledStep, int]
+    ) -> str | None:
         """Makes the tensor a part of each row of `output`, from byte `begin` of the row on; otherwise says why not."""
         operand = output.operand
         row = operand.row * operand.format.dtype.nbytes
-        obstacle = self._taken(tensor) or self._dense(tensor)
+        obstacle = self._taken(tensor) or self._dense(tensor, reader)
         if obstacle is None and row % PART_ALIGNMENT:
             obstacle = f"a part of rows of {row} bytes, which is no multiple of {PART_ALIGNMENT}"
         if obstacle is None and begin % PART_ALIGNMENT:
@@ -117,18 +156,32 @@ class _Placer:
             return "already a part of another concatenation, or of this one"
         return None
 
-    def _dense(self, tensor: ScheduledTensor) -> str | None:
-        """Why the tensor's rows must lie one behind the other, None where they need not."""
-        writers, readers = self._writers[tensor.storage], self._readers[tensor.storage]
-        if len(readers) > 1:
-            others = len(set(readers)) - 1
-            return f"read in dense rows by {others} other steps" if others else "read twice by this"
+    def _dense(self, tensor: ScheduledTensor, reader: tuple[ScheduledStep, int]) -> str | None:
+        """Why the tensor's rows must lie one behind the other for others than `reader`, None where they need not."""
         if any(part.within == tensor.storage for part in self._parts.values()):
             return "put together from parts"
-        ((step, output),) = writers
+        if (obstacle := self._read_dense(tensor, reader)) is not None:
+            return obstacle
+        ((step, output),) = self._writers[tensor.storage]
         if output not in step.pitched:
             return f"stored in dense rows by '{step.candidate.family}'"
         return None
+
+    def _read_dense(self, tensor: ScheduledTensor, but: tuple[ScheduledStep, int] | None) -> str | None:
+        """Why those who read the tensor, `but` for one, need rows one behind the other, None where they do not."""
+        dense = [
+            step
+            for step, at in self._readers.get(tensor.storage, ())
+            if (but is None or step is not but[0] or at != but[1]) and at not in step.reads_apart
+        ]
+        if not dense:
+            return None
+        others = {id(step): step for step in dense if but is None or step is not but[0]}
+        if not others:
+            return "read twice by this"
+        first = next(iter(others.values()))
+        more = f" and {len(others) - 1} other steps" if len(others) > 1 else ""
+        return f"read in dense rows by '{first.name}'{more}"
 
     def finish(self) -> Schedule:
         """The schedule with parts in their places, and without the memory that they had."""
@@ -136,13 +189,10 @@ class _Placer:
         number = {old: new for new, old in enumerate(kept)}
 
         def moved(tensor: ScheduledTensor) -> ScheduledTensor:
-            storage, offset, pitch = tensor.storage, tensor.offset, 0
-            while storage in self._parts:
-                part = self._parts[storage]
-                storage, offset, pitch = part.within, offset + part.begin, pitch or part.pitch
+            place = self._place(tensor)
             # Whoever compares tensors finds these values in the concatenation.
-            onnx = None if pitch else tensor.onnx
-            return replace(tensor, storage=number[storage], offset=offset, pitch=pitch, onnx=onnx)
+            onnx = None if place.pitch else tensor.onnx
+            return replace(tensor, storage=number[place.within], offset=place.begin, pitch=place.pitch, onnx=onnx)
 
         steps = []
         for index, step in enumerate(self._schedule.steps):

@@ -67,6 +67,7 @@ class ScheduledStep:
     may_share: tuple[tuple[int, int], ...] = ()
     view: bool = False
     pitched: tuple[int, ...] = ()
+    reads_apart: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,9 @@ class _Builder:
             outputs.append(ScheduledTensor(output, operand, storage, self._onnx(output), offset))
         candidate = VIEW if step.view else self._candidates[alternative.family, step.problem]
         scheduled = ScheduledStep(
-            name, covers, step.problem, candidate, inputs, tuple(outputs), (), step.may_share, step.view, step.pitched
-        )
+            name, covers, step.problem, candidate, inputs, tuple(outputs), (), step.may_share, step.view, step.pitched,
+            step.reads_apart,
+        )  # fmt: skip
         self._append(scheduled)
 
     def _append(self, step: ScheduledStep) -> None:

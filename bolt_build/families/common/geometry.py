@@ -12,13 +12,13 @@ MOST_AXES = 8
 """Axes that the strided kernels' parameter structs have room for."""
 
 
-def strides(operand: Operand) -> tuple[int, ...]:
-    """Elements between neighbours along each logical axis."""
+def strides(operand: Operand, pitch: int = 0) -> tuple[int, ...]:
+    """Elements between neighbours along each logical axis, where rows lie `pitch` elements apart (0: dense)."""
     found = [0] * len(operand.shape)
     step = 1
-    for axis in reversed(memory_axes(len(operand.shape), operand.format.layout)):
+    for outer, axis in enumerate(reversed(memory_axes(len(operand.shape), operand.format.layout))):
         found[axis] = step
-        step *= operand.shape[axis]
+        step *= pitch if pitch and not outer else operand.shape[axis]
     return tuple(found)
 
 

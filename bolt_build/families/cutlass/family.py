@@ -173,6 +173,11 @@ def _pitched(problem: KernelProblem) -> tuple[int, ...]:
     return (0,) if product_of(problem).n == problem.outputs[0].row else ()
 
 
+def _pitched_chain(second: KernelProblem) -> tuple[int, ...]:
+    """The same of two nodes in one kernel. What a pooling leaves has whole rows, whatever the product in front has."""
+    return _pitched(second) if multiplies(second.op) else (0,)
+
+
 def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tuple[KernelProblem, ...]:
     """The node channels-last (a matrix product row-major); a first layer that copies its input anyway also straight
     from the planes of an image, and a last matrix product also to fp32, as the model has it."""
@@ -221,7 +226,8 @@ def _propose_chain(
         problem = chained(first, second)
         offers, refusals = _ranked(problem, target)
         if offers:
-            step = ProposedStep(problem, names, chain.second.outputs, may_share(problem, names, ()))
+            share = may_share(problem, names, ())
+            step = ProposedStep(problem, names, chain.second.outputs, share, pitched=_pitched_chain(second))
             found.append(Alternative(chain.region, FAMILY, (step,), offers[0].seconds, (first, second)))
         else:
             reasons += [refusal.reason for refusal in refusals]

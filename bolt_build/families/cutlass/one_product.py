@@ -21,7 +21,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds, expense
-from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
+from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of, stored_apart
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, narrow_loads_of, product_of, refuse_problem
@@ -211,9 +211,8 @@ class ProductKind(Generic[T]):
         tile = kernel.tile.cxx(product, gpu_of(target))
         out = ", float" if product.wide else ""
         member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem)}, {product.source}{out}>"
-        pitch = (("y_row", at.pitch(0)),) if at.pitch(0) else ()
         arguments = (
-            product.arguments((*settings.fields, *pitch)), product.source_value, constant(at, own[1]),
+            product.arguments((*settings.fields, *stored_apart(at))), product.source_value, constant(at, own[1]),
             kernel.tile.packed(product), constant(at, *own[2:]), epilogue_value(problem),
         )  # fmt: skip
         added = residual(problem)

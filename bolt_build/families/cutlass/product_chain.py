@@ -24,7 +24,7 @@ from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
-from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
+from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of, stored_apart
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
@@ -184,7 +184,7 @@ class ChainKind(Generic[T]):
         member = f"{SPACE}::Pair{chain.first.kernel}<{', '.join(types)}>"
         ones, others = own[:count], own[count:]
         arguments = (
-            chain.first.arguments(()), chain.first.source_value,
+            chain.first.arguments(stored_apart(at)), chain.first.source_value,
             constant(at, ones[1]), tile.packed(chain), constant(at, *ones[2:]), epilogue_value(first),
             str(chain.second.n), constant(at, others[0]), chain.second.weights, constant(at, *others[1:]),
             epilogue_value(second),

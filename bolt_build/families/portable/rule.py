@@ -37,7 +37,7 @@ class Rule:
     of these kernels use (None: no other than elsewhere), and `gpu_bandwidth` the part of a GPU's bandwidth. `in_place`
     names inputs of the op itself whose memory may also be the output's. Where `is_view`, nothing runs: the output is
     the input's bytes from `view_offset` on. Where `pitched`, rows of the output may be stored further apart than they
-    are long.
+    are long; `reads_apart` are the inputs whose rows may lie so.
     """
 
     op: type[Op]
@@ -51,6 +51,7 @@ class Rule:
     is_view: Callable[[KernelProblem], bool] = lambda problem: False
     view_offset: Callable[[KernelProblem], int] = lambda problem: 0
     pitched: Callable[[KernelProblem], bool] = lambda problem: False
+    reads_apart: Callable[[KernelProblem], tuple[int, ...]] = lambda problem: ()
 
 
 def computed_only(problem: KernelProblem) -> str | None:

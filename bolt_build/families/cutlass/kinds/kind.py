@@ -20,6 +20,11 @@ FAMILY = "cutlass"
 SPACE = "bolt::cutlass_kernels"
 
 
+def stored_apart(at: StepExpressions) -> tuple[tuple[str, int], ...]:
+    """The arguments of a product whose rows are stored apart: none where they are dense."""
+    return (("y_row", at.pitch(0)),) if at.pitch(0) else ()
+
+
 @dataclass(frozen=True)
 class Offer:
     """A kernel for a problem, and its predicted seconds.

@@ -23,7 +23,7 @@ from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
-from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
+from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of, stored_apart
 from bolt_build.families.cutlass.kinds.resident import (
     CHANNELS,
     STEP,
@@ -266,7 +266,7 @@ class Pooled:
         member = f"{SPACE}::PooledConv<{tile.cxx(product)}, {epilogue_type(first)}, {product.source}>"
         (height, width), strip = _extents(problem), _strip(tile, candidate)
         arguments = (
-            product.arguments(()), product.source_value, constant(at, 1),
+            product.arguments(stored_apart(at)), product.source_value, constant(at, 1),
             packed(product, tile.steps, -(-product.n // CHANNELS)),
             constant(at, *range(2, len(first.inputs))),
             epilogue_value(first), struct(f"{SPACE}::Pooling", pool_h=height, pool_w=width, length=strip),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
+from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import braces, double, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
@@ -30,10 +30,31 @@ def _efficiency(problem: KernelProblem) -> float:
     return _CALLED_FUNCTION if slow else 0.1
 
 
+def _innermost(operand: Operand) -> int:
+    return memory_axes(len(operand.shape), operand.format.layout)[-1]
+
+
+def _reads_apart(problem: KernelProblem) -> tuple[int, ...]:
+    """The input, where whatever follows an axis of the output follows its rows."""
+    output = problem.outputs[0]
+    along = 1 if isinstance(problem.op, BatchNorm) else channel_axis(problem)
+    rows = is_computed(problem) and len(output.shape) > 1 and along in (None, _innermost(output))
+    return (0,) if rows else ()
+
+
+def _sides_apart(problem: KernelProblem) -> tuple[int, ...]:
+    """The operands that are no constants: strides lead through them."""
+    if not is_computed(problem):
+        return ()
+    return tuple(index for index in op_operands(problem) if not problem.inputs[index].constant)
+
+
 def _elementwise(problem: KernelProblem, at: StepExpressions, stages: str, axis: int | None) -> StepCode:
-    outer, channels, inner = around(problem.outputs[0], axis)
-    types = f"{COMPUTED[problem.inputs[0].format.dtype]}, {COMPUTED[problem.outputs[0].format.dtype]}"
-    parameters = struct("bolt::portable::Elementwise", outer=outer, channels=channels, inner=inner)
+    output, pitch = problem.outputs[0], at.input_pitch(0)
+    outer, channels, inner = around(output, _innermost(output) if pitch else axis)
+    types = f"{COMPUTED[problem.inputs[0].format.dtype]}, {COMPUTED[output.format.dtype]}"
+    apart = {"pitch": pitch} if pitch else {}
+    parameters = struct("bolt::portable::Elementwise", outer=outer, channels=channels, inner=inner, **apart)
     call = f"bolt::portable::elementwise<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {stages});"
     return StepCode(("bolt_portable/elementwise.h",), None, "", call)
 
@@ -83,14 +104,15 @@ def _emit_batch_norm(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return _elementwise(problem, at, chain(problem, at, (first,)), 1)
 
 
-def _broadcast_loops(problem: KernelProblem) -> tuple[Loop, ...]:
+def _broadcast_loops(problem: KernelProblem, at: StepExpressions | None = None) -> tuple[Loop, ...]:
     """Loops over the output's memory with the steps of both sides; the channels' loop stays apart."""
     output = problem.outputs[0]
     rank = len(output.shape)
     sides = []
     for index in op_operands(problem):
         operand = problem.inputs[index]
-        shape, steps = aligned(operand.shape, rank), (0,) * (rank - len(operand.shape)) + strides(operand)
+        pitch = at.input_pitch(index) if at is not None else 0
+        shape, steps = aligned(operand.shape, rank), (0,) * (rank - len(operand.shape)) + strides(operand, pitch)
         sides.append(tuple(0 if extent == 1 else step for extent, step in zip(shape, steps, strict=True)))
     axis = channel_axis(problem)
     loops = (
@@ -115,7 +137,7 @@ def _emit_binary(problem: KernelProblem, at: StepExpressions) -> StepCode:
     assert isinstance(problem.op, Binary)
     if not is_computed(problem):
         return emit_pointwise(problem, at, f"bolt::portable::typed::{_TYPED_BINARIES[problem.op.function]}{{}}")
-    loops = _broadcast_loops(problem)
+    loops = _broadcast_loops(problem, at)
     left, right = op_operands(problem)
     parameters = struct(
         "bolt::portable::Broadcast",
@@ -135,7 +157,7 @@ def _emit_binary(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 RULES = (
-    Rule(Activation, _refuse_activation, _emit_activation, _efficiency, in_place=(0,)),
-    Rule(Binary, _refuse_binary, _emit_binary, _efficiency, in_place=(0, 1)),
-    Rule(BatchNorm, _refuse_batch_norm, _emit_batch_norm, _efficiency, in_place=(0,)),
+    Rule(Activation, _refuse_activation, _emit_activation, _efficiency, in_place=(0,), reads_apart=_reads_apart),
+    Rule(Binary, _refuse_binary, _emit_binary, _efficiency, in_place=(0, 1), reads_apart=_sides_apart),
+    Rule(BatchNorm, _refuse_batch_norm, _emit_batch_norm, _efficiency, in_place=(0,), reads_apart=_reads_apart),
 )

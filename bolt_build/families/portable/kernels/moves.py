@@ -168,12 +168,24 @@ def _emit_concat(problem: KernelProblem, at: StepExpressions) -> StepCode:
     assert isinstance(problem.op, Concat)
     axis, output = problem.op.axis, problem.outputs[0]
     outer = around(output, axis)[0]
-    parts = ", ".join(
-        f"{{{pointer}, {prod(operand.shape) // outer}}}"
-        for pointer, operand in zip(at.inputs, problem.inputs, strict=True)
-    )
-    call = f"bolt::portable::concat<{MOVED[output.format.dtype.nbytes]}>(r, {outer}, {{{parts}}}, {at.outputs[0]});"
+    parts = []
+    for index, (pointer, operand) in enumerate(zip(at.inputs, problem.inputs, strict=True)):
+        apart = f", {at.input_pitch(index)}" if at.input_pitch(index) else ""
+        parts.append(f"{{{pointer}, {prod(operand.shape) // outer}{apart}}}")
+    to = f"{at.outputs[0]}, {at.pitch(0)}" if at.pitch(0) else at.outputs[0]
+    call = f"bolt::portable::concat<{MOVED[output.format.dtype.nbytes]}>(r, {outer}, {{{', '.join(parts)}}}, {to});"
     return StepCode(("bolt_portable/move.h",), None, "", call)
+
+
+def _along_rows(problem: KernelProblem) -> bool:
+    """True where the axis of a concatenation is the innermost in memory."""
+    assert isinstance(problem.op, Concat)
+    output = problem.outputs[0]
+    return bool(output.shape) and problem.op.axis == memory_axes(len(output.shape), output.format.layout)[-1]
+
+
+def _parts_apart(problem: KernelProblem) -> tuple[int, ...]:
+    return tuple(range(len(problem.inputs))) if _along_rows(problem) else ()
 
 
 def _refuse_pad(problem: KernelProblem) -> str | None:
@@ -261,6 +273,6 @@ RULES = (
     Rule(
         Reshape, no_epilogue, _emit_reshape, _as_fast_as_memory, layouts=_reshape_layouts, is_view=lambda problem: True
     ),
-    Rule(Concat, _refuse_concat, _emit_concat, _as_fast_as_memory),
+    Rule(Concat, _refuse_concat, _emit_concat, _as_fast_as_memory, pitched=_along_rows, reads_apart=_parts_apart),
     Rule(Pad, _refuse_pad, _emit_pad, _as_fast_as_memory),
 )

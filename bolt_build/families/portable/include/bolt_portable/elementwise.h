@@ -5,9 +5,11 @@
 
 namespace bolt::portable {
 
-/// A dense tensor in memory order seen as [outer, channels, inner]; per-channel operands follow the middle axis.
+/// A tensor in memory order seen as [outer, channels, inner]; per-channel operands follow the middle axis. It is dense,
+/// or rows of `channels` elements begin `pitch` apart in the input (`inner` is 1 then).
 struct Elementwise {
   Index outer, channels, inner;
+  Index pitch = 0;
 };
 
 /// Axes of the output in memory order, outermost first, merged where both operands allow; a stride of 0 broadcasts.
@@ -38,9 +40,9 @@ void elementwise(const Run& r, const Elementwise& p, const void* input, void* ou
     parallel(r, p.outer * blocks, block, [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {
         const Index first = row % blocks * block, base = row / blocks * p.channels;
-        const Index last = std::min(first + block, p.channels);
+        const Index last = std::min(first + block, p.channels), from = p.pitch ? row / blocks * p.pitch : base;
 #pragma omp simd
-        for (Index c = first; c < last; ++c) store(out + base + c, epilogue(load(in + base + c), Place{base + c, c}));
+        for (Index c = first; c < last; ++c) store(out + base + c, epilogue(load(in + from + c), Place{base + c, c}));
       }
     });
     return;

@@ -68,10 +68,11 @@ BOLT_HD inline void locate(const StridedCopy& p, int inner, Index row, Index* fr
   }
 }
 
-/// One input of a concat: `chunk` neighbouring elements an outer index.
+/// One input of a concat: `chunk` neighbouring elements an outer index, which begin `pitch` apart (0: `chunk`).
 struct ConcatPart {
   const void* data;
   Index chunk;
+  Index pitch = 0;
 };
 
 enum class PadMode { constant, reflect, edge, wrap };
@@ -181,12 +182,14 @@ void strided_copy(const Run& r, const StridedCopy& p, const void* input, void* o
   });
 }
 
+/// `parts` side by side in rows of `output` that begin `pitch` elements apart (0: one behind the other).
 template <typename T>
-void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, void* output) {
+void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, void* output, Index pitch = 0) {
   T* out = static_cast<T*>(output);
   Index width = 0;
   for (const ConcatPart& part : parts) width += part.chunk;
   const Index block = outer == 1 ? 65536 : width;
+  if (pitch) width = pitch;
   Index begin_of_part = 0;
   for (const ConcatPart& part : parts) {
     const T* in = static_cast<const T*>(part.data);
@@ -199,7 +202,7 @@ void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, 
       for (Index item = begin; item < end; ++item) {
         const Index row = item / blocks, first = item % blocks * block;
         const Index count = std::min(block, part.chunk - first);
-        memcpy(out + row * width + begin_of_part + first, in + row * part.chunk + first, count * sizeof(T));
+        memcpy(out + row * width + begin_of_part + first, in + row * (part.pitch ? part.pitch : part.chunk) + first, count * sizeof(T));
       }
     });
     begin_of_part += part.chunk;

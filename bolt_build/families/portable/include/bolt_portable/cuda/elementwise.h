@@ -6,7 +6,7 @@
 
 namespace bolt::portable {
 
-template <int lanes, typename In, typename Out, typename Epilogue>
+template <int lanes, bool apart, typename In, typename Out, typename Epilogue>
 void elementwise_lanes(const Run& r, const Elementwise& p, const In* in, Out* out, const Epilogue& epilogue) {
   const std::uint32_t inner = static_cast<std::uint32_t>(p.inner == 1 ? p.channels / lanes : p.inner / lanes);
   const std::uint32_t channels = static_cast<std::uint32_t>(p.channels);
@@ -17,7 +17,7 @@ void elementwise_lanes(const Run& r, const Elementwise& p, const In* in, Out* ou
         const Index base = static_cast<Index>(item) * lanes;
         const Index channel = last ? item % inner * lanes : item / inner % channels;
         float x[lanes];
-        load_lanes<lanes>(in + base, x);
+        load_lanes<lanes>(in + (apart ? item / inner * p.pitch + channel : base), x);
 #pragma unroll
         for (int i = 0; i < lanes; ++i) x[i] = epilogue(x[i], Place{base + i, last ? channel + i : channel});
         store_lanes<lanes>(out + base, x);
@@ -30,11 +30,13 @@ void elementwise(const Run& r, const Elementwise& p, const void* input, void* ou
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const Index run = p.inner == 1 ? p.channels : p.inner;
-  if (run % wide == 0 && aligned_to_16(in, out)) {
-    elementwise_lanes<wide>(r, p, in, out, epilogue);
-  } else {
-    elementwise_lanes<1>(r, p, in, out, epilogue);
+  const bool lanes = run % wide == 0 && p.pitch % wide == 0 && aligned_to_16(in, out);
+  if (p.pitch) {
+    if (lanes) return elementwise_lanes<wide, true>(r, p, in, out, epilogue);
+    return elementwise_lanes<1, true>(r, p, in, out, epilogue);
   }
+  if (lanes) return elementwise_lanes<wide, false>(r, p, in, out, epilogue);
+  elementwise_lanes<1, false>(r, p, in, out, epilogue);
 }
 
 template <int lanes, typename Function, typename A, typename B, typename Out, typename Epilogue>

@@ -87,38 +87,45 @@ void strided_copy(const Run& r, const StridedCopy& p, const void* input, void* o
   }
 }
 
-/// Rows of `chunk` bytes, dense, to rows `width` bytes apart.
-template <int bytes>
-void copy_rows(const Run& r, Index outer, const void* input, Index chunk, void* output, Index width) {
-  const auto* in = static_cast<const Moved<bytes>*>(input);
+/// Rows of `chunk` bytes, dense or (`apart`) `pitch` bytes apart, to rows `width` bytes apart.
+template <int bytes, bool apart>
+void copy_rows(const Run& r, Index outer, const void* input, Index chunk, Index pitch, void* output, Index width) {
+  const auto* in = static_cast<const unsigned char*>(input);
   auto* out = static_cast<unsigned char*>(output);
   launch_each(
       r, outer * chunk / bytes,
       [=] __device__(std::uint32_t item) {
         const std::uint32_t row_items = static_cast<std::uint32_t>(chunk / bytes);
-        const Index to = item / row_items * width + static_cast<Index>(item % row_items) * bytes;
-        *reinterpret_cast<Moved<bytes>*>(out + to) = in[item];
+        const Index within = static_cast<Index>(item % row_items) * bytes, to = item / row_items * width + within;
+        const Index from = apart ? item / row_items * pitch + within : static_cast<Index>(item) * bytes;
+        *reinterpret_cast<Moved<bytes>*>(out + to) = *reinterpret_cast<const Moved<bytes>*>(in + from);
       },
       "copy");
 }
 
 template <typename T>
-void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, void* output) {
-  Index width = 0, begin = 0;
-  for (const ConcatPart& part : parts) width += part.chunk * static_cast<Index>(sizeof(T));
+void concat(const Run& r, Index outer, std::initializer_list<ConcatPart> parts, void* output, Index apart = 0) {
+  constexpr Index size = sizeof(T);
+  Index width = apart * size, begin = 0;
+  if (!apart)
+    for (const ConcatPart& part : parts) width += part.chunk * size;
   for (const ConcatPart& part : parts) {
     unsigned char* to = static_cast<unsigned char*>(output) + begin;
-    const Index chunk = part.chunk * static_cast<Index>(sizeof(T));
-    if (part.data == to) {  // what computed it has written it there
-      begin += chunk;
-      continue;
-    }
-    if (width % 16 == 0 && chunk % 16 == 0 && aligned_to_16(part.data, to)) {
-      copy_rows<16>(r, outer, part.data, chunk, to, width);
-    } else {
-      copy_rows<sizeof(T)>(r, outer, part.data, chunk, to, width);
-    }
+    const Index chunk = part.chunk * size, pitch = part.pitch * size;
     begin += chunk;
+    if (part.data == to) continue;  // what computed it has written it there
+    const bool lanes = width % 16 == 0 && chunk % 16 == 0 && pitch % 16 == 0 && aligned_to_16(part.data, to);
+    if (pitch) {
+      if (lanes) {
+        copy_rows<16, true>(r, outer, part.data, chunk, pitch, to, width);
+      } else {
+        copy_rows<sizeof(T), true>(r, outer, part.data, chunk, pitch, to, width);
+      }
+    } else if (lanes) {
+      copy_rows<16, false>(r, outer, part.data, chunk, 0, to, width);
+    } else {
+      copy_rows<sizeof(T), false>(r, outer, part.data, chunk, 0, to, width);
+    }
   }
 }
 
