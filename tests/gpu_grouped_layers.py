@@ -12,7 +12,7 @@ from gpu_products import RESIDUAL, SILU, conv
 from bolt_build.families.base import Candidate
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
-from bolt_build.families.grouped.registry import kind_for
+from bolt_build.families.grouped.registry import kinds_for
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
@@ -95,8 +95,8 @@ FORMS = [
 
 
 def grouped_trials() -> list[Trial]:
-    """Every layer with the kernel that is predicted to be fastest, some with the last that is offered, with every
-    sharing of memory; some in all runs and in many tiles; and with rows of the output apart."""
+    """Every layer with the kernel of each kind that is predicted to be fastest, some with the last that is offered,
+    with every sharing of memory; some in all runs and in many tiles; and with rows of the output apart."""
     found = []
     for index, layer in enumerate((*DEPTHWISE, *GROUPED)):
         found += _ends(trials_of(layer, "grouped", 1000), both=index % 4 == 0)
@@ -110,10 +110,11 @@ def grouped_trials() -> list[Trial]:
 
 
 def _ends(trials: list[Trial], *, both: bool) -> list[Trial]:
-    """Those of the first candidate, or `both` the first and the last, of a layer that the GPU has kernels for."""
-    if not trials:
-        return []
-    ends = (trials[0].candidate, trials[-1 if both else 0].candidate)
+    """Those of each kind's first candidate, or `both` the first and the last, where the GPU has kernels."""
+    kinds: dict[object, list[Candidate]] = {}
+    for trial in trials:
+        kinds.setdefault(dict(trial.candidate.parameters)["kind"], []).append(trial.candidate)
+    ends = {each for found in kinds.values() for each in (found[0], found[-1 if both else 0])}
     return [trial for trial in trials if trial.candidate in ends]
 
 
@@ -125,7 +126,7 @@ def _forms(layer: Layer) -> list[Trial]:
     shape = shape_of(step.problem)
     first = FAMILY.candidates(step.problem, TARGET)[0][0]
     assert TARGET.gpu is not None
-    legal = [tile for tile in kind_for(shape).tiles(shape) if tile.refuse(shape, TARGET.gpu) is None]
+    legal = [tile for kind in kinds_for(shape) for tile in kind.tiles(shape) if tile.refuse(shape, TARGET.gpu) is None]
     chosen: list[Candidate] = [*FAMILY.variants(step.problem, first, TARGET)]
     for index, tile in enumerate(legal[::20]):
         candidate = candidate_of(tile, (1, 2, 4)[index % 3])

@@ -35,6 +35,7 @@ LABELS = (
     "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16/channels_last-f16/channels_last-shares5",
     "dw-form-grouped-depthwisex4x8x8x16x4xregistersx2-f16/channels_last-f16/channels_last",
     "dw-residual-odd-grouped-",
+    "dw-form-grouped-rowsx",
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16/channels_last-f16/channels_last",
     "gr-residual-odd-grouped-",
     "rows-affine-16-f16-portable-direct-f16/channels_last-f16/channels_last-between8",

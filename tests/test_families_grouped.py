@@ -19,7 +19,8 @@ from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.grouped.depthwise import DepthwiseTile
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
-from bolt_build.families.grouped.registry import KINDS, kind_for
+from bolt_build.families.grouped.registry import KINDS, kinds_for
+from bolt_build.families.grouped.rows import RowsTile
 from bolt_build.families.grouped.shape import shape_of
 from bolt_build.families.grouped.tensor_core import TensorCoreTile
 from bolt_build.targets import HOST, Target, target_named
@@ -31,6 +32,7 @@ GROUPED = conv("grouped", (32, 128, 56, 56), 128, (3, 3), groups=32)
 SCALED = (RELU, stage("mul", 3), stage("add", 4), CLIP)
 TILE = DepthwiseTile(8, 12, 8, 8, 4, held=True)
 PRODUCTS = TensorCoreTile(8, 8, 8, 4, 2, 4, 1, held=True)
+ROWS = RowsTile(4, 24, 28, 4, 14, 4)
 
 
 def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
@@ -50,7 +52,7 @@ def refusals_of(layer: Layer, target: Target = H200) -> set[str]:
     return {refusal.reason for refusal in refusals}
 
 
-def legality(tile: DepthwiseTile | TensorCoreTile, layer: Layer, target: Target = H200) -> str | None:
+def legality(tile: DepthwiseTile | RowsTile | TensorCoreTile, layer: Layer, target: Target = H200) -> str | None:
     assert target.gpu is not None
     return tile.refuse(shape_of(problem_of(layer)), target.gpu)
 
@@ -137,6 +139,26 @@ def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
             T4,
             "takes 221952 bytes of shared memory, a block has 65536",
         ),
+        (ROWS, DEPTHWISE, H200, None),
+        (replace(ROWS, lanes=96), DEPTHWISE, H200, "blocks have 64 to 512 threads, not 672"),
+        (
+            replace(ROWS, lanes=48, each=4),
+            conv("sevens", (1, 192, 28, 28), 192, (7, 7), groups=192),
+            H200,
+            "weights and sums take 249 registers of a thread, 336 threads have not as many",
+        ),
+        (
+            replace(ROWS, columns=28, rows=14),
+            conv("small", (1, 96, 7, 7), 96, (3, 3), groups=96),
+            H200,
+            "over half of the positions would be beyond the 7x7 of an image",
+        ),
+        (
+            replace(ROWS, columns=56, lanes=32, stages=6),
+            conv("wide", (1, 128, 56, 56), 128, (3, 3), groups=128),
+            T4,
+            "takes 89088 bytes of shared memory, a block has 65536",
+        ),
         (PRODUCTS, GROUPED, H200, None),
         (
             replace(PRODUCTS, fragments=8),
@@ -160,7 +182,7 @@ def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
     ],
 )  # fmt: skip
 def test_says_why_a_tile_is_none(
-    tile: DepthwiseTile | TensorCoreTile, layer: Layer, target: Target, why: str | None
+    tile: DepthwiseTile | RowsTile | TensorCoreTile, layer: Layer, target: Target, why: str | None
 ) -> None:
     assert legality(tile, layer, target) == why
 
@@ -169,18 +191,18 @@ def test_says_why_a_tile_is_none(
 def test_candidates_are_read_as_they_are_written(layer: Layer) -> None:
     problem = problem_of(layer)
     shape = shape_of(problem)
-    kind, (other,) = kind_for(shape), [kind for kind in KINDS if kind is not kind_for(shape)]
-    for tile in kind.tiles(shape):
-        candidate = candidate_of(tile, 4)
-        assert kind.tile_of(candidate) == tile
-        assert other.tile_of(candidate) is None
+    for kind in kinds_for(shape):
+        for tile in kind.tiles(shape):
+            candidate = candidate_of(tile, 4)
+            assert kind.tile_of(candidate) == tile
+            assert [other for other in KINDS if other.tile_of(candidate) is not None] == [kind]
 
 
 @pytest.mark.parametrize("layer", [DEPTHWISE, GROUPED], ids=lambda layer: layer.label)
 def test_takes_what_it_offers_and_nothing_else(layer: Layer) -> None:
     problem = problem_of(layer)
     offered, _ = FAMILY.candidates(problem, H200)
-    assert len(offered) == len(set(offered)) == 24
+    assert len(offered) == len(set(offered)) == 24 * len(kinds_for(shape_of(problem)))
     for candidate in offered:
         assert FAMILY.refuse(problem, candidate, H200) is None
         for variant in FAMILY.variants(problem, candidate, H200):
@@ -285,6 +307,34 @@ def test_emits_a_depthwise_convolution() -> None:
         "bolt::portable::Combine<bolt::portable::Add, bolt::portable::Same<bolt::portable::f16>, false>, "
         "bolt::portable::Apply<bolt::portable::Clip>>&, void*);\n"
     )
+
+
+def test_emits_a_depthwise_convolution_row_by_row() -> None:
+    member, arguments, call = emitted(DEPTHWISE, candidate_of(ROWS, 1))
+    tile = "bolt::grouped::RowsTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 4, 24, 28, 4, 14, 4, 96, 8, 8>"
+    assert member == f"bolt::grouped::Conv<{tile}>"
+    assert "bolt::grouped::Planes{.outputs = 96, .taps = 9, .to_outputs = 96}" in arguments
+    assert call.startswith("kernel.run(r, x0, y, ")
+    (unit,) = FAMILY.units([(problem_of(DEPTHWISE), candidate_of(ROWS, 1))], H200)
+    assert unit.text.startswith(
+        f'#include "bolt_grouped/rows_kernel.h"\n\ntemplate void bolt::grouped::launch(\n    {tile},\n'
+    )
+    # It has its rows, so there are no other runs.
+    assert FAMILY.variants(problem_of(DEPTHWISE), candidate_of(ROWS, 1), H200) == ()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        conv("dilated", (2, 32, 17, 17), 32, (3, 3), groups=32, dilation=2),
+        conv("doubled", (2, 32, 17, 17), 64, (3, 3), groups=32),
+        conv("line", (2, 32, 50), 32, (5,), groups=32),
+        conv("skipping", (2, 32, 17, 17), 32, (1, 1), 2, groups=32),
+    ],
+    ids=lambda layer: layer.label,
+)
+def test_what_goes_row_by_row_are_windows_that_meet(layer: Layer) -> None:
+    assert [kind.header for kind in kinds_for(shape_of(problem_of(layer)))] == ["depthwise"]
 
 
 def test_emits_groups_as_products() -> None:

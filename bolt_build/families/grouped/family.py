@@ -26,7 +26,7 @@ from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.kind import FAMILY, Tile, candidate_of, gpu_of, run_of, runs
-from bolt_build.families.grouped.registry import kind_for
+from bolt_build.families.grouped.registry import kind_of, kinds_for
 from bolt_build.families.grouped.shape import SPACE, Shape, refuse, shape_of
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
@@ -76,8 +76,9 @@ class Grouped:
         if (reason := _refuse(problem, target)) is not None:
             return (), (Refusal(self.name, problem.op.kind, reason),)
         shape = shape_of(problem)
-        offers, refusals = kind_for(shape).offers(shape, target)
-        return tuple(offer.candidate for offer in offers), refusals
+        found = [kind.offers(shape, target) for kind in kinds_for(shape)]
+        offers = sorted((offer for some, _ in found for offer in some), key=lambda o: (o.seconds, str(o.candidate)))
+        return tuple(offer.candidate for offer in offers), tuple(each for _, refused in found for each in refused)
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """Other numbers of tiles a block."""
@@ -103,7 +104,8 @@ class Grouped:
         if (reason := _refuse(problem, target)) is not None:
             return reason
         shape = shape_of(problem)
-        return kind_for(shape).refuse(shape, candidate, target)
+        kind = kind_of(shape, candidate) or kinds_for(shape)[0]
+        return kind.refuse(shape, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         shape, tile = _read(problem, candidate)
@@ -146,7 +148,7 @@ def _refuse(problem: KernelProblem, target: Target) -> str | None:
 def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Shape, Tile]:
     """The problem's shape and the candidate's tile. Raises ValueError for a candidate that is none for the problem."""
     shape = shape_of(problem)
-    tile = kind_for(shape).tile_of(candidate)
+    tile = next((tile for kind in kinds_for(shape) if (tile := kind.tile_of(candidate)) is not None), None)
     if tile is None:
         raise ValueError(f"{candidate} is no kernel for the problem")
     return shape, tile
@@ -162,8 +164,10 @@ def _constant(problem: KernelProblem, at: StepExpressions, *index: int) -> str:
 
 def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
     shape, tile = _read(problem, candidate)
+    kind = kind_of(shape, candidate)
+    assert kind is not None, "its tile was just read"
     text = (
-        f'#include "bolt_grouped/{kind_for(shape).header}_kernel.h"\n\n'
+        f'#include "bolt_grouped/{kind.header}_kernel.h"\n\n'
         f"template void {SPACE}::launch(\n    {tile.cxx(shape, gpu_of(target))},\n"
         f"    const {SPACE}::Arguments&,\n    const {epilogue_type(problem)}&, void*);\n"
     )

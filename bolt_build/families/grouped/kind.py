@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Protocol, TypeVar
 
@@ -161,25 +161,35 @@ class Load:
     busy: float
 
 
+def beside(load: Load, gpu: Gpu) -> int:
+    """Blocks that a multiprocessor holds at once."""
+    room = (
+        _BLOCKS, _THREADS // load.threads, gpu.registers // (load.registers * load.threads),
+        (gpu.shared_memory + 1024) // (load.shared + 1024),
+    )  # fmt: skip
+    return max(1, min(room))
+
+
 def seconds_of(shape: Shape, load: Load, blocks: int, run: int, target: Target) -> float:
     """Predicted time of `blocks` blocks of `run` tiles: what memory takes, what halos take from L2, what the busiest
     multiprocessor computes, and how long blocks in turn wait for their own loads, of which the longest counts most;
     and a launch."""
     gpu = gpu_of(target)
-    room = (
-        _BLOCKS, _THREADS // load.threads, gpu.registers // (load.registers * load.threads),
-        (gpu.shared_memory + 1024) // (load.shared + 1024),
-    )  # fmt: skip
-    beside = max(1, min(room))
     busiest = ceil(blocks / gpu.sms)
+    waits = ceil(busiest / beside(load, gpu)) * (_BEGIN + run * _TILE)
+    return limited_by(shape, replace(load, read=load.read * run), blocks, busiest * run * load.busy, target, waits)
+
+
+def limited_by(shape: Shape, load: Load, blocks: int, computed: float, target: Target, waits: float = _BEGIN) -> float:
+    """Predicted time of `blocks` blocks that compute for `computed` seconds and wait for `waits`, each of which reads
+    `load.read` bytes; and a launch."""
+    gpu = gpu_of(target)
     memory = shape.nbytes / target.bandwidth
-    halos = (load.read * blocks * run + shape.nbytes - shape.input_bytes) / (_L2 * target.bandwidth)
+    halos = (load.read * blocks + shape.nbytes - shape.input_bytes) / (_L2 * target.bandwidth)
     # The last blocks have the memory to themselves, but not all multiprocessors ask it for something.
+    busiest = ceil(blocks / gpu.sms)
     uneven = 1 + 0.5 * (busiest * gpu.sms / blocks - 1) if blocks > gpu.sms else 1 + 0.25 * (gpu.sms / blocks - 1)
-    computed = busiest * run * load.busy
-    waits = ceil(busiest / beside) * (_BEGIN + run * _TILE)
-    limits = (memory * min(uneven, 2.0), halos, computed, waits)
-    return _norm(limits) + target.launch_seconds
+    return _norm((memory * min(uneven, 2.0), halos, computed, waits)) + target.launch_seconds
 
 
 def _norm(seconds: tuple[float, ...]) -> float:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from bolt_build.families.grouped import depthwise, tensor_core
+from bolt_build.families.base import Candidate
+from bolt_build.families.grouped import depthwise, rows, tensor_core
 from bolt_build.families.grouped.kind import Kind
 from bolt_build.families.grouped.shape import Shape
 
-KINDS: tuple[Kind, ...] = (depthwise.KIND, tensor_core.KIND)
+KINDS: tuple[Kind, ...] = (depthwise.KIND, rows.KIND, tensor_core.KIND)
 
 
-def kind_for(shape: Shape) -> Kind:
-    """The kind that a problem is for."""
-    return next(kind for kind in KINDS if kind.serves(shape))
+def kinds_for(shape: Shape) -> tuple[Kind, ...]:
+    """The kinds that a problem is for: one at least."""
+    return tuple(kind for kind in KINDS if kind.serves(shape))
+
+
+def kind_of(shape: Shape, candidate: Candidate) -> Kind | None:
+    """The kind of a candidate for the problem, None where it is none of any."""
+    return next((kind for kind in kinds_for(shape) if kind.tile_of(candidate) is not None), None)

@@ -24,6 +24,12 @@ template <typename Window, int multiplier, int vector, int lanes, int rows, int 
           int load, int access>
 struct DepthwiseTile {};
 
+/// The same, `columns` positions wide, of which a block computes `rows` rows one behind the other, each thread `each`
+/// neighbours of a row. The next `stages - 1` rows of the input are copied while one is used.
+template <typename Window, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
+          int access>
+struct RowsTile {};
+
 /// Products of groups on tensor cores. A unit is one group or several small ones, `in` channels that follow each other and
 /// `out` results, between which weights are zero where the groups differ. A block computes `rows` by `columns` positions
 /// of `units` units with `warps` warps; a warp `fragments` times 16 positions of `together` units at once, of `n` times 8
@@ -55,6 +61,10 @@ template <typename Window, int multiplier, int vector, int lanes, int rows, int 
           int load, int access, typename Epilogue>
 void launch(DepthwiseTile<Window, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>,
             const Arguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Window, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
+          int access, typename Epilogue>
+void launch(RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access>, const Arguments& arguments,
+            const Epilogue& epilogue, void* stream);
 template <typename Window, int in, int out, int units, int rows, int columns, int warps, int fragments, int together,
           int n, int pitch, bool held, int load, int access, int instruction, typename Epilogue>
 void launch(TensorCoreTile<Window, in, out, units, rows, columns, warps, fragments, together, n, pitch, held, load, access,
