@@ -6,6 +6,9 @@
 Counted in `bolt_build/`: tests of the kinds of tiles and chains (`isinstance`), functions that answer whether a result
 is stale, places that state a GPU's facts beside its row, imports inside functions, cycles of modules, and lines without
 the emulator. What counts is written as patterns below, so that anyone can count again.
+
+Beside them stand the times that `build_times.py`, `null_builds.py` and `ci_run.py` had written at the commit before,
+and those in `results/` now; none where nothing was measured since.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import json
 import re
 import subprocess
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -118,11 +122,48 @@ def cycle(files: Mapping[str, str]) -> list[str]:
     return []
 
 
+_TIMES = {
+    "cold build": ("build_times", ("first_build", "total", "wall_s")),
+    "null build": ("build_times", ("null_build", "median_wall_s")),
+    "null build, CPU time on a busy machine": ("null_builds", ("first_recipe", "median_cpu_s")),
+    "test command": ("ci_run", ("wall_s",)),
+}
+"""Each by the result that has it, and where in that."""
+
+
+def seconds(result: str | None, keys: Iterable[str]) -> float | None:
+    """A time in a result; none where there is no such result."""
+    found = None if result is None else json.loads(result)
+    for key in keys:
+        found = None if found is None else found.get(key)
+    return found
+
+
+def result_at(commit: str, name: str) -> str | None:
+    """The text of a result at a commit, none where it was not there."""
+    words = ["git", "show", f"{commit}:benchmarks/results/{name}.json"]
+    done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else None
+
+
+def times(commit: str) -> dict[str, dict[str, float | None]]:
+    """Seconds at the commit and now, by what was timed."""
+    found = {}
+    for what, (name, keys) in _TIMES.items():
+        before, path = result_at(commit, name), record.RESULTS / f"{name}.json"
+        now = path.read_text(encoding="utf-8") if path.exists() else None
+        found[what] = {"before": seconds(before, keys), "now": None if now == before else seconds(now, keys)}
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", default="de594dc", metavar="COMMIT")
     before = parser.parse_args().before
-    result = {**record.environment(), "before": {"commit": before, **counted(tree(before))}, "now": counted(working())}
+    result = {
+        **record.environment(), "before": {"commit": before, **counted(tree(before))}, "now": counted(working()),
+        "times": times(before),
+    }  # fmt: skip
     print(record.write("house", result))
 
 

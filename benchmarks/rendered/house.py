@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import figures, table
+from . import duration, figures, table
 
 _ROWS = (
     "tests of kinds of tiles and chains", "answers to whether a result is stale",
@@ -16,7 +16,27 @@ _ROWS = (
 @figures("house")
 def house(data: Any) -> dict[str, str]:
     rows = [[name, *(_count(data[when][name]) for when in ("before", "now"))] for name in _ROWS]
-    return {"house": table(["in bolt_build, without the emulator", f"at {data['before']['commit']}", "now"], rows)}
+    at = f"at {data['before']['commit']}"
+    times = [
+        [what, *("not measured" if time[when] is None else duration(time[when]) for when in ("before", "now"))]
+        for what, time in data["times"].items()
+    ]
+    return {
+        "house": table(["in bolt_build, without the emulator", at, "now"], rows),
+        "house.times": table(["2 cores", at, "since"], times),
+    }
+
+
+@figures("engine_sources")
+def sources(data: Any) -> dict[str, str]:
+    lines = [[f"`{line}`", str(count)] for line, count in data["lines"].items()]
+    return {
+        "sources.before": data["before"],
+        "sources.engines": f"{data['engines']} engines of {len(data['recipes'])} recipes",
+        "sources.equal": f"{data['equal']} of {data['files']}",
+        "sources.moved": str(len(data["only_before"]) + len(data["only_now"])),
+        "sources.lines": table(["what differs", "lines"], lines),
+    }
 
 
 def _count(found: Any) -> str:
