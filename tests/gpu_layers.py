@@ -24,6 +24,7 @@ from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 from gpu_row_layers import row_trials
+from gpu_squeezes import squeezes
 
 from bolt_build.dtypes import DType
 from bolt_build.families.cutlass.kinds.warp import NARROW_TILES, WarpTile
@@ -265,7 +266,7 @@ def of_warps() -> list[Trial]:
         found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
-    return found + grouped_trials()
+    return found + squeezes() + grouped_trials()
 
 
 def trials() -> list[Trial]:
@@ -279,7 +280,7 @@ def trials() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
-    found += forms() + copies() + row_trials() + pair_trials() + grouped_trials()
+    found += forms() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

@@ -17,7 +17,7 @@ from bolt_build.toolchain import probe
 
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
 # registers; pairs, with residuals; pooling behind windows; plain loops; groups of channels, odd ones in whatever tile;
-# rows that lie apart, read and stored.
+# rows that lie apart, read and stored; gates of two products of single pixels.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
@@ -42,6 +42,8 @@ LABELS = (
     "rows-batch-norm-7-portable-direct-f32/channels_last-f32/channels_last-between3",
     "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",
     "rows-pool-stem+max3-cutlass-16x16x4xturnsx3x1-f16/channels_last-f16/channels_last-rows72",
+    "squeeze+gate-portable-direct-f16/channels_last-f16/channels_last",
+    "squeeze-odd+gate-portable-direct-f16/channels_last-f16/channels_last",
     "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16",
 )
 

@@ -28,6 +28,7 @@ from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.portable.kernels import RULES
+from bolt_build.families.portable.kernels.squeeze import squeezed
 from bolt_build.families.portable.rule import Rule
 from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.shape import Convert
@@ -40,7 +41,7 @@ def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
         return roofline(problem, target, efficiency)
     if rule.gpu_efficiency is not None:
         efficiency = rule.gpu_efficiency
-    return roofline(problem, target, efficiency, rule.gpu_bandwidth(problem))
+    return roofline(problem, target, efficiency, rule.gpu_bandwidth(problem)) + rule.gpu_latency
 
 
 def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> KernelProblem | None:
@@ -150,3 +151,21 @@ class Portable(RuleFamily):
 
     def __init__(self) -> None:
         super().__init__("portable", RULES, Path(__file__).parent / "include")
+
+    def propose(
+        self, graph: Graph, node: Node, target: Target, precision: DType
+    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+        """Those of the rules; of two products of single pixels also both in one kernel."""
+        found, refused = super().propose(graph, node, target, precision)
+        both = squeezed(graph, node, target, precision)
+        if both is None:
+            return found, refused
+        chain, problem, apart = both
+        candidates, refusals = self.candidates(problem, target)
+        if not candidates:
+            what = ", ".join(chain.region)
+            return found, (*refused, *(Refusal(self.name, what, refusal.reason) for refusal in refusals))
+        names = (*chain.first.inputs, *chain.second.inputs[1:])
+        step = ProposedStep(problem, names, chain.second.outputs)
+        seconds = self.predict(problem, candidates[0], target)
+        return (*found, Alternative(chain.region, self.name, (step,), seconds, apart)), refused

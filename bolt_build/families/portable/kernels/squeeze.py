@@ -1,0 +1,114 @@
+"""Two products of single pixels in one kernel: the gate of squeeze and excitation, [N, C] over few channels to
+[N, C]."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.chains import chained, parts
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.epilogue import bias, chain, refuse_stages
+from bolt_build.families.common.problems import op_operands, problem_of
+from bolt_build.families.portable.rule import Rule, computed_only
+from bolt_build.graph.chains import NodeChain, chain_from
+from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.graph.ops.chain import Chain
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.targets import Target
+
+_MOST, _MOST_BETWEEN = 4096, 1024
+"""Channels that shared memory has room for, and those between the products."""
+_THREADS, _BLOCKS = 256, 160
+"""Results of a block, and about how many blocks there are to be: as many as a large GPU has multiprocessors."""
+_PIXEL = (1, 1)
+
+# Not measured: a thread waits for about four loads from the cache of the second level, one behind the other.
+_LATENCY = 2e-6
+
+
+def _products(problem: KernelProblem) -> tuple[KernelProblem, KernelProblem] | None:
+    """The two convolutions, where there are as many and each is of single pixels."""
+    problems = parts(problem)
+    if len(problems) != 2 or not all(_of_pixels(each) for each in problems):
+        return None
+    first, second = problems
+    return first, second
+
+
+def _of_pixels(problem: KernelProblem) -> bool:
+    op = problem.op
+    if not isinstance(op, Conv) or op.groups != 1 or any((*op.pads_begin, *op.pads_end)):
+        return False
+    x, weights = (problem.inputs[index] for index in op_operands(problem)[:2])
+    return x.shape[2:] == _PIXEL and weights.shape[2:] == _PIXEL and weights.constant
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    both = _products(problem)
+    if both is None:
+        return "computes two products in one kernel where both are of single pixels"
+    first, second = both
+    between, channels = first.outputs[0].shape[1], first.inputs[0].shape[1]
+    if channels > _MOST or between > _MOST_BETWEEN:
+        return f"{channels} channels and {between} between, at most {_MOST} and {_MOST_BETWEEN} have room"
+    if any(stage.operand is not None and not problem.inputs[stage.operand].constant for stage in problem.epilogue):
+        return "another tensor joins the second product"
+    return computed_only(problem) or refuse_stages(first, axis=1) or refuse_stages(second, axis=1)
+
+
+def _lanes(extent: int) -> int:
+    """Neighbours of a row of so many that are read at once."""
+    return next(lanes for lanes in (8, 4, 2, 1) if extent % lanes == 0)
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    both = _products(problem)
+    assert both is not None
+    first, second = both
+    count = len(first.inputs)
+    behind = replace(at, inputs=("", *at.inputs[count:]))
+    images, channels = first.inputs[0].shape[:2]
+    between, out = first.outputs[0].shape[1], second.outputs[0].shape[1]
+    blocks = max(1, min(-(-out // _THREADS), _BLOCKS // max(images, 1)))
+    parameters = struct(
+        "bolt::portable::Squeeze", images=images, channels=channels, between=between, out=out, blocks=blocks
+    )
+    ones, others = op_operands(first), op_operands(second)
+    operands = (first.inputs[0], first.inputs[ones[1]], second.inputs[others[1]], problem.outputs[0])
+    types = ", ".join([str(_lanes(channels)), str(_lanes(between)), *(COMPUTED[o.format.dtype] for o in operands)])
+    call = (
+        f"bolt::portable::squeeze<{types}>(r, {parameters}, {at.inputs[0]}, {at.inputs[ones[1]]}, "
+        f"{behind.inputs[others[1]]}, {at.outputs[0]}, "
+        f"{chain(first, at, tuple(bias(first, at, index) for index in ones[2:]))}, "
+        f"{chain(second, behind, tuple(bias(second, behind, index) for index in others[2:]))});"
+    )
+    return StepCode(("bolt_portable/cuda/squeeze.h",), None, "", call)
+
+
+def squeezed(
+    graph: Graph, node: Node, target: Target, precision: DType
+) -> tuple[NodeChain, KernelProblem, tuple[KernelProblem, KernelProblem]] | None:
+    """The product behind `node`, the problem of both in one kernel, and those of either: where both are of single
+    pixels and a GPU computes them. Elsewhere products one by one leave nothing to gain."""
+    if target.gpu is None or not isinstance(node.op, Conv) or graph.type(node.outputs[0]).shape[2:] != _PIXEL:
+        return None
+    found = chain_from(graph, node)
+    if found is None or found.obstacle is not None or not isinstance(found.second.op, Conv):
+        return None
+    first, second = (_problem(graph, each, target, precision) for each in (found.first, found.second))
+    if not (_of_pixels(first) and _of_pixels(second)):
+        return None
+    return found, chained(first, second), (first, second)
+
+
+def _problem(graph: Graph, node: Node, target: Target, precision: DType) -> KernelProblem:
+    """The node channels-last, as other families compute it."""
+    rank = graph.type(node.outputs[0]).rank
+    layouts = (Layout.CHANNELS_LAST if graph.type(name).rank == rank else Layout.ROW for name in node.inputs)
+    return problem_of(graph, node, target, precision, tuple(layouts), Layout.CHANNELS_LAST)
+
+
+RULES = (Rule(Chain, _refuse, _emit, lambda problem: 0.02, gpu_efficiency=0.005, gpu_latency=_LATENCY),)
