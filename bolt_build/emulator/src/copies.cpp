@@ -55,6 +55,20 @@ cudaError_t cudaFree(void* memory) {
   });
 }
 
+// Memory of the CPU that kernels may touch as well. It is global memory to them, and to copies of the device's side.
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned int) {
+  return call([&] {
+    require(memory != nullptr, cudaErrorInvalidValue);
+    require_no_recording();
+    *memory = nullptr;
+    if (bytes == 0) return;
+    *memory = allocate_global(bytes);
+    require(*memory != nullptr, cudaErrorMemoryAllocation);
+  });
+}
+
+cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+
 cudaError_t cudaMemGetInfo(std::size_t* left, std::size_t* all) {
   return call([&] {
     require(left != nullptr && all != nullptr, cudaErrorInvalidValue);

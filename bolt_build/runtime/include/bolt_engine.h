@@ -8,6 +8,11 @@
  *
  * Every function that can fail returns a bolt_status; last_error() then explains in a sentence (thread-local, valid until the
  * thread's next call into the same engine). After BOLT_DEVICE_ERROR a context stays in error until it is destroyed.
+ *
+ * A value among the inputs that a step cannot work with, such as an index that lies outside of its axis, is
+ * BOLT_INVALID_ARGUMENT: of run() itself on a CPU. On a GPU such an index is moved inside, and the status is that of the first
+ * wait() or copy() on the run's stream behind it, or else of the context's next run(), which then has queued nothing. It is
+ * said once, and the context stays good.
  */
 #ifndef BOLT_ENGINE_H
 #define BOLT_ENGINE_H

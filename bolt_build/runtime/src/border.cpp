@@ -173,6 +173,7 @@ bolt_status copy(const bolt_model* model, void* to, const void* from, size_t byt
     const device::Scope scope(model->model.device(), model->model.threads());
     if (bytes > 0) device::copy(to, from, bytes, stream);
     device::wait(stream);
+    model->model.faults().raise(stream);
   });
 }
 
@@ -182,6 +183,7 @@ bolt_status wait(const bolt_model* model, void* stream) noexcept {
     device::check_stream(stream);
     const device::Scope scope(model->model.device(), model->model.threads());
     device::wait(stream);
+    model->model.faults().raise(stream);
   });
 }
 

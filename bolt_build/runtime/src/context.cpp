@@ -67,6 +67,7 @@ Context::Context(const Model& model, std::int64_t batch, bool staged, int queuei
   }
   const device::Scope scope(model.device(), model.threads());
   memory_.reset(device::allocate(bytes_));
+  fault_ = std::make_unique<Fault>(model.faults(), info_);
   auto* base = static_cast<std::byte*>(memory_.get());
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (i < static_cast<std::size_t>(info_.inputs.count)) {
@@ -130,7 +131,7 @@ void Context::stage_out(void* const* outputs, void* stream) const {
 
 Run Context::run_on(const void* const* inputs, void* const* outputs, void* stream) const {
   auto* base = static_cast<std::byte*>(memory_.get());
-  return {base, base + scratch_at_, inputs, outputs, model_.weights(), stream, model_.threads(), false};
+  return {base, base + scratch_at_, inputs, outputs, model_.weights(), stream, model_.threads(), false, fault_->word()};
 }
 
 // Notes the buffers that a recording is made with. True where they are others than before.
@@ -159,6 +160,8 @@ void Context::run(const void* const* inputs, void* const* outputs, void* stream,
   const Busy busy(running_);
   check(inputs, outputs, stream);
   const device::Scope scope(model_.device(), model_.threads());
+  fault_->raise();
+  fault_->queued_on(stream);
   const bool staged = !staged_inputs_.empty() || !staged_outputs_.empty();
   const void* const* from = staged ? staged_inputs_.data() : inputs;
   void* const* to = staged ? staged_outputs_.data() : outputs;
@@ -170,7 +173,10 @@ void Context::run(const void* const* inputs, void* const* outputs, void* stream,
       run_steps(run_on(from, to, stream), observer, user);
     }
     stage_out(outputs, stream);
-    if (observer != nullptr) device::wait(stream);
+    if (observer != nullptr) {
+      device::wait(stream);
+      fault_->raise();
+    }
   } catch (const Failure& failure) {
     // What the caller gave was wrong: the next run may be given something else.
     broken_ = failure.status() != BOLT_INVALID_ARGUMENT;

@@ -96,6 +96,10 @@ void* allocate(std::size_t bytes) {
 
 void release(void* memory) noexcept { std::free(memory); }
 
+std::uint32_t* watched() { return nullptr; }
+
+void unwatch(std::uint32_t*) noexcept {}
+
 void fill(void* memory, std::size_t, const std::function<void(void*)>& fill) { fill(memory); }
 
 void copy(void* to, const void* from, std::size_t bytes, void*) { std::memcpy(to, from, bytes); }

@@ -154,6 +154,19 @@ void release(void* memory) noexcept {
   if (memory != nullptr && cudaFree(memory) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
+// Memory of the CPU: looking at it waits for nothing. A kernel writes it over the bus, but only where something is wrong.
+std::uint32_t* watched() {
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, sizeof(std::uint32_t), cudaHostAllocMapped), "allocating memory that the GPU sees failed");
+  auto* word = static_cast<std::uint32_t*>(memory);
+  *word = 0;
+  return word;
+}
+
+void unwatch(std::uint32_t* word) noexcept {
+  if (cudaFreeHost(word) != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+
 void fill(void* memory, std::size_t bytes, const std::function<void(void*)>& fill) {
   struct Free {
     void operator()(void* at) const { std::free(at); }

@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "bolt/device.h"
+#include "bolt/faults.h"
 #include "bolt/model.h"
 
 namespace bolt {
@@ -18,7 +20,7 @@ class Context {
 
   std::size_t bytes() const { return bytes_; }
   /// Runs or queues every step; `observer` (may be null) is called after each, which has then finished. Throws Failure;
-  /// once a step has failed, always.
+  /// once a step has failed, always; and once, before anything is queued, where an earlier run met a wrong value.
   void run(const void* const* inputs, void* const* outputs, void* stream, bolt_observer observer, void* user);
   /// Seconds that each step takes by itself, mean over `repeats`, into seconds[0 ..]. Leaves results undefined. Throws as
   /// run().
@@ -41,6 +43,7 @@ class Context {
   std::size_t scratch_at_;
   std::size_t bytes_;
   DeviceMemory memory_;
+  std::unique_ptr<Fault> fault_;
   // The context's own buffers for the ports; empty where runs use the caller's.
   std::vector<const void*> staged_inputs_;
   std::vector<void*> staged_outputs_;

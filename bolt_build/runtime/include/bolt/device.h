@@ -54,6 +54,11 @@ void release(void* memory) noexcept;
 /// Lets `fill` write `bytes` bytes in memory that the CPU sees, and has them in `memory` of allocate() afterwards.
 void fill(void* memory, std::size_t bytes, const std::function<void(void*)>& fill);
 
+/// A word that kernels write and the CPU reads whenever it likes, 0 at first; null on a device whose kernels can throw.
+/// Throws std::bad_alloc.
+std::uint32_t* watched();
+void unwatch(std::uint32_t* word) noexcept;
+
 /// Queues a copy on `stream`; either end may be memory of the device or of the CPU. Throws Failure.
 void copy(void* to, const void* from, std::size_t bytes, void* stream);
 

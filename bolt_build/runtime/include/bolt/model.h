@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bolt/engine_info.h"
+#include "bolt/faults.h"
 
 namespace bolt {
 
@@ -27,6 +28,8 @@ class Model {
   const Plan& plan(int index) const { return *plans_[index]; }
   /// Pointers to the weights that runs read, by index in the table; null for those that only preparation needed.
   const void* const* weights() const { return weights_.data(); }
+  /// What kernels of the model's contexts say; safe to use from any thread.
+  Faults& faults() const { return faults_; }
 
  private:
   const EngineInfo& engine_;
@@ -35,6 +38,7 @@ class Model {
   std::vector<DeviceMemory> kept_;
   std::vector<const void*> weights_;
   std::vector<std::unique_ptr<Plan>> plans_;
+  mutable Faults faults_;
 };
 
 }  // namespace bolt

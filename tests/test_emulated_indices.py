@@ -1,0 +1,79 @@
+"""An engine on the emulated GPU that is given an index outside of its axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import emulated
+import numpy as np
+import pytest
+from graph_models import model, node, saved, tensor
+from onnx import TensorProto
+from test_gpu_tune import bolt
+
+from bolt_build import emulator
+from bolt_build.graph.ir import Array
+from bolt_build.runtime.loader import Context, Engine, EngineError
+from bolt_build.toolchain import probe
+
+RECIPE = """\
+bolt: 1
+model: {onnx: taken.onnx, batch: 2}
+targets: {h200: {precision: fp16}}
+verify: {samples: 1}
+"""
+TABLE = np.arange(36, dtype=np.float32).reshape(9, 4)
+INSIDE = np.asarray([[0, 1, 8], [-9, 2, 2]], np.int64)
+OUTSIDE = np.asarray([[0, 1, 9], [-10, 2, 2]], np.int64)
+SAID = "step 0 'taken' of batch 2: one of its indices lay outside of an axis and was moved inside (invalid argument)"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if probe(("nvcc", "cutlass")).diagnostics():
+        pytest.skip("needs nvcc and CUTLASS")
+    place = tmp_path_factory.mktemp("indices")
+    emulator.library(emulated.FOLDER)
+    (place / "cache").mkdir()
+    (place / "cache" / "emulator").symlink_to(emulated.FOLDER)
+    nodes = [node("Gather", "table places", "y", "taken", axis=0)]
+    saved(place, model(nodes, [tensor("places", [2, 3], TensorProto.INT64)], constants={"table": TABLE}), "taken.onnx")
+    (place / "taken.yaml").write_text(RECIPE)
+    (target,) = bolt(place, "emulate", "taken.yaml")["targets"]
+    assert target["verified"]
+    return Path(target["directory"])
+
+
+@pytest.fixture
+def context(folder: Path) -> Iterator[Context]:
+    (library,), (weights,) = folder.glob("lib*.so"), folder.glob("*.weights")
+    with Engine(library) as engine, engine.create(weights) as model, model.context(2) as context:
+        yield context
+
+
+def run(context: Context, places: Array) -> Array:
+    return context.run({"places": places})["y"]
+
+
+def test_is_told_once_of_the_run_and_the_next_is_right(context: Context) -> None:
+    np.testing.assert_array_equal(run(context, INSIDE), TABLE[INSIDE])
+    with pytest.raises(EngineError) as raised:
+        run(context, OUTSIDE)
+    assert (raised.value.status, str(raised.value)) == (1, SAID)
+    np.testing.assert_array_equal(run(context, INSIDE), TABLE[INSIDE])
+
+
+def test_an_observed_run_says_it_itself(context: Context) -> None:
+    with pytest.raises(EngineError) as raised:
+        context.run_observed({"places": OUTSIDE}, lambda step, name, array: None)
+    assert str(raised.value) == SAID
+
+
+def test_contexts_are_told_of_their_own_runs(folder: Path) -> None:
+    (library,), (weights,) = folder.glob("lib*.so"), folder.glob("*.weights")
+    with Engine(library) as engine, engine.create(weights) as model:
+        with model.context(2) as one, pytest.raises(EngineError):
+            run(one, OUTSIDE)
+        with model.context(2) as other:
+            np.testing.assert_array_equal(run(other, INSIDE), TABLE[INSIDE])
