@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if probe(("nvcc", "cutlass")).diagnostics():
         pytest.skip("needs nvcc and CUTLASS")
     place = tmp_path_factory.mktemp("indices")
-    emulator.library(emulated.FOLDER)
+    # The engine finds the emulated runtime among what is loaded.
+    ctypes.CDLL(str(emulator.library(emulated.FOLDER)), ctypes.RTLD_GLOBAL)
     (place / "cache").mkdir()
     (place / "cache" / "emulator").symlink_to(emulated.FOLDER)
     nodes = [node("Gather", "table places", "y", "taken", axis=0)]

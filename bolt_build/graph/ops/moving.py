@@ -173,13 +173,13 @@ def import_cast_like(node: NodeImport) -> None:
 
 
 def import_cast(node: NodeImport) -> None:
-    to = _ONNX_DTYPES.get(node.integer("to"))
+    to = ONNX_DTYPES.get(node.integer("to"))
     if to is None:
         raise Refusal("unsupported-dtype", f"element type {node.integer('to')} of ONNX's TensorProto is not supported")
     cast_to(node, to)
 
 
-_ONNX_DTYPES = {
+ONNX_DTYPES = {
     1: DType.F32, 2: DType.U8, 3: DType.I8, 4: DType.U16, 5: DType.I16, 6: DType.I32, 7: DType.I64, 9: DType.BOOL,
     10: DType.F16, 11: DType.F64, 12: DType.U32, 13: DType.U64, 16: DType.BF16,
 }  # fmt: skip

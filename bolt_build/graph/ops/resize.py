@@ -121,8 +121,13 @@ def _table(way: _Way, extent: int, origins: Array, scale: float) -> tuple[Array,
     return np.clip(places, 0, extent - 1), weights
 
 
+def _is_old(node: NodeImport) -> bool:
+    """True of Resize as it began, which is Upsample as it ended: scales are input 1, coordinates asymmetric."""
+    return node.node.op_type == "Upsample" or node.version == 10
+
+
 def _way(node: NodeImport) -> _Way:
-    v10 = node.version == 10
+    v10 = _is_old(node)
     way = _Way(
         node.text("mode", "nearest"),
         "asymmetric" if v10 else node.text("coordinate_transformation_mode", "half_pixel"),
@@ -142,7 +147,7 @@ def _sizes(node: NodeImport, axes: tuple[int, ...]) -> tuple[tuple[int, ...], tu
     """The extent of each of the axes, and its scale."""
     shape = node.type(0).shape
     extents = [shape[axis] for axis in axes]
-    scales_at = 1 if node.version == 10 else 2
+    scales_at = 1 if _is_old(node) else 2
     if node.has(3) and node.type(3).elements:
         sizes = list(node.static_ints(3, "the list of sizes"))
         scales = [made / extent for made, extent in zip(sizes, extents, strict=True)]
@@ -197,4 +202,5 @@ IMPORTERS = (
         example=Example((Data(IMAGE), Weights((0,)), Weights((0,)), Integers((1, 4, 12, 12)))),
         note="constant sizes, scales and regions",
     ),
+    Importer("Upsample", (9, 10), import_resize, example=Example((Data(IMAGE), Weights((4,)))), note="constant scales"),
 )
