@@ -217,6 +217,8 @@ def _check_lock(table: Table) -> list[Diagnostic]:
     entry = tuning.value.get("lock") if tuning is not None and isinstance(tuning.value, Table) else None
     if entry is None or not isinstance(entry.value, Scalar) or not isinstance(entry.value.value, str):
         return []
+    if not entry.value.value:  # the schema has said so
+        return []
     if "\0" in entry.value.value:
         return [Diagnostic("bad-value", "'tuning.lock' holds a NUL", entry.value.mark)]
     kind = kind_of(_beside(entry.value.value, entry.value.mark))

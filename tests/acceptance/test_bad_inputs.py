@@ -30,12 +30,12 @@ def conv_model() -> onnx.ModelProto:
 def unsupported_model() -> onnx.ModelProto:
     nodes = [
         node("Conv", "x w", "a", "conv"),
-        node("ConvTranspose", "a v", "b", "up"),
+        node("MaxRoiPool", "a v", "b", "crop"),
         node("GridSample", "b g", "c", "sample"),
-        node("ConvTranspose", "c v", "d", "up again"),
+        node("MaxRoiPool", "c v", "d", "crop again"),
         node("Relu", "d", "y", "relu"),
     ]
-    constants = {"w": ones(2, 3, 3, 3), "v": ones(2, 2, 3, 3), "g": ones(1, 4, 4, 2)}
+    constants = {"w": ones(2, 3, 3, 3), "v": ones(1, 5), "g": ones(1, 4, 4, 2)}
     return model(nodes, [tensor("x", ["N", 3, 8, 8])], constants=constants)
 
 
@@ -147,7 +147,7 @@ error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
     "unsupported operators": Wrong(
         RECIPE, unsupported_model().SerializeToString(),
         """\
-HERE/net.onnx: error[unsupported-op]: operator ConvTranspose is not supported: nodes 'up', 'up again'
+HERE/net.onnx: error[unsupported-op]: operator MaxRoiPool is not supported: nodes 'crop', 'crop again'
   hint: export the model without it, or offer an importer for it (entry points of bolt_build.ops)
 HERE/net.onnx: error[unsupported-op]: operator GridSample is not supported: node 'sample'
   hint: export the model without it, or offer an importer for it (entry points of bolt_build.ops)
