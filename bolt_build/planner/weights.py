@@ -10,6 +10,18 @@ from bolt_build.graph.ir import Array, Graph
 from bolt_build.planner.engine_plan import WeightSlot
 from bolt_build.planner.memory import aligned
 
+_LARGEST = {DType.F16: 65504.0, DType.BF16: float(2**128 - 2**120)}
+
+
+def _stored(array: Array, dtype: DType) -> Array:
+    """`array` in `dtype`. Numbers beyond a half type end at its largest: exporters write masks with the least of fp32,
+    which must stay finite, for it is multiplied by 0 where nothing is masked."""
+    kind = numpy_dtype(dtype)
+    most = _LARGEST.get(dtype)
+    if most is None or array.dtype == kind:
+        return array.astype(kind, copy=False)
+    return np.where(np.isfinite(array), np.clip(array, -most, most), array).astype(kind)
+
 
 class WeightTable:
     """Collects constants under (name, element type); the same in another batch is the same slot.
@@ -31,7 +43,7 @@ class WeightTable:
         assert constant is not None, f"'{name}' is no constant"
         key = (name, dtype, constant.digest)
         if key not in self._found:
-            array = np.ascontiguousarray(constant.array.astype(numpy_dtype(dtype), copy=False))
+            array = np.ascontiguousarray(_stored(constant.array, dtype))
             array = array.reshape(constant.array.shape)
             taken = (name, dtype) in self._taken
             self._taken.add((name, dtype))
