@@ -1,13 +1,13 @@
 """Engines of CNNs with grouped, depthwise and dense blocks beside what a PyTorch user would run, on one GPU.
 
-    python benchmarks/cnn_peers.py FOLDER build                 # the engines, from their recipes' locks
+    python benchmarks/cnn_peers.py FOLDER build                 # engines that read what the peers read, from the locks
     python benchmarks/cnn_peers.py FOLDER measure               # again until it says that no row is left
     python benchmarks/cnn_peers.py FOLDER close                 # anywhere: writes results/cnn_peers.json
 
-A row is a model and a batch. Both sides compute in fp16 with fp32 sums and have the same seeded weights. The engine is
-the recipe's, so it reads the model's own fp32 planes; the peers, the same ONNX model in torch (`bolt-build bench
---against`), are given fp16 channels-last images, which is less to read. They run in turns on the same values, and their
-outputs are compared. `measure` begins no row that may not be done within `--limit` seconds.
+A row is a model and a batch. Both sides read fp16 channels-last images, compute in fp16 with fp32 sums, and have the
+same seeded weights: peers are the recipe's ONNX model in torch (`bolt-build bench --against`), run in turns with the
+engine on the same inputs, and their outputs are compared. `measure` begins no row that may not be done within `--limit`
+seconds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Row:
     @property
     def limit(self) -> float:
         """Seconds that it may take: peers compile."""
-        return 400 if self.autotune else 110
+        return 400 if self.autotune else 75
 
 
 ROWS = (
@@ -69,14 +69,14 @@ ROWS = (
 
 
 def recipe_of(folder: Path, model: str, rows: Sequence[Row], target: str) -> Path:
-    """`folder`/<model>.yaml: the bundled recipe with its lock, for the rows' batches."""
+    """`folder`/<model>.yaml: the bundled recipe with its lock, for the rows' batches, reading what the peers read."""
     path = folder / f"{model}.yaml"
     base, lock = (os.path.relpath(ROOT / "recipes" / f"{model}.{kind}", folder) for kind in ("yaml", "lock"))
     kept = lock if (folder / lock).is_file() else "null"
     batches = sorted({row.batch for row in rows if row.model == model})
     path.write_text(
         f"bolt: 1\nextend: {base}\nname: {model}\ntargets: {{{target}: {{batch: {batches}}}}}\n"
-        f"tuning: {{lock: {kept}}}\nverify: {{samples: 1}}\n"
+        f"engine: {{io: {{dtype: fp16, layout: channels_last}}}}\ntuning: {{lock: {kept}}}\nverify: {{samples: 1}}\n"
     )
     return path
 

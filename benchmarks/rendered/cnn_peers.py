@@ -1,0 +1,35 @@
+"""Engines of CNNs with depthwise and grouped convolutions beside PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import figures, table
+
+_NAMES = {
+    "mobilenet_v2": "MobileNetV2", "efficientnet_b0": "EfficientNet-B0", "resnext50_32x4d": "ResNeXt-50 32x4d",
+    "densenet121": "DenseNet-121", "convnext_tiny": "ConvNeXt-Tiny", "mobilenet_v3_small": "MobileNetV3-Small",
+}  # fmt: skip
+_PEERS = {"torch": "eager", "torch-graph": "eager in a CUDA graph", "torch-reduce-overhead": "torch.compile"}
+
+
+@figures("cnn_peers")
+def cnn_peers(data: Any) -> dict[str, str]:
+    head = [
+        f"ms, {data['precision']}, {data['accumulator']} accumulation, {data['gpu'].removeprefix('NVIDIA ')}", "batch",
+        "engine", *_PEERS.values(), "it compiled for", "fastest peer over engine", "images a second, engine",
+        "millijoules an image, engine and torch.compile",
+    ]  # fmt: skip
+    rows = []
+    for row in data["rows"]:
+        ran = row["contestants"]
+        compiled = ran["torch-reduce-overhead"]
+        energy = " and ".join(f"{1e3 * each['joules_per_image']:.1f}" for each in (ran["engine"], compiled))
+        rows.append(
+            [
+                _NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}",
+                *(f"{ran[name]['median_ms']:.3f}" for name in _PEERS), f"{compiled['compile_seconds']:.0f} s",
+                f"{row['speedup']:.2f}", f"{ran['engine']['images_per_second']:.0f}", energy,
+            ]
+        )  # fmt: skip
+    return {"cnn_peers": table(head, rows), "cnn_peers.torch": ".".join(data["versions"]["torch"].split(".")[:2])}
