@@ -123,11 +123,30 @@ def squeezed(path: Path) -> Path:
     return net.saved(path, x, ["N", 8, 16, 16])
 
 
+def masked(path: Path, lowest: float) -> Path:
+    """Llama and T5: attention of which a causal mask, infinite or the least number, leaves what came before."""
+    random = np.random.RandomState(5)
+    net = Net(["N", 24, 32])
+    mask = net.constant("mask", np.where(np.tri(24) == 1, 0.0, lowest))
+    x = "x"
+    for block in range(3):
+        name = f"block{block}"
+        weights = [net.constant(f"{name}.{p}", random.standard_normal((32, 32)) / np.sqrt(32)) for p in "qkv"]
+        q, k, v = (net.node("MatMul", f"{name}/{part}", x, w) for part, w in zip("qkv", weights, strict=True))
+        logits = net.node("MatMul", f"{name}/logits", q, net.node("Transpose", f"{name}/turn", k, perm=[0, 2, 1]))
+        logits = net.node("Add", f"{name}/masked", logits, mask)
+        attention = net.node("Softmax", f"{name}/softmax", logits, axis=-1)
+        x = net.node("Add", f"{name}/out", x, net.node("MatMul", f"{name}/mix", attention, v))
+    return net.saved(path, x, ["N", 24, 32])
+
+
 NETS: dict[str, Callable[[Path], Path]] = {
     "means": cancelling_means,
     "attention": sure_attention,
     "gates": squeezed,
     "chaos": chaotic,
+    "infinite mask": lambda path: masked(path, -np.inf),
+    "finite mask": lambda path: masked(path, float(np.finfo(np.float32).min)),
 }
 
 
@@ -178,6 +197,10 @@ def test_a_right_engine_passes(net: str, tmp_path: Path) -> None:
         ("attention", "block3/out"),
         ("gates", "block2/gate"),
         ("chaos", "dense9"),
+        ("infinite mask", "block1/masked"),
+        ("infinite mask", "block1/softmax"),
+        ("finite mask", "block1/masked"),
+        ("finite mask", "block2/softmax"),
     ],
 )
 def test_a_wrong_layer_of_the_same_network_is_found_and_alone(net: str, name: str, tmp_path: Path) -> None:

@@ -71,10 +71,21 @@ def test_what_is_not_finite_is_counted_apart() -> None:
     assert (found.not_finite, found.reference_not_finite, found.max_abs) == (2, 2, 0.0)
 
 
+def test_what_is_masked_on_both_sides_is_no_difference() -> None:
+    array, reference = REFERENCE.copy(), REFERENCE.copy()
+    lowest = np.finfo(np.float32).min
+    array[0, :4] = reference[0, :4] = -np.inf, np.inf, lowest, lowest
+    array[0, 4], reference[0, 4] = np.inf, -np.inf
+    array[0, 5], reference[0, 5] = np.nextafter(lowest, np.float32(0)), lowest
+    found = judge(array, reference, None, DType.F32)
+    assert (found.not_finite, found.reference_not_finite, found.unbounded, found.max_abs) == (0, 1, 1, 0.0)
+
+
 def test_where_rounding_may_do_anything_nothing_is_told() -> None:
-    variance = ONE.copy()
-    variance[0, 0] = np.inf
-    found = judge(REFERENCE, REFERENCE, variance, DType.F32)
+    variance, array = ONE.copy(), REFERENCE.copy()
+    variance[0, :2] = np.inf
+    array[0, 0] += 1
+    found = judge(array, REFERENCE, variance, DType.F32)
     assert (found.unbounded, found.tells) == (1, False)
 
 

@@ -44,8 +44,9 @@ class Judgement:
     """`largest`, of `limit`, and `spread`: the largest deviation, and their root mean square or that of all differences
     over that of what rounding can do, whichever is larger, less what `chance` makes of few elements. `noise` and
     `signal`: the root mean squares of what rounding can do and of the reference. `max_abs`: the largest difference.
-    Elements that are not finite count in `not_finite` (in the engine alone) or `reference_not_finite` and nowhere else;
-    `unbounded` are those where rounding may do anything."""
+    Elements that are not finite count in `not_finite` (in the engine alone) or `reference_not_finite` and nowhere else,
+    and in neither where both sides have the same infinity; `unbounded` are those that differ where rounding may do
+    anything."""
 
     max_abs: float
     largest: float
@@ -83,11 +84,11 @@ def judge(array: Array, expected: Array, variance: Array | None, stored: DType, 
             sums.add(array, expected, variance)
             return sums.judgement()
         sums.add(array[:known], expected[:known], variance)
-        size = max(float(np.mean(np.square(expected[:known]))), float(np.finfo(np.float32).tiny))
+        size = max(_mean(np.square(expected[:known])), float(np.finfo(np.float32).tiny))
         # Another row's may be larger at a place: twice the largest there, the mean of all, and more for a larger row.
-        usual = 2.0 * variance.max(axis=0) + variance.mean()
+        usual = 2.0 * variance.max(axis=0) + np.float32(_mean(variance))
         for x, y in zip(array[known:], expected[known:], strict=True):
-            sums.add(x, y, usual * np.float32(max(1.0, float(np.mean(np.square(y))) / size)))
+            sums.add(x, y, usual * np.float32(max(1.0, _mean(np.square(y)) / size)))
     return sums.judgement()
 
 
@@ -126,11 +127,13 @@ class _Sums:
         d = x - y
         np.multiply(d, d, out=d)
         if not np.isfinite(float(d.sum()) + float(error.sum())):
+            # A masked logit is infinite, or near the largest number, on both sides: there is nothing to judge.
+            other = x != y
             finite = np.isfinite(x) & np.isfinite(y)
             bounded = np.isfinite(error)
             self._bad += int(np.count_nonzero(~np.isfinite(x) & np.isfinite(y)))
-            self._bad_reference += int(np.count_nonzero(~np.isfinite(y)))
-            self._unbounded += int(np.count_nonzero(finite & ~bounded))
+            self._bad_reference += int(np.count_nonzero(~np.isfinite(y) & other))
+            self._unbounded += int(np.count_nonzero(finite & ~bounded & other))
             d, error, square = (part[finite & bounded] for part in (d, error, square))
         if not d.size:
             return
@@ -154,6 +157,15 @@ class _Sums:
             _root(self._max_abs), _root(self._largest), largest(self._count), spread / chance(count), noise, signal,
             self._bad, self._bad_reference, self._unbounded,
         )  # fmt: skip
+
+
+def _mean(values: Array) -> float:
+    """Of those that are finite: 0 where none is."""
+    mean = float(np.mean(values))
+    if np.isfinite(mean):
+        return mean
+    finite = values[np.isfinite(values)]
+    return float(np.mean(finite)) if finite.size else 0.0
 
 
 def _root(square: float) -> float:

@@ -126,6 +126,10 @@ def _exponential(work: Work) -> Variance:
     return emit.product(emit.square(work.outputs[0]), emit.affine(relative, 1.0, FUNCTION + work.roundings.result))
 
 
+_MASKED = 1e30
+"""The largest relative variance of a power that is carried on."""
+
+
 def _softmax(work: Work) -> Variance:
     """Each power is off by its argument's error: y_i (d_i - sum y_j d_j). Below opset 13 over all axes from one on."""
     emit, x, y, variance = work.emit, work.inputs[0], work.outputs[0], work.variances[0]
@@ -140,7 +144,8 @@ def _softmax(work: Work) -> Variance:
     count = work.emit.quotient(emit.size(x), emit.size(emit.reduce("ReduceMax", x, [axis])))
     argument = emit.scaled(emit.square(below), work.roundings.result)
     relative = argument if variance is None else emit.sum(argument, variance)
-    relative = emit.affine(relative, 1.0, FUNCTION)
+    # A masked argument may be off by anything: its power is zero, which times infinity would not be.
+    relative = emit.add("Min", [emit.affine(relative, 1.0, FUNCTION), emit.constant(_MASKED)])
     mean = emit.reduce("ReduceSum", emit.product(y, relative), [axis])
     total = emit.sum(relative, emit.sum(mean, additions(work, count)[1]))
     spread = emit.product(emit.square(y), emit.affine(total, 1.0, work.roundings.result))
