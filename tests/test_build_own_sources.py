@@ -144,7 +144,7 @@ GPU_EDITS = {
     "build/compile_cuda.py": compiles("plan_b1", "k_0123"),
     "runtime/src/device_cuda.cpp": {"compile-runtime_device_cuda"},
     "runtime/include/bolt/device.h": compiles(*EMITTED, "k_0123")
-    | compiles("border", "context", "device_cuda", "model", "weights_file", of="runtime_"),
+    | compiles("border", "context", "device_cuda", "faults", "model", "weights_file", of="runtime_"),
 }
 
 

@@ -21,7 +21,7 @@ def test_missing_operators_and_what_is_refused_of_data_are_reported_together(tmp
         node("Det", "x", "e", "det"),
         node("Range", "e e e", "g", "behind the missing one"),
         node("Range", "x x x", "h", "of the input"),
-        node("NonZero", "i", "n", "constant"),
+        node("Bernoulli", "i", "n", "constant"),
         node("Gather", "i n", "m", "perhaps constant"),
         node("Conv", "x w", "c", "conv"),
         node("Clip", "x low -", "k", "clip"),
@@ -32,8 +32,8 @@ def test_missing_operators_and_what_is_refused_of_data_are_reported_together(tmp
     assert refusals(tmp_path, proto) == [
         ("unsupported-dtype", f"the input 'u' is of type string; supported are {', '.join(INPUT_DTYPES)}"),
         ("unbound-dimension", "dimension without an extent: 'length' (dimension 1 of input 'low')"),
+        ("unsupported-op", "operator Bernoulli is not supported: node 'constant'"),
         ("unsupported-op", "operator Det is not supported: node 'det'"),
-        ("unsupported-op", "operator NonZero is not supported: node 'constant'"),
         (
             "unsupported-op",
             "Range 'behind the missing one', 'of the input': Range on data is not supported (only on constants)",

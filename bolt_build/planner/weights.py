@@ -20,7 +20,8 @@ def _stored(array: Array, dtype: DType) -> Array:
     most = _LARGEST.get(dtype)
     if most is None or array.dtype == kind:
         return array.astype(kind, copy=False)
-    return np.where(np.isfinite(array), np.clip(array, -most, most), array).astype(kind)
+    wide = array if array.dtype == np.float64 else array.astype(np.float32, copy=False)
+    return np.where(np.isfinite(wide), np.clip(wide, -most, most), wide).astype(kind)
 
 
 class WeightTable:
