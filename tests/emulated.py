@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -22,6 +23,16 @@ def _folder() -> Path:
 
 FOLDER = _folder()
 """The user's own, where it can be written: compiling the runtime takes half a minute."""
+
+
+def cache_with_runtime(home: Path) -> Path:
+    """The run's cache, with the runtime where `bolt-build emulate` looks: engines' objects are compiled once a run."""
+    emulator.library(FOLDER)
+    cache = home / "bolt-build"
+    cache.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (cache / "emulator").symlink_to(FOLDER)
+    return cache
 
 
 def compile_flags() -> tuple[str, ...]:

@@ -144,15 +144,20 @@ def expected(layer: Layer, stored: Sequence[Array]) -> Array:
     return value
 
 
+LIBRARY = "kernels.so"
+
+
 class Library:
     """The compiled kernels. `run(index, threads)` gives kernel `index`'s output and what was expected of it.
 
-    `flags` are HOST.compile_flags for kernels that are compiled as those of engines are.
+    `flags` are HOST.compile_flags for kernels that are compiled as those of engines are. What another worker of the run
+    has compiled into the folder is used as it is.
     """
 
     def __init__(self, kernels: Sequence[Kernel], folder: Path, flags: Sequence[str] = SOON_COMPILED) -> None:
         self.kernels = list(kernels)
-        self._library = ctypes.CDLL(str(_compile(self.kernels, folder, flags)))
+        path = folder / LIBRARY
+        self._library = ctypes.CDLL(str(path if path.exists() else _compile(self.kernels, folder, flags)))
         self._library.failure.restype = ctypes.c_char_p
         self._library.shared_keys.restype = ctypes.c_char_p
 
@@ -205,7 +210,7 @@ def _compile(kernels: Sequence[Kernel], folder: Path, flags: Sequence[str]) -> P
         parts = pool.map(lambda part: _object(command, folder / f"part{part}.cpp", folder), range(2))
         shared = pool.map(lambda path: _shared_object(command, path), own)
         objects = [*parts, *shared]
-    library = folder / "kernels.so"
+    library = folder / LIBRARY
     link = ["g++", "-shared", "-o", str(library), *map(str, objects), f"-L{prefix / 'lib'}", *HOST.link_flags]
     subprocess.run([*link, f"-Wl,-rpath,{prefix / 'lib'}"], check=True)
     return library

@@ -10,7 +10,6 @@ import pytest
 from test_chain_engines import fused, write
 from test_gpu_tune import bolt
 
-from bolt_build import emulator
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 from bolt_build.toolchain import probe
@@ -26,10 +25,7 @@ targets: {host: {precision: fp32}, h200: {precision: fp16, batch: [2]}}
 def test_chains_in_one_kernel_each_agree_with_onnxruntime(tmp_path: Path, cache_home: Path) -> None:
     if probe(("nvcc", "cutlass")).diagnostics():
         pytest.skip("needs nvcc and CUTLASS")
-    emulator.library(emulated.FOLDER)
-    cache = cache_home / "bolt-build"
-    cache.mkdir(parents=True, exist_ok=True)
-    (cache / "emulator").symlink_to(emulated.FOLDER)
+    cache = emulated.cache_with_runtime(cache_home)
     recipe = write(tmp_path, 0, "always", "h200", "fp16", chains=2)
     assert fused(recipe) == 2
     (target,) = bolt(tmp_path, "emulate", recipe.name, "--batch", "3", cache=cache)["targets"]

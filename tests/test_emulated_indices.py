@@ -31,18 +31,16 @@ SAID = "step 0 'taken' of batch 2: one of its indices lay outside of an axis and
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Path:
     if probe(("nvcc", "cutlass")).diagnostics():
         pytest.skip("needs nvcc and CUTLASS")
     place = tmp_path_factory.mktemp("indices")
     # The engine finds the emulated runtime among what is loaded.
     ctypes.CDLL(str(emulator.library(emulated.FOLDER)), ctypes.RTLD_GLOBAL)
-    (place / "cache").mkdir()
-    (place / "cache" / "emulator").symlink_to(emulated.FOLDER)
     nodes = [node("Gather", "table places", "y", "taken", axis=0)]
     saved(place, model(nodes, [tensor("places", [2, 3], TensorProto.INT64)], constants={"table": TABLE}), "taken.onnx")
     (place / "taken.yaml").write_text(RECIPE)
-    (target,) = bolt(place, "emulate", "taken.yaml")["targets"]
+    (target,) = bolt(place, "emulate", "taken.yaml", cache=emulated.cache_with_runtime(cache_home))["targets"]
     assert target["verified"]
     return Path(target["directory"])
 

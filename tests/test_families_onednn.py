@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from families_harness import Input, Kernel, Layer, Library, kernels_of, refusals_of
+from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, StepExpressions
@@ -170,8 +171,9 @@ AT = StepExpressions(tuple(f"in{index}" for index in range(6)), ("out",), tuple(
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(KERNELS, tmp_path_factory.mktemp("kernels"))
+def library(shared_folder: SharedFolder) -> Library:
+    with shared_folder("onednn-kernels") as folder:
+        return Library(KERNELS, folder)
 
 
 @pytest.mark.parametrize("index", range(len(KERNELS)), ids=lambda index: KERNELS[index].label)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from families_harness import Input, Layer, Library, graph_with, kernels_of, refusals_of
 from families_layers import LAYERS
+from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, ProposedStep, TensorFormat
@@ -30,13 +31,15 @@ AS_IN_ENGINES = [*{type(kernel.layer.op): kernel for kernel in reversed(KERNELS)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(KERNELS, tmp_path_factory.mktemp("kernels"))
+def library(shared_folder: SharedFolder) -> Library:
+    with shared_folder("portable-kernels") as folder:
+        return Library(KERNELS, folder)
 
 
 @pytest.fixture(scope="module")
-def optimized(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(AS_IN_ENGINES, tmp_path_factory.mktemp("optimized"), HOST.compile_flags)
+def optimized(shared_folder: SharedFolder) -> Library:
+    with shared_folder("portable-kernels-optimized") as folder:
+        return Library(AS_IN_ENGINES, folder, HOST.compile_flags)
 
 
 @pytest.mark.parametrize("index", range(len(KERNELS)), ids=lambda index: KERNELS[index].label)

@@ -33,6 +33,8 @@ def builds(first: Any, locked: Any, every: Any, emulated: Any) -> dict[str, str]
 @figures("null_builds")
 def null_builds(data: Any) -> dict[str, str]:
     return {
+        "null.wall": duration(data["first_recipe"]["median_wall_s"]),
+        "null.all": f"{data['recipes']} recipes at once {duration(data['all_recipes']['median_wall_s'])}",
         "null.cpu": duration(data["first_recipe"]["median_cpu_s"]),
         "null.scons": duration(data["importing_scons"]["median_cpu_s"]),
     }
