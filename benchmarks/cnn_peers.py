@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import record
+from against_peers import load
 from bolt_command import ROOT, build_one
 
 sys.path.insert(0, str(ROOT))
@@ -184,13 +185,6 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     least = min(ratios, key=lambda name: ratios[name])
     mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
     return {"geometric_mean": mean, "least": ratios[least], "least_row": least, "rows": len(ratios)}
-
-
-def load(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
 
 
 def main() -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
+from typing import ClassVar
 
 import numpy as np
 
-from bolt_build.graph.ir import Array, ShapeError
+from bolt_build.graph.ir import Array, ShapeError, TensorType
 from bolt_build.graph.limits import MOST_EXTENT
 
 
@@ -154,3 +155,31 @@ def auto_pads(
         begin.append(more if auto_pad == "SAME_LOWER" else less)
         end.append(less if auto_pad == "SAME_LOWER" else more)
     return tuple(begin), tuple(end)
+
+
+class Windowed:
+    """What operators have in common whose window moves over [N,C,*spatial]: their fields are those of `Windows`.
+    `reads_input`: no window may lie in the padding alone, where there is no result for it."""
+
+    reads_input: ClassVar[bool] = True
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads_begin: tuple[int, ...]
+    pads_end: tuple[int, ...]
+    dilations: tuple[int, ...]
+    ceil_mode: bool
+
+    @property
+    def windows(self) -> Windows:
+        """The window that moves over the input."""
+        return Windows(self.kernel, self.strides, self.pads_begin, self.pads_end, self.dilations, self.ceil_mode)
+
+    def pooled(self, x: TensorType) -> tuple[int, ...]:
+        """The output's shape [N,C,*out] for the input `x`. Raises ShapeError."""
+        if x.rank < 3:
+            raise ShapeError(f"input {list(x.shape)} must have batch, channels and at least one spatial axis")
+        self.windows.check(x.rank - 2)
+        for pads in (self.pads_begin, self.pads_end) if self.reads_input else ():
+            if any(pad >= k for pad, k in zip(pads, self.kernel, strict=True)):
+                raise ShapeError(f"pads {list(pads)} must be smaller than the kernel {list(self.kernel)}")
+        return (*x.shape[:2], *self.windows.output_shape(x.shape[2:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from bolt_build.dtypes import DType
@@ -10,16 +11,14 @@ from bolt_build.graph.ir import Array, Graph
 from bolt_build.planner.engine_plan import WeightSlot
 from bolt_build.planner.memory import aligned
 
-_LARGEST = {DType.F16: 65504.0, DType.BF16: float(2**128 - 2**120)}
-
 
 def _stored(array: Array, dtype: DType) -> Array:
     """`array` in `dtype`. Numbers beyond a half type end at its largest: exporters write masks with the least of fp32,
     which must stay finite, for it is multiplied by 0 where nothing is masked."""
     kind = numpy_dtype(dtype)
-    most = _LARGEST.get(dtype)
-    if most is None or array.dtype == kind:
+    if dtype not in (DType.F16, DType.BF16) or array.dtype == kind:
         return array.astype(kind, copy=False)
+    most = float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
     wide = array if array.dtype == np.float64 else array.astype(np.float32, copy=False)
     return np.where(np.isfinite(wide), np.clip(wide, -most, most), wide).astype(kind)
 

@@ -14,14 +14,15 @@ from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.conv import import_pads
 from bolt_build.graph.ops.operands import expect_count, expect_float
-from bolt_build.graph.windows import Windows
+from bolt_build.graph.windows import Windowed
 
 
 @dataclass(frozen=True)
-class LpPool(Op):
+class LpPool(Windowed, Op):
     """Input [N,C,*spatial], output [N,C,*out]: the p-th root of the sum of |x|^p over each window; padding is 0."""
 
     kind = "lp_pool"
+    reads_input = False
     p: int
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -30,21 +31,13 @@ class LpPool(Op):
     dilations: tuple[int, ...]
     ceil_mode: bool = False
 
-    @property
-    def windows(self) -> Windows:
-        """The window that moves over the input."""
-        return Windows(self.kernel, self.strides, self.pads_begin, self.pads_end, self.dilations, self.ceil_mode)
-
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
         expect_count(inputs, 1)
         (x,) = inputs
         expect_float(x)
         if self.p < 1:
             raise ShapeError(f"p is {self.p}, but norms begin at 1")
-        if x.rank < 3:
-            raise ShapeError(f"input {list(x.shape)} must have batch, channels and at least one spatial axis")
-        self.windows.check(x.rank - 2)
-        return (TensorType(x.dtype, (*x.shape[:2], *self.windows.output_shape(x.shape[2:]))),)
+        return (TensorType(x.dtype, self.pooled(x)),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         (x,) = inputs

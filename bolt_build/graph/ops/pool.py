@@ -15,11 +15,11 @@ from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.conv import import_pads
 from bolt_build.graph.ops.operands import expect_count
 from bolt_build.graph.ops.pool_places import PoolPlaces
-from bolt_build.graph.windows import Windows
+from bolt_build.graph.windows import Windowed, Windows
 
 
 @dataclass(frozen=True)
-class Pool(Op):
+class Pool(Windowed, Op):
     """Input [N,C,*spatial], output [N,C,*out]. `mode` is "max" or "average". ONNX MaxPool, AveragePool.
 
     With `ceil_mode` the output size rounds up, but a window never starts beyond the input and its begin padding
@@ -36,23 +36,12 @@ class Pool(Op):
     ceil_mode: bool = False
     count_include_pad: bool = False
 
-    @property
-    def windows(self) -> Windows:
-        """The window that moves over the input."""
-        return Windows(self.kernel, self.strides, self.pads_begin, self.pads_end, self.dilations, self.ceil_mode)
-
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
         expect_count(inputs, 1)
         (x,) = inputs
         if self.mode not in ("max", "average"):
             raise ShapeError(f"mode '{self.mode}' is neither 'max' nor 'average'")
-        if x.rank < 3:
-            raise ShapeError(f"input {list(x.shape)} must have batch, channels and at least one spatial axis")
-        self.windows.check(x.rank - 2)
-        for pads in (self.pads_begin, self.pads_end):
-            if any(pad >= k for pad, k in zip(pads, self.kernel, strict=True)):
-                raise ShapeError(f"pads {list(pads)} must be smaller than the kernel {list(self.kernel)}")
-        return (TensorType(x.dtype, (*x.shape[:2], *self.windows.output_shape(x.shape[2:]))),)
+        return (TensorType(x.dtype, self.pooled(x)),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         (x,) = inputs

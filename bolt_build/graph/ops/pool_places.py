@@ -10,13 +10,13 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import widened
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Op, TensorType
 from bolt_build.graph.ops.operands import expect_count
-from bolt_build.graph.windows import Windows
+from bolt_build.graph.windows import Windowed
 
 
 @dataclass(frozen=True)
-class PoolPlaces(Op):
+class PoolPlaces(Windowed, Op):
     """Input [N,C,*spatial], output int64 [N,C,*out]: the place of each window's first greatest element in the whole
     input, counted row by row, or where `column_major` with the first spatial axis fastest within a channel."""
 
@@ -29,21 +29,10 @@ class PoolPlaces(Op):
     ceil_mode: bool = False
     column_major: bool = False
 
-    @property
-    def windows(self) -> Windows:
-        """The window that moves over the input."""
-        return Windows(self.kernel, self.strides, self.pads_begin, self.pads_end, self.dilations, self.ceil_mode)
-
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
         expect_count(inputs, 1)
         (x,) = inputs
-        if x.rank < 3:
-            raise ShapeError(f"input {list(x.shape)} must have batch, channels and at least one spatial axis")
-        self.windows.check(x.rank - 2)
-        for pads in (self.pads_begin, self.pads_end):
-            if any(pad >= k for pad, k in zip(pads, self.kernel, strict=True)):
-                raise ShapeError(f"pads {list(pads)} must be smaller than the kernel {list(self.kernel)}")
-        return (TensorType(DType.I64, (*x.shape[:2], *self.windows.output_shape(x.shape[2:]))),)
+        return (TensorType(DType.I64, self.pooled(x)),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         x, spatial = widened(inputs[0]), inputs[0].shape[2:]
