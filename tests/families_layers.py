@@ -8,6 +8,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.activation import FUNCTIONS, Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather, GatherElements
@@ -261,15 +262,40 @@ PRODUCTS = [
           (stage("add", 2), RELU)),
 ]  # fmt: skip
 
+
+def attention(label: str, op: Attention, *shapes: tuple[int, ...], mask: Input | None = None) -> Layer:
+    return Layer(label, op, (*(Input(shape) for shape in shapes), *(() if mask is None else (mask,))))
+
+
+HIDING = -1e39
+"""Masks from here to 0 are minus infinity in two places of three, and enormous in the others."""
+
+ATTENTION = [
+    attention("attention", Attention(2, 2, 0.35), (2, 5, 16), (2, 5, 16), (2, 5, 16)),
+    attention("attention-packed", Attention(3, 3, 0.3, packed=True), (2, 70, 63)),
+    attention("attention-packed-groups", Attention(4, 2, -0.3, causal=True, packed=True), (1, 67, 64),
+              mask=Input((4, 1, 67), True)),
+    attention("attention-grouped", Attention(4, 2, 0.25, causal=True), (2, 9, 64), (2, 140, 32), (2, 140, 14),
+              mask=Input((2, 1, 9, 140))),
+    attention("attention-wide", Attention(1, 1, 0.05), (1, 3, 300), (1, 33, 300), (1, 33, 700),
+              mask=Input((1, 3, 1))),
+    attention("attention-hidden", Attention(2, 2, 0.5), (3, 40, 6), (3, 2, 6), (3, 2, 10),
+              mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
+    attention("attention-hidden-safe", Attention(2, 1, 0.5, safe=True), (3, 40, 6), (3, 2, 3), (3, 2, 5),
+              mask=Input((40, 2), True, HIDING, 0.0)),
+    attention("attention-hidden-first", Attention(1, 1, 0.5), (2, 2, 4), (2, 300, 4), (2, 300, 4),
+              mask=Input((300,), low=HIDING, high=0.0)),
+]  # fmt: skip
+
 NARROW = [
     Layer(f"{dtype.value}-{layer.label}", layer.op, layer.inputs, layer.epilogue, dtype, tolerance)
     for dtype, tolerance in ((DType.BF16, 1e-2), (DType.F16, 2e-3))
-    for layer in (*POOLS, *BINARIES, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ACTIVATIONS)
+    for layer in (*POOLS, *BINARIES, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ACTIVATIONS, *ATTENTION)
     if layer.label in (
         "max-3", "average", "add-mul-channel", "outer", "global-mean", "over-channels", "batch-norm", "lrn",
         "softmax-1", "transpose-0231", "concat-1", "concat-with-constant", "slice", "pad", "conv-residual-relu",
-        "matmul-FalseTrue", "gelu", "relu-chain",
+        "matmul-FalseTrue", "gelu", "relu-chain", "attention-packed", "attention-grouped",
     )
 ]  # fmt: skip
 
-LAYERS = [*ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *NARROW]
+LAYERS = [*ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ATTENTION, *NARROW]

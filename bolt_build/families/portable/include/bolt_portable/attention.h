@@ -1,0 +1,127 @@
+// Attention: every case. Slow; for what no kernel of matrix instructions takes.
+#pragma once
+
+#include "bolt_portable/epilogue.h"
+
+namespace bolt::portable {
+
+/// Of queries, keys and values: elements from a row to the next, and the first element. `mask`: steps of the mask along
+/// image, head, query and key. `group` neighbouring heads share one head of keys and values.
+struct Attention {
+  Index batch, heads, group, queries, keys, depth, columns;
+  Index row[3], first[3], mask[4];
+  float scale;
+};
+
+/// A mask that is not there.
+struct Unmasked {};
+BOLT_HD inline float load(const Unmasked*) { return 0.0f; }
+
+/// One query of one head: pointers to its elements, to those of key and value 0 and to its masks.
+template <typename Q, typename K, typename V, typename Mask, typename Out>
+struct AttentionRow {
+  const Q* q;
+  const K* k;
+  const V* v;
+  const Mask* mask;
+  Out* out;
+  Index query;
+};
+
+/// The row `item` of all, queries innermost.
+template <typename Q, typename K, typename V, typename Mask, typename Out>
+BOLT_HD inline AttentionRow<Q, K, V, Mask, Out> attention_row(const Attention& p, Index item, const Q* q, const K* k,
+                                                              const V* v, const Mask* mask, Out* out) {
+  const Index query = item % p.queries, head = item / p.queries % p.heads, image = item / p.queries / p.heads;
+  const Index shared = head / p.group;
+  return {q + p.first[0] + (image * p.queries + query) * p.row[0] + head * p.depth,
+          k + p.first[1] + image * p.keys * p.row[1] + shared * p.depth,
+          v + p.first[2] + image * p.keys * p.row[2] + shared * p.columns,
+          mask + (image * p.mask[0] + head * p.mask[1] + query * p.mask[2]),
+          out + ((image * p.queries + query) * p.heads + head) * p.columns,
+          query};
+}
+
+/// Keys that a query reads: all, or those up to its own place.
+template <bool causal>
+BOLT_HD inline Index attention_keys(const Attention& p, Index query) {
+  return causal && query + 1 < p.keys ? query + 1 : p.keys;
+}
+
+/// The score of one key.
+template <typename Row>
+BOLT_HD inline float attention_score(const Attention& p, const Row& row, Index key) {
+  const auto* k = row.k + key * p.row[1];
+  float sum = 0.0f;
+  for (Index i = 0; i < p.depth; ++i) sum += load(row.q + i) * load(k + i);
+  return sum * p.scale + load(row.mask + key * p.mask[3]);
+}
+
+/// What sums are multiplied with when the largest score rises from `old` to `top`. Nothing is summed yet where all
+/// scores were minus infinity.
+BOLT_HD inline float attention_shrink(float old, float top) { return old == -INFINITY ? 0.0f : exponential(old - top); }
+
+/// e^(score - top): 0 of a hidden key, also while all keys are.
+BOLT_HD inline float attention_power(float score, float top) {
+  return score == -INFINITY ? 0.0f : exponential(score - top);
+}
+
+/// What the sum of values is multiplied with at the end. Infinite, so that results are NaN, where no key was read.
+template <bool safe>
+BOLT_HD inline float attention_share(float sum) {
+  return safe && sum == 0.0f ? 0.0f : 1.0f / sum;
+}
+
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/attention.h"
+#else
+#include "bolt_portable/parallel.h"
+
+namespace bolt::portable {
+
+/// Keys that are scored together, and columns of a value that are summed together.
+constexpr Index attention_tile = 64, attention_width = 128;
+
+/// Columns `first` to `first + many` of one row.
+template <bool causal, bool safe, typename Row>
+void attention_part(const Attention& p, const Row& row, Index first, Index many) {
+  float acc[attention_width] = {}, power[attention_tile], top = -INFINITY, sum = 0.0f;
+  const Index keys = attention_keys<causal>(p, row.query);
+  for (Index start = 0; start < keys; start += attention_tile) {
+    const Index count = std::min(attention_tile, keys - start);
+    const float old = top;
+    for (Index i = 0; i < count; ++i) {
+      power[i] = attention_score(p, row, start + i);
+      top = power[i] > top || power[i] != power[i] ? power[i] : top;
+    }
+    const float shrink = attention_shrink(old, top);
+    sum *= shrink;
+    for (Index j = 0; j < many; ++j) acc[j] *= shrink;
+    for (Index i = 0; i < count; ++i) sum += power[i] = attention_power(power[i], top);
+    for (Index i = 0; i < count; ++i) {
+      const auto* v = row.v + (start + i) * p.row[2] + first;
+      BOLT_SIMD
+      for (Index j = 0; j < many; ++j) acc[j] += power[i] * load(v + j);
+    }
+  }
+  const float share = attention_share<safe>(sum);
+  for (Index j = 0; j < many; ++j) store(row.out + first + j, acc[j] * share);
+}
+
+template <bool causal, bool safe, typename Q, typename K, typename V, typename Mask, typename Out>
+void attention(const Run& r, const Attention& p, const void* q, const void* k, const void* v, const void* mask,
+               void* output) {
+  parallel(r, p.batch * p.heads * p.queries, p.keys * (p.depth + p.columns), [&](Index begin, Index end) {
+    for (Index item = begin; item < end; ++item) {
+      const auto row = attention_row(p, item, static_cast<const Q*>(q), static_cast<const K*>(k),
+                                     static_cast<const V*>(v), static_cast<const Mask*>(mask), static_cast<Out*>(output));
+      for (Index first = 0; first < p.columns; first += attention_width)
+        attention_part<causal, safe>(p, row, first, std::min(attention_width, p.columns - first));
+    }
+  });
+}
+
+}  // namespace bolt::portable
+#endif

@@ -1,0 +1,72 @@
+// CUDA driver of attention.h: a block a query of a head. Each thread scores one key of a tile, then sums a few columns.
+#pragma once
+
+#include "bolt_portable/cuda/launch.h"
+
+namespace bolt::portable {
+
+/// Threads of a block, which are the keys of a tile too, and columns of a value that each of them sums.
+constexpr int attention_threads = 128, attention_columns = 4;
+
+/// The sum, or whatever `step` makes of two values, over the threads of a block, in every thread.
+template <typename Step>
+__device__ inline float over_attention(float value, const Step& step) {
+  __shared__ float partial[attention_threads / 32];
+  value = over_warp(value, step);
+  __syncthreads();  // an earlier call may still be read
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  float all = partial[0];
+#pragma unroll
+  for (int warp = 1; warp < attention_threads / 32; ++warp) all = step(all, partial[warp]);
+  return all;
+}
+
+template <bool causal, bool safe, typename Q, typename K, typename V, typename Mask, typename Out>
+void attention(const Run& r, const Attention& p, const void* queries, const void* keys, const void* values,
+               const void* masks, void* output) {
+  const Q* q = static_cast<const Q*>(queries);
+  const K* k = static_cast<const K*>(keys);
+  const V* v = static_cast<const V*>(values);
+  const Mask* mask = static_cast<const Mask*>(masks);
+  Out* out = static_cast<Out*>(output);
+  launch_blocks<attention_threads>(
+      r, p.batch * p.heads * p.queries,
+      [=] __device__(std::uint32_t item) {
+        __shared__ float power[attention_threads];
+        const auto row = attention_row(p, static_cast<Index>(item), q, k, v, mask, out);
+        const Index keys = attention_keys<causal>(p, row.query);
+        for (Index first = threadIdx.x; first - threadIdx.x < p.columns; first += attention_threads * attention_columns) {
+          float acc[attention_columns] = {}, top = -INFINITY, sum = 0.0f;
+          for (Index start = 0; start < keys; start += attention_threads) {
+            const Index key = start + threadIdx.x;
+            const float score = key < keys ? attention_score(p, row, key) : -INFINITY;
+            const float old = top;
+            const float own = over_attention(score, [](float a, float b) { return b > a || b != b ? b : a; });
+            top = own > top || own != own ? own : top;
+            const float shrink = attention_shrink(old, top), each = attention_power(score, top);
+            sum = sum * shrink + over_attention(each, [](float a, float b) { return a + b; });
+            power[threadIdx.x] = each;
+            __syncthreads();
+            const Index count = keys - start < attention_threads ? keys - start : attention_threads;
+#pragma unroll
+            for (int c = 0; c < attention_columns; ++c) {
+              const Index column = first + c * attention_threads;
+              if (column >= p.columns) continue;
+              acc[c] *= shrink;
+              const V* from = row.v + start * p.row[2] + column;
+              for (Index i = 0; i < count; ++i) acc[c] += power[i] * load(from + i * p.row[2]);
+            }
+            __syncthreads();  // before the next tile's powers
+          }
+          const float share = attention_share<safe>(sum);
+#pragma unroll
+          for (int c = 0; c < attention_columns; ++c)
+            if (first + c * attention_threads < p.columns)
+              store(row.out + first + c * attention_threads, acc[c] * share);
+        }
+      },
+      "attention");
+}
+
+}  // namespace bolt::portable

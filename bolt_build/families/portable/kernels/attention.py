@@ -1,0 +1,63 @@
+"""Attention, plainly: online softmax in fp32, any lengths of rows and heads."""
+
+from __future__ import annotations
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.cxx import boolean, braces, literal, struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.geometry import strides
+from bolt_build.families.common.stages import aligned
+from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
+from bolt_build.graph.ops.attention import Attention
+
+
+def _refuse(problem: KernelProblem) -> str | None:
+    return computed_only(problem) or no_epilogue(problem)
+
+
+def mask_steps(problem: KernelProblem) -> tuple[int, ...]:
+    """Elements between neighbours of the mask along image, head, query and key; 0 where it is broadcast or there is
+    none."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    if len(problem.inputs) == op.sources:
+        return (0,) * 4
+    mask = problem.inputs[-1]
+    steps = (0,) * (4 - len(mask.shape)) + strides(mask)
+    return tuple(0 if extent == 1 else step for extent, step in zip(aligned(mask.shape, 4), steps, strict=True))
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, Attention)
+    shape = op.extents([operand.type for operand in problem.inputs])
+    own, kv = op.heads * shape.depth, op.kv_heads * shape.depth
+    rows = [problem.inputs[index].shape[2] for index in range(op.sources)]
+    parameters = struct(
+        "bolt::portable::Attention",
+        batch=shape.batch,
+        heads=op.heads,
+        group=op.heads // op.kv_heads,
+        queries=shape.queries,
+        keys=shape.keys,
+        depth=shape.depth,
+        columns=shape.columns,
+        row=braces(rows * (3 // op.sources)),
+        first=braces((0, own, own + kv) if op.packed else (0, 0, 0)),
+        mask=braces(mask_steps(problem)),
+        scale=literal(op.scale),
+    )
+    types = [COMPUTED[problem.inputs[index].format.dtype] for index in range(op.sources)] * (3 // op.sources)
+    pointers = list(at.inputs[: op.sources]) * (3 // op.sources)
+    masked = len(problem.inputs) > op.sources
+    types.append(COMPUTED[problem.inputs[-1].format.dtype] if masked else "bolt::portable::Unmasked")
+    pointers.append(at.inputs[-1] if masked else "nullptr")
+    types.append(COMPUTED[problem.outputs[0].format.dtype])
+    call = (
+        f"bolt::portable::attention<{boolean(op.causal)}, {boolean(op.safe)}, {', '.join(types)}>(r, {parameters}, "
+        f"{', '.join(pointers)}, {at.outputs[0]});"
+    )
+    return StepCode(("bolt_portable/attention.h",), None, "", call)
+
+
+RULES = (Rule(Attention, _refuse, _emit, lambda problem: 0.03, gpu_efficiency=0.001, layouts=row_major),)

@@ -1,0 +1,138 @@
+"""Scaled dot-product attention of several heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bolt_build.graph.arrays import narrowed, widened
+from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.operands import broadcast, expect_count, expect_float, expect_same_dtype
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """Extents of one attention: images `batch`, `queries` and `keys` of one image, and a head's elements in queries and
+    keys (`depth`) and in values (`columns`)."""
+
+    batch: int
+    queries: int
+    keys: int
+    depth: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Attention(Op):
+    """y = softmax(scale Q K^T + mask) V for each head, the softmax over keys.
+
+    Inputs: q [N, S, heads D], k [N, T, kv_heads D] and v [N, T, kv_heads Dv]. Rows hold the heads side by side, as the
+    products leave them. If `packed` one tensor [N, S, heads D + 2 kv_heads D] has all three side by side in this order;
+    then T is S and Dv is D. Head h reads key and value head h // (heads // kv_heads). Behind them optionally a mask
+    that broadcasts to [N, heads, S, T] and is added to the scaled scores; minus infinity in it hides a key.
+    Output: [N, S, heads Dv].
+
+    If `causal`, query i reads keys 0 to i alone, counted from the first of both where S and T differ. A query that
+    reads no key, because the mask hides all of them, gives NaN, as softmax and product do; 0 if `safe`.
+    """
+
+    kind = "attention"
+    heads: int
+    kv_heads: int
+    scale: float
+    causal: bool = False
+    packed: bool = False
+    safe: bool = False
+
+    @property
+    def sources(self) -> int:
+        """How many inputs stand before the mask."""
+        return 1 if self.packed else 3
+
+    def extents(self, inputs: Sequence[TensorType]) -> AttentionShape:
+        """The extents of inputs that `infer` takes. Raises ShapeError where rows are no whole heads."""
+        q = inputs[0]
+        if self.packed:
+            batch, queries, row = q.shape
+            depth = self._each(row, self.heads + 2 * self.kv_heads, "packed rows")
+            return AttentionShape(batch, queries, queries, depth, depth)
+        k, v = inputs[1:3]
+        depth = self._each(q.shape[2], self.heads, "rows of queries")
+        if self._each(k.shape[2], self.kv_heads, "rows of keys") != depth:
+            raise ShapeError(f"heads of queries {list(q.shape)} and keys {list(k.shape)} have different lengths")
+        columns = self._each(v.shape[2], self.kv_heads, "rows of values")
+        return AttentionShape(q.shape[0], q.shape[1], k.shape[1], depth, columns)
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        expect_count(inputs, self.sources, self.sources + 1)
+        expect_same_dtype(inputs[: self.sources])
+        for t in inputs:
+            expect_float(t)
+        if self.heads < 1 or self.kv_heads < 1 or self.heads % self.kv_heads:
+            raise ShapeError(f"{self.heads} heads cannot share {self.kv_heads} heads of keys and values equally")
+        for t in inputs[: self.sources]:
+            if t.rank != 3:
+                raise ShapeError(f"input {list(t.shape)} must have batch, rows and elements of a row")
+        shape = self.extents(inputs)
+        if not self.packed:
+            q, k, v = inputs[:3]
+            if k.shape[0] != q.shape[0] or v.shape[:2] != k.shape[:2]:
+                raise ShapeError(
+                    f"queries {list(q.shape)}, keys {list(k.shape)} and values {list(v.shape)} do not belong together"
+                )
+        if len(inputs) > self.sources:
+            mask, scores = inputs[-1], (shape.batch, self.heads, shape.queries, shape.keys)
+            if broadcast(scores, mask.shape) != scores:
+                raise ShapeError(f"mask {list(mask.shape)} does not broadcast to scores {list(scores)}")
+        return (TensorType(inputs[0].dtype, (shape.batch, shape.queries, self.heads * shape.columns)),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        q, k, v = (self._by_head(x, heads) for x, heads in self._sources(inputs))
+        with np.errstate(all="ignore"):
+            scores = q @ k.swapaxes(-1, -2) * self.scale
+            if len(inputs) > self.sources:
+                scores = scores + widened(inputs[-1])
+            if self.causal:
+                scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
+            top = scores.max(axis=-1, keepdims=True)
+            powers = np.exp(scores - top)
+            shares = powers / powers.sum(axis=-1, keepdims=True)
+            if self.safe:
+                shares = np.where(top == -np.inf, 0.0, shares)
+            result = shares @ v
+        batch, heads, queries, columns = result.shape
+        rows = result.swapaxes(1, 2).reshape(batch, queries, heads * columns)
+        return (narrowed(rows, inputs[0].dtype),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        """Two products, and five operations of the softmax for each score; half of them where `causal`."""
+        shape = self.extents(inputs)
+        scores = shape.batch * self.heads * shape.queries * shape.keys
+        return scores * (2 * (shape.depth + shape.columns) + 5) // (2 if self.causal else 1)
+
+    def workspace(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        shape = self.extents(inputs)
+        scores = shape.batch * self.heads * shape.queries * shape.keys
+        return super().workspace(inputs, outputs) + 3 * scores
+
+    def _each(self, row: int, heads: int, what: str) -> int:
+        if row % heads:
+            raise ShapeError(f"{what} of {row} elements cannot be cut in {heads} heads")
+        return row // heads
+
+    def _sources(self, inputs: Sequence[Array]) -> tuple[tuple[Array, int], ...]:
+        """Queries, keys and values as rows, each with how many heads it has."""
+        if not self.packed:
+            return tuple(zip(inputs[:3], (self.heads, self.kv_heads, self.kv_heads), strict=True))
+        depth = inputs[0].shape[2] // (self.heads + 2 * self.kv_heads)
+        ends = (self.heads * depth, (self.heads + self.kv_heads) * depth)
+        q, k, v = np.split(inputs[0], ends, axis=2)
+        return (q, self.heads), (k, self.kv_heads), (v, self.kv_heads)
+
+    def _by_head(self, rows: Array, heads: int) -> Array:
+        """[N, S, heads D] as [N, self.heads, S, D] in float64."""
+        batch, count, row = rows.shape
+        apart = widened(rows).reshape(batch, count, heads, row // heads).swapaxes(1, 2)
+        return np.repeat(apart, self.heads // heads, axis=1)

@@ -1,0 +1,95 @@
+"""Attention as an operator: what it computes, and which inputs do not belong together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import Array, ShapeError, TensorType
+from bolt_build.graph.ops.attention import Attention
+
+
+def drawn(*shape: int, seed: int = 0) -> Array:
+    return np.random.RandomState(seed).standard_normal(shape).astype(np.float32)
+
+
+def one_query(q: Array, k: Array, v: Array, scale: float, mask: Array) -> Array:
+    """By the definition, in loops: q [D], k [T, D], v [T, Dv], mask [T]."""
+    scores = np.asarray([scale * float(q @ key) for key in k]) + mask
+    powers = np.exp(scores - scores.max())
+    total = np.zeros(v.shape[1])
+    for power, value in zip(powers, v, strict=True):
+        total += power / powers.sum() * value
+    return total
+
+
+@pytest.mark.parametrize(("kv_heads", "causal"), [(4, False), (2, False), (1, True)])
+def test_each_query_of_each_head_is_the_mean_of_values_that_softmax_weights(kv_heads: int, causal: bool) -> None:
+    heads, depth, columns, queries, keys = 4, 3, 5, 6, 4
+    q, k = drawn(2, queries, heads * depth), drawn(2, keys, kv_heads * depth, seed=1)
+    v, mask = drawn(2, keys, kv_heads * columns, seed=2), drawn(2, 1, queries, keys, seed=3)
+    (result,) = Attention(heads, kv_heads, 0.7, causal).evaluate([q, k, v, mask])
+    assert result.shape == (2, queries, heads * columns)
+    for n, head, i in np.ndindex(2, heads, queries):
+        shared = head // (heads // kv_heads)
+        last = min(i + 1, keys) if causal else keys
+        wanted = one_query(
+            q[n, i, head * depth : (head + 1) * depth],
+            k[n, :last, shared * depth : (shared + 1) * depth],
+            v[n, :last, shared * columns : (shared + 1) * columns], 0.7, mask[n, 0, i, :last],
+        )  # fmt: skip
+        np.testing.assert_allclose(result[n, i, head * columns : (head + 1) * columns], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_packed_rows_have_queries_then_keys_then_values() -> None:
+    q, k, v = drawn(2, 5, 12), drawn(2, 5, 6, seed=1), drawn(2, 5, 6, seed=2)
+    (apart,) = Attention(4, 2, 0.5).evaluate([q, k, v])
+    (packed,) = Attention(4, 2, 0.5, packed=True).evaluate([np.concatenate([q, k, v], axis=2)])
+    np.testing.assert_array_equal(packed, apart)
+
+
+def test_a_query_whose_keys_are_all_hidden_is_nan_or_zero() -> None:
+    q = k = v = drawn(1, 2, 4)
+    mask = np.asarray([[-np.inf, -np.inf], [0.0, -np.inf]], np.float32)
+    (plain,) = Attention(1, 1, 1.0).evaluate([q, k, v, mask])
+    (safe,) = Attention(1, 1, 1.0, safe=True).evaluate([q, k, v, mask])
+    assert np.isnan(plain[0, 0]).all()
+    np.testing.assert_array_equal(safe[0, 0], 0.0)
+    np.testing.assert_array_equal(plain[0, 1], v[0, 0])
+    np.testing.assert_array_equal(safe[0, 1], v[0, 0])
+
+
+def test_counts_both_products_and_the_softmax() -> None:
+    q, kv = TensorType(DType.F16, (2, 8, 64)), TensorType(DType.F16, (2, 16, 32))
+    op = Attention(4, 2, 1.0)
+    (result,) = op.infer([q, kv, kv])
+    assert result == q
+    assert op.flops([q, kv, kv], [result]) == 2 * 2 * 4 * 8 * 16 * (16 + 16) + 5 * 2 * 4 * 8 * 16
+    assert Attention(4, 2, 1.0, causal=True).flops([q, kv, kv], [result]) == op.flops([q, kv, kv], [result]) // 2
+
+
+X = (1, 5, 12)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "text"),
+    [
+        (Attention(4, 3, 1.0), (X, X, X), "4 heads cannot share 3 heads of keys and values equally"),
+        (Attention(5, 5, 1.0), (X, X, X), "rows of queries of 12 elements cannot be cut in 5 heads"),
+        (Attention(4, 4, 1.0, packed=True), ((1, 5, 28),), "packed rows of 28 elements cannot be cut in 12 heads"),
+        (Attention(4, 4, 1.0), (X, (1, 5, 8), X),
+         "heads of queries [1, 5, 12] and keys [1, 5, 8] have different lengths"),
+        (Attention(4, 4, 1.0), (X, X, (1, 6, 12)),
+         "queries [1, 5, 12], keys [1, 5, 12] and values [1, 6, 12] do not belong together"),
+        (Attention(4, 4, 1.0), (X, X, (5, 12)), "input [5, 12] must have batch, rows and elements of a row"),
+        (Attention(4, 4, 1.0), (X, X, X, (1, 1, 5, 6)),
+         "shapes [1, 4, 5, 5] and [1, 1, 5, 6] do not broadcast"),
+        (Attention(4, 4, 1.0), (X, X, X, (3, 1, 5, 5)), "mask [3, 1, 5, 5] does not broadcast to scores [1, 4, 5, 5]"),
+        (Attention(4, 4, 1.0, packed=True), (X, X, X), "takes 1 to 2 inputs, not 3"),
+    ],
+)  # fmt: skip
+def test_says_which_inputs_do_not_fit(op: Attention, shapes: tuple[tuple[int, ...], ...], text: str) -> None:
+    with pytest.raises(ShapeError) as caught:
+        op.infer([TensorType(DType.F32, shape) for shape in shapes])
+    assert str(caught.value) == text
