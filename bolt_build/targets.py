@@ -213,7 +213,7 @@ def _cuda(
         arch=f"sm_{architecture.sm}",
         where="cuda",
         precisions=("fp16",),
-        families=("cutlass", "grouped", "portable"),
+        families=("cutlass", "grouped", "attention", "portable"),
         tools=("cxx", "nvcc", "cutlass"),
         compile_flags=("-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "--extended-lambda", *architecture.gencode),
         link_flags=("-lcudart_static", "-ldl", "-lrt", "-lpthread"),

@@ -218,7 +218,8 @@ class Library:
         """Values as they are stored, and in memory's order; kept for the next trial, which often has the same."""
         if (layer, formats) not in self._kept:
             values = zip(values_of(layer), formats, strict=True)
-            stored = [array.astype(NUMPY[format.dtype]) for array, format in values]
+            with np.errstate(over="ignore"):  # masks that hide by what half precision stores as minus infinity
+                stored = [array.astype(NUMPY[format.dtype]) for array, format in values]
             memories = [in_memory(a, format.layout) for a, format in zip(stored, formats, strict=True)]
             self._kept = {(layer, formats): (stored, memories)}
         return self._kept[layer, formats]
@@ -293,6 +294,7 @@ def _excess(result: Array, wanted: Array, tolerance: float) -> float:
 def main() -> int:
     command, folder = sys.argv[1], Path(sys.argv[2])
     if command == "write":
+        from gpu_attention_layers import attention_trials
         from gpu_grouped_layers import grouped_trials
         from gpu_layers import copies, forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
         from gpu_pair_layers import pair_trials, pairs_with_resident_weights
@@ -301,7 +303,7 @@ def main() -> int:
             "copies": copies, "forms": forms, "pairs": pair_trials, "warps": of_warps,
             "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
             "windows": with_other_windows, "pooled": with_pooling,
-            "grouped": grouped_trials,
+            "grouped": grouped_trials, "attention": attention_trials,
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0

@@ -17,7 +17,7 @@ from bolt_build.toolchain import probe
 
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
 # registers; pairs, with residuals; pooling behind windows; plain loops; groups of channels, odd ones in whatever tile;
-# rows that lie apart, read and stored; gates of two products of single pixels.
+# attention, keys shared by warps; rows that lie apart, read and stored; gates of two products of single pixels.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
@@ -41,6 +41,8 @@ LABELS = (
     "dw-form-grouped-rowsx",
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16/channels_last-f16/channels_last",
     "gr-residual-odd-grouped-",
+    "at-mask-keys-attention-warpx",
+    "at-form-attention-warpx1x4x1x64-f16/row-f16/row",
     "rows-affine-16-f16-portable-direct-f16/channels_last-f16/channels_last-between8",
     "rows-batch-norm-7-portable-direct-f32/channels_last-f32/channels_last-between3",
     "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",

@@ -66,7 +66,7 @@ def emitted(layer: Layer, target: Target = H200) -> tuple[str, str, str]:
 
 def test_every_gpu_has_this_family_first() -> None:
     for target in CUDA:
-        assert [family.name for family in load(target)] == ["cutlass", "grouped", "portable"]
+        assert [family.name for family in load(target)] == ["cutlass", "grouped", "attention", "portable"]
 
 
 def test_layers_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

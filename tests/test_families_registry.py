@@ -30,7 +30,7 @@ def test_sources_of_each_family_are_named_apart() -> None:
     assert [path.name for family in load(HOST) for path in family.sources if path.stem == "conv"] == ["conv.cpp"]
 
 
-KNOWN = "known: onednn, cutlass, grouped, portable"
+KNOWN = "known: onednn, cutlass, grouped, attention, portable"
 
 
 def test_names_every_unknown_family() -> None:

@@ -185,7 +185,7 @@ def test_a_family_that_raises_is_named_with_its_package(tmp_path: Path, monkeypa
     install(tmp_path, monkeypatch, {"more_mine.py": FAMILY}, {"families": {"mine": "more_mine:MINE"}})
     *_, mine = load(HOST)
     assert mine.name == "mine"
-    assert [family.name for family in load(target_named("h200"))] == ["cutlass", "grouped", "portable"]
+    assert [family.name for family in load(target_named("h200"))] == ["cutlass", "grouped", "attention", "portable"]
     relu = graph("""
         graph g batch=1 (%x: f32[2]) -> (%y) {
           %y = relu(%x) // "y"

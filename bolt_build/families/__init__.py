@@ -16,7 +16,13 @@ from bolt_build.targets import Target
 _GROUP = "bolt_build.families"
 _BUILT_IN = {
     name: EntryPoint(name, f"bolt_build.families.{name}.family:{kind}", _GROUP)
-    for name, kind in (("onednn", "OneDnn"), ("cutlass", "Cutlass"), ("grouped", "Grouped"), ("portable", "Portable"))
+    for name, kind in (
+        ("onednn", "OneDnn"),
+        ("cutlass", "Cutlass"),
+        ("grouped", "Grouped"),
+        ("attention", "Attention"),
+        ("portable", "Portable"),
+    )
 }
 _PROTOCOL = (
     "name", "joins", "include_dir", "sources", "propose", "propose_conversion", "candidates", "variants", "predict",

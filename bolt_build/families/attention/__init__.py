@@ -1,0 +1,1 @@
+"""Scaled dot-product attention on GPUs: scores, softmax and values in one kernel."""

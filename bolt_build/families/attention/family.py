@@ -1,0 +1,134 @@
+"""The family of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bolt_build.digest import digest
+from bolt_build.dtypes import DType
+from bolt_build.families.attention.kind import FAMILY, Kind, Tile
+from bolt_build.families.attention.registry import KINDS, kind_of
+from bolt_build.families.attention.shape import SPACE, arguments, refuse, shape_of
+from bolt_build.families.base import (
+    Alternative,
+    Candidate,
+    Expense,
+    KernelProblem,
+    KernelUnit,
+    ProposedStep,
+    Refusal,
+    StepCode,
+    StepExpressions,
+    TensorFormat,
+)
+from bolt_build.families.common.problems import problem_of
+from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.graph.ops.attention import Attention as AttentionOp
+from bolt_build.targets import Target
+
+
+class Attention:
+    """`Family` of attention in half precision, with fp32 sums and softmax."""
+
+    name = FAMILY
+
+    @property
+    def include_dir(self) -> Path:
+        return Path(__file__).parent / "include"
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return ()
+
+    def propose(
+        self, graph: Graph, node: Node, target: Target, precision: DType
+    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+        """Nothing is said of other operators: that they are no attention is no reason."""
+        if not isinstance(node.op, AttentionOp):
+            return (), ()
+        problem = problem_of(graph, node, target, precision, (Layout.ROW,) * len(node.inputs), Layout.ROW)
+        found, refusals = self.candidates(problem, target)
+        if not found:
+            reasons = dict.fromkeys(refusal.reason for refusal in refusals)
+            return (), tuple(Refusal(self.name, node.name, reason) for reason in reasons)
+        sources = tuple(index for index in range(node.op.sources) if not problem.inputs[index].constant)
+        step = ProposedStep(problem, node.inputs, node.outputs, pitched=(0,), reads_apart=sources)
+        return (Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target)),), ()
+
+    def propose_conversion(
+        self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
+    ) -> tuple[KernelProblem, float] | None:
+        """None: these kernels compute attention."""
+        return None
+
+    def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        if (reason := _refuse(problem, target)) is not None:
+            return (), (Refusal(self.name, problem.op.kind, reason),)
+        found = [kind.offers(shape_of(problem), target) for kind in KINDS]
+        offers = sorted((offer for some, _ in found for offer in some), key=lambda o: (o.seconds, str(o.candidate)))
+        return tuple(offer.candidate for offer in offers), tuple(each for _, refused in found for each in refused)
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """None: its kernels have no settings."""
+        return ()
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        return _read(candidate)[1].seconds(shape_of(problem), target)
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
+        """With what tiles compute beyond queries, keys and heads."""
+        if candidate is None:
+            return Expense(problem.nbytes, problem.flops)
+        tile, shape = _read(candidate)[1], shape_of(problem)
+        needed = 2 * shape.pairs * shape.queries * shape.keys * (shape.depth + shape.columns) // (1 + shape.causal)
+        more = max(0, tile.flops(shape) - needed)
+        why = f"tiles padded from {needed} operations to {needed + more}" if more else ""
+        return Expense(problem.nbytes, problem.flops + more, why)
+
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        if (reason := _refuse(problem, target)) is not None:
+            return reason
+        return (kind_of(candidate) or KINDS[0]).refuse(shape_of(problem), candidate, target)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        op, (_, tile), shape = problem.op, _read(candidate), shape_of(problem)
+        assert isinstance(op, AttentionOp)
+        sources = at.inputs[: op.sources] * (3 // op.sources)
+        mask = at.inputs[-1] if shape.mask else "nullptr"
+        types = f"{tile.cxx(shape)}{{}}, {shape.mask_type}{{}}"
+        call = f"{SPACE}::run(r, {types}, {arguments(problem, at)}, {', '.join(sources)}, {mask}, {at.outputs[0]});"
+        return StepCode(("bolt_attention/launch.h",), None, "", call)
+
+    def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
+        """One instantiation each."""
+        found = {unit.name: unit for unit in (_unit(problem, candidate) for problem, candidate in steps)}
+        return tuple(found[name] for name in sorted(found))
+
+
+def _refuse(problem: KernelProblem, target: Target) -> str | None:
+    """Why no kind is asked about the problem, None where one is."""
+    if not isinstance(problem.op, AttentionOp):
+        return "is for attention"
+    if target.gpu is None or target.gpu.instruction("fp16") is None:
+        return f"target '{target.name}' has no tensor cores"
+    return refuse(problem)
+
+
+def _read(candidate: Candidate) -> tuple[Kind, Tile]:
+    """The candidate's kind and tile. Raises ValueError for a candidate of none."""
+    kind = kind_of(candidate)
+    tile = None if kind is None else kind.tile_of(candidate)
+    if kind is None or tile is None:
+        raise ValueError(f"{candidate} is no kernel of this family")
+    return kind, tile
+
+
+def _unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
+    (kind, tile), shape = _read(candidate), shape_of(problem)
+    text = (
+        f'#include "bolt_attention/{kind.header}_kernel.h"\n\n'
+        f"template void {SPACE}::launch(\n    {tile.cxx(shape)},\n"
+        f"    {shape.mask_type}, const {SPACE}::Arguments&, void*);\n"
+    )
+    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, kind.memory_mb)

@@ -1,0 +1,68 @@
+// How plans call the kernels of this family. The kernels themselves stand in units that are compiled apart: a unit
+// includes warp_kernel.h, or that of another kind, and instantiates launch explicitly.
+#pragma once
+
+#include "bolt/plan.h"
+#include "bolt_portable/element.h"
+
+namespace bolt::attention {
+
+using Index = portable::Index;
+using Half = portable::f16;
+
+/// Tensor-core instructions of one warp. A block computes 16 * `down` * `fragments` queries of a head with `down` warps
+/// below each other; `across` warps beside each other have parts of the `keys` of a step. Heads of queries and keys have
+/// `depth` elements, those of values `columns`. `load` and `load_v` are the elements of one access to them, `access` that
+/// to the output.
+template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access>
+struct WarpTile {};
+
+/// No mask is added to the scores.
+struct Unmasked {};
+
+/// Where rows of a tensor lie: elements from its beginning to the first head of the first row, from an image to the next
+/// and from a row to the next. Heads lie beside each other in a row.
+struct Rows {
+  Index first, image, row;
+};
+
+/// y = softmax(scale q k^T + mask) v for each head, in half precision. Head h reads head h / `group` of keys and values.
+/// `scale` is positive, and multiplied by log2(e) already. `mask_steps` are elements of the mask from one image, head,
+/// query and key to the next, 0 where they share it. `causal`: query i reads keys 0 to i alone. A query that reads no key
+/// gives NaN, or 0 if `safe`.
+struct Arguments {
+  int batch, heads, group, queries, keys;
+  float scale;
+  bool causal, safe;
+  Rows q_rows, k_rows, v_rows, y_rows;
+  Index mask_steps[4];
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  const void* mask = nullptr;
+  void* y = nullptr;
+  bool overlap = false;  // as in Run
+};
+
+/// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched. Mask is
+/// Unmasked or the element type of the mask.
+template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
+          typename Mask>
+void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>, Mask, const Arguments& arguments,
+            void* stream);
+
+/// What plans call. Pointers in `shape` are not looked at.
+template <typename Tile, typename Mask>
+void run(const Run& r, Tile tile, Mask mask_type, const Arguments& shape, const void* q, const void* k, const void* v,
+         const void* mask, void* y) {
+  Arguments a = shape;
+  a.q = q;
+  a.k = k;
+  a.v = v;
+  a.mask = mask;
+  a.y = y;
+  a.overlap = r.overlap;
+  launch(tile, mask_type, a, r.stream);
+}
+
+}  // namespace bolt::attention

@@ -1,0 +1,417 @@
+// Attention on the tensor-core instructions of one warp: scores, their softmax and its product with values in registers,
+// keys and values through shared memory, where the next ones are copied meanwhile (Dao: FlashAttention-2, 2023).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "bolt_attention/softmax.h"
+#include "bolt_portable/cuda/launch.h"
+
+namespace bolt::attention {
+
+/// `count` halves to shared memory, zeros where they are not `inside`. May still be under way when it returns: see settle.
+template <int count>
+__device__ inline void copy(Half* to, const Half* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (count > 1) {
+    const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
+    const std::uint32_t bytes = inside ? 2 * count : 0;
+    if constexpr (count == 8) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
+    } else {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(2 * count), "r"(bytes)
+                   : "memory");
+    }
+    return;
+  }
+#endif
+  portable::Lanes<Half, count> read{};
+  if (inside) read = *reinterpret_cast<const portable::Lanes<Half, count>*>(from);
+  *reinterpret_cast<portable::Lanes<Half, count>*>(to) = read;
+}
+
+/// Ends a group of copies.
+__device__ inline void commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/// Waits for this thread's copies, but for the last `groups` groups of them.
+template <int groups>
+__device__ inline void settle() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+#endif
+}
+
+/// Four matrices of 8 x 8 from shared memory; a lane says where its row lies.
+template <bool transposed>
+__device__ inline void load_matrices(std::uint32_t (&x)[4], const Half* row) {
+  const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  if constexpr (transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(at)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+/// sums[16, 8] += left[16, 16] * right[16, 8]. Before sm_80 the depth of an instruction is 8: registers lie the same.
+__device__ inline void multiply(float (&sums)[4], const std::uint32_t (&left)[4], std::uint32_t low, std::uint32_t high) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
+#else
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(left[0]), "r"(left[1]), "r"(low));
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(left[2]), "r"(left[3]), "r"(high));
+#endif
+}
+
+template <typename Tile>
+struct Warps;
+template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access>
+struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>> {
+  static constexpr int threads = 32 * down * across, rows = 16 * down * fragments;
+  static constexpr int own_keys = keys / across;  // of a warp
+  static_assert(keys % (16 * across) == 0);
+  // Heads with zeros behind them; and from a row of shared memory to the next: an odd number of 16 bytes, so that eight
+  // rows of a matrix lie in different banks.
+  static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
+  static constexpr int pitch = deep + 8, pitch_v = wide + 8, pitch_q = pitch > pitch_v ? pitch : pitch_v;
+  static constexpr int scores = own_keys / 8, results = wide / 8;
+  /// Queries stay in registers where there is room for them beside scores and results.
+  static constexpr bool held = fragments * (deep / 4 + 4 * scores + 4 * results) <= 176;
+  /// Blocks that registers leave room for: what the compiler is asked to keep to.
+  static constexpr int beside(bool masked) {
+    const int registers = fragments * ((held ? deep / 4 : 4) + 4 * scores + 4 * results) + (masked ? 80 : 56);
+    return threads * registers < 65536 ? 65536 / (threads * registers) : 1;
+  }
+  static constexpr int q_halves = rows * pitch_q, k_halves = keys * pitch, v_halves = keys * pitch_v;
+  static constexpr int loop_bytes = 2 * (q_halves + 2 * k_halves + 2 * v_halves);
+  /// Results of warps beside each other, with the largest score and the sum of each row.
+  static constexpr int pitch_sums = wide + 4;
+  static constexpr int sums_bytes = across == 1 ? 0 : 4 * across * rows * (pitch_sums + 2);
+  static constexpr int shared_bytes = loop_bytes > sums_bytes ? loop_bytes : sums_bytes;
+
+  using Scores = float[fragments][scores][4];
+  using Results = float[fragments][results][4];
+  using Left = std::uint32_t[fragments][4];
+
+  /// Begins copies of `count` rows from row `from` on, of which there are `there`; zeros behind them, and behind heads.
+  template <int count, int length, int padded, int to_pitch, int at_once>
+  static __device__ void fill(Half* to, const Half* x, Index row, int from, int there) {
+    constexpr int of_row = padded / at_once;
+    x += from * row;
+#pragma unroll
+    for (int i = 0; i < (count * of_row + threads - 1) / threads; ++i) {
+      const int part = i * threads + threadIdx.x, line = part / of_row, at = part % of_row * at_once;
+      if (count * of_row % threads != 0 && part >= count * of_row) break;
+      const bool inside = from + line < there && (padded == length || at < length);
+      copy<at_once>(to + line * to_pitch + at, inside ? x + line * row + at : x - from * row, inside);
+    }
+  }
+
+  /// Sixteen elements of the depth of the warp's queries.
+  static __device__ void load_left(Left& left, const Half* q, int row, int step) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int f = 0; f < fragments; ++f)
+      load_matrices<false>(left[f], q + (row + 16 * f + lane % 16) * pitch_q + 16 * step + lane / 16 * 8);
+  }
+
+  template <typename Mask>
+  static __device__ void compute(const Arguments& a, Mask*) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    Half* const q_shared = reinterpret_cast<Half*>(memory);
+    Half* const k_shared = q_shared + q_halves;
+    Half* const v_shared = k_shared + 2 * k_halves;
+
+    const int tiles = (a.queries + rows - 1) / rows;
+    // Of causal heads the last queries have most to do: they begin first.
+    const int tile = tiles - 1 - static_cast<int>(blockIdx.x) % tiles, which = static_cast<int>(blockIdx.x) / tiles;
+    const int head = which % a.heads, image = which / a.heads, first_row = tile * rows;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, beside = warp / down;
+    const int own_row = warp % down * 16 * fragments;  // in the tile
+    portable::await_earlier();
+
+    const Half* const q = static_cast<const Half*>(a.q) + a.q_rows.first + image * a.q_rows.image + head * depth;
+    const Half* const k = static_cast<const Half*>(a.k) + a.k_rows.first + image * a.k_rows.image + head / a.group * depth;
+    const Half* const v = static_cast<const Half*>(a.v) + a.v_rows.first + image * a.v_rows.image + head / a.group * columns;
+    const int end = a.causal ? min(a.keys, first_row + rows) : a.keys;
+    const auto load_keys = [&](int from) {
+      fill<keys, depth, deep, pitch, load>(k_shared + from / keys % 2 * k_halves, k, a.k_rows.row, from, a.keys);
+      commit();
+    };
+    const auto load_values = [&](int from) {
+      fill<keys, columns, wide, pitch_v, load_v>(v_shared + from / keys % 2 * v_halves, v, a.v_rows.row, from, a.keys);
+      commit();
+    };
+    fill<rows, depth, deep, pitch_q, load>(q_shared, q, a.q_rows.row, first_row, a.queries);
+    load_keys(0);
+    load_values(0);
+
+    Results result{};
+    Left left[held ? deep / 16 : 1];
+    float most[fragments][2], sum[fragments][2];
+#pragma unroll
+    for (int f = 0; f < fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) most[f][r] = -INFINITY, sum[f][r] = 0.0f;
+
+#pragma unroll 1
+    for (int from = 0; from < end; from += keys) {
+      settle<1>();
+      __syncthreads();  // these keys are there for all, and what the step before used is free
+      if (held && from == 0) {
+#pragma unroll
+        for (int step = 0; step < (held ? deep / 16 : 0); ++step) load_left(left[step], q_shared, own_row, step);
+      }
+      if (from + keys < end) {
+        load_keys(from + keys);
+        load_values(from + keys);
+      } else {
+        commit();
+        commit();
+      }
+      Scores score{};
+      multiply_keys(score, left, q_shared, own_row, k_shared + from / keys % 2 * k_halves + beside * own_keys * pitch);
+      soften<Mask>(a, score, result, most, sum, image, head, first_row + own_row + lane / 4,
+                   from + beside * own_keys + lane % 4 * 2);
+      settle<2>();
+      __syncthreads();  // these values are there for all
+      multiply_values(result, score, v_shared + from / keys % 2 * v_halves + beside * own_keys * pitch_v);
+    }
+    settle<0>();
+#pragma unroll
+    for (int f = 0; f < fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) sum[f][r] = sum_of_row(sum[f][r]);
+    Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
+    if constexpr (across == 1)
+      store(a, result, sum, q_shared + own_row * pitch_q, y, first_row + own_row);
+    else
+      combine(a, ScoreRow<Mask>::masked ? 1.0f : a.scale, result, most, sum, reinterpret_cast<float*>(memory), y, first_row, own_row, beside);
+  }
+
+ private:
+  /// score = queries * keys^T
+  static __device__ void multiply_keys(Scores& score, Left (&left)[held ? deep / 16 : 1], const Half* q, int own_row,
+                                       const Half* k) {
+    const int lane = threadIdx.x % 32;
+    const Half* const own = k + (lane / 16 * 8 + lane % 8) * pitch + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int step = 0; step < deep / 16; ++step) {
+      Left& now = left[held ? step : 0];
+      if constexpr (!held) load_left(now, q, own_row, step);
+#pragma unroll
+      for (int two = 0; two < scores / 2; ++two) {
+        std::uint32_t right[4];
+        load_matrices<false>(right, own + 16 * two * pitch + 16 * step);
+#pragma unroll
+        for (int f = 0; f < fragments; ++f) {
+          multiply(score[f][2 * two], now[f], right[0], right[1]);
+          multiply(score[f][2 * two + 1], now[f], right[2], right[3]);
+        }
+      }
+    }
+  }
+
+  /// Scores become their powers, of the largest score of each row so far; what was summed up before becomes so too.
+  template <typename Mask>
+  static __device__ void soften(const Arguments& a, Scores& score, Results& result, float (&most)[fragments][2],
+                                float (&sum)[fragments][2], int image, int head, int query, int key) {
+    constexpr bool masked = ScoreRow<Mask>::masked;
+#pragma unroll
+    for (int f = 0; f < fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const ScoreRow<Mask> row(a, image, head, query + 16 * f + 8 * r);
+        float now = most[f][r];
+        if (masked || key + own_keys > row.end) {
+#pragma unroll
+          for (int j = 0; j < scores; ++j)
+#pragma unroll
+            for (int i = 0; i < 2; ++i) score[f][j][2 * r + i] = row(a, score[f][j][2 * r + i], key + 8 * j + i);
+        }
+#pragma unroll
+        for (int j = 0; j < scores; ++j)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) now = larger(now, score[f][j][2 * r + i]);
+        now = largest_of_row(now);
+        // Without a mask scores are scaled with what is subtracted, in one instruction.
+        const float scale = masked ? 1.0f : a.scale, less = subtracted(now) * scale;
+        const float shrink = power_of_two(fmaf(most[f][r], scale, -less));
+        most[f][r] = now;
+        sum[f][r] *= shrink;
+#pragma unroll
+        for (int j = 0; j < scores; ++j)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            float& x = score[f][j][2 * r + i];
+            x = power_of_two(fmaf(x, scale, -less));
+            sum[f][r] += x;
+          }
+#pragma unroll
+        for (int j = 0; j < results; ++j) {
+          result[f][j][2 * r] *= shrink;
+          result[f][j][2 * r + 1] *= shrink;
+        }
+      }
+  }
+
+  /// result += powers * values; sums of the first product lie as a left factor of the second.
+  static __device__ void multiply_values(Results& result, const Scores& power, const Half* v) {
+    const int lane = threadIdx.x % 32;
+    const Half* const own = v + lane % 16 * pitch_v + lane / 16 * 8;
+#pragma unroll
+    for (int step = 0; step < own_keys / 16; ++step) {
+      Left left;
+#pragma unroll
+      for (int f = 0; f < fragments; ++f)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float(&x)[4] = power[f][2 * step + i / 2];
+          left[f][i] = pair(x[i % 2 * 2], x[i % 2 * 2 + 1]);
+        }
+#pragma unroll
+      for (int two = 0; two < results / 2; ++two) {
+        std::uint32_t right[4];
+        load_matrices<true>(right, own + 16 * step * pitch_v + 16 * two);
+#pragma unroll
+        for (int f = 0; f < fragments; ++f) {
+          multiply(result[f][2 * two], left[f], right[0], right[1]);
+          multiply(result[f][2 * two + 1], left[f], right[2], right[3]);
+        }
+      }
+    }
+  }
+
+  /// A warp's rows, through the shared memory where its queries were.
+  static __device__ void store(const Arguments& a, const Results& result, const float (&sum)[fragments][2], Half* to,
+                               Half* y, int first_row) {
+    const int lane = threadIdx.x % 32;
+    __syncwarp();
+#pragma unroll
+    for (int f = 0; f < fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float share = share_of(sum[f][r], a.safe);
+#pragma unroll
+        for (int j = 0; j < results; ++j)
+          *reinterpret_cast<std::uint32_t*>(to + (16 * f + 8 * r + lane / 4) * pitch_q + 8 * j + lane % 4 * 2) =
+              pair(result[f][j][2 * r] * share, result[f][j][2 * r + 1] * share);
+      }
+    __syncwarp();
+    constexpr int of_row = columns / access;
+#pragma unroll
+    for (int i = 0; i < (16 * fragments * of_row + 31) / 32; ++i) {
+      const int part = 32 * i + lane, row = part / of_row, at = part % of_row * access;
+      if (part < 16 * fragments * of_row && first_row + row < a.queries)
+        *reinterpret_cast<portable::Lanes<Half, access>*>(y + (first_row + row) * a.y_rows.row + at) =
+            *reinterpret_cast<const portable::Lanes<Half, access>*>(to + row * pitch_q + at);
+    }
+  }
+
+  /// The same where warps beside each other have parts of the keys: what they summed up is added up.
+  static __device__ void combine(const Arguments& a, float scale, const Results& result, const float (&most)[fragments][2],
+                                 const float (&sum)[fragments][2], float* sums, Half* y, int first_row, int own_row,
+                                 int beside) {
+    const int lane = threadIdx.x % 32;
+    float* const of_rows = sums + across * rows * pitch_sums;  // largest score and sum of each
+    __syncthreads();
+#pragma unroll
+    for (int f = 0; f < fragments; ++f)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = beside * rows + own_row + 16 * f + 8 * r + lane / 4;
+        if (lane % 4 == 0) {
+          of_rows[2 * row] = most[f][r];
+          of_rows[2 * row + 1] = sum[f][r];
+        }
+#pragma unroll
+        for (int j = 0; j < results; ++j)
+          *reinterpret_cast<float2*>(sums + row * pitch_sums + 8 * j + lane % 4 * 2) =
+              make_float2(result[f][j][2 * r], result[f][j][2 * r + 1]);
+      }
+    __syncthreads();
+    constexpr int of_row = columns / access;
+    for (int part = threadIdx.x; part < rows * of_row; part += threads) {
+      const int row = part / of_row, at = part % of_row * access;
+      if (first_row + row >= a.queries) break;
+      float all = -INFINITY, total = 0.0f, found[access] = {};
+#pragma unroll
+      for (int i = 0; i < across; ++i) all = larger(all, of_rows[2 * (i * rows + row)]);
+      const float less = subtracted(all) * scale;
+#pragma unroll
+      for (int i = 0; i < across; ++i) {
+        const float shrink = power_of_two(fmaf(of_rows[2 * (i * rows + row)], scale, -less));
+        total = fmaf(of_rows[2 * (i * rows + row) + 1], shrink, total);
+#pragma unroll
+        for (int j = 0; j < access; ++j)
+          found[j] = fmaf(sums[(i * rows + row) * pitch_sums + at + j], shrink, found[j]);
+      }
+      const float share = share_of(total, a.safe);
+#pragma unroll
+      for (int j = 0; j < access; ++j) found[j] *= share;
+      portable::store_lanes<access>(y + (first_row + row) * a.y_rows.row + at, found);
+    }
+  }
+};
+
+template <typename Tile, typename Mask>
+__global__ void __launch_bounds__(Warps<Tile>::threads, Warps<Tile>::beside(ScoreRow<Mask>::masked))
+    warps_kernel(const __grid_constant__ Arguments a) {
+  Warps<Tile>::compute(a, static_cast<Mask*>(nullptr));
+}
+
+/// Queues a kernel. Throws std::runtime_error.
+inline void queue(void (*kernel)(Arguments), Index blocks, int threads, int shared, const Arguments& a, void* stream) {
+  if (blocks > 0x7fffffff) throw std::runtime_error("tensors are too large for an attention kernel");
+  cudaError_t error = cudaSuccess;
+  if (shared > 48 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  if (error == cudaSuccess) {
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t how{};
+    how.gridDim = dim3(static_cast<unsigned>(blocks));
+    how.blockDim = dim3(static_cast<unsigned>(threads));
+    how.dynamicSmemBytes = static_cast<std::size_t>(shared);
+    how.stream = static_cast<cudaStream_t>(stream);
+    how.attrs = &overlap;
+    how.numAttrs = a.overlap ? 1 : 0;
+    error = cudaLaunchKernelEx(&how, kernel, a);
+  }
+  if (error == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  throw std::runtime_error(std::string("could not launch an attention kernel: ") + cudaGetErrorString(error));
+}
+
+template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
+          typename Mask>
+void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>, Mask, const Arguments& a,
+            void* stream) {
+  using Tile = WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>;
+  using Kernel = Warps<Tile>;
+  const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, blocks = tiles * a.batch * a.heads;
+  if (blocks == 0) return;
+  queue(warps_kernel<Tile, Mask>, blocks, Kernel::threads, Kernel::shared_bytes, a, stream);
+}
+
+}  // namespace bolt::attention

@@ -1,0 +1,169 @@
+"""What the family asks of a kind of kernels, and what kinds share: a candidate is a tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
+
+from bolt_build.families.attention.shape import Shape
+from bolt_build.families.base import Candidate, Refusal
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.targets import Gpu, Target
+
+FAMILY = "attention"
+_MOST = 16
+"""So many candidates of a kind are offered: those that are predicted to be fastest."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A kernel for a problem, and its predicted seconds."""
+
+    seconds: float
+    candidate: Candidate
+
+
+class Tile(Protocol):
+    """What a block of a kind's kernels computes."""
+
+    @property
+    def parameters(self) -> Named:
+        """As candidates state it."""
+        ...
+
+    def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
+        """Why no kernel with the tile computes the problem on this GPU, None where one does."""
+        ...
+
+    def seconds(self, shape: Shape, target: Target) -> float:
+        """Predicted time."""
+        ...
+
+    def flops(self, shape: Shape) -> int:
+        """Operations of both products, those on padding included."""
+        ...
+
+    def cxx(self, shape: Shape) -> str:
+        """The C++ type."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of kernels: its C++ header, the GPUs that run it (a reason against one, or None), its tiles for a problem,
+    and how candidates state them. `memory_mb` is what the compiler takes for one.
+
+    `read` raises ValueError for parameters that no kernel of the kind has."""
+
+    header: str
+    serves: Callable[[Shape, Gpu], str | None]
+    tiles: Callable[[Shape], Iterable[Tile]]
+    read: Callable[[Reader], Tile]
+    memory_mb: int
+
+    def tile_of(self, candidate: Candidate) -> Tile | None:
+        """The tile that a candidate of this kind states, None for one of another kind."""
+        reader = Reader(candidate.parameters)
+        try:
+            tile = self.read(reader)
+            reader.end()
+        except ValueError:
+            return None
+        return tile if tile.parameters == candidate.parameters else None
+
+    def offers(self, shape: Shape, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...]]:
+        """The fastest tiles by prediction; and why others are none, each reason once."""
+        gpu = gpu_of(target)
+        if (reason := self.serves(shape, gpu)) is not None:
+            return (), (Refusal(FAMILY, f"{self.header} kernels", reason),)
+        found, reasons = list[Offer](), dict[str, Refusal]()
+        for tile in self.tiles(shape):
+            if (reason := tile.refuse(shape, gpu)) is None:
+                found.append(Offer(tile.seconds(shape, target), candidate_of(tile)))
+            else:
+                reasons.setdefault(reason, Refusal(FAMILY, f"tile {tile}", reason))
+        found.sort(key=lambda offer: (offer.seconds, str(offer.candidate)))
+        return tuple(found[:_MOST]), tuple(reasons.values())
+
+    def refuse(self, shape: Shape, candidate: Candidate, target: Target) -> str | None:
+        """`Family.refuse`, for a candidate that the kind reads."""
+        tile = self.tile_of(candidate)
+        if tile is None or candidate.settings or tile not in self.tiles(shape):
+            return f"{candidate} is none of its candidates"
+        gpu = gpu_of(target)
+        return self.serves(shape, gpu) or tile.refuse(shape, gpu)
+
+
+def gpu_of(target: Target) -> Gpu:
+    """The row of the target's GPU."""
+    assert target.gpu is not None, "kinds are asked about GPUs alone"
+    return target.gpu
+
+
+def candidate_of(tile: Tile) -> Candidate:
+    """The kernel with a tile."""
+    return Candidate(FAMILY, tile.parameters)
+
+
+_BEGIN = 1.5e-6
+"""Seconds that a block takes until its first keys are there, and from its last product to its end. A guess."""
+_STEP = 0.3e-6
+"""Seconds of a step of keys in which warps wait for copies, for each other and for what they have just computed. A
+guess."""
+_BLOCKS, _THREADS = 32, 2048
+"""Most blocks and threads of a multiprocessor."""
+_POWERS = 16
+"""Powers of two that a multiprocessor computes a clock."""
+_OPERATIONS = 6
+"""Instructions for each score beside its power: scaling, the largest one, the sum, and rounding to half precision."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a block asks of a multiprocessor: threads, registers of each, bytes of shared memory; of a step of keys the
+    scores, the operations of both products, and bytes that they read from shared memory."""
+
+    threads: int
+    registers: int
+    shared: int
+    scores: int
+    flops: int
+    read: int
+
+
+def beside(load: Load, gpu: Gpu) -> int:
+    """Blocks that a multiprocessor holds at once."""
+    room = (
+        _BLOCKS, _THREADS // load.threads, gpu.registers // (load.registers * load.threads),
+        (gpu.shared_memory + 1024) // (load.shared + 1024),
+    )  # fmt: skip
+    return max(1, min(room))
+
+
+def seconds_of(shape: Shape, load: Load, blocks: int, steps: float, share: float, target: Target) -> float:
+    """Predicted time of `blocks` blocks of `steps` steps of keys, whose products reach `share` of the peak rate: what
+    memory takes, what the busiest multiprocessor computes, how long blocks in turn wait, of which the longest counts
+    most; and a launch. What it counts with are guesses."""
+    gpu = gpu_of(target)
+    # Multiprocessors of a data centre's GPUs before Hopper have half as many lanes.
+    lanes = 64 if gpu.sm in (75, 80) else 128
+    clock = target.rate("fp32") / (2 * lanes * gpu.sms)
+    products = load.flops / (target.rate("fp16") * share / gpu.sms)
+    powers = load.scores / (_POWERS * clock)
+    instructions = load.scores * _OPERATIONS / (lanes * clock)
+    read = load.read / (128 * clock)
+    step = _norm((products, powers, instructions, read))
+    busiest, resident = ceil(blocks / gpu.sms), beside(load, gpu)
+    # A warp does one after the other, and has a quarter of the multiprocessor.
+    alone = (products + powers + instructions + read) * max(1.0, 4 * 32 / load.threads)
+    waits = ceil(busiest / resident) * (_BEGIN + steps * (_STEP + alone))
+    memory = shape.nbytes / target.bandwidth
+    return _norm((memory, busiest * steps * step, waits)) + target.launch_seconds
+
+
+def _norm(seconds: tuple[float, ...]) -> float:
+    """About the longest, and a little more where others are nearly as long: what overlaps does so in part."""
+    longest = max(seconds)
+    return float(longest * sum((each / longest) ** 3 for each in seconds) ** (1 / 3))

@@ -1,0 +1,159 @@
+"""A problem as the kernels compute it: extents, strides of rows, the mask; and which problems are none of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import e, log2, prod
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, StepExpressions
+from bolt_build.families.common.cxx import boolean, braces, literal, struct
+from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.geometry import strides
+from bolt_build.families.common.stages import aligned as as_broadcast
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.attention import Attention
+
+SPACE = "bolt::attention"
+MOST = 256
+"""Elements of the longest heads that kernels have."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Attention of `heads` heads, of which `group` neighbours share keys and values. Heads of queries and keys have
+    `depth` elements, those of values `columns`; `widths` are the elements of one access to queries and keys, to values
+    and to the output. `mask` is the C++ type of the mask's elements, empty where there is none. `nbytes` are all that
+    must move once."""
+
+    batch: int
+    heads: int
+    group: int
+    queries: int
+    keys: int
+    depth: int
+    columns: int
+    widths: tuple[int, int, int]
+    causal: bool
+    mask: str
+    nbytes: int
+
+    @property
+    def of_heads(self) -> tuple[int, int]:
+        """`depth` and `columns` with the zeros that make them whole instructions."""
+        return aligned(self.depth), aligned(self.columns)
+
+    @property
+    def mask_type(self) -> str:
+        """What the kernels are instantiated with."""
+        return self.mask or f"{SPACE}::Unmasked"
+
+    @property
+    def pairs(self) -> int:
+        """Heads of all images."""
+        return self.batch * self.heads
+
+    def steps(self, rows: int, keys: int) -> float:
+        """Steps of `keys` keys that a tile of `rows` queries takes, on average."""
+        whole = -(-self.keys // keys)
+        if not self.causal:
+            return float(whole)
+        tiles = -(-self.queries // rows)
+        return sum(min(whole, -(-(tile + 1) * rows // keys)) for tile in range(tiles)) / tiles
+
+
+def refuse(problem: KernelProblem) -> str | None:
+    """A reason why no kernel of this family computes the attention."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    if problem.epilogue:
+        return "takes no epilogue"
+    own = problem.inputs[: op.sources]
+    for operand in (*own, *problem.outputs):
+        if operand.format.dtype is not DType.F16:
+            return f"takes tensors in f16, not in {operand.format.dtype.value}"
+    for operand in problem.inputs[op.sources :]:
+        if operand.format.dtype not in (DType.F16, DType.F32):
+            return f"adds masks in f16 or f32, not in {operand.format.dtype.value}"
+    if any(operand.format.layout is not Layout.ROW for operand in (*problem.inputs, *problem.outputs)):
+        return "reads and writes row-major tensors alone"
+    if any(operand.type.elements == 0 for operand in (*problem.inputs, *problem.outputs)):
+        return "has no kernel for tensors without elements"
+    if not op.scale > 0:
+        return f"scales scores by a number above 0, not by {op.scale}"
+    shape = op.extents([operand.type for operand in problem.inputs])
+    if (longest := max(shape.depth, shape.columns)) > MOST:
+        return f"has heads of at most {MOST} elements, not of {longest}"
+    if (largest := max(prod(operand.shape) for operand in problem.inputs)) >= 1 << 31:
+        return f"a tensor of {largest} elements is beyond the reach of 32-bit indices"
+    return None
+
+
+def shape_of(problem: KernelProblem) -> Shape:
+    """The shape of a problem that `refuse` does not refuse."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    found = op.extents([operand.type for operand in problem.inputs])
+    rows = [operand.row for operand in problem.inputs[: op.sources]] * (3 // op.sources)
+    widths = (wide(found.depth, rows[0], rows[1]), wide(found.columns, rows[2]), wide(found.columns))
+    masks = problem.inputs[op.sources :]
+    return Shape(
+        found.batch, op.heads, op.heads // op.kv_heads, found.queries, found.keys, found.depth, found.columns, widths,
+        op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
+    )  # fmt: skip
+
+
+def arguments(problem: KernelProblem, at: StepExpressions) -> str:
+    """`bolt::attention::Arguments{...}`, all but the pointers."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    shape = op.extents([operand.type for operand in problem.inputs])
+    output = problem.outputs[0]
+    extents = (shape.queries, shape.keys, shape.keys)
+    if op.packed:
+        row = at.input_pitch(0) or problem.inputs[0].row
+        own, of_keys = op.heads * shape.depth, op.kv_heads * shape.depth
+        sources = [_rows(first, shape.queries, row) for first in (0, own, own + of_keys)]
+    else:
+        sources = [_rows(0, n, at.input_pitch(i) or problem.inputs[i].row) for i, n in enumerate(extents)]
+    return struct(
+        f"{SPACE}::Arguments",
+        batch=shape.batch,
+        heads=op.heads,
+        group=op.heads // op.kv_heads,
+        queries=shape.queries,
+        keys=shape.keys,
+        scale=literal(op.scale * log2(e)),
+        causal=boolean(op.causal),
+        safe=boolean(op.safe),
+        q_rows=sources[0],
+        k_rows=sources[1],
+        v_rows=sources[2],
+        y_rows=_rows(0, shape.queries, at.pitch(0) or output.row),
+        mask_steps=braces(_mask_steps(problem)),
+    )
+
+
+def _rows(first: int, count: int, row: int) -> str:
+    return braces((first, count * row, row))
+
+
+def _mask_steps(problem: KernelProblem) -> tuple[int, ...]:
+    """Elements from one image, head, query and key to the next; 0 where the mask is broadcast or there is none."""
+    op = problem.op
+    assert isinstance(op, Attention)
+    if len(problem.inputs) == op.sources:
+        return (0,) * 4
+    mask = problem.inputs[-1]
+    shape, steps = as_broadcast(mask.shape, 4), (0,) * (4 - len(mask.shape)) + strides(mask)
+    return tuple(0 if extent == 1 else step for extent, step in zip(shape, steps, strict=True))
+
+
+def wide(*values: int) -> int:
+    """Elements of the widest access of up to 16 bytes that suits rows of all these lengths."""
+    return next(size for size in (8, 4, 2, 1) if all(value % size == 0 for value in values))
+
+
+def aligned(value: int, to: int = 16) -> int:
+    """The next multiple."""
+    return -(-value // to) * to

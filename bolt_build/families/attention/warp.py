@@ -1,0 +1,122 @@
+"""Kernels of the tensor-core instructions of one warp, from sm_75 on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import ceil
+
+from bolt_build.families.attention.kind import Kind, Load, gpu_of, seconds_of
+from bolt_build.families.attention.shape import SPACE, Shape, aligned
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.targets import Gpu, Target
+
+_WARPS = (1, 8)
+_SUMS = 176
+"""Registers of a thread that scores and results may take."""
+_HELD = 176
+"""Registers of scores, results and queries with which queries stay there too: `held` of warp_kernel.h."""
+_OTHERS = 56
+"""Registers of a thread beside these."""
+_REACHED = 0.7
+"""Part of the rate of one warp's instructions that these kernels are expected to reach. A guess."""
+
+
+@dataclass(frozen=True)
+class WarpTile:
+    """16 * `down` * `fragments` queries of a head for `down` warps below each other. `across` warps beside each other
+    share the `keys` of a step, and what they sum up is added up at the end."""
+
+    down: int
+    across: int
+    fragments: int
+    keys: int
+
+    @property
+    def parameters(self) -> Named:
+        sizes = (("down", self.down), ("across", self.across), ("fragments", self.fragments), ("keys", self.keys))
+        return (("kind", "warp"), *sizes)
+
+    @classmethod
+    def read(cls, reader: Reader) -> WarpTile:
+        reader.word("kind", {"warp": "warp"})
+        return cls(*map(reader.number, ("down", "across", "fragments", "keys")))
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.keys} of {self.down}x{self.across} warps"
+
+    @property
+    def rows(self) -> int:
+        return 16 * self.down * self.fragments
+
+    @property
+    def _warps(self) -> int:
+        return self.down * self.across
+
+    def _sums(self, shape: Shape) -> int:
+        """Registers of a thread for its scores and results."""
+        return self.fragments * (self.keys // self.across + shape.of_heads[1]) // 2
+
+    def _registers(self, shape: Shape) -> int:
+        queries = self.fragments * shape.of_heads[0] // 4
+        sums = self._sums(shape)
+        return sums + (queries if sums + queries <= _HELD else 4 * self.fragments) + _OTHERS
+
+    def shared_bytes(self, shape: Shape) -> int:
+        """Queries, two steps of keys and of values; or, at the end, sums of warps beside each other."""
+        deep, wide = shape.of_heads
+        loop = self.rows * (max(deep, wide) + 8) + 2 * self.keys * (deep + wide + 16)
+        sums = 0 if self.across == 1 else self.across * self.rows * (wide + 6)
+        return max(2 * loop, 4 * sums)
+
+    def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
+        if not _WARPS[0] <= self._warps <= _WARPS[1]:
+            return f"blocks have {_WARPS[0]} to {_WARPS[1]} warps, not {self._warps}"
+        if (sums := self._sums(shape)) > _SUMS:
+            return f"scores and results take {sums} registers of a thread, over {_SUMS} do not stay in them"
+        if self.rows >= 2 * shape.queries and self.rows > 16:
+            return f"half of its {self.rows} rows or more would be beyond the {shape.queries} queries"
+        if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
+            return f"takes {shared} bytes of shared memory, a block has {gpu.shared_memory}"
+        return None
+
+    def _blocks(self, shape: Shape) -> int:
+        return shape.pairs * ceil(shape.queries / self.rows)
+
+    def seconds(self, shape: Shape, target: Target) -> float:
+        deep, wide = shape.of_heads
+        scores = self.rows * self.keys
+        # Each warp reads all keys and values of its part.
+        read = 2 * self.down * self.keys * (deep + wide)
+        load = Load(
+            32 * self._warps, self._registers(shape), self.shared_bytes(shape), scores, 2 * scores * (deep + wide), read
+        )
+        share = gpu_of(target).warp_mma_share * _REACHED
+        return seconds_of(shape, load, self._blocks(shape), shape.steps(self.rows, self.keys), share, target)
+
+    def flops(self, shape: Shape) -> int:
+        scores = self.rows * self.keys * shape.steps(self.rows, self.keys)
+        return int(2 * self._blocks(shape) * scores * sum(shape.of_heads))
+
+    def cxx(self, shape: Shape) -> str:
+        """`bolt::attention::WarpTile<64, 64, 4, 1, 1, 64, 8, 8, 8>`"""
+        sizes = (shape.depth, shape.columns, self.down, self.across, self.fragments, self.keys, *shape.widths)
+        return f"{SPACE}::WarpTile<{', '.join(map(str, sizes))}>"
+
+
+def tiles(shape: Shape) -> Iterator[WarpTile]:
+    """The tiles that may be some for a problem: steps of 16 to 128 keys, or of all keys where those are few."""
+    for down, across, fragments in product((1, 2, 4, 8), (1, 2, 4, 8), (1, 2)):
+        unit = 16 * across
+        most = aligned(shape.keys, unit)
+        for keys in dict.fromkeys((*(size for size in (16, 32, 64, 128) if size % unit == 0 and size < most), most)):
+            if keys <= 256:
+                yield WarpTile(down, across, fragments, keys)
+
+
+def _serves(shape: Shape, gpu: Gpu) -> str | None:
+    return None
+
+
+KIND = Kind("warp", _serves, tiles, WarpTile.read, 700)

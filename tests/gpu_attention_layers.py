@@ -1,0 +1,124 @@
+"""Attention that is tried on a GPU: every way in which its kernels differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Input, Layer, graph_with
+from gpu_harness import TARGET, Trial
+from gpu_products import TOLERANCE
+
+from bolt_build.dtypes import DType
+from bolt_build.families.attention.family import Attention as Family
+from bolt_build.families.attention.kind import candidate_of
+from bolt_build.families.attention.registry import KINDS
+from bolt_build.families.attention.shape import shape_of
+from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
+from bolt_build.graph.ops.attention import Attention
+
+FAMILY = Family()
+HIDING = -150_000.0
+"""Masks from here to 0 are minus infinity in half precision in more than half of their places."""
+
+
+def attention(
+    label: str,
+    extents: tuple[int, int, int, int],
+    depth: int,
+    columns: int | None = None,
+    *,
+    kv_heads: int | None = None,
+    causal: bool = False,
+    safe: bool = False,
+    mask: Input | None = None,
+) -> Layer:
+    """Attention of [batch, heads, queries, keys] whose inputs lie apart."""
+    batch, heads, queries, keys = extents
+    kv = kv_heads or heads
+    op = Attention(heads, kv, 1.5 * depth**-0.5, causal, False, safe)
+    shapes = ((batch, queries, heads * depth), (batch, keys, kv * depth), (batch, keys, kv * (columns or depth)))
+    inputs = (*(Input(shape) for shape in shapes), *([] if mask is None else [mask]))
+    return Layer(label, op, inputs, (), DType.F16, TOLERANCE)
+
+
+def packed(label: str, batch: int, heads: int, rows: int, depth: int, *, kv_heads: int | None = None) -> Layer:
+    """Self-attention whose inputs lie side by side."""
+    kv = kv_heads or heads
+    op = Attention(heads, kv, 1.5 * depth**-0.5, packed=True)
+    return Layer(label, op, (Input((batch, rows, (heads + 2 * kv) * depth)),), (), DType.F16, TOLERANCE)
+
+
+LAYERS = [
+    *(attention(f"at-{d}", (2, 2, 70, 70), d) for d in (8, 16, 32, 64, 80, 96, 128)),
+    *(attention(f"at-odd-{d}", (1, 3, 33, 50), d) for d in (1, 7, 10, 20, 40, 72, 100)),
+    attention("at-256", (1, 1, 40, 70), 256),
+    attention("at-200", (1, 1, 17, 33), 200),
+    attention("at-columns", (1, 2, 40, 60), 64, 24),
+    attention("at-columns-odd", (1, 2, 20, 30), 30, 75),
+    *(
+        attention(f"at-{s}x{t}", (1, 2, s, t), 64)
+        for s, t in ((1, 1), (1, 300), (5, 3), (40, 40), (197, 197), (129, 16))
+    ),
+    attention("at-causal", (1, 2, 150, 150), 64, causal=True),
+    attention("at-causal-wide", (1, 1, 60, 200), 32, causal=True),
+    attention("at-causal-high", (1, 1, 200, 60), 32, causal=True),
+    attention("at-groups", (2, 6, 50, 90), 32, kv_heads=2),
+    attention("at-mask", (2, 3, 40, 75), 64, mask=Input((2, 3, 40, 75))),
+    attention("at-mask-keys", (2, 3, 70, 75), 64, mask=Input((2, 1, 1, 75), low=HIDING, high=0.0)),
+    attention("at-mask-heads", (2, 3, 40, 75), 32, mask=Input((3, 1, 75))),
+    attention("at-mask-queries", (2, 3, 40, 75), 32, mask=Input((2, 1, 40, 1))),
+    attention("at-mask-constant", (2, 2, 40, 75), 32, causal=True, mask=Input((40, 75), True)),
+    attention("at-hidden", (3, 2, 40, 2), 32, mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
+    attention("at-hidden-safe", (3, 2, 40, 2), 32, safe=True, mask=Input((3, 2, 40, 2), low=HIDING, high=0.0)),
+    attention("at-hidden-first", (1, 1, 20, 400), 64, mask=Input((400,), low=6 * HIDING, high=0.0)),
+    packed("at-packed", 2, 3, 90, 64),
+    packed("at-packed-groups", 2, 4, 50, 40, kv_heads=2),
+    packed("at-packed-odd", 1, 3, 50, 21),
+]  # fmt: skip
+
+FORMS = [
+    attention("at-form", (1, 2, 150, 210), 64),
+    attention("at-form-mask", (1, 1, 70, 140), 64, causal=True, mask=Input((70, 140))),
+    attention("at-form-128", (1, 1, 70, 140), 128, causal=True),
+]
+
+
+def step_of(layer: Layer) -> ProposedStep:
+    """The step that the family proposes for a layer."""
+    graph, node = graph_with(layer)
+    (alternative,), _ = FAMILY.propose(graph, node, TARGET, layer.precision)
+    (step,) = alternative.steps
+    return step
+
+
+def attention_trials() -> list[Trial]:
+    """Every layer with the kernel of each kind that is predicted to be fastest; some with every eighth legal tile of
+    each kind; and with rows of inputs and of the output apart."""
+    found = []
+    for layer in LAYERS:
+        step = step_of(layer)
+        first: dict[object, Candidate] = {}
+        for candidate in FAMILY.candidates(step.problem, TARGET)[0]:
+            first.setdefault(dict(candidate.parameters)["kind"], candidate)
+        found += [Trial(layer, step, candidate) for candidate in first.values()]
+    for layer in FORMS:
+        step = step_of(layer)
+        found += [Trial(layer, step, candidate) for candidate in legal(step.problem)[::8]]
+    for layer in (LAYERS[3], FORMS[1]):
+        step = step_of(layer)
+        row = step.problem.outputs[0].row
+        for candidate in FAMILY.candidates(step.problem, TARGET)[0][:1]:
+            trial = Trial(layer, step, candidate)
+            found += [replace(trial, pitch=row + 8), replace(trial, pitch=row + 8, between=24)]
+    return found
+
+
+def legal(problem: KernelProblem) -> list[Candidate]:
+    """Every legal tile of each kind."""
+    shape = shape_of(problem)
+    assert TARGET.gpu is not None
+    found = []
+    for kind in KINDS:
+        if kind.serves(shape, TARGET.gpu) is None:
+            found += [candidate_of(tile) for tile in kind.tiles(shape) if tile.refuse(shape, TARGET.gpu) is None]
+    return found

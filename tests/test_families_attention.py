@@ -1,0 +1,205 @@
+"""Attention on GPUs: what the family takes, what its candidates state, what it emits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from families_harness import Input, Layer, graph_with
+from gpu_attention_layers import attention, packed
+
+from bolt_build.dtypes import DType
+from bolt_build.families import load
+from bolt_build.families.attention.family import Attention
+from bolt_build.families.attention.kind import Tile, candidate_of
+from bolt_build.families.attention.registry import KINDS
+from bolt_build.families.attention.shape import shape_of
+from bolt_build.families.attention.warp import WarpTile
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.attention import Attention as AttentionOp
+from bolt_build.targets import HOST, Target, target_named
+
+FAMILY = Attention()
+H200, A100, T4 = target_named("h200"), target_named("a100"), target_named("t4")
+BERT = packed("bert", 32, 12, 128, 64)
+MASKED = attention("masked", (2, 8, 100, 120), 64, kv_heads=2, causal=True, mask=Input((2, 1, 1, 120)))
+TILE = WarpTile(4, 1, 1, 64)
+
+
+def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
+    graph, node = graph_with(layer)
+    ((alternative,), refusals) = FAMILY.propose(graph, node, target, layer.precision)
+    assert refusals == ()
+    assert alternative.region == ("layer",)
+    (step,) = alternative.steps
+    assert step.pitched == (0,)
+    return step.problem
+
+
+def refusals_of(layer: Layer, target: Target = H200) -> set[str]:
+    graph, node = graph_with(layer)
+    alternatives, refusals = FAMILY.propose(graph, node, target, layer.precision)
+    assert alternatives == ()
+    return {refusal.reason for refusal in refusals}
+
+
+def legality(tile: Tile, layer: Layer, target: Target = H200) -> str | None:
+    assert target.gpu is not None
+    return tile.refuse(shape_of(problem_of(layer)), target.gpu)
+
+
+def with_op(layer: Layer, op: AttentionOp) -> Layer:
+    return replace(layer, op=op)
+
+
+@pytest.mark.parametrize("target", [T4, A100, H200], ids=lambda target: target.name)
+@pytest.mark.parametrize("layer", [BERT, MASKED], ids=lambda layer: layer.label)
+def test_is_predicted_to_beat_the_plain_kernel(layer: Layer, target: Target) -> None:
+    graph, node = graph_with(layer)
+    families = {family.name: family for family in load(target)}
+    own = [a.seconds for a in families["attention"].propose(graph, node, target, DType.F16)[0]]
+    plain = [a.seconds for a in families["portable"].propose(graph, node, target, DType.F16)[0]]
+    assert max(own) < min(plain) / 5
+
+
+@pytest.mark.parametrize(
+    ("layer", "why"),
+    [
+        (replace(BERT, precision=DType.F32), "takes tensors in f16, not in f32"),
+        (replace(BERT, epilogue=(EpilogueOp(Activation("relu")),)), "takes no epilogue"),
+        (
+            with_op(BERT, AttentionOp(12, 12, -0.5, packed=True)),
+            "scales scores by a number above 0, not by -0.5",
+        ),
+        (attention("long", (1, 1, 8, 8), 264), "has heads of at most 256 elements, not of 264"),
+        (attention("none", (1, 1, 0, 8), 64), "has no kernel for tensors without elements"),
+        (
+            attention("large", (1, 1, 1 << 26, 8), 32),
+            "a tensor of 2147483648 elements is beyond the reach of 32-bit indices",
+        ),
+    ],
+    ids=lambda value: value.label if isinstance(value, Layer) else "",
+)
+def test_says_why_it_does_not_take_a_layer(layer: Layer, why: str) -> None:
+    assert refusals_of(layer) == {why}
+
+
+def test_takes_nothing_of_a_cpu() -> None:
+    assert refusals_of(BERT, HOST) == {"target 'host' has no tensor cores"}
+
+
+@pytest.mark.parametrize(
+    ("tile", "layer", "target", "why"),
+    [
+        (TILE, BERT, H200, None),
+        (TILE, BERT, T4, None),
+        (replace(TILE, down=8, across=2), BERT, H200, "blocks have 1 to 8 warps, not 16"),
+        (
+            replace(TILE, fragments=2, keys=128),
+            BERT,
+            H200,
+            "scores and results take 192 registers of a thread, over 176 do not stay in them",
+        ),
+        (
+            replace(TILE, down=8, fragments=2),
+            BERT,
+            H200,
+            "half of its 256 rows or more would be beyond the 128 queries",
+        ),
+        (
+            replace(TILE, keys=128),
+            attention("wide", (1, 8, 512, 512), 128),
+            T4,
+            "takes 156672 bytes of shared memory, a block has 65536",
+        ),
+    ],
+)
+def test_says_why_a_tile_is_none(tile: Tile, layer: Layer, target: Target, why: str | None) -> None:
+    assert legality(tile, layer, target) == why
+
+
+@pytest.mark.parametrize("target", [T4, A100, H200], ids=lambda target: target.name)
+@pytest.mark.parametrize("depth", [1, 64, 128, 200, 256])
+def test_every_head_has_a_kernel_on_every_gpu(depth: int, target: Target) -> None:
+    layer = attention("any", (1, 2, 300, 300), depth)
+    assert FAMILY.candidates(problem_of(layer, target), target)[0]
+
+
+@pytest.mark.parametrize("layer", [BERT, MASKED], ids=lambda layer: layer.label)
+def test_candidates_are_read_back(layer: Layer) -> None:
+    problem = problem_of(layer)
+    found, _ = FAMILY.candidates(problem, H200)
+    assert len(set(found)) == len(found) > 4
+    for candidate in found:
+        assert FAMILY.refuse(problem, candidate, H200) is None
+        assert FAMILY.variants(problem, candidate, H200) == ()
+        assert sum(kind.tile_of(candidate) is not None for kind in KINDS) == 1
+    assert [FAMILY.predict(problem, c, H200) for c in found] == sorted(FAMILY.predict(problem, c, H200) for c in found)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "settings"),
+    [
+        ((("kind", "warp"), ("down", 3), ("across", 1), ("fragments", 1), ("keys", 64)), ()),
+        ((("kind", "warp"), ("down", 4), ("across", 1), ("fragments", 1), ("keys", 64)), (("run", 1),)),
+        ((("kind", "warp"), ("down", 4)), ()),
+        ((("kind", "other"),), ()),
+    ],
+)
+def test_a_lock_with_another_kernel_is_refused(
+    parameters: tuple[tuple[str, int | str], ...], settings: tuple[tuple[str, int | str], ...]
+) -> None:
+    candidate = Candidate("attention", parameters, settings)
+    assert FAMILY.refuse(problem_of(BERT), candidate, H200) == f"{candidate} is none of its candidates"
+
+
+def test_emits_strides_of_packed_rows_and_of_rows_apart() -> None:
+    problem = problem_of(BERT)
+    at = StepExpressions(("r.arena(0)",), ("r.arena(64)",), (None,), (776,), (2320,))
+    code = FAMILY.emit(problem, candidate_of(TILE), H200, at)
+    assert code.includes == ("bolt_attention/launch.h",)
+    assert code.member_type is None
+    assert code.call == (
+        "bolt::attention::run(r, bolt::attention::WarpTile<64, 64, 4, 1, 1, 64, 8, 8, 8>{}, "
+        "bolt::attention::Unmasked{}, bolt::attention::Arguments{.batch = 32, .heads = 12, .group = 1, .queries = 128, "
+        ".keys = 128, .scale = 0.2705053201666806f, .causal = false, .safe = false, "
+        ".q_rows = {0, 296960, 2320}, .k_rows = {768, 296960, 2320}, .v_rows = {1536, 296960, 2320}, "
+        ".y_rows = {0, 99328, 776}, .mask_steps = {0, 0, 0, 0}}, "
+        "r.arena(0), r.arena(0), r.arena(0), nullptr, r.arena(64));"
+    )
+
+
+def test_emits_strides_of_a_mask_that_heads_and_queries_share() -> None:
+    problem = problem_of(MASKED)
+    at = StepExpressions(tuple(f"r.input({i})" for i in range(4)), ("r.output(0)",), (None,) * 4)
+    call = FAMILY.emit(problem, candidate_of(TILE), H200, at).call
+    assert ".group = 4, .queries = 100, .keys = 120," in call
+    assert ".causal = true" in call
+    assert ".mask_steps = {120, 0, 0, 1}}, r.input(0), r.input(1), r.input(2), r.input(3), r.output(0));" in call
+    assert "bolt::portable::f16{}" in call
+
+
+def test_one_unit_serves_every_number_of_images_and_rows() -> None:
+    layers = [packed(f"rows-{rows}", images, 12, rows, 64) for images, rows in ((1, 128), (32, 384))]
+    steps = [(problem_of(layer), candidate_of(TILE)) for layer in layers]
+    (unit,) = FAMILY.units(steps, H200)
+    assert unit.text == (
+        '#include "bolt_attention/warp_kernel.h"\n\n'
+        "template void bolt::attention::launch(\n    bolt::attention::WarpTile<64, 64, 4, 1, 1, 64, 8, 8, 8>,\n"
+        "    bolt::attention::Unmasked, const bolt::attention::Arguments&, void*);\n"
+    )
+
+
+def test_expense_says_what_tiles_pad() -> None:
+    problem = problem_of(packed("vit", 1, 12, 197, 64))
+    expense = FAMILY.expense(problem, candidate_of(WarpTile(4, 1, 1, 64)))
+    assert expense.why == "tiles padded from 119221248 operations to 201326592"
+    assert FAMILY.expense(problem).why == ""
+
+
+def test_a_causal_problem_takes_fewer_steps() -> None:
+    plain, causal = (attention("long", (4, 8, 2048, 2048), 64, causal=causal) for causal in (False, True))
+    tile = candidate_of(TILE)
+    assert FAMILY.predict(problem_of(causal), tile, H200) < 0.7 * FAMILY.predict(problem_of(plain), tile, H200)
