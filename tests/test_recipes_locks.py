@@ -27,7 +27,11 @@ GRAPHS = {
     "vgg16": vgg16.build,
 }
 HEAVY = {"vgg16": [pytest.mark.large]}
-UNTUNED = {"densenet121", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0", "vgg19"}
+UNTUNED = {
+    "bert_base", "bert_base_384", "bert_base_40", "bert_large", "clip_vision", "densenet121",
+    "distilbert", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0", "vgg19", "vit_b16",
+    "whisper_tiny_encoder",
+}  # fmt: skip
 """Recipes that name the lock they are to have: until it is there, their kernels are predicted, and builds say so."""
 
 

@@ -1,7 +1,8 @@
 """Models that are written here instead of downloaded: `{zoo: resnet50}` in a recipe.
 
-A zoo model is its graph (an ONNX model whose weights are zero) with calibrated seeded
-weights. The same bytes are written on every machine. Importing this package imports neither NumPy nor onnx.
+A zoo model is its graph (an ONNX model whose weights are zero) with calibrated seeded weights, or a `Seeded` one: an
+encoder, whose weights need no calibration. The same bytes are written on every machine. Importing this package imports
+neither NumPy nor onnx.
 Another package adds models through the entry-point group `bolt_build.zoo`: each entry point is called as the model and
 names the function that gives its graph.
 """
@@ -12,7 +13,7 @@ import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.plugins import Found, guarded_call, offers, plugged
@@ -20,9 +21,15 @@ from bolt_build.plugins import Found, guarded_call, offers, plugged
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from bolt_build.graph.zoo.seeded import Seeded
+
 _BUILDERS = {
+    "bert_base": ("bert", "build_base"),
+    "bert_large": ("bert", "build_large"),
+    "clip_vision": ("vit", "build_clip"),
     "convnext_tiny": ("convnext_tiny", "build"),
     "densenet121": ("densenet121", "build"),
+    "distilbert": ("bert", "build_distil"),
     "efficientnet_b0": ("efficientnet_b0", "build"),
     "mobilenet_v2": ("mobilenet_v2", "build"),
     "mobilenet_v3_small": ("mobilenet_v3_small", "build"),
@@ -34,6 +41,8 @@ _BUILDERS = {
     "resnext50_32x4d": ("resnet50", "build_resnext"),
     "vgg16": ("vgg16", "build"),
     "vgg19": ("vgg16", "build_19"),
+    "vit_b16": ("vit", "build_b16"),
+    "whisper_tiny_encoder": ("whisper", "build_tiny"),
     "wide_resnet50_2": ("resnet50", "build_wide"),
 }
 """Of each model: the module here and the function in it that gives its graph."""
@@ -61,18 +70,32 @@ def write(name: str, path: Path, change: Callable[[ModelProto], ModelProto] | No
     OSError where the file cannot be written.
     """
     _known(name)
-    # Calibrating loads onnx and NumPy: the models' names need neither.
-    from bolt_build.graph.zoo.calibrate import calibrate
-
     graph = _builder(name)()
-    model = calibrate(graph if change is None else change(graph), _SEED)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(model.SerializeToString(deterministic=True))
+        with temporary.open("wb") as file:
+            _write(graph, file, change)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _write(graph: ModelProto | Seeded, file: IO[bytes], change: Callable[[ModelProto], ModelProto] | None) -> None:
+    # Writing loads onnx and NumPy: the models' names need neither.
+    from bolt_build.graph.zoo.calibrate import calibrate
+    from bolt_build.graph.zoo.seeded import Seeded
+
+    if not isinstance(graph, Seeded):
+        model = calibrate(graph if change is None else change(graph), _SEED)
+    elif change is None:
+        graph.write(file, _SEED)
+        return
+    else:
+        changed = change(graph.drawn(_SEED))
+        new = frozenset(item.name for item in changed.graph.initializer) - graph.spreads.keys()
+        model = calibrate(changed, _SEED, only=new) if new else changed
+    file.write(model.SerializeToString(deterministic=True))
 
 
 def plugged_models(only: tuple[str, ...] | None = None) -> Found[Callable[[], ModelProto]]:
@@ -84,12 +107,12 @@ def _is_function(thing: Any) -> str | None:
     return None if callable(thing) else f"is no function but a {type(thing).__name__}"
 
 
-def _builder(name: str) -> Callable[[], ModelProto]:
+def _builder(name: str) -> Callable[[], ModelProto | Seeded]:
     if name not in _BUILDERS:
         (added,) = plugged_models((name,)).checked()
         return guarded_call(added.offer, added.thing)
     within, function = _BUILDERS[name]
-    build: Callable[[], ModelProto] = getattr(importlib.import_module(f"{__name__}.{within}"), function)
+    build: Callable[[], ModelProto | Seeded] = getattr(importlib.import_module(f"{__name__}.{within}"), function)
     return build
 
 

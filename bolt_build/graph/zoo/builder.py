@@ -91,21 +91,35 @@ class Builder:
 
     def model(self, name: str) -> onnx.ModelProto:
         """All of it: from "input", f32 [N,3,224,224], to "logits", f32 [N,1000]."""
-        graph = helper.make_graph(
-            self._nodes,
+        return self.finish(
             name,
             [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["N", *IMAGE])],
             [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", CLASSES])],
-            self._initializers,
         )
+
+    def finish(
+        self, name: str, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]
+    ) -> onnx.ModelProto:
+        """All of it, with these inputs and outputs."""
+        graph = helper.make_graph(self._nodes, name, inputs, outputs, self._initializers)
         opset = [helper.make_opsetid("", OPSET)]
         return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=opset, producer_name="bolt-build")
 
     def _zeros(self, scope: str, part: str, *shape: int) -> str:
-        name = f"{scope[1:].replace('/', '.')}.{part}"
+        name = _weight_name(scope, part)
         self._initializers.append(numpy_helper.from_array(np.zeros(shape, np.float32), name))
+        return name
+
+    def _empty(self, scope: str, part: str, *shape: int) -> str:
+        """A weight without data."""
+        name = _weight_name(scope, part)
+        self._initializers.append(TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape))
         return name
 
     def _add(self, op: str, scope: str, inputs: list[str], output: str, attributes: dict[str, Any]) -> str:
         self._nodes.append(helper.make_node(op, inputs, [output], name=f"{scope}/{op}", **attributes))
         return output
+
+
+def _weight_name(scope: str, part: str) -> str:
+    return f"{scope[1:].replace('/', '.')}.{part}"
