@@ -20,6 +20,7 @@ from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.pads import FOLD_PADS
+from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
@@ -43,6 +44,7 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_AFFINE,  # what stood behind the sum of branches
     MERGE_DUPLICATES,
     REMOVE_DEAD,  # nothing unread may count as a reader
+    MERGE_PROJECTIONS,  # their biases and scales are in their weights now
     FUSE_EPILOGUES,
     PAD_CHANNELS,  # sums and activations between products are in their epilogues now
 )
