@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bolt_build.build.facts import NO_FACTS, Facts
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.plan_file import PLAN_FILE_VERSION, EngineSummary, Facts, Places, PlanFile, save_plan_file
-from bolt_build.build.tasks import Task, TaskGraph
+from bolt_build.build.plan_file import PLAN_FILE_VERSION, EngineSummary, Places, PlanFile, save_plan_file
+from bolt_build.build.tasks import Task, TaskGraph, Value
 
 ENGINE = EngineSummary("toy", (), (), (1,), "0" * 64, 0, 0, 0)
 
@@ -16,7 +17,7 @@ def shell(
     script: str,
     outputs: tuple[str, ...],
     inputs: tuple[str, ...] = (),
-    values: tuple[tuple[str, str], ...] = (),
+    values: tuple[Value, ...] = (),
     *,
     memory_mb: int = 1,
     cached: bool = True,
@@ -27,14 +28,14 @@ def shell(
     return Task(name, "shell", f"run {name}", argv, inputs, outputs, values, reads, memory_mb, cached)
 
 
-def plan_of(tasks: tuple[Task, ...], facts: Facts = (), places: tuple[tuple[str, str], ...] = ()) -> PlanFile:
+def plan_of(tasks: tuple[Task, ...], facts: Facts = NO_FACTS, places: tuple[tuple[str, str], ...] = ()) -> PlanFile:
     """A plan file of these tasks for the target "host" of the recipe "toy"."""
     artifacts = tuple(output for task in tasks for output in task.outputs)
     graph = TaskGraph("toy", "host", "toy/host", tasks, artifacts)
     return PlanFile(PLAN_FILE_VERSION, "planning", "key", facts, Places(places), (), ENGINE, graph)
 
 
-def write_plan(root: Path, *tasks: Task, facts: Facts = (), target: str = "host") -> RecipeDirectory:
+def write_plan(root: Path, *tasks: Task, facts: Facts = NO_FACTS, target: str = "host") -> RecipeDirectory:
     """Write the plan of these tasks under `root`, as planning would."""
     recipe = RecipeDirectory(root / "toy")
     directory = recipe.target(target)

@@ -6,7 +6,7 @@ from bolt_build.build.builder import BuildOptions
 from bolt_build.build.files import Digests
 from bolt_build.build.prepared_target import PreparedTarget
 from bolt_build.build.preparing import Preparer
-from bolt_build.build.receipt import RECORD_VERSION, Receipt, save_receipt, task_key
+from bolt_build.build.receipt import RECEIPT_VERSION, Receipt, save_receipt, task_key
 from bolt_build.schema.recipe import Recipe
 
 
@@ -30,5 +30,5 @@ def _pretend(target: PreparedTarget) -> None:
         made = (digests.stamp(directory.path / name, name) for name in task.outputs)
         key = task_key(task, {file.path: file.digest for file in inputs})
         outputs = tuple(file for file in made if file is not None)
-        record = Receipt(RECORD_VERSION, key, task.argv, task.values, inputs, outputs, plan.facts, 0.0)
+        record = Receipt(RECEIPT_VERSION, key, task.argv, task.values, inputs, outputs, plan.facts, 0.0)
         save_receipt(directory.receipts, task.name, record)

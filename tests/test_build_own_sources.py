@@ -11,6 +11,7 @@ from test_build_cuda_tasks import TOOLS, UNIT
 
 from bolt_build.build import own_sources
 from bolt_build.build.context import BuildContext
+from bolt_build.build.facts import Versioned
 from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.model_file import ModelFile
@@ -18,7 +19,7 @@ from bolt_build.build.own_sources import PACKAGE, OwnSources, family_modules
 from bolt_build.build.plan_file import EngineSummary
 from bolt_build.build.source_files import SourceFile, SourceFiles
 from bolt_build.build.task_graph import task_graph
-from bolt_build.build.tasks import Task
+from bolt_build.build.tasks import Task, ValueKind
 from bolt_build.build.written_model import written_model
 from bolt_build.families import load
 from bolt_build.graph import zoo
@@ -162,7 +163,7 @@ def test_links_and_copies_depend_on_none_of_our_files(before: dict[str, dict[str
     for tasks in before.values():
         for task in tasks.values():
             if task.rule in ("link", "copy"):
-                assert [name for name, _ in task.values if name.startswith("source:")] == []
+                assert [value for value in task.values if value.kind is ValueKind.SOURCE] == []
 
 
 def test_an_edit_of_the_driver_reaches_its_own_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,15 +291,15 @@ def test_a_package_is_known_by_its_version_and_all_its_files(more_of_it: Path) -
     one = Offer("bolt_build.passes", "a", "more_of_it.first:A", "more-of-it", "1.0")
     other = Offer("bolt_build.peers", "p", "json:P", "another", "2.0")
 
-    def facts(*installed: Offer) -> tuple[tuple[str, str], ...]:
+    def versions(*installed: Offer) -> tuple[Versioned, ...]:
         LOOKED_AT.pop(more_of_it / "second.py", None)
         found = OwnSources(PACKAGE, EditedFiles(), installed)
-        return found.package_facts(lambda offer: offer.group == "bolt_build.passes")
+        return found.package_versions(lambda offer: offer.group == "bolt_build.passes")
 
-    ((name, fact),) = before = facts(one, replace(one, name="b"), other)
-    assert (name, fact[:4], len(fact)) == ("package:more-of-it", "1.0 ", 16)
+    (package,) = before = versions(one, replace(one, name="b"), other)
+    assert (package.name, package.version, len(package.mark)) == ("more-of-it", "1.0", 12)
     (more_of_it / "second.py").write_text("ONE = 2\n")
-    assert facts(one) != before
+    assert versions(one) != before
 
 
 def test_headers_are_followed_from_one_to_the_next(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
-from bolt_build.build.tasks import Task
+from bolt_build.build.tasks import Task, Value, ValueKind
 
 COPY = shell("copy", 'cat in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
 TWICE = shell("twice", 'cat a.txt a.txt > "$out/b.txt"', ("b.txt",), ("a.txt",))
@@ -75,7 +75,11 @@ def test_an_edit_that_changes_no_result_stops_there(built: Built) -> None:
 
 def test_a_changed_value_runs_its_task_alone(built: Built) -> None:
     built.run()
-    built.plan(COPY, TWICE, shell("alone", 'echo alone > "$out/c.txt"', ("c.txt",), values=(("tool", "2"),)))
+    built.plan(
+        COPY,
+        TWICE,
+        shell("alone", 'echo alone > "$out/c.txt"', ("c.txt",), values=(Value(ValueKind.TOOL, "cxx", "2"),)),
+    )
     assert built.run()[0] == ["alone"]
 
 

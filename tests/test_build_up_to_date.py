@@ -7,13 +7,23 @@ from dataclasses import fields, replace
 
 import pytest
 
+from bolt_build.build.facts import NO_FACTS
 from bolt_build.build.files import FileStamp
 from bolt_build.build.own_sources import PACKAGE
-from bolt_build.build.receipt import RECORD_VERSION, Receipt, task_key
-from bolt_build.build.tasks import Task
+from bolt_build.build.receipt import RECEIPT_VERSION, Receipt, task_key
+from bolt_build.build.tasks import Task, Value, ValueKind
 from bolt_build.build.up_to_date import Fault, judge, output_faults
 
-TASK = Task("t", "rule", "do it", ("tool", "a.txt"), ("a.txt",), ("b.txt", "c.txt"), (("tool:cxx", "1"),), ("policy",))
+TASK = Task(
+    "t",
+    "rule",
+    "do it",
+    ("tool", "a.txt"),
+    ("a.txt",),
+    ("b.txt", "c.txt"),
+    (Value(ValueKind.TOOL, "cxx", "1"),),
+    ("policy",),
+)
 FILES = {"a.txt": "aa", "b.txt": "bb", "c.txt": "cc"}
 
 
@@ -22,7 +32,8 @@ def stamped(*names: str) -> tuple[FileStamp, ...]:
 
 
 RECORD = Receipt(
-    RECORD_VERSION, task_key(TASK, FILES), TASK.argv, TASK.values, stamped("a.txt"), stamped("b.txt", "c.txt"), (), 1.0
+    RECEIPT_VERSION, task_key(TASK, FILES), TASK.argv, TASK.values, stamped("a.txt"), stamped("b.txt", "c.txt"),
+    NO_FACTS, 1.0,
 )  # fmt: skip
 
 
@@ -38,7 +49,7 @@ def test_a_task_without_a_record_is_stale() -> None:
 
 OTHER = {
     "name": "u", "rule": "other", "label": "other", "argv": ("tool", "b.txt"), "inputs": ("a.txt", "b.txt"),
-    "outputs": ("b.txt",), "values": (("tool:cxx", "2"),), "reads": (), "memory_mb": 1, "cached": False,
+    "outputs": ("b.txt",), "values": (Value(ValueKind.TOOL, "cxx", "2"),), "reads": (), "memory_mb": 1, "cached": False,
 }  # fmt: skip
 SAME_WORK = {"name", "label", "reads", "memory_mb", "cached"}
 """What a task is called, what is said of it, and where and when it runs changes nothing of what it makes."""

@@ -167,8 +167,8 @@ def test_what_is_rebuilt_and_why(edit: str, place: Place, monkeypatch: pytest.Mo
 
 
 def test_another_compiler_rebuilds_all_that_it_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    version = json.loads((place.path / "generated/tiny/host/plan.json").read_text())["facts"]
-    before = next(value.split(" ")[0] for name, value in version if name == "tool:cxx")
+    tools = json.loads((place.path / "generated/tiny/host/plan.json").read_text())["facts"]["tools"]
+    (before,) = (known["version"] for known in tools if known["name"] == "cxx")
     tool("cxx", "99.1", "d" * 64)(place, monkeypatch)
     found = place.stale()
     assert {*COMPILES, RUNTIME, *BEHIND[:2]} <= set(found)

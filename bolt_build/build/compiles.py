@@ -10,7 +10,7 @@ from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, to
 from bolt_build.build.own_sources import header_digest, tree_digest
 from bolt_build.build.packages import family_package
 from bolt_build.build.plan_file import UnitSummary
-from bolt_build.build.tasks import Task
+from bolt_build.build.tasks import Task, Value, ValueKind
 from bolt_build.families.base import Family
 from bolt_build.runtime import include_dir, names, runner_include_dir, runner_sources, sources
 from bolt_build.targets import Compiler, Target
@@ -29,7 +29,7 @@ _CUDA_SCRIPT = Path(__file__).with_name("compile_cuda.py")
 _COMPILE_MB = 800
 _COMPILE_CUDA_MB = 1500
 
-Values = tuple[tuple[str, str], ...]
+Values = tuple[Value, ...]
 
 
 def compiles(context: BuildContext, emitted: Sequence[str]) -> tuple[Task, ...]:
@@ -98,26 +98,27 @@ def _emitted(context: BuildContext, emitted: Sequence[str]) -> list[Task]:
             tasks.append(_compile_cuda(context, source, needed, values, units.get(source, _COMPILE_CUDA_MB)))
         elif source.endswith(".cpp"):
             flags = (*_OWN, *seen, *_tool_flags(others))
-            runner = _headers(runner_include_dir() / "runner.h") if source == "src/runner.cpp" else ()
+            runner = (_headers(runner_include_dir() / "runner.h"),) if source == "src/runner.cpp" else ()
             tasks.append(_compile(context, source, Path(source).stem, (header,), flags, (*values, *runner)))
     return tasks
 
 
 def _emitted_values(context: BuildContext) -> Values:
     """What a source that is not written yet may include: every header of the runtime and of the families."""
-    headers = tuple((_source_of(family, family.name), tree_digest(family.include_dir)) for family in context.families)
-    return (*tool_values(context.tools), ("source:runtime", tree_digest(include_dir())), *headers)
+    headers = tuple(_files_of(family, family.name, tree_digest(family.include_dir)) for family in context.families)
+    runtime = Value(ValueKind.SOURCE, "runtime", tree_digest(include_dir()))
+    return (*tool_values(context.tools), runtime, *headers)
 
 
-def _source_of(family: Family, what: str) -> str:
-    """What the digest of a family's files is called among a task's values."""
+def _files_of(family: Family, what: str, digest: str) -> Value:
+    """Files of a family with this digest: ours, called `what`, or those of the package that adds it."""
     package = family_package(family.name)
-    return f"source:{what}" if package is None else f"package:{package}"
+    return Value(ValueKind.SOURCE, what, digest) if package is None else Value(ValueKind.PACKAGE, package, digest)
 
 
-def _headers(source: Path, *folders: Path, name: str = "source:headers") -> Values:
-    """A file of ours, or of another package's family, and the headers that it includes."""
-    return ((name, header_digest([source], [include_dir(), runner_include_dir(), *folders])),)
+def _headers(source: Path) -> Value:
+    """A file of ours, and the headers that it includes."""
+    return Value(ValueKind.SOURCE, "headers", header_digest([source], [include_dir(), runner_include_dir()]))
 
 
 def _runtime(context: BuildContext) -> list[Task]:
@@ -127,7 +128,7 @@ def _runtime(context: BuildContext) -> list[Task]:
         layer = _others(context) if path.stem == f"device_{context.target.where}" else ()
         flags, values = (
             (*_OWN, *_tool_flags(layer), *_facts(context.target, path)),
-            (*tool_values([_cxx(context), *layer]), *_headers(path)),
+            (*tool_values([_cxx(context), *layer]), _headers(path)),
         )
         tasks.append(_compile(context, in_package(path), f"runtime_{path.stem}", (), flags, values))
     return tasks
@@ -150,7 +151,8 @@ def _family_task(context: BuildContext, family: Family, path: Path) -> Task:
         *_OWN[:2], *_family_flags(family), *_tool_flags(_others(context)),
         f"-ffile-prefix-map=${{{place}}}={family.name}",
     )  # fmt: skip
-    values = (*tool_values(context.tools), *_headers(path, family.include_dir, name=_source_of(family, "headers")))
+    included = header_digest([path], [include_dir(), runner_include_dir(), family.include_dir])
+    values = (*tool_values(context.tools), _files_of(family, "headers", included))
     return _compile(context, _unit(family, path), f"{family.name}_{path.stem}", (), flags, values)
 
 
@@ -255,7 +257,7 @@ def _compile_cuda(
         "${python}", script, "${nvcc}", source, "${out}/" + output,
         *_COMPILE_CUDA, *context.target.compile_flags, *_OWN, *families, *tools, *more,
     )  # fmt: skip
-    values = (*values, ("source:compile_cuda", tree_digest(_CUDA_SCRIPT)))
+    values = (*values, Value(ValueKind.SOURCE, "compile_cuda", tree_digest(_CUDA_SCRIPT)))
     return Task(
         f"compile-{unit}", "compile", f"compile {Path(source).name}", argv, (source, *headers), (output,), values,
         PLANNING_KEYS, memory_mb,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bolt_build.build.model_file import ModelFile
 from bolt_build.build.plan_file import EngineSummary
+from bolt_build.build.tasks import Value, ValueKind
 from bolt_build.families.base import Family
 from bolt_build.runtime import include_dir
 from bolt_build.schema.recipe import Recipe
@@ -41,6 +42,6 @@ def in_package(path: Path) -> str:
     return "${package}/" + str(path.relative_to(include_dir().parents[1]))
 
 
-def tool_values(tools: Sequence[Tool]) -> tuple[tuple[str, str], ...]:
+def tool_values(tools: Sequence[Tool]) -> tuple[Value, ...]:
     """What a result depends on where a tool made it."""
-    return tuple((f"tool:{tool.name}", tool.digest) for tool in tools)
+    return tuple(Value(ValueKind.TOOL, tool.name, tool.digest) for tool in tools)

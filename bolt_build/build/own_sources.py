@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bolt_build.build.facts import Versioned, versioned
 from bolt_build.build.imports import Imports
 from bolt_build.build.source_files import SourceFiles
 from bolt_build.digest import digest
@@ -37,10 +38,10 @@ def code_digest(
     return _own().code_digest(modules, chosen, counts)
 
 
-def package_facts(counts: Callable[[Offer], bool]) -> tuple[tuple[str, str], ...]:
-    """Name, version and digest of each installed package with an offer that `counts` is true of: `("package:NAME",
-    "1.0 0123456789ab")`. The digest is that of all files of what its entry points import. Raises OSError."""
-    return _own().package_facts(counts)
+def package_versions(counts: Callable[[Offer], bool]) -> tuple[Versioned, ...]:
+    """Each installed package with an offer that `counts` is true of, by name. The digest is that of all files of what
+    its entry points import. Raises OSError."""
+    return _own().package_versions(counts)
 
 
 def family_modules(families: Sequence[str]) -> tuple[str, ...]:
@@ -124,8 +125,8 @@ class OwnSources:
         self._files.save()
         return found
 
-    def package_facts(self, counts: Callable[[Offer], bool]) -> tuple[tuple[str, str], ...]:
-        """See `package_facts`."""
+    def package_versions(self, counts: Callable[[Offer], bool]) -> tuple[Versioned, ...]:
+        """See `package_versions`."""
         found: dict[tuple[str, str], dict[str, str]] = {}
         for offer in self._offers:
             if counts(offer):
@@ -133,8 +134,7 @@ class OwnSources:
                 found.setdefault((offer.package, offer.version), {})[top] = self._added(top)
         self._files.save()
         return tuple(
-            (f"package:{name}", f"{version} {digest(sorted(files.items()))[:12]}")
-            for (name, version), files in sorted(found.items())
+            versioned(name, version, digest(sorted(files.items()))) for (name, version), files in sorted(found.items())
         )
 
     def code_files(

@@ -7,16 +7,21 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from bolt_build.build.facts import Facts
 from bolt_build.build.files import FileStamp, write_text
 from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.digest import decode, encode
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
 
-PLAN_FILE_VERSION = 6
+PLAN_FILE_VERSION = 7
 
-Facts = tuple[tuple[str, str], ...]
-"""What a plan or a result was made from, as (name, text): "recipe:policy.fusion.epilogue", "model", "tool:cxx",
-"package:bolt-build-example", "lock:<digest of a problem>"..."""
+_NAME = re.compile(r"\$\{([\w.]+)\}")
+
+
+def place_of(name: str) -> str:
+    """What the place is called that a file's name begins with, empty for a file of the target's directory."""
+    found = _NAME.match(name)
+    return "" if found is None else found[1]
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Places:
     def expand(self, text: str, **more: str) -> str:
         """`text` with every `${name}` replaced. Raises KeyError for a name that is not known."""
         names = dict(self.paths) | more
-        return re.sub(r"\$\{([\w.]+)\}", lambda match: names[match[1]], text)
+        return _NAME.sub(lambda match: names[match[1]], text)
 
 
 @dataclass(frozen=True)

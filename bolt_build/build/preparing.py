@@ -10,17 +10,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import bolt_build
+from bolt_build.build.facts import Facts, Versioned, versioned
 from bolt_build.build.files import FileStamp, stamp
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.model_file import ModelFile, model_file
 from bolt_build.build.origin import rival
-from bolt_build.build.own_sources import PACKAGE, code_digest, compiled_digest, family_modules, package_facts
+from bolt_build.build.own_sources import PACKAGE, code_digest, compiled_digest, family_modules, package_versions
 from bolt_build.build.packages import asked_for
 from bolt_build.build.plan_file import (
     NOTHING_USED,
     PLAN_FILE_VERSION,
     EngineSummary,
-    Facts,
     Places,
     PlanFile,
     TuningUse,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from bolt_build.planner.selection import Selection
 
 # How an engine is verified and how its kernels are measured: what of the lock counts is a fact of its own.
-_NOT_THE_ENGINE = ("recipe:verify.", "recipe:tuning.")
-_UNSAID = (("recipe:policy.padding.mode", '"auto"'), ("recipe:policy.padding.alignment", "8"))
+_NOT_THE_ENGINE = ("verify.", "tuning.")
+_UNSAID = (("policy.padding.mode", '"auto"'), ("policy.padding.alignment", "8"))
 """Defaults of keys that came later: engines of recipes without them are what they were."""
 _FILES = ("engine.json", "provenance.json", "recipe.json", "selection.json")
 """What planning writes beside sources and weights."""
@@ -232,23 +232,24 @@ class _Question:
 
     @cached_property
     def facts(self) -> Facts:
-        read = _facts(self.recipe, self.spec, self.model, self.tools)
-        packages = package_facts(asked_for(self.target))
-        return (*read, *packages, *_own(self.target), *self.lock.facts(self.use))
+        return Facts(
+            _recipe_facts(self.recipe, self.spec), self.model.digest,
+            tuple(versioned(tool.name, tool.version, tool.digest) for tool in self.tools.tools),
+            package_versions(asked_for(self.target)), _own(self.target), self.lock.facts(self.use),
+        )  # fmt: skip
 
     @cached_property
     def planning_key(self) -> str:
-        read = [list(fact) for fact in _planning_facts(self.facts)]
+        read = replace(_engine_facts(self.facts), tools=(), own=None)
         families = family_modules(self.target.families)
         code = code_digest("bolt_build.build.engine_from_model", "bolt_build.emit.weights", chosen=families)
-        return digest([read, code, self.target.name])
+        return digest([encode(read), code, self.target.name])
 
     @cached_property
     def key(self) -> str:
         verified = self.elsewhere is None and self.unverified is None
-        facts = [list(fact) for fact in self.facts]
         around = _surroundings(self.tools, self.directory, self.model, self.recipe.verify.inputs)
-        return digest([self.planning_key, facts, around, not verified])
+        return digest([self.planning_key, encode(self.facts), around, not verified])
 
     @property
     def replans(self) -> bool:
@@ -279,21 +280,18 @@ def _text(value: object) -> str:
     return json.dumps(encode(value), indent=1) + "\n"
 
 
-def _facts(recipe: Recipe, spec: TargetSpec, model: ModelFile, tools: Toolchain) -> Facts:
-    keys = [(key, value) for key, value in flatten(recipe) if not _of_another_target(key, recipe, spec)]
-    # The recipe names its model by a path; what counts is the contents.
-    found = [(f"recipe:{key}", value) for key, value in keys if key != "model.onnx"]
-    found.append(("model", model.digest))
-    found += [(f"tool:{tool.name}", f"{tool.version} {tool.digest[:12]}") for tool in tools.tools]
-    return tuple(found)
+def _recipe_facts(recipe: Recipe, spec: TargetSpec) -> tuple[tuple[str, str], ...]:
+    """Its keys and their values, but those of other targets. It names its model by a path; what counts is the
+    contents."""
+    keys = (pair for pair in flatten(recipe) if not _of_another_target(pair[0], recipe, spec))
+    return tuple(pair for pair in keys if pair[0] != "model.onnx")
 
 
-def _own(target: Target) -> Facts:
+def _own(target: Target) -> Versioned:
     """What of bolt-build makes an engine: planning, the actions, and what is compiled."""
     chosen = family_modules(target.families)
     code = code_digest("bolt_build.build.preparing", "bolt_build.build.action", chosen=chosen)
-    own = digest([code, compiled_digest(target.families)])
-    return (("bolt-build", f"{bolt_build.__version__} {own[:12]}"),)
+    return versioned("bolt-build", bolt_build.__version__, digest([code, compiled_digest(target.families)]))
 
 
 def _of_another_target(key: str, recipe: Recipe, spec: TargetSpec) -> bool:
@@ -302,22 +300,13 @@ def _of_another_target(key: str, recipe: Recipe, spec: TargetSpec) -> bool:
 
 def _engine_facts(facts: Facts) -> Facts:
     """Those that an engine is made from."""
-    return tuple(fact for fact in facts if not _beside_the_engine(fact[0]))
+    return replace(facts, recipe=tuple(pair for pair in facts.recipe if not _beside_the_engine(pair[0])))
 
 
-def _beside_the_engine(name: str) -> bool:
+def _beside_the_engine(key: str) -> bool:
     """True of what the recipe says of verifying and tuning, also layer by layer."""
-    layer = name.startswith("recipe:layers.") and name.endswith(".tolerance")
-    return layer or name.startswith(_NOT_THE_ENGINE)
-
-
-def _planning_facts(facts: Facts) -> Facts:
-    """Those that the planner itself reads."""
-    return tuple(
-        (name, value) for name, value in facts
-        if name in ("model", "tuning") or name.startswith(("lock:", "package:"))
-        or (name.startswith("recipe:") and not _beside_the_engine(name))
-    )  # fmt: skip
+    layer = key.startswith("layers.") and key.endswith(".tolerance")
+    return layer or key.startswith(_NOT_THE_ENGINE)
 
 
 def _surroundings(tools: Toolchain, directory: TargetDirectory, model: ModelFile, inputs: str | None) -> list[object]:
@@ -361,8 +350,8 @@ def _build_facts(asked: _Question) -> BuildFacts:
     # It loads what it describes: a build that finds nothing changed needs none.
     from bolt_build.emit.manifest import BuildFacts, ResolvedTool
 
-    facts = (fact for fact in _engine_facts(asked.facts) if fact[0].startswith("recipe:") and fact not in _UNSAID)
-    recipe = digest([list(fact) for fact in facts])
+    pairs = (pair for pair in _engine_facts(asked.facts).recipe if pair not in _UNSAID)
+    recipe = digest([[f"recipe:{key}", value] for key, value in pairs])
     used = tuple(
         ResolvedTool(tool.name, tool.version, tool.digest)
         for tool in asked.tools.tools

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bolt_build.build.facts import Facts
 from bolt_build.build.files import FileStamp, unlink, write_text
-from bolt_build.build.plan_file import Facts
-from bolt_build.build.tasks import Task
+from bolt_build.build.tasks import Task, Value
 from bolt_build.digest import decode, digest, encode
 
-RECORD_VERSION = 1
+RECEIPT_VERSION = 2
+_KEY_VERSION = 1
+"""Of what a key is taken of. It is in every entry of the cache, so a receipt of another form changes none."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Receipt:
     version: int
     key: str
     argv: tuple[str, ...]
-    values: tuple[tuple[str, str], ...]
+    values: tuple[Value, ...]
     inputs: tuple[FileStamp, ...]
     outputs: tuple[FileStamp, ...]
     facts: Facts
@@ -36,10 +38,10 @@ def task_key(task: Task, inputs: Mapping[str, str]) -> str:
     """
     return digest(
         {
-            "version": RECORD_VERSION,
+            "version": _KEY_VERSION,
             "rule": task.rule,
             "argv": list(task.argv),
-            "values": [list(value) for value in task.values],
+            "values": [[f"{value.kind.value}:{value.name}", value.content] for value in task.values],
             "inputs": [[name, inputs[name]] for name in task.inputs],
             "outputs": list(task.outputs),
         }
@@ -50,7 +52,7 @@ def load_receipt(directory: Path, task: str) -> Receipt | None:
     """The receipt of a task, None where there is none that can be read."""
     try:
         data = json.loads((directory / f"{task}.json").read_text(encoding="utf-8"))
-        if data.get("version") != RECORD_VERSION:
+        if data.get("version") != RECEIPT_VERSION:
             return None
         return decode(Receipt, data)
     except (OSError, ValueError, AttributeError):

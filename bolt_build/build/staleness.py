@@ -7,38 +7,61 @@ holds) are followed, so that a task behind an unchanged file is not named.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from bolt_build.build.cache import Cache
+from bolt_build.build.changes import (
+    Change,
+    FileChange,
+    KernelChange,
+    LockChange,
+    ModelChange,
+    NeverBuilt,
+    Of,
+    OutputFault,
+    OwnChange,
+    PackageChange,
+    Part,
+    RecipeChange,
+    TaskChange,
+    ToolChange,
+    texts,
+)
+from bolt_build.build.facts import Facts, LockedKernel, LockFacts, Versioned
 from bolt_build.build.files import Digests
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.build.plan_file import Facts, PlanFile
+from bolt_build.build.plan_file import PlanFile, place_of
 from bolt_build.build.receipt import Receipt, load_receipt
-from bolt_build.build.tasks import Task
+from bolt_build.build.tasks import Task, Value, ValueKind
 from bolt_build.build.up_to_date import Fault, Verdict, judge
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.planner.kernel_sources import UsedProblem
 
-_TOOL_NAMES = {"cxx": "the C++ compiler", "cutlass": "CUTLASS", "onednn": "oneDNN"}
 _LOCK = "tuning.lock"
-NEVER_BUILT = "not built yet"
-"""The reason of a task that nothing is known of."""
+_PREDICTIONS = "predictions"
+_NAMED = 2
+"""Kernels of a lock that are named; the others are counted."""
 
 
 @dataclass(frozen=True)
 class StaleTask:
-    """A task that would run. `from_cache`: its outputs are in the cache.
+    """A task that would run, and why. `from_cache`: its outputs are in the cache.
 
     `certain` is False where it depends on what a task before it makes whether it runs.
     """
 
     task: Task
-    reasons: tuple[str, ...]
+    changes: tuple[Change, ...]
     from_cache: bool
     certain: bool
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The changes as sentences."""
+        return texts(self.changes)
 
 
 @dataclass(frozen=True)
@@ -84,7 +107,7 @@ class _Walk:
         for file in plan.model:
             self._digests.learn(file)
         self._contents: dict[str, str | None] = {}
-        self._causes: dict[str, tuple[str, ...]] = {}
+        self._causes: dict[str, tuple[Change, ...]] = {}
 
     def visit(self, task: Task) -> StaleTask | None:
         receipt = load_receipt(self._directory.receipts, task.name)
@@ -96,10 +119,10 @@ class _Walk:
             self._contents |= {output.path: output.digest for output in receipt.outputs}
             return None
         damage = _damage(verdict, receipt)
-        reasons = damage or self._reasons(task, receipt)
+        changes = damage or self._changes(task, receipt)
         cached = self._predict(task, verdict, receipt)
-        self._causes |= dict.fromkeys(task.outputs, reasons)
-        return StaleTask(task, reasons, cached, verdict.key is not None or receipt is None or bool(damage))
+        self._causes |= dict.fromkeys(task.outputs, changes)
+        return StaleTask(task, changes, cached, verdict.key is not None or receipt is None or bool(damage))
 
     def _content(self, name: str) -> str | None:
         """The digest that the file will have when the task runs; None where nobody knows."""
@@ -124,68 +147,65 @@ class _Walk:
             self._contents[name] = self._foreseen.get(name, digests.get(name))
         return found is not None
 
-    def _reasons(self, task: Task, receipt: Receipt | None) -> tuple[str, ...]:
+    def _changes(self, task: Task, receipt: Receipt | None) -> tuple[Change, ...]:
         if receipt is None:
-            return (NEVER_BUILT,)
-        found: list[str] = []
-        before, values = dict(receipt.values), dict(task.values)
+            return (NeverBuilt(),)
+        found: list[Change] = []
+        before, values = ({(each.kind, each.name): each for each in made.values} for made in (receipt, task))
         model = self._model_change(receipt.facts)
         changes = fact_changes(receipt.facts, self._plan.facts, task.reads, self._mark, self._plan.tuning.used, model)
-        for name in dict.fromkeys([*before, *values]):
-            if before.get(name) != values.get(name):
-                found += self._value_reasons(name, receipt.facts, changes)
+        for key in dict.fromkeys([*before, *values]):
+            if before.get(key) != values.get(key):
+                found += (_value_change(values.get(key) or before[key], receipt.facts, self._plan.facts),)
         seen = {file.path: file.digest for file in receipt.inputs}
         for name in task.inputs:
             digest = self._content(name)
             if digest is None or seen.get(name) != digest:
-                found += self._causes.get(name) or self._file_reasons(name, changes, model)
+                found += self._causes.get(name) or self._file_changes(name, changes, model)
         if receipt.argv != task.argv:
-            found += changes or ("its command changed",)
-        return tuple(dict.fromkeys(found)) or changes or ("its inputs changed",)
+            found += changes or (TaskChange(Of.COMMAND),)
+        return tuple(dict.fromkeys(found)) or changes or (TaskChange(Of.INPUTS),)
 
-    def _value_reasons(self, name: str, facts: Facts, changes: tuple[str, ...]) -> tuple[str, ...]:
-        kind, _, what = name.partition(":")
-        if kind == "source":
-            return (_own_change(facts, self._plan.facts),)
-        if kind == "package":
-            return (_package_change(what, facts, self._plan.facts),)
-        if kind == "tool":
-            return (_tool_change(what, facts, self._plan.facts),)
-        return changes or (f"{name} changed",)
-
-    def _model_change(self, facts: Facts) -> str:
+    def _model_change(self, facts: Facts) -> ModelChange:
         """What of the model has changed since a task with these facts ran: its weights alone where the plan of then
         has the same layers."""
         name = Path(self._plan.model[0].path).name if self._plan.model else "the model"
         before = self._before
-        if before is None or dict(before.facts).get("model") != dict(facts).get("model"):
-            return f"{name} changed"
+        if before is None or before.facts.model != facts.model:
+            return ModelChange(name)
         same = before.engine.layout_digest == self._plan.engine.layout_digest
-        return f"{name}: weights alone" if same else f"{name}: other layers or shapes"
+        return ModelChange(name, Part.WEIGHTS if same else Part.LAYERS)
 
-    def _file_reasons(self, name: str, changes: tuple[str, ...], model: str) -> tuple[str, ...]:
+    def _file_changes(self, name: str, changes: tuple[Change, ...], model: ModelChange) -> tuple[Change, ...]:
         if name in self._foreseen and changes:
             return changes
-        if name.startswith("${model"):
+        place = place_of(name).partition(".")[0]
+        if place == "model":
             return (model,)
-        if name.startswith(("${package}", "${family.")):
-            return tuple(change for change in changes if change.startswith("package ")) or (
-                "bolt-build itself changed",
-            )
-        return (f"{self._plan.places.expand(name)} changed",)
+        if place in ("package", "family"):
+            return tuple(change for change in changes if isinstance(change, PackageChange)) or (OwnChange(),)
+        return (FileChange(self._plan.places.expand(name)),)
 
     def _path(self, name: str) -> Path:
         return self._directory.path / self._plan.places.expand(name)
 
 
-def _damage(verdict: Verdict, receipt: Receipt | None) -> tuple[str, ...]:
+def _damage(verdict: Verdict, receipt: Receipt | None) -> tuple[Change, ...]:
     """What is wrong with outputs that exist no longer or are not what was made."""
     if receipt is None:
-        return (NEVER_BUILT,) if Fault.MISSING in dict(verdict.faults).values() else ()
-    words = {Fault.MISSING: "output {} is missing", Fault.EDITED: "output {} was changed by hand"}
+        return (NeverBuilt(),) if Fault.MISSING in dict(verdict.faults).values() else ()
     # Where a task has come to make another file, what changed says why.
     made = {output.path for output in receipt.outputs}
-    return tuple(words[fault].format(name) for name, fault in verdict.faults if name in made)
+    return tuple(OutputFault(name, fault) for name, fault in verdict.faults if name in made)
+
+
+def _value_change(value: Value, before: Facts, now: Facts) -> Change:
+    """What is behind a value of a task that is another one now."""
+    if value.kind is ValueKind.SOURCE:
+        return _own_change(before, now)
+    if value.kind is ValueKind.PACKAGE:
+        return PackageChange(value.name, _version(before.package(value.name)), _version(now.package(value.name)))
+    return ToolChange(value.name, _version(before.tool(value.name)), _version(now.tool(value.name)))
 
 
 def fact_changes(
@@ -194,86 +214,75 @@ def fact_changes(
     reads: Sequence[str],
     mark: Callable[[str], Mark | None],
     used: Sequence[UsedProblem] = (),
-    model: str = "the model changed",
-) -> tuple[str, ...]:
-    """What changed between two builds' facts that reaches a task reading these recipe keys, a sentence each.
+    model: ModelChange | None = None,
+) -> tuple[Change, ...]:
+    """What changed between two builds' facts that reaches a task reading these recipe keys.
 
-    `used` are the problems of the engine, for the names of what the lock's kernels compute; `model` is said where the
-    model is another one.
+    `used` are the problems of the engine, for the names of what the lock's kernels compute; `model` is what is said
+    where the model is another one.
     """
-    old, new = dict(before), dict(now)
-    found = []
-    for name in dict.fromkeys([*old, *new]):
-        if old.get(name) == new.get(name):
-            continue
-        kind, _, key = name.partition(":")
-        if kind == "recipe" and any(key == read or key.startswith(f"{read}.") for read in reads):
-            found.append(_recipe_change(key, old.get(name), new.get(name), mark(key)))
-        elif kind == "model":
-            found.append(model)
+    found: list[Change] = [
+        RecipeChange(key, old, new, mark(key))
+        for key, old, new in _differing(dict(before.recipe), dict(now.recipe))
+        if any(key == read or key.startswith(f"{read}.") for read in reads)
+    ]
+    if before.model != now.model:
+        found.append(ModelChange("the model") if model is None else model)
     if _LOCK in reads:
-        found += _lock_change(old, new, mark(_LOCK), used)
-    packages = (name for name in dict.fromkeys([*old, *new]) if name.startswith("package:"))
+        found += _lock_change(before.lock, now.lock, mark(_LOCK), used)
     if not found and reads:
-        found += [
-            _package_change(name.removeprefix("package:"), before, now)
-            for name in packages
-            if old.get(name) != new.get(name)
-        ]
-    if not found and old.get("bolt-build") != new.get("bolt-build"):
+        packages = ({package.name: package for package in facts.packages} for facts in (before, now))
+        found += [PackageChange(name, _version(old), _version(new)) for name, old, new in _differing(*packages)]
+    if not found and before.own != now.own:
         found.append(_own_change(before, now))
     return tuple(found)
 
 
-def _recipe_change(key: str, old: str | None, new: str | None, mark: Mark | None) -> str:
-    where = f" ({mark.file}:{mark.line})" if mark is not None else ""
-    return f"{key} changed{where}: {old if old is not None else 'absent'} -> {new if new is not None else 'absent'}"
+_Key = TypeVar("_Key")
+_Item = TypeVar("_Item")
+
+
+def _differing(
+    before: Mapping[_Key, _Item], now: Mapping[_Key, _Item]
+) -> Iterator[tuple[_Key, _Item | None, _Item | None]]:
+    """What is otherwise, with what it was and is; None where it was or is not there."""
+    for key in dict.fromkeys([*before, *now]):
+        if before.get(key) != now.get(key):
+            yield key, before.get(key), now.get(key)
 
 
 def _lock_change(
-    old: Mapping[str, str], new: Mapping[str, str], mark: Mark | None, used: Sequence[UsedProblem]
-) -> list[str]:
+    before: LockFacts | None, now: LockFacts | None, mark: Mark | None, used: Sequence[UsedProblem]
+) -> tuple[Change, ...]:
     """What the lock says otherwise: another lock, or which kernels, the first two by name."""
-    if old.get("tuning") != new.get("tuning"):
-        return [_recipe_change(_LOCK, old.get("tuning"), new.get("tuning"), mark)]
-    places = {f"lock:{each.problem}": each.place for each in used}
-    changed = [
-        name for name in dict.fromkeys([*old, *new]) if name.startswith("lock:") and old.get(name) != new.get(name)
-    ]
+    if _source(before) != _source(now):
+        return (RecipeChange(_LOCK, _source(before), _source(now), mark),)
+    old, new = before or LockFacts(), now or LockFacts()
+    places = {each.problem: each.place for each in used}
+    kernels = [*_differing(*({kernel.problem: kernel for kernel in facts.kernels} for facts in (old, new)))]
     # Kernels of the engine first, and of these the ones that are others now, not just measured again.
-    changed.sort(key=lambda name: (name not in places, _kernel(old.get(name)) == _kernel(new.get(name))))
-    if not changed:
-        return []
-    named = [
-        f"{places[name]}: {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
-        for name in changed[:2]
-        if name in places
-    ]
-    more = len(changed) - len(named)
-    if more:
-        named.append(f"{more} {'other ' if named else ''}choice{'s' * (more != 1)}")
-    where = f" ({mark.file}:{mark.line})" if mark is not None else ""
-    return [f"{_LOCK} changed{where}: {'; '.join(named)}"]
+    kernels.sort(key=lambda each: (each[0] not in places, _kernel(each[1]) == _kernel(each[2])))
+    named = [KernelChange(places[problem], *pair) for problem, *pair in kernels[:_NAMED] if problem in places]
+    batches = _differing(*({(each.kind, each.batch): each for each in facts.batches} for facts in (old, new)))
+    others = (old.others != new.others) + (old.other_graphs != new.other_graphs) + sum(1 for _ in batches)
+    more = len(kernels) - len(named) + others
+    return (LockChange(_LOCK, mark, tuple(named), more),) if named or more else ()
 
 
-def _kernel(fact: str | None) -> str:
-    """The kernel of a fact, without what it was measured to take."""
-    return (fact or "").rpartition(", ")[0]
+def _source(facts: LockFacts | None) -> str | None:
+    """Where kernels come from, None where that is no question."""
+    if facts is None:
+        return None
+    return _PREDICTIONS if facts.lock is None else f"{facts.lock}, {facts.gpu}"
 
 
-def _own_change(before: Facts, now: Facts) -> str:
-    old, new = (dict(facts).get("bolt-build", "").split(" ")[0] for facts in (before, now))
-    return f"bolt-build itself changed {old} -> {new}" if old and old != new else "bolt-build itself changed"
+def _kernel(locked: LockedKernel | None) -> str:
+    return "" if locked is None else locked.kernel
 
 
-def _package_change(name: str, before: Facts, now: Facts) -> str:
-    """What became of an installed package that adds to bolt-build."""
-    key = f"package:{name}"
-    old, new = (dict(facts).get(key, "absent").split(" ")[0] for facts in (before, now))
-    return f"package {name} changed {old} -> {new}" if old != new else f"package {name} changed (still {new})"
+def _own_change(before: Facts, now: Facts) -> OwnChange:
+    return OwnChange(_version(before.own), _version(now.own))
 
 
-def _tool_change(tool: str, before: Facts, now: Facts) -> str:
-    name = _TOOL_NAMES.get(tool, tool)
-    old, new = (re.sub(r" \w+$", "", dict(facts).get(f"tool:{tool}", "")) for facts in (before, now))
-    return f"{name} changed {old} -> {new}" if old and old != new else f"{name} changed (still {new})"
+def _version(installed: Versioned | None) -> str | None:
+    return None if installed is None else installed.version

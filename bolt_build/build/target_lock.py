@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bolt_build.build.plan_file import Facts, TuningUse
+from bolt_build.build.facts import BatchChoice, LockedKernel, LockFacts, short
+from bolt_build.build.plan_file import TuningUse
 from bolt_build.digest import digest
 from bolt_build.errors import BoltError, Diagnostic, ExitCode, Mark
 from bolt_build.planner.kernel_sources import KernelSource
@@ -56,30 +57,29 @@ class TargetLock:
         engines = tuple(engine for engine in found.engines if engine.graph in use.graphs)
         return replace(found, winners=winners, covers=covers, engines=engines)
 
-    def facts(self, use: TuningUse) -> Facts:
-        """What of the lock a plan is made from: a line for each kernel that it takes, and one for all others that it
-        could take. They stand in the record of every task, so there are no more of them."""
+    def facts(self, use: TuningUse) -> LockFacts | None:
+        """What of the lock a plan is made from, None for a target that is not tuned."""
         if not self.target.tuned:
-            return ()
+            return None
         if self.part is None:
-            return (("tuning", PREDICTIONS),)
+            return LockFacts()
         used, asked = {each.problem for each in use.used}, set(use.asked)
-        kernels = {entry.problem: f"{entry.winner}, {entry.median:.3f} us" for entry in self.part.entries}
-        others = {problem: kernel for problem, kernel in kernels.items() if problem in asked - used}
-        found = [("tuning", f"{self.name}, {self.gpu}")]
-        found += [(f"lock:{problem}", kernel) for problem, kernel in kernels.items() if problem in used]
-        found.append(("lock:others", digest(others)[:12]))
+        kernels = [LockedKernel(each.problem, str(each.winner), round(each.median, 3)) for each in self.part.entries]
+        others = {kernel.problem: kernel.text for kernel in kernels if kernel.problem in asked - used}
         covers = (cover for cover in self.part.covers if cover.graph in use.graphs)
-        found += [(f"lock:cover of batch {cover.batch}", digest(cover)[:12]) for cover in covers]
         engines = (engine.choice for engine in self.part.engines if engine.graph in use.graphs and engine.swaps)
-        found += [(f"lock:engine of batch {engine.batch}", digest(engine)[:12]) for engine in engines]
+        batches = (
+            *(BatchChoice("cover", cover.batch, short(digest(cover))) for cover in covers),
+            *(BatchChoice("engine", engine.batch, short(digest(engine))) for engine in engines),
+        )
         # What is of other graphs is not taken, but it is the reason that is given for that.
         others_of = [each for each in self.part.covers if each.graph not in use.graphs]
         engines_of = [each for each in self.part.engines if each.graph not in use.graphs and each.swaps]
-        if others_of or engines_of:
-            pairs = [[[each.graph, each.batch] for each in others_of], [[e.graph, e.batch] for e in engines_of]]
-            found.append(("lock:other graphs", digest(pairs)[:12]))
-        return tuple(found)
+        pairs = [[[each.graph, each.batch] for each in others_of], [[e.graph, e.batch] for e in engines_of]]
+        return LockFacts(
+            self.name, self.gpu, tuple(kernel for kernel in kernels if kernel.problem in used),
+            short(digest(others)), batches, short(digest(pairs)) if others_of or engines_of else "",
+        )  # fmt: skip
 
     def source(self, use: TuningUse, tools: Toolchain) -> KernelSource | None:
         """For manifest and report; None for a target that is not tuned."""

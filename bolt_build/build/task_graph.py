@@ -12,10 +12,10 @@ from pathlib import Path
 from bolt_build.build.compiles import Values, compiles, family_places, library_units
 from bolt_build.build.context import PLANNING_KEYS, BuildContext, in_package, tool_values
 from bolt_build.build.engine_file import ENGINE
-from bolt_build.build.own_sources import code_digest, family_modules, package_facts
+from bolt_build.build.own_sources import code_digest, family_modules, package_versions
 from bolt_build.build.packages import named
 from bolt_build.build.provenance_file import PROVENANCE
-from bolt_build.build.tasks import Task, TaskGraph
+from bolt_build.build.tasks import Task, TaskGraph, Value, ValueKind
 from bolt_build.digest import canonical_json
 from bolt_build.runtime import names, runner_sources
 from bolt_build.toolchain import Tool
@@ -72,7 +72,9 @@ def _code(context: BuildContext, action: str) -> Values:
     that the engine has something from."""
     chosen = (f"bolt_build.build.actions.{action}", *family_modules(context.target.families))
     code = code_digest("bolt_build.build.action", chosen=chosen)
-    return ((f"source:{action}", code), *package_facts(named(context.engine.packages)))
+    packages = package_versions(named(context.engine.packages))
+    added = (Value(ValueKind.PACKAGE, package.name, f"{package.version} {package.mark}") for package in packages)
+    return (Value(ValueKind.SOURCE, action, code), *added)
 
 
 def link_argv(context: BuildContext, output: str, objects: tuple[str, ...], *, shared: bool) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from bolt_build.build.files import Digests, FileStamp, stamp, trouble, unlink
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import PlanFile
 from bolt_build.build.process_groups import ProcessGroups
-from bolt_build.build.receipt import RECORD_VERSION, Receipt, drop_receipt, load_receipt, save_receipt, task_key
+from bolt_build.build.receipt import RECEIPT_VERSION, Receipt, drop_receipt, load_receipt, save_receipt, task_key
 from bolt_build.build.tasks import Task
 from bolt_build.build.up_to_date import Fault, Verdict, judge, output_faults
 
@@ -201,7 +201,7 @@ class TaskRunner:
         self, task: Task, key: str, inputs: tuple[FileStamp, ...], outputs: tuple[FileStamp, ...], seconds: float
     ) -> None:
         receipt = Receipt(
-            RECORD_VERSION, key, task.argv, task.values, inputs, outputs, self.plan.facts, round(seconds, 3)
+            RECEIPT_VERSION, key, task.argv, task.values, inputs, outputs, self.plan.facts, round(seconds, 3)
         )
         save_receipt(self.directory.receipts, task.name, receipt)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from bolt_build.build.builder import BuildResult, Listener
+from bolt_build.build.changes import NEVER_BUILT
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.staleness import NEVER_BUILT, Forecast
+from bolt_build.build.staleness import Forecast
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
 from bolt_build.planner.kernel_sources import KernelSource

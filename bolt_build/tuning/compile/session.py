@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from bolt_build.build.builder import BuildOptions, Listener
 from bolt_build.build.context import BuildContext
+from bolt_build.build.facts import Facts, versioned
 from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
 from bolt_build.build.layout import RecipeDirectory, TuningDirectory
 from bolt_build.build.own_sources import PACKAGE
-from bolt_build.build.plan_file import PLAN_FILE_VERSION, Facts, Places, PlanFile, load_plan_file, save_plan_file
+from bolt_build.build.plan_file import PLAN_FILE_VERSION, Places, PlanFile, load_plan_file, save_plan_file
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.build.staleness import forecast
 from bolt_build.build.task_graph import places_of
@@ -86,4 +87,4 @@ class TuningSession:
         return tuple(made)
 
     def _facts(self) -> Facts:
-        return tuple((f"tool:{tool.name}", f"{tool.version} {tool.digest[:12]}") for tool in self.context.tools)
+        return Facts(tools=tuple(versioned(tool.name, tool.version, tool.digest) for tool in self.context.tools))

@@ -10,7 +10,7 @@ from bolt_build.build.context import BuildContext, in_package, tool_values
 from bolt_build.build.own_sources import tree_digest
 from bolt_build.build.plan_file import UnitSummary
 from bolt_build.build.task_graph import link_argv
-from bolt_build.build.tasks import Task, TaskGraph
+from bolt_build.build.tasks import Task, TaskGraph, Value, ValueKind
 from bolt_build.families.base import KernelUnit
 from bolt_build.tuning.compile.glue import GlueSource, driver_sources, include_dir
 from bolt_build.tuning.exchange.bundle import CANDIDATES, RUN
@@ -64,14 +64,14 @@ def _units(context: BuildContext, units: Sequence[KernelUnit]) -> tuple[Task, ..
 
 
 def _glue(context: BuildContext, glue: Sequence[GlueSource]) -> tuple[Task, ...]:
-    values = (("source:tuning", tree_digest(include_dir())),)
+    values = (Value(ValueKind.SOURCE, "tuning", tree_digest(include_dir())),)
     return tuple(
         other_compile(context, source_path(source.name), Path(source.name).stem, _FLAGS, values) for source in glue
     )
 
 
 def _driver(context: BuildContext) -> tuple[Task, ...]:
-    values = (("source:tuning", driver_digest()),)
+    values = (Value(ValueKind.SOURCE, "tuning", driver_digest()),)
     flags = (*_FLAGS, "-I${tuning}/src")
     compiled = tuple(
         other_compile(context, in_package(path), f"tuning_{path.stem}", flags, values) for path in driver_sources()
