@@ -35,7 +35,7 @@ struct NoTurns {
 /// sums[rows, columns] = x[rows, depth] * weights[columns, depth] in tiles of m x n, `k` of the depth a step, and
 /// `Store` of every tile. `Loads` knows where the factors lie; a stage of the pipeline is one step, and `stages` of them
 /// are loaded ahead. `cooperative`: both warpgroups compute halves of a tile's rows, otherwise they take tiles in turns, so
-/// that one multiplies while the other stores. Blocks of a cluster load together what they have in common.
+/// that one multiplies while the other stores, or both store. Blocks of a cluster load together what they have in common.
 template <typename Loads, typename Store, int m, int n, int k, bool cooperative, int cluster_m, int cluster_n,
           int stages>
 struct WarpgroupKernel {
@@ -44,8 +44,11 @@ struct WarpgroupKernel {
   using Problem = cute::Shape<int, int, int, int>;
   using Pipeline = ::cutlass::PipelineTmaAsync<stages>;
   using PipelineState = ::cutlass::PipelineState<stages>;
+  // Both warpgroups may store at once, each its own tile: then twice as many warps hide the epilogue's latencies. But a
+  // residual's boxes are told apart by one bit. Where those of two tiles do not fit, one tile's come first.
+  static constexpr bool stores_in_turns = !Store::holds_two_tiles;
   // Warpgroups in turns: first to multiply, then to store.
-  using Turns = std::conditional_t<cooperative, NoTurns, ::cutlass::OrderedSequenceBarrier<2, 2>>;
+  using Turns = std::conditional_t<cooperative, NoTurns, ::cutlass::OrderedSequenceBarrier<stores_in_turns ? 2 : 1, 2>>;
   // The residual is not asked for before the first tile's factors.
   using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
 
@@ -287,12 +290,12 @@ struct WarpgroupKernel {
       turns.arrive();
       finish_products(pipeline, state, params.steps, sums);
       state.advance(params.steps * static_cast<int>(turn));
-      turns.wait();
+      if constexpr (stores_in_turns) turns.wait();
       auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
                                         at(params.order.place(tile)), sums, 0, thread, shared.store);
       residual = next;
       if (!cooperative) residual.advance(loads);
-      turns.arrive();
+      if constexpr (stores_in_turns) turns.arrive();
     }
   }
 

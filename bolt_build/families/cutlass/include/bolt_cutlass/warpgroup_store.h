@@ -58,6 +58,7 @@ struct PartialStore : StoreBase<0> {
   using ElementC = void;
   using ElementD = float;
   static constexpr bool RequiresTransactionBytes = false;
+  static constexpr bool holds_two_tiles = true;
   struct Arguments {
     float* sums;
   };
@@ -180,6 +181,8 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
   static constexpr int width = Boxes::width, warpgroups = Boxes::together;
   static constexpr int down = m / (64 * warpgroups), across = n / width, box = 64 * width;
   static_assert(m % (64 * warpgroups) == 0 && n % width == 0);
+  /// Whether the residual of two tiles, if any, has room at once.
+  static constexpr bool holds_two_tiles = !reads_residual || Boxes::loaded >= 2 * down * across;
 
   struct Arguments {
     const float* bias;
