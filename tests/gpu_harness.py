@@ -298,12 +298,13 @@ def main() -> int:
         from gpu_grouped_layers import grouped_trials
         from gpu_layers import copies, forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
         from gpu_pair_layers import pair_trials, pairs_with_resident_weights
+        from gpu_prologues import prologues
 
         parts = {
             "copies": copies, "forms": forms, "pairs": pair_trials, "warps": of_warps,
             "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
             "windows": with_other_windows, "pooled": with_pooling,
-            "grouped": grouped_trials, "attention": attention_trials,
+            "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues,
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0

@@ -24,6 +24,7 @@ from gpu_harness import Trial, trials_of
 from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
+from gpu_prologues import prologues
 from gpu_row_layers import row_trials
 from gpu_squeezes import squeezes
 
@@ -282,7 +283,7 @@ def trials() -> list[Trial]:
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += forms() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
-    found += attention_trials()
+    found += attention_trials() + prologues()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

@@ -28,7 +28,8 @@ FAMILY = Cutlass()
 def pair(first: Layer, second: Layer) -> Layer:
     """Both layers as one; input 0 of the second is what the first leaves. Raises ValueError where it is not."""
     count = len(first.inputs)
-    types = [TensorType(given.dtype, given.shape) for given in first.inputs]
+    stages = {stage.operand for stage in first.epilogue}
+    types = [TensorType(given.dtype, given.shape) for at, given in enumerate(first.inputs) if at not in stages]
     (between,) = first.op.infer(types)
     if between.shape != second.inputs[0].shape:
         raise ValueError(f"{first.label} leaves {list(between.shape)}, {second.label} reads {second.inputs[0].shape}")

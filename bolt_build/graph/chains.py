@@ -1,11 +1,12 @@
-"""Products that follow each other in a graph, or a pooling that follows one, and what of the graph keeps one kernel
-from computing both."""
+"""Products that follow each other in a graph, a pooling that follows one, or a multiplication in front of one, and what
+of the graph keeps one kernel from computing both."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
@@ -13,7 +14,8 @@ from bolt_build.graph.ops.pool import Pool
 
 @dataclass(frozen=True)
 class NodeChain:
-    """A product, and the product whose input 0 is what it leaves; or a convolution, and the pooling of its maxima.
+    """A product, and the product whose input 0 is what it leaves; a convolution, and the pooling of its maxima; or the
+    multiplication of a tensor by one number a channel, of each image or of all, and the product that reads it.
 
     `obstacle` says why what the first leaves, kept where it was computed, cannot be what the second reads; None where
     nothing in the graph is against it.
@@ -29,9 +31,9 @@ class NodeChain:
 
 
 def chain_from(graph: Graph, first: Node) -> NodeChain | None:
-    """The product behind `first`, or the pooling of its maxima; None where `first` is no product, or nothing of the
-    kind reads its output, as its left factor."""
-    if not isinstance(first.op, Conv | MatMul):
+    """The product behind `first`, or the pooling of its maxima; None where `first` is neither a product nor such a
+    multiplication, or nothing of the kind reads its output, as its left factor."""
+    if not isinstance(first.op, Conv | MatMul) and not scales(graph, first):
         return None
     between = first.outputs[0]
     readers = [node for node in graph.consumers(between) if isinstance(node.op, Conv | MatMul) or _pools(first, node)]
@@ -41,6 +43,20 @@ def chain_from(graph: Graph, first: Node) -> NodeChain | None:
 
 def _pools(first: Node, second: Node) -> bool:
     return isinstance(first.op, Conv) and isinstance(second.op, Pool) and second.op.mode == "max"
+
+
+def scales(graph: Graph, node: Node) -> bool:
+    """True where a node multiplies a tensor [N, C, ...] by one number a channel: a constant, or [N, C, 1, ...]."""
+    if not isinstance(node.op, Binary) or node.op.function != "mul":
+        return False
+    output = graph.type(node.outputs[0])
+    if output.rank < 3:
+        return False
+    shapes = [(1,) * (output.rank - graph.type(name).rank) + graph.type(name).shape for name in node.inputs[:2]]
+    spread = [shape for shape in shapes if shape != output.shape]
+    return len(spread) == 1 and spread[0][0] in (1, output.shape[0]) and spread[0][1:] == (
+        output.shape[1], *(1,) * (output.rank - 2)
+    )  # fmt: skip
 
 
 def chains_in(graph: Graph) -> tuple[NodeChain, ...]:
@@ -57,14 +73,16 @@ def _obstacle(graph: Graph, first: Node, second: Node) -> str | None:
         return f"{len(readers)} nodes read what lies between"
     if second.inputs.count(between) > 1:
         return "the second product reads what lies between twice"
-    if any(stage.operand is not None for stage in first.epilogue):
+    multiplies = isinstance(first.op, Conv | MatMul)
+    if multiplies and any(stage.operand is not None for stage in first.epilogue):
         return "another tensor joins in between"
     if isinstance(second.op, Pool):
         return None
-    if type(first.op) is not type(second.op):
+    if type(first.op) is not type(second.op) and not (isinstance(first.op, Binary) and isinstance(second.op, Conv)):
         return f"{second.op.kind} behind {first.op.kind} does not multiply its rows"
     if isinstance(second.op, Conv) and not _by_points(graph, second, second.op):
-        return "the second convolution is not 1x1 with a stride of one, without padding and without groups"
+        which = "second convolution" if multiplies else "convolution behind"
+        return f"the {which} is not 1x1 with a stride of one, without padding and without groups"
     if graph.constant(second.inputs[1]) is None:
         return "the second product's right factor is no constant"
     return None

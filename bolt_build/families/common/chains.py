@@ -1,5 +1,5 @@
-"""Problems of two products, or a convolution and a pooling, in one kernel: made of the problems of both, and taken
-apart into them again."""
+"""Problems of two operators in one kernel, such as two products or a convolution and a pooling: made of the problems of
+both, and taken apart into them again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,8 @@ def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
     """One problem that does what `first` and then `second`, whose input 0 is the first's output, do.
 
     The operands of the first, then those of the second without its input 0, each in their order; what the first reads
-    is all that may be padded. Raises ValueError where the first's epilogue has operands, or the second reads what lies
-    between anywhere else.
+    is all that may be padded. Raises ValueError where the second reads what lies between anywhere else.
     """
-    if any(stage.operand is not None for stage in first.epilogue):
-        raise ValueError("stages between two products have no operands")
     if op_operands(second)[:1] != (0,):
         raise ValueError("what lies between is the second product's input 0")
     count = len(first.inputs)

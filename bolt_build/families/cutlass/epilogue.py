@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.functors import activation, activation_type, binary
 from bolt_build.families.common.stages import Reach, spreads
@@ -36,12 +38,22 @@ def residual(problem: KernelProblem) -> int | None:
 
 def epilogue_type(problem: KernelProblem) -> str:
     """`bolt::cutlass_kernels::Epilogue<bolt::cutlass_kernels::Map<bolt::portable::Relu>>`"""
-    return f"{_SPACE}::Epilogue<{', '.join(_stage_type(stage) for stage in problem.epilogue)}>"
+    return stages_type(problem.epilogue)
+
+
+def stages_type(stages: Sequence[EpilogueOp]) -> str:
+    """The same of some stages."""
+    return f"{_SPACE}::Epilogue<{', '.join(_stage_type(stage) for stage in stages)}>"
 
 
 def epilogue_value(problem: KernelProblem) -> str:
     """`bolt::cutlass_kernels::epilogue(bolt::cutlass_kernels::map(bolt::portable::Relu{}))`"""
-    return f"{_SPACE}::epilogue({', '.join(_stage_value(stage) for stage in problem.epilogue)})"
+    return stages_value(problem.epilogue)
+
+
+def stages_value(stages: Sequence[EpilogueOp]) -> str:
+    """The same of some stages."""
+    return f"{_SPACE}::epilogue({', '.join(_stage_value(stage) for stage in stages)})"
 
 
 def stage_words(problem: KernelProblem) -> str:

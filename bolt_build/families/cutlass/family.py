@@ -27,6 +27,7 @@ from bolt_build.families.common.stages import may_share
 from bolt_build.families.cutlass import conv, flatten
 from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
 from bolt_build.families.cutlass.products import multiplies, product_of
+from bolt_build.families.cutlass.prologue import prologue_of
 from bolt_build.families.cutlass.ranking import ranked
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
 from bolt_build.graph.chains import NodeChain, chain_from
@@ -40,7 +41,7 @@ from bolt_build.targets import Target
 
 class Cutlass:
     """`Family` of convolutions and matrix products, with bias, residual and activations in the epilogue; of two of them
-    in one kernel, and of a convolution with the pooling behind it."""
+    in one kernel, of a convolution with the pooling behind it, and of one with what its input is multiplied by."""
 
     name = FAMILY
 
@@ -58,7 +59,12 @@ class Cutlass:
         if isinstance(node.op, Reshape):
             return self._flattened(graph, node, target, precision)
         if not multiplies(node.op):
-            return (), (Refusal(self.name, node.name, f"{node.op.kind} is left to other families"),)
+            left = Refusal(self.name, node.name, f"{node.op.kind} is left to other families")
+            chain = chain_from(graph, node)
+            if chain is None:
+                return (), (left,)
+            together, apart = _propose_prologue(graph, chain, target, precision)
+            return together, (left, *apart)
         found: list[Alternative] = []
         reasons: list[str] = []
         legal: list[KernelProblem] = []
@@ -178,6 +184,13 @@ def _pitched_chain(second: KernelProblem) -> tuple[int, ...]:
     return _pitched(second) if multiplies(second.op) else (0,)
 
 
+def _alone(graph: Graph, node: Node, target: Target, precision: DType) -> KernelProblem:
+    """The node channels-last."""
+    rank = graph.type(node.outputs[0]).rank
+    layouts = (Layout.CHANNELS_LAST if graph.type(name).rank == rank else Layout.ROW for name in node.inputs)
+    return problem_of(graph, node, target, precision, tuple(layouts), Layout.CHANNELS_LAST)
+
+
 def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tuple[KernelProblem, ...]:
     """The node channels-last (a matrix product row-major); a first layer that copies its input anyway also straight
     from the planes of an image, and a last matrix product also to fp32, as the model has it."""
@@ -197,6 +210,24 @@ def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tup
     elif conv.gathers(problem) and node.inputs[0] in graph.inputs and graph.type(node.inputs[0]).dtype is DType.F32:
         formats.append(planes)
     return tuple(_with_input(problem, x, format) for format in formats)
+
+
+def _propose_prologue(
+    graph: Graph, chain: NodeChain, target: Target, precision: DType
+) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+    """The multiplication and the product that reads it in one kernel, or why there is none."""
+    what = ", ".join(chain.region)
+    if chain.obstacle is not None:
+        return (), (Refusal(FAMILY, what, chain.obstacle),)
+    first, second = _alone(graph, chain.first, target, precision), _alone(graph, chain.second, target, precision)
+    problem = chained(first, second)
+    offers, refusals = _ranked(problem, target)
+    if not offers:
+        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(r.reason for r in refusals))
+    names = (*chain.first.inputs, *chain.second.inputs[1:])
+    x, share = prologue_of(problem).x, may_share(problem, names, ())
+    step = ProposedStep(problem, names, chain.second.outputs, share, pitched=_pitched(second), reads_apart=(x,))
+    return (Alternative(chain.region, FAMILY, (step,), offers[0].seconds, (first, second)),), ()
 
 
 def _is_f32(graph: Graph, node: Node) -> bool:

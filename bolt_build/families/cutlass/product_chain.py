@@ -136,8 +136,8 @@ class ChainKind(Generic[T]):
         return True
 
     def serves(self, problem: KernelProblem) -> bool:
-        _, *behind = problem.op.sequence
-        return len(behind) == 1 and not isinstance(behind[0].op, Pool)
+        first, *behind = problem.op.sequence
+        return multiplies(first.op) and len(behind) == 1 and not isinstance(behind[0].op, Pool)
 
     def offers(self, problem: KernelProblem, target: Target) -> Offers:
         if (reason := refuse_products(problem)) is not None:

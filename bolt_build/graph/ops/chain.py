@@ -1,4 +1,5 @@
-"""Two products, or a convolution and a pooling, in one kernel: what the first leaves is never stored."""
+"""Two products, a convolution and a pooling, or a multiplication and a product, in one kernel: what the first leaves is
+never stored."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bolt_build.graph.arrays import narrowed, widened
-from bolt_build.graph.ir import Array, EpilogueOp, Member, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, EpilogueOp, Member, Op, TensorType
 
 
 @dataclass(frozen=True)
 class Chain(Op):
-    """Inputs: the first `operands` are those of `first`, the others those of `second` behind its own input 0, which is
-    what `first` and the stages `between` (without operands) leave.
+    """Inputs: the first `operands` are those of `first` and, at the places that they name, of the stages `between`; the
+    others those of `second` behind its own input 0, which is what `first` and these stages leave.
 
     It stands in kernel problems; graphs hold the two operators apart.
     """
@@ -33,29 +34,37 @@ class Chain(Op):
     def inner(self, inputs: Sequence[TensorType]) -> TensorType:
         """What lies between, as a tensor of input 0's element type whatever those of the other inputs are.
 
-        Raises ShapeError.
+        Raises ShapeError where the first does.
         """
-        if any(stage.operand is not None for stage in self.between):
-            raise ShapeError("stages between two products have no operands")
-        (inner,) = self.first.infer([TensorType(inputs[0].dtype, t.shape) for t in inputs[: self.operands]])
+        (inner,) = self.first.infer([TensorType(inputs[0].dtype, inputs[index].shape) for index in self._own])
         return inner
 
+    @property
+    def _own(self) -> tuple[int, ...]:
+        """The first's own inputs, without operands of stages."""
+        stages = {stage.operand for stage in self.between}
+        return tuple(index for index in range(self.operands) if index not in stages)
+
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
-        self.first.infer(inputs[: self.operands])
+        self.first.infer([inputs[index] for index in self._own])
         return self.second.infer([self.inner(inputs), *inputs[self.operands :]])
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """What lies between is rounded once, when its stages are through, to the type of the first's weights."""
-        (inner,) = self.first.evaluate([widened(array) for array in inputs[: self.operands]])
+        """What lies between is rounded once, when its stages are through, to the type of the weights: the first's, or
+        the second's where the first has none."""
+        wide = [widened(array) for array in inputs[: self.operands]]
+        (inner,) = self.first.evaluate([wide[index] for index in self._own])
         for stage in self.between:
-            (inner,) = stage.op.evaluate([inner])
+            sides = [inner] if stage.operand is None else [inner, wide[stage.operand]]
+            (inner,) = stage.op.evaluate(sides[::-1] if stage.swapped else sides)
+        weights = inputs[1 if self.first.factors > 1 else self.operands]
         rest = [widened(array) for array in inputs[self.operands :]]
-        (result,) = self.second.evaluate([widened(narrowed(inner, inputs[1].dtype)), *rest])
+        (result,) = self.second.evaluate([widened(narrowed(inner, weights.dtype)), *rest])
         return (narrowed(result, inputs[0].dtype),)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         inner = self.inner(inputs)
-        own = self.first.flops(inputs[: self.operands], [inner])
+        own = self.first.flops([inputs[index] for index in self._own], [inner])
         return own + self.second.flops([inner, *inputs[self.operands :]], outputs)
 
     def unread(self, inputs: Sequence[TensorType]) -> int:

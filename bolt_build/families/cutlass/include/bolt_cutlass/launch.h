@@ -29,6 +29,21 @@ struct ResidentTile {};
 template <int rows, int steps, int taps_h, int taps_w, int width, int pool>
 struct PooledTile {};
 
+/// A product on four-warp instructions whose left factor is transformed as it is loaded. Rows, depth and turns are as in
+/// WarpgroupTile.
+template <int m, int n, int k, bool cooperative>
+struct WarpgroupPrologue {};
+
+/// A transformation: function(x * scale + shift), one scale and one shift a column. `Function` is an Epilogue without a
+/// residual.
+template <typename Function>
+struct Affine {
+  Function function;
+};
+/// A transformation: x * gate, one gate a column of each image. The rows of a tile are of `images` images at most.
+template <int images>
+struct Gate {};
+
 /// A pair of products in one kernel on four-warp instructions: whole rows of the first's `n0` columns at most stay in
 /// registers, where they are the left factor of the second, of `n1` columns at most. Rows, depth and turns are as in
 /// WarpgroupTile.
@@ -90,6 +105,15 @@ struct GemmArguments {
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
 
+/// What a transformation of a product's left factor reads: `table` [rows, k], dense and 16-byte aligned. Of Affine that are
+/// scales and shifts in fp32, of Gate the gates of all images in half precision, of which each has `pixels` rows of the
+/// factor. Rows of x lie `x_row` elements apart, a multiple of 8 where it is not 0: dense.
+struct PrologueArguments {
+  const void* table;
+  int rows, pixels;
+  int x_row = 0;
+};
+
 /// The second product of a pair: y[m, n] over the columns of the first, which are its depth. The first's `residual`, `y`
 /// and `y_row` are those of the whole; its `bias` stays its own, and has zeros behind it up to a multiple of 8. Weights
 /// are [n, columns of the first, then zeros up to a multiple of 8] in half precision, 16-byte aligned; n is a multiple of
@@ -124,6 +148,11 @@ void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width>, con
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Epilogue>
 void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const GemmArguments& arguments,
                  const Epilogue& epilogue, void* stream);
+
+/// `prologue` is an Affine or a Gate.
+template <int m, int n, int k, bool cooperative, typename Prologue, typename Epilogue>
+void launch_gemm(WarpgroupPrologue<m, n, k, cooperative>, const GemmArguments& arguments,
+                 const PrologueArguments& before, const Prologue& prologue, const Epilogue& epilogue, void* stream);
 
 /// `epilogue` comes before the pooling.
 template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Epilogue>

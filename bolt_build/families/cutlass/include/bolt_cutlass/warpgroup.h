@@ -25,9 +25,9 @@ struct StoreOf<m, n, k, cooperative, Partial> {
   }
 };
 
-/// Stages of the pipeline: what shared memory leaves beside the output's tile and the barriers.
-template <typename Store, int m, int n, int k>
+/// Stages of the pipeline, of so many bytes: what shared memory leaves beside the output's tile and the barriers.
+template <typename Store, int m, int n, int k, int stage_bytes = (m + n) * k * 2>
 inline constexpr int stages_beside =
-    (shared_bytes - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048) / ((m + n) * k * 2 + 16);
+    (shared_bytes - static_cast<int>(sizeof(typename Store::TensorStorage)) - 2048) / (stage_bytes + 16);
 
 }  // namespace bolt::cutlass_kernels

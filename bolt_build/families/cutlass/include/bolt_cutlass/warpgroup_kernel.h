@@ -9,9 +9,9 @@
 #include <type_traits>
 
 #include "bolt_cutlass/next_kernel.h"
-#include "bolt_cutlass/shared_mma.h"
 #include "bolt_cutlass/warpgroup_launch.h"
 #include "bolt_cutlass/warpgroup_order.h"
+#include "bolt_cutlass/warpgroup_products.h"
 #include "bolt_cutlass/warpgroup_store.h"
 #include "cutlass/arch/reg_reconfig.h"
 
@@ -36,8 +36,9 @@ struct NoTurns {
 /// `Store` of every tile. `Loads` knows where the factors lie; a stage of the pipeline is one step, and `stages` of them
 /// are loaded ahead. `cooperative`: both warpgroups compute halves of a tile's rows, otherwise they take tiles in turns, so
 /// that one multiplies while the other stores, or both store. Blocks of a cluster load together what they have in common.
+/// `Products` says how a step is multiplied: with both factors in shared memory, unless said.
 template <typename Loads, typename Store, int m, int n, int k, bool cooperative, int cluster_m, int cluster_n,
-          int stages>
+          int stages, typename Products = SharedProducts<m, n, k, cooperative>>
 struct WarpgroupKernel {
   using ClusterShape = cute::Shape<cute::Int<cluster_m>, cute::Int<cluster_n>, cute::Int<1>>;
   using Order = TileOrder<cluster_m, cluster_n>;
@@ -55,10 +56,7 @@ struct WarpgroupKernel {
   static constexpr int MaxThreadsPerBlock = 384, MinBlocksPerMultiprocessor = 1;
   static constexpr unsigned cluster_x = cluster_m, cluster_y = cluster_n;
   static constexpr int warpgroups = cooperative ? 2 : 1;  // that share a tile
-  static constexpr int down = m / (64 * warpgroups);
-  /// Columns of the depth that lie side by side in shared memory, at most 128 bytes; a step has several such parts.
-  static constexpr int width = k < 64 ? k : 64, parts = k / width;
-  static_assert(m % (64 * warpgroups) == 0 && k % width == 0 && width % 16 == 0);
+  static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
   static_assert(m * n / (128 * warpgroups) <= 128, "sums beside what else a thread keeps");
 
@@ -75,10 +73,7 @@ struct WarpgroupKernel {
     int multiprocessors;
     int rows, columns, steps, slices;
   };
-  struct Factors {
-    alignas(1024) Half x[stages][parts][m][width];
-    alignas(1024) Half weights[stages][parts][n][width];
-  };
+  using Factors = typename Products::template Factors<stages>;
   struct SharedStorage {
     Factors factors;
     typename Store::TensorStorage store;
@@ -143,23 +138,12 @@ struct WarpgroupKernel {
   using LoadPipelineState = typename Store::LoadPipelineState;
   using StorePipeline = typename Store::StorePipeline;
 
-  /// A thread's sums, in the order of the instruction's.
-  struct Sums {
-    float at[down][n / 2];
-    CUTLASS_DEVICE const float* data() const { return at[0]; }
-    CUTLASS_DEVICE void fence() {
-#pragma unroll
-      for (int i = 0; i < down; ++i) {
-#pragma unroll
-        for (int j = 0; j < n / 2; ++j) cute::warpgroup_fence_operand(at[i][j]);
-      }
-    }
-  };
+  using Sums = typename Products::Sums;
 
   CUTLASS_DEVICE static typename Pipeline::Params pipeline_params(int warp) {
     using Role = typename Pipeline::ThreadCategory;
     typename Pipeline::Params params;
-    params.transaction_bytes = (m + n) * k * sizeof(Half);
+    params.transaction_bytes = Products::stage_bytes;
     params.role = warp == 0 ? Role::Producer : warp >= 4 ? Role::Consumer : Role::NonParticipant;
     params.is_leader = 1;  // one thread alone calls
     params.num_consumers = 128 * warpgroups;
@@ -203,6 +187,7 @@ struct WarpgroupKernel {
 #pragma unroll
       for (int part = 0; part < parts; ++part)
         steps.template x<(cluster_n > 1)>(barrier, all_n, factors.x[to.index()][part][own_n * rows], part * width);
+      if constexpr (Products::has_table) steps.table(barrier, &factors.tables[to.index()]);
     };
     const auto load_weights = [&](const typename Loads::Steps& steps, const PipelineState& to) {
       std::uint64_t* const barrier = pipeline.producer_get_barrier(to);
@@ -286,9 +271,10 @@ struct WarpgroupKernel {
     for (; tile < params.order.tiles; tile += turn * blocks()) {
       Sums sums;
       turns.wait();
-      multiply(params.steps, shared.factors, pipeline, state, sums, cooperative ? warpgroup - 1 : 0);
+      Products::multiply(params.loads, params.order.place(tile).row, params.steps, shared.factors, pipeline, state, sums,
+                         cooperative ? warpgroup - 1 : 0);
       turns.arrive();
-      finish_products(pipeline, state, params.steps, sums);
+      Products::finish(pipeline, state, params.steps, sums);
       state.advance(params.steps * static_cast<int>(turn));
       if constexpr (stores_in_turns) turns.wait();
       auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
@@ -297,57 +283,6 @@ struct WarpgroupKernel {
       if (!cooperative) residual.advance(loads);
       if constexpr (stores_in_turns) turns.arrive();
     }
-  }
-
-  /// Steps of a tile, one behind the other; the instructions of the last one are still under way at the end.
-  CUTLASS_DEVICE static void multiply(int steps, Factors& factors, Pipeline& pipeline, PipelineState read, Sums& sums,
-                                      int part_of_rows) {
-    // The same in all threads of a warp, which the compiler does not see.
-    const std::uint64_t x = describe_factor<width>(factors.x[0][0][__shfl_sync(0xffffffff, part_of_rows, 0) * 64]);
-    const std::uint64_t weights = describe_factor<width>(factors.weights[0][0][0]);
-    PipelineState release = read;
-    sums.fence();
-    step(pipeline, read, x, weights, sums, true);
-    ++read;
-    sums.fence();
-#pragma unroll 1
-    for (--steps; steps > 0; --steps) {
-      sums.fence();
-      step(pipeline, read, x, weights, sums, false);
-      // Those of the step before have read their stage.
-      cute::warpgroup_wait<1>();
-      sums.fence();
-      pipeline.consumer_release(release);
-      ++read;
-      ++release;
-    }
-    sums.fence();
-  }
-
-  CUTLASS_DEVICE static void step(Pipeline& pipeline, const PipelineState& read, std::uint64_t x, std::uint64_t weights,
-                                  Sums& sums, bool fresh) {
-    pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
-    cute::warpgroup_arrive();
-    // Descriptors count in 16 bytes.
-    const std::uint64_t left = x + read.index() * (m * k / 8), right = weights + read.index() * (n * k / 8);
-#pragma unroll
-    for (int sixteen = 0; sixteen < k / 16; ++sixteen) {
-      const int part = sixteen * 16 / width, column = sixteen * 16 % width;
-#pragma unroll
-      for (int i = 0; i < down; ++i)
-        multiply_shared<n>(left + (part * m * width + i * warpgroups * 64 * width + column) / 8,
-                           right + (part * n * width + column) / 8, fresh && sixteen == 0, sums.at[i],
-                           std::make_integer_sequence<int, n / 2>{});
-    }
-    cute::warpgroup_commit_batch();
-  }
-
-  /// Waits for the last step's instructions, and frees its stage. The sums are not read before.
-  CUTLASS_DEVICE static void finish_products(Pipeline& pipeline, PipelineState release, int steps, Sums& sums) {
-    release.advance(steps - 1);
-    cute::warpgroup_wait<0>();
-    sums.fence();
-    pipeline.consumer_release(release);
   }
 };
 

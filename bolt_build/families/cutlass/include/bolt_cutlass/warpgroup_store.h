@@ -10,6 +10,7 @@
 
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/shared_memory.h"
+#include "bolt_cutlass/swizzle.h"
 #include "cute/arch/copy_sm75.hpp"
 #include "cute/arch/copy_sm90.hpp"
 #include "cute/arch/copy_sm90_desc.hpp"
@@ -329,18 +330,11 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
     ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(warpgroup));
   }
 
-  /// Where a lane's row of 16-byte chunk `chunk` lies: chunks of 8 rows in turn are permuted, so that no two rows of a
-  /// matrix share a bank.
-  CUTLASS_DEVICE static int swizzled(int row, int chunk) {
-    const int byte = row * width * static_cast<int>(sizeof(Half)) + chunk * 16;
-    return (byte ^ (byte >> 3 & (width == 64 ? 0x70 : width == 32 ? 0x30 : 0x10))) / static_cast<int>(sizeof(Half));
-  }
-
   /// 16 rows by 16 columns a warp: `sums` of a thread in the order of four 8 x 8 matrices, upper and lower, left first.
   CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, const Half* loaded,
                              Half* place, int pair) const {
     const int matrix = fragment.lane / 8;
-    const int at = swizzled(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
+    const int at = swizzled<width>(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
     std::uint32_t words[4] = {0, 0, 0, 0};
     if constexpr (reads_residual)
       cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<const cute::uint128_t*>(loaded + at), words[0], words[1], words[2],

@@ -1,0 +1,258 @@
+"""Kernels for one product on Hopper whose left factor is transformed as it is loaded: TMA brings it to shared memory,
+and WGMMA reads it from the registers in which it was transformed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product as every
+from math import ceil
+
+from bolt_build.digest import digest
+from bolt_build.families.base import (
+    Candidate,
+    Expense,
+    KernelProblem,
+    KernelUnit,
+    Refusal,
+    StepCode,
+    StepExpressions,
+)
+from bolt_build.families.common.chains import parts
+from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.cutlass.constants import constant
+from bolt_build.families.cutlass.epilogue import (
+    epilogue_type,
+    epilogue_value,
+    residual,
+    stage_words,
+    stages_type,
+    stages_value,
+)
+from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of, stored_apart
+from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
+from bolt_build.families.cutlass.kinds.wgmma import (
+    LEAST_STAGES,
+    TURNS,
+    WgmmaTile,
+    refuse_product,
+    seconds,
+    stages,
+)
+from bolt_build.families.cutlass.product import Product, Work, work
+from bolt_build.families.cutlass.products import multiplies
+from bolt_build.families.cutlass.prologue import Prologue, behind, prologue_of, refuse_prologue
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.targets import Gpu, Target
+
+_IMAGES = (2, 4, 8)
+"""Images of which a tile's rows may be: gates of so many lie beside the factors of a step."""
+_MOST_REGISTERS = 176
+"""Registers of a thread that its sums and two halves of a step of its left factor may take."""
+
+# Not measured: seconds in which a warp transforms 16 x 16 elements, on the GPU that predictions were fitted to. Counted
+# are the instructions, one a cycle.
+_AFFINE, _GATE = 1.7e-8, 0.7e-8
+
+
+@dataclass(frozen=True)
+class PrologueTile:
+    """A tile, in clusters of one, and the images whose gates lie beside a step; 0 where there are scales of all."""
+
+    tile: WgmmaTile
+    images: int = 0
+
+    @property
+    def parameters(self) -> Named:
+        of = (("prologue", "gate"), ("images", self.images)) if self.images else (("prologue", "affine"),)
+        return (*self.tile.parameters, *of)
+
+    @classmethod
+    def read(cls, reader: Reader) -> PrologueTile:
+        """Raises ValueError."""
+        kind = reader.word("prologue", {"gate": True, "affine": False})
+        images = reader.number("images") if kind else 0
+        return cls(WgmmaTile.read(reader), images)
+
+    @property
+    def table_bytes(self) -> int:
+        """Shared memory of scales, shifts or gates of a step."""
+        return self.tile.k * (2 * self.images if self.images else 2 * 4)
+
+    @property
+    def left_registers(self) -> int:
+        """Registers of a thread that hold a step of the left factor."""
+        return self.tile.m // (128 if self.tile.cooperative else 64) * self.tile.k // 16 * 4
+
+    def stages(self, gpu: Gpu, residual: bool) -> int:
+        """Stages of the pipeline that shared memory has room for."""
+        tile = self.tile
+        return stages(gpu.shared_memory, tile.stage_bytes + self.table_bytes, tile.store_bytes(residual))
+
+    def refuse(self, gpu: Gpu, product: Product) -> str | None:
+        """Why no kernel with the tile computes the product on this GPU, None where one does."""
+        if (reason := self.tile.refuse(gpu, product)) is not None:
+            return reason
+        registers = self.tile.accumulators + self.left_registers
+        if registers > _MOST_REGISTERS:
+            return f"its accumulators and left factor take {registers} registers of a thread, over {_MOST_REGISTERS}"
+        if (count := self.stages(gpu, product.residual)) < LEAST_STAGES:
+            return f"shared memory has room for {count} stages of its pipeline, {LEAST_STAGES} are needed"
+        return self.tile.refuse_whole(gpu, product)
+
+    def seconds(self, work: Work, target: Target) -> float:
+        """Predicted time."""
+        gpu = gpu_of(target)
+        speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
+        fragments = self.left_registers / 4
+        return seconds(self.tile, work, target, before=fragments * (_GATE if self.images else _AFFINE) / speed)
+
+    def cxx(self) -> str:
+        """`bolt::cutlass_kernels::WarpgroupPrologue<128, 128, 64, false>`"""
+        tile = self.tile
+        values = (tile.m, tile.n, tile.k, boolean(tile.cooperative))
+        return f"{SPACE}::WarpgroupPrologue<{', '.join(map(str, values))}>"
+
+    def __str__(self) -> str:
+        return f"{self.tile} with gates of {self.images} images" if self.images else f"{self.tile} with scales"
+
+
+_ROWS = {False: (64, 128), True: (128, 256)}
+_COLUMNS = (16, 32, 64, 96, 128, 192, 256)
+_DEPTHS = (32, 64, 128)
+_TILES = tuple(
+    WgmmaTile(m, n, k, cooperative)
+    for cooperative, k, n in every(TURNS.values(), _DEPTHS, _COLUMNS)
+    for m in _ROWS[cooperative]
+)
+
+
+def images_of(rows: int, pixels: int) -> int:
+    """Images of which so many rows of a factor may be, one behind the other, wherever they begin."""
+    return 1 + ceil((rows - 1) / pixels)
+
+
+class WgmmaPrologue:
+    """The kind of a multiplication and the product that alone reads it."""
+
+    def tile_of(self, candidate: Candidate) -> PrologueTile:
+        """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
+        reader = Reader(candidate.parameters)
+        tile = PrologueTile.read(reader)
+        reader.end()
+        if tile.parameters != candidate.parameters:
+            raise ValueError(f"{candidate} is no kernel of this kind")
+        return tile
+
+    def reads(self, candidate: Candidate) -> bool:
+        try:
+            self.tile_of(candidate)
+        except ValueError:
+            return False
+        return True
+
+    def serves(self, problem: KernelProblem) -> bool:
+        first, *rest = problem.op.sequence
+        return isinstance(first.op, Binary) and len(rest) == 1 and multiplies(rest[0].op)
+
+    def offers(self, problem: KernelProblem, target: Target) -> Offers:
+        if (none := _refuse(problem, target)) is not None:
+            return Offers(none=(none,))
+        product, prologue, gpu = behind(problem), prologue_of(problem), gpu_of(target)
+        found, refusals = [], []
+        for tile in _tiles(prologue):
+            if (reason := tile.refuse(gpu, product)) is None:
+                seconds = tile.seconds(_work(problem, product), target)
+                found.append(Offer(seconds, Candidate(FAMILY, tile.parameters), "WGMMA"))
+            else:
+                refusals.append(Refusal(FAMILY, f"tile {tile}", reason))
+        return Offers(tuple(found), (), tuple(refusals))
+
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        if (none := _refuse(problem, target)) is not None:
+            return none
+        tile = self.tile_of(candidate)
+        if tile not in _tiles(prologue_of(problem)) or candidate.settings:
+            return f"{candidate} is none of its candidates"
+        return tile.refuse(gpu_of(target), behind(problem))
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        return self.tile_of(candidate).seconds(_work(problem, behind(problem)), target)
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """None: its kernels have no settings."""
+        return ()
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
+        """Of both, without what lies between them."""
+        return Expense(problem.nbytes, problem.flops)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        (first, second), tile, prologue, product = (
+            parts(problem), self.tile_of(candidate), prologue_of(problem), behind(problem)
+        )  # fmt: skip
+        own = [index for index in op_operands(problem) if index >= len(first.inputs)]
+        member = f"{SPACE}::PrologueGemm<{tile.cxx()}, {_type(tile, prologue)}, {epilogue_type(second)}>"
+        apart = {"x_row": at.input_pitch(prologue.x)} if at.input_pitch(prologue.x) else {}
+        rows = first.outputs[0].shape[0] if prologue.gate else 2
+        constants = () if prologue.gate else (prologue.scale,)
+        shifts = () if prologue.shift is None else (prologue.shift,)
+        arguments = (
+            product.arguments(stored_apart(at)),
+            struct(f"{SPACE}::PrologueArguments", rows=rows, pixels=prologue.pixels, **apart),
+            _value(tile, prologue), constant(at, *constants), constant(at, *shifts), constant(at, own[0]),
+            product.weights, constant(at, *own[1:]), epilogue_value(second),
+        )  # fmt: skip
+        gates = at.inputs[prologue.scale] if prologue.gate else "nullptr"
+        added = residual(problem)
+        other = "nullptr" if added is None else at.inputs[added]
+        call = f"kernel.run(r, {at.inputs[prologue.x]}, {gates}, {other}, {at.outputs[0]});"
+        return StepCode(("bolt_cutlass/prologue.h",), member, ", ".join(arguments), call)
+
+    def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+        (first, second), tile, prologue = parts(problem), self.tile_of(candidate), prologue_of(problem)
+        text = (
+            f'#include "bolt_cutlass/gemm_prologue_warpgroup_kernel.h"\n\n'
+            f"template void {SPACE}::launch_gemm(\n    {tile.cxx()},\n"
+            f"    const {SPACE}::GemmArguments&, const {SPACE}::PrologueArguments&,\n"
+            f"    const {_type(tile, prologue)}&,\n    const {epilogue_type(second)}&, void*);\n"
+        )
+        label = f"mul{stage_words(first)} | gemm{stage_words(second)}, tile {tile}"
+        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, WgmmaTile.memory_mb, label)
+
+
+def _refuse(problem: KernelProblem, target: Target) -> str | None:
+    """Why no tile computes the problem, None where some may."""
+    return refuse_prologue(problem) or refuse_product(gpu_of(target), behind(problem))
+
+
+def _tiles(prologue: Prologue) -> tuple[PrologueTile, ...]:
+    """All tiles; of those whose rows may be of gates of more images than there is room for, none."""
+    found = []
+    for tile in _TILES:
+        needed = images_of(tile.m, prologue.pixels)
+        images = next((count for count in _IMAGES if count >= needed), None) if prologue.gate else 0
+        if images is not None:
+            found.append(PrologueTile(tile, images))
+    return tuple(found)
+
+
+def _work(problem: KernelProblem, product: Product) -> Work:
+    """The product's, with the bytes that the prologue reads."""
+    first, second = parts(problem)
+    prologue = prologue_of(problem)
+    read = sum(operand.nbytes for index, operand in enumerate(first.inputs) if index != prologue.x)
+    whole = work(second, product)
+    return replace(whole, nbytes=whole.nbytes + read)
+
+
+def _type(tile: PrologueTile, prologue: Prologue) -> str:
+    """`bolt::cutlass_kernels::Gate<4>`"""
+    if prologue.gate:
+        return f"{SPACE}::Gate<{tile.images}>"
+    return f"{SPACE}::Affine<{stages_type(prologue.functions)}>"
+
+
+def _value(tile: PrologueTile, prologue: Prologue) -> str:
+    return f"{_type(tile, prologue)}{{{'' if prologue.gate else stages_value(prologue.functions)}}}"
