@@ -9,6 +9,7 @@ from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.passes.activations import RECOGNISE_ACTIVATIONS
 from bolt_build.planner.passes.affine import FOLD_AFFINE
+from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
 from bolt_build.planner.passes.constants import FOLD_CONSTANTS
@@ -38,6 +39,10 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_PADS,
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
     RECOGNISE_NORMS,  # likewise
+    RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
+    FOLD_CONSTANTS,  # its masks
+    MERGE_MOVES,  # what moves its rows, with what is around it
+    REMOVE_COPIES,
     FOLD_BATCH_NORM,
     FOLD_AFFINE,
     MERGE_BRANCHES,  # their BatchNorms are in their weights now

@@ -1,0 +1,225 @@
+"""Recognises attention that a model spells out: two batched products with a softmax between, and what moves heads.
+
+Scales may stand on scores, queries or keys; masks may be added, or chosen in the place of scores; softmax may be made
+safe against rows without a key. Queries, keys and values are followed back to the tensors that they are slices of.
+
+A constant mask of zeros and of what hides keys, in a lower triangle, is no weight: it becomes `causal`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import held_dtype
+from bolt_build.graph.ir import Array, Graph, Node, Op, ShapeError
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.logic import Where
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.shape import Reshape, Transpose
+from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.planner.passes.attention_operands import (
+    Chain,
+    Operand,
+    broadcast_mask,
+    heads_of,
+    operand,
+    packed_rows,
+    rows_of,
+)
+from bolt_build.planner.passes.attention_scores import LEAST, Mask, Scores, Shares, scores_of, shares_of
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.rewrite import GraphEditor, joined
+from bolt_build.planner.views import Digit, View, grouped, made_of
+from bolt_build.schema.recipe import Policy
+
+_MOST_FOLDED = 1 << 20
+"""Elements of a mask that is computed here from constants."""
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What becomes of the attention's rows: `ops` behind each other, which give `value`, in the place of `nodes`."""
+
+    value: str
+    ops: tuple[Op, ...]
+    nodes: tuple[Node, ...]
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(RECOGNISE_ATTENTION.name)
+    for node in editor.nodes():
+        if not isinstance(node.op, Softmax) or node.epilogue or editor.node(node.name) is None:
+            continue
+        if node.op.axis != editor.type(node.inputs[0]).rank - 1:
+            continue
+        shares = shares_of(editor, node)
+        if shares is None:
+            continue
+        obstacle = shares if isinstance(shares, str) else _recognised(editor, journal, node, shares)
+        if obstacle is not None:
+            journal.declined(node.name, obstacle)
+    return journal.result(editor.finish())
+
+
+def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Shares) -> str | None:
+    """Puts one node in the place of all; returns why it does not."""
+    scores = scores_of(editor, softmax.inputs[0])
+    if isinstance(scores, str):
+        return scores
+    for value in (*scores.inside, *shares.inside):
+        if (why := editor.not_private(value)) is not None:
+            return why
+    product, last = scores.product, shares.product
+    assert isinstance(product.op, MatMul)
+    assert isinstance(last.op, MatMul)
+    batch = editor.type(product.outputs[0]).shape[:-2]
+    heads = heads_of(editor, product.inputs[0], batch, product.op.transpose_a)
+    q = operand(editor, product.inputs[0], batch, heads, swapped=product.op.transpose_a, scales=True)
+    k = operand(editor, product.inputs[1], batch, heads, swapped=not product.op.transpose_b, scales=True)
+    outer = editor.type(last.outputs[0]).shape[:-2]
+    if prod(outer) != prod(batch):
+        return f"'{last.name}' has {prod(outer)} products, '{product.name}' {prod(batch)}"
+    across = (last.op.transpose_b if shares.values else last.op.transpose_a) != shares.turned
+    v = operand(editor, last.inputs[shares.values], outer, heads, swapped=across, scales=False)
+    if q.repeats != 1:
+        return f"heads of '{product.name}' share their queries"
+    if k.repeats != v.repeats:
+        return f"{k.repeats} heads share keys, but {v.repeats} share values"
+    return _build(editor, journal, softmax, scores, shares, (q, k, v), prod(batch) // heads, heads)
+
+
+def _build(
+    editor: GraphEditor, journal: Journal, softmax: Node, scores: Scores, shares: Shares,
+    operands: tuple[Operand, Operand, Operand], images: int, heads: int,
+) -> str | None:  # fmt: skip
+    q, k, v = operands
+    last = shares.product
+    queries, keys = editor.type(softmax.inputs[0]).shape[-2:]
+    columns = prod(digit.extent for digit in v.columns)
+    result = _result(editor, last, (images, queries, heads, columns), shares.turned)
+    if result is None:
+        return f"images and heads are mixed in '{last.outputs[0]}'"
+    chain = Chain(editor, f"{last.name}.rows")
+    packed = packed_rows(editor, chain, q, k, v)
+    sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
+    causal, masks, dtype = False, list[str](), editor.type(softmax.inputs[0]).dtype
+    for mask in scores.masks:
+        array = _array(editor, mask)
+        if array is not None and _is_triangle(array, queries, keys):
+            causal = True
+            continue
+        masks.append(
+            broadcast_mask(editor, chain, _added(editor, chain, mask, array, dtype), mask.shape, images, heads)
+        )
+    while len(masks) > 1:
+        masks[-2:] = [chain.add(Binary("add"), masks[-2:])]
+    op = Attention(
+        heads,
+        heads // k.repeats,
+        scores.scale * q.scale * k.scale,
+        causal,
+        packed is not None,
+        shares.safe and bool(masks),
+    )
+    try:
+        (type_,) = op.infer([editor.type(name) for name in (*sources, *masks)])
+    except ShapeError as error:
+        return str(error)
+    output = editor.new_value(f"{last.name}.attention", type_) if result.ops else result.value
+    behind = Chain(editor, f"{last.name}.heads")
+    behind.moved(output, result.ops, result.value)
+    *first, end = result.nodes
+    for node in first:
+        editor.remove(node)
+    made = Node(last.name, op, (*sources, *masks), (output,))
+    editor.replace(end, *chain.nodes, made, *behind.nodes)
+    removed = editor.prune(last.inputs)
+    covers = joined(*(node.covers for node in (*removed, *result.nodes)))
+    editor.replace(made, replace(made, covers=covers))
+    journal.did(made.name, "recognised attention", _said(editor, made, packed is not None, sources))
+    return None
+
+
+def _result(editor: GraphEditor, last: Node, extents: tuple[int, int, int, int], turned: bool) -> _Result | None:
+    """The product's result and what only moves it, as views of the attention's rows; None where its batch has images
+    and heads in one axis that cannot be cut."""
+    images, queries, heads, columns = extents
+    digits = [(Digit(size, axis, step),) if size != 1 else () for size, axis, step in (
+        (images, 0, 1), (heads, 2, columns), (queries, 1, 1), (columns, 2, 1))]  # fmt: skip
+    batch = grouped((*digits[0], *digits[1]), editor.type(last.outputs[0]).shape[:-2])
+    if batch is None:
+        return None
+    sides = digits[:1:-1] if turned else digits[2:]
+    view, value, nodes = View("", (0, 0, 0), (*batch, *sides)), last.outputs[0], [last]
+    while editor.not_private(value) is None and len(editor.readers(value)) == 1:
+        (reader,) = editor.readers(value)
+        if reader.epilogue or not isinstance(reader.op, Reshape | Transpose):
+            break
+        moved = view.moved(reader.op, editor.type(reader.outputs[0]).shape)
+        if moved is None:
+            break
+        view, value = moved, reader.outputs[0]
+        nodes.append(reader)
+    ops = made_of((images, queries, heads * columns), view, view.axes)
+    assert ops is not None
+    return _Result(value, ops, tuple(nodes))
+
+
+def _array(editor: GraphEditor, mask: Mask) -> Array | None:
+    """What a mask of constants adds, None of any other and of one that is too large."""
+    array = editor.constant(mask.value)
+    if array is None or array.size > _MOST_FOLDED or mask.hidden is None:
+        return array
+    chosen = array if mask.where else ~array
+    return np.where(chosen, mask.hidden, 0.0).astype(np.float32)
+
+
+def _is_triangle(array: Array, queries: int, keys: int) -> bool:
+    """Whether the mask hides all keys behind a query's own place, and no others."""
+    if array.shape[-2:] != (queries, keys) or array.size != queries * keys or queries == 1:
+        return False
+    lower = np.tri(queries, keys, dtype=np.bool_)
+    mask = array.reshape(queries, keys)
+    return bool((mask[lower] == 0.0).all() and (mask[~lower] <= LEAST).all())
+
+
+def _added(editor: GraphEditor, chain: Chain, mask: Mask, array: Array | None, dtype: DType) -> str:
+    """The mask as a value that is added."""
+    if mask.hidden is None:
+        return mask.value
+    if array is not None:
+        return editor.new_constant(f"{mask.value}.mask", array.astype(held_dtype(dtype)), dtype)
+    hidden, shown = (
+        editor.new_constant(f"{mask.value}.{what}", np.asarray(level, held_dtype(dtype)), dtype)
+        for what, level in (("hidden", mask.hidden), ("shown", 0.0))
+    )
+    sides = (hidden, shown) if mask.where else (shown, hidden)
+    return chain.add(Where(), (mask.value, *sides))
+
+
+def _said(editor: GraphEditor, made: Node, packed: bool, sources: list[str]) -> str:
+    op = made.op
+    assert isinstance(op, Attention)
+    shape = op.extents([editor.type(name) for name in made.inputs])
+    words = f"{op.heads} heads of {shape.depth}"
+    if shape.columns != shape.depth:
+        words += f" and {shape.columns}"
+    if op.kv_heads != op.heads:
+        words += f" over {op.kv_heads} of keys and values"
+    words += f", {shape.queries} queries" + (f", {shape.keys} keys" if shape.keys != shape.queries else "")
+    words += f", scale {op.scale:.6g}"
+    if op.causal:
+        words += ", causal"
+    if len(made.inputs) > op.sources:
+        words += f", mask {list(editor.type(made.inputs[-1]).shape)}"
+    if op.safe:
+        words += ", zeros where it hides all keys"
+    return words + (", all of one product" if packed else "")
+
+
+RECOGNISE_ATTENTION = Pass("recognise-attention", _run)

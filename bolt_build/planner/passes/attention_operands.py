@@ -1,0 +1,241 @@
+"""Queries, keys and values of one attention as rows of heads side by side, whatever moves them from where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from bolt_build.graph.ir import Node, Op
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.shape import Reshape
+from bolt_build.planner.passes.attention_scores import number
+from bolt_build.planner.rewrite import GraphEditor
+from bolt_build.planner.views import REPEATED, Axis, Digit, View, grouped, made_of, step_back, whole
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Matrices of queries, keys or values for every image and head, as digits of their source; `repeats` neighbouring
+    heads read the same. They are to be multiplied with `scale`. `expanded` is the shape that the source is expanded to
+    before; () where it is not. `passed` are the unscaled values on the way from the source, as views of it.
+    """
+
+    view: View
+    images: Axis
+    heads: Axis
+    rows: Axis
+    columns: Axis
+    repeats: int
+    scale: float = 1.0
+    expanded: tuple[int, ...] = ()
+    passed: tuple[tuple[str, View], ...] = ()
+
+    @property
+    def groups(self) -> tuple[Sequence[Digit], ...]:
+        """Axes of the form that attention reads: images, rows, heads and their columns side by side."""
+        return self.images, self.rows, (*self.heads, *self.columns)
+
+
+class Chain:
+    """Nodes that are to be added, one reading what another makes."""
+
+    def __init__(self, editor: GraphEditor, label: str) -> None:
+        self._editor, self._label = editor, label
+        self.nodes: list[Node] = []
+
+    def add(self, op: Op, inputs: Iterable[str], output: str | None = None) -> str:
+        """A node that computes `op`; its value is `output`, or a new one. Returns its name."""
+        inputs = tuple(inputs)
+        label = f"{self._label}.{len(self.nodes)}" if self.nodes else self._label
+        if output is None:
+            (type,) = op.infer([self._editor.type(name) for name in inputs])
+            output = self._editor.new_value(label, type)
+        self.nodes.append(Node(self._editor.free_node_name(label), op, inputs, (output,)))
+        return output
+
+    def moved(self, value: str, ops: Sequence[Op], output: str | None = None) -> str:
+        """`ops` one behind the other on `value`; what the last one makes is called `output`."""
+        for index, op in enumerate(ops):
+            value = self.add(op, [value], output if index == len(ops) - 1 else None)
+        return value
+
+
+def heads_of(editor: GraphEditor, queries: str, batch: tuple[int, ...], swapped: bool) -> int:
+    """How many matrices of a batch of these extents belong to one image: the last extent; of a single one what the
+    queries take of the axis that their columns are of."""
+    if len(batch) > 1:
+        return batch[-1]
+    if not batch:
+        return 1
+    view = viewed(editor, queries, scales=True)[0]
+    columns = view.axes[-2 if swapped else -1]
+    if len(view.axes) < 3 or not columns or prod(view.shape[:-2]) != batch[0]:
+        return 1
+    heads, axis = 1, columns[-1].axis
+    for digit in reversed([digit for axis_ in view.axes[:-2] for digit in axis_]):
+        if digit.axis != axis:
+            break
+        heads *= digit.extent
+    return heads
+
+
+def operand(
+    editor: GraphEditor, value: str, batch: tuple[int, ...], heads: int, *, swapped: bool, scales: bool
+) -> Operand:
+    """The matrices of `value`, which broadcast to `batch`; `swapped`: given transposed. If `scales`, products with
+    numbers on the way from the source are taken out."""
+    view, scale, passed = viewed(editor, value, scales=scales)
+    for each, factor in ((view, scale), (whole(editor, value), 1.0)):
+        found = _operand(each, batch, heads, swapped)
+        if found is not None and made_of(editor.type(each.source).shape, each, found.groups) is not None:
+            return replace(found, scale=factor, passed=passed if each is view else ())
+    shape = (*batch, *editor.type(value).shape[-2:])
+    sizes = tuple((Digit(size, axis, 1),) if size != 1 else () for axis, size in enumerate(shape))
+    found = _operand(View(value, (0,) * len(shape), sizes), batch, heads, swapped)
+    assert found is not None, "a whole tensor has its heads apart or together"
+    return replace(found, expanded=shape)
+
+
+def rows_of(editor: GraphEditor, chain: Chain, found: Operand) -> str:
+    """The operand in the form that attention reads."""
+    value, view = found.view.source, found.view
+    wanted = replace(view, axes=tuple(tuple(group) for group in found.groups))
+    for name, each in found.passed:
+        if each == wanted:
+            return name
+    if found.expanded:
+        value = chain.add(Expand(found.expanded), [value])
+        view = replace(view, source=value)
+    ops = made_of(editor.type(value).shape, view, found.groups)
+    assert ops is not None
+    return chain.moved(value, ops)
+
+
+def packed_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Operand) -> str | None:
+    """All three as they lie side by side in one tensor of the same rows, None where they do not."""
+    if q.expanded or k.expanded or v.expanded or not q.columns:
+        return None
+    if any((o.view.source, o.images, o.rows) != (q.view.source, q.images, q.rows) for o in (k, v)):
+        return None
+    axis, size = q.columns[-1].axis, editor.type(q.view.source).shape
+    at = 0
+    for each in (q, k, v):
+        begin = list(each.view.begin)
+        if any(digit.axis != axis for digit in (*each.heads, *each.columns)) or begin[axis] != at:
+            return None
+        begin[axis] = 0
+        if any(begin):
+            return None
+        at += prod(digit.extent for digit in (*each.heads, *each.columns))
+    if at != size[axis] or any(digit.axis == axis for digit in (*q.images, *q.rows)):
+        return None
+    if prod(digit.extent for digit in q.columns) != prod(digit.extent for digit in v.columns):
+        return None
+    view = View(q.view.source, (0,) * len(size), ())
+    ops = made_of(size, view, (q.images, q.rows, (Digit(at, axis, 1),)))
+    covered = prod(digit.extent for digit in (*q.images, *q.rows)) * at == prod(size)
+    return chain.moved(view.source, ops) if ops is not None and covered else None
+
+
+def broadcast_mask(
+    editor: GraphEditor, chain: Chain, value: str, scores: tuple[int, ...], images: int, heads: int
+) -> str:
+    """A mask that broadcasts to `scores`, as one that broadcasts to [images, heads, queries, keys]."""
+    node = editor.producer(value)
+    if node is not None and isinstance(node.op, Expand) and not node.epilogue:
+        value = node.inputs[0]
+    shape = editor.type(value).shape
+    batch = scores[:-2]
+    if len(shape) <= 2 or (len(shape) <= 4 and batch == (images, heads)):
+        return value
+    own = (1,) * (len(scores) - len(shape)) + shape
+    if all(size == 1 for size in own[:-2]):
+        return chain.add(Reshape(own[-2:]), [value])
+    cut = next((i for i in range(len(batch) + 1) if prod(batch[i:]) == heads), None)
+    if cut is None:
+        everywhere = (*batch, *own[-2:])
+        value = value if shape == everywhere else chain.add(Expand(everywhere), [value])
+        return chain.add(Reshape((images, heads, *own[-2:])), [value])
+    parts, spread = [], list(own)
+    for first, last in ((0, cut), (cut, len(batch))):
+        is_one = all(size == 1 for size in own[first:last])
+        if not is_one:
+            spread[first:last] = batch[first:last]
+        parts.append(1 if is_one else prod(batch[first:last]))
+    if tuple(spread) != own:
+        value = chain.add(Expand(tuple(spread)), [value])
+    return chain.add(Reshape((*parts, *own[-2:])), [value])
+
+
+def viewed(editor: GraphEditor, value: str, *, scales: bool) -> tuple[View, float, tuple[tuple[str, View], ...]]:
+    """`value` as a view of the furthest tensor that it is moved from; what it is multiplied with on the way; and the
+    values before any such product, as views too."""
+    steps: list[tuple[Node, Op | None, float]] = []
+    source = value
+    while (node := editor.producer(source)) is not None:
+        op = step_back(editor, node)
+        if op is not None:
+            steps.append((node, op, 1.0))
+            source = node.inputs[0]
+            continue
+        scaled = _scaled(editor, node) if scales else None
+        if scaled is None:
+            break
+        source, factor = scaled
+        steps.append((node, None, factor))
+    view, scale = whole(editor, source), 1.0
+    passed = [(source, view)]
+    for node, op, factor in reversed(steps):
+        shape = editor.type(node.outputs[0]).shape
+        moved = view if op is None else view.moved(op, shape)
+        if moved is not None and moved.shape != shape:
+            moved = moved.moved(Reshape(shape), shape)
+        if moved is None:
+            view, scale, passed = whole(editor, node.outputs[0]), 1.0, []
+        else:
+            view, scale = moved, scale * factor
+        if scale == 1.0:
+            passed.append((node.outputs[0], view))
+    return view, scale, tuple(passed)
+
+
+def _scaled(editor: GraphEditor, node: Node) -> tuple[str, float] | None:
+    """The value that the node multiplies with a number, and that number."""
+    if node.epilogue or not isinstance(node.op, Binary) or node.op.function not in ("mul", "div"):
+        return None
+    for value, other in (node.inputs, node.inputs[::-1]):
+        factor = number(editor, other)
+        shape = editor.type(node.outputs[0]).shape
+        if factor is None or editor.is_constant(value) or editor.type(value).shape != shape:
+            continue
+        if node.op.function == "mul":
+            return value, factor
+        if other == node.inputs[1] and factor != 0.0:
+            return value, 1.0 / factor
+    return None
+
+
+def _operand(view: View, batch: tuple[int, ...], heads: int, swapped: bool) -> Operand | None:
+    """The view's digits by their part in attention; None where images or heads are no whole digits, or are repeated in
+    another way than heads that share keys and values."""
+    *outer, rows, columns = view.axes
+    if swapped:
+        rows, columns = columns, rows
+    own: list[Axis] = [()] * (len(batch) - len(outer)) + outer
+    flat = [
+        digit
+        for axis, size in zip(own, batch, strict=True)
+        for digit in (axis or ((Digit(size, REPEATED, 0),) if size != 1 else ()))
+    ]
+    cut = grouped(flat, (prod(batch) // heads, heads))
+    if cut is None:
+        return None
+    images, each = cut
+    repeats = 1
+    while each and each[-1].axis == REPEATED:
+        repeats, each = repeats * each[-1].extent, each[:-1]
+    if any(digit.axis == REPEATED for digit in (*images, *each, *rows, *columns)):
+        return None
+    return Operand(view, images, each, rows, columns, repeats)

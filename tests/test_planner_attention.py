@@ -1,0 +1,256 @@
+"""Attention that models spell out, as exporters write it."""
+
+from __future__ import annotations
+
+import pytest
+from planner_checks import graph, run, said
+from planner_fakes import POLICY
+
+from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.text import format_graph
+from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
+from bolt_build.planner.pipeline import optimize
+
+CONSTANTS = {
+    "root": "f32[] {0.5}", "half": "f32[] {0.5}", "eight": "f32[] {8}", "least": "f32[] {-3e38}",
+    "none": "f32[] {-inf}", "zero": "f32[] {0}", "two": "i64[] {2}", "one": "i64[] {1}", "nought": "i64[] {0}",
+    "bias": "f32[1,3,5,5]", "window": "f32[2,5,5]",
+}  # fmt: skip
+"""What statements may read beside the inputs."""
+
+INPUTS = {
+    "x": "f32[2,5,36]", "q": "f32[2,5,12]", "k": "f32[2,5,12]", "v": "f32[2,5,12]", "cross": "f32[2,7,12]",
+    "mask": "f32[2,1,1,5]", "late": "f32[5,2,36]", "pad": "f32[2,1,1,7]",
+    "planes": "f32[2,36,5]", "one.head": "f32[2,5,4]", "other": "f32[2,5,4]",
+}  # fmt: skip
+
+
+def spelled(text: str, output: str = "y") -> Graph:
+    """Statements, one a line or separated by semicolons, as a graph of the inputs and constants that they name."""
+    lines = [line.strip() for line in text.replace("\n", ";").split(";") if line.strip()]
+    read = [word.strip("%,;()") for line in lines for word in line.split("=", 1)[1].replace("(", " ").split()]
+    named = dict.fromkeys(read)
+    own = {line.split()[0][1:] for line in lines}
+    inputs = ", ".join(f"%{name}: {INPUTS[name]}" for name in named if name in INPUTS and name not in own)
+    made = [f'{line} // "{line.split()[0][1:]}"' for line in lines]
+    constants = [f"const %{name}: {CONSTANTS[name]}" for name in named if name in CONSTANTS]
+    return graph("\n".join([f"graph g batch=2 ({inputs}) -> (%{output}) {{", *constants, *made, "}"]))
+
+
+def heads(name: str, source: str, count: int = 3, rows: int = 5) -> str:
+    """[2, rows, 12] as [2, heads, rows, 4]."""
+    return (
+        f"%{name}.r = reshape(%{source}) shape=[2,{rows},{count},4]; %{name}h = transpose(%{name}.r) perm=[0,2,1,3]; "
+    )
+
+
+QKV = heads("q", "q") + heads("k", "k") + heads("v", "v")
+SCORES = "%s = matmul(%qh, %kh) transpose_b=true; "
+END = "%o = matmul(%p, %vh); %t = transpose(%o) perm=[0,2,1,3]; %y = reshape(%t) shape=[2,5,12]"
+
+
+def found(before: Graph) -> str:
+    """The graph's nodes once moves that cancel are gone; one attention among them, whose values are those before."""
+    result = run(RECOGNISE_ATTENTION, before)
+    assert [action for _, action, _ in said(result)] == ["recognised attention"]
+    after = optimize(result.graph, POLICY).graph
+    return "; ".join(
+        line.strip().split(": ", 1)[0] + " =" + line.split("=", 1)[1].split("  //")[0].split(" @")[0]
+        for line in format_graph(after).splitlines()
+        if " = " in line
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "said_of_it"),
+    [
+        (SCORES + "%p = softmax(%s) axis=3;", "scale=1.0"),
+        (SCORES + "%t2 = mul(%s, %half); %p = softmax(%t2) axis=3;", "scale=0.5"),
+        (SCORES + "%t2 = div(%s, %eight); %p = softmax(%t2) axis=3;", "scale=0.125"),
+        ("%a = mul(%qh, %root); %b = mul(%half, %kh); %s = matmul(%a, %b) transpose_b=true; %p = softmax(%s) axis=3;",
+         "scale=0.25"),
+        ("%kt = transpose(%kh) perm=[0,1,3,2]; %s = matmul(%qh, %kt); %p = softmax(%s) axis=3;", "scale=1.0"),
+    ],
+)  # fmt: skip
+def test_scales_stand_on_scores_queries_and_keys(scores: str, said_of_it: str) -> None:
+    assert found(spelled(QKV + scores + END)) == f"%y = attention(%q, %k, %v) heads=3 kv_heads=3 {said_of_it}"
+
+
+ADDED = "%y = attention(%q, %k, %v, %mask) heads=3 kv_heads=3 scale=1.0"
+CHOSEN = (
+    "%c = compare(%mask, %zero) question=less; %'o.rows = where(%c, %'c.hidden, %'c.shown); "
+    "%y = attention(%q, %k, %v, %'o.rows) heads=3 kv_heads=3 scale=1.0"
+)
+SAFE = CHOSEN.replace("%'c.hidden, %'c.shown", "%'c.shown, %'c.hidden") + " safe=true"
+GUARDED = "%n = ask(%p) question=nan; %w = where(%n, %zero, %p);"
+
+
+@pytest.mark.parametrize(
+    ("masked", "nodes"),
+    [
+        ("%m = add(%s, %mask); %p = softmax(%m) axis=3;", ADDED),
+        ("%w = expand(%mask) shape=[2,1,5,5]; %m = add(%w, %s); %p = softmax(%m) axis=3;", ADDED),
+        ("%c = less(%mask, %zero); %m = where(%c, %least, %s); %p = softmax(%m) axis=3;", CHOSEN),
+        ("%c = less(%mask, %zero); %m = where(%c, %s, %none); %p = softmax(%m) axis=3; " + GUARDED, SAFE),
+        ("%e = mul(%s, %half); %m = add(%e, %bias); %p = softmax(%m) axis=3;",
+         "%y = attention(%q, %k, %v, %bias) heads=3 kv_heads=3 scale=0.5"),
+        ("%b1 = add(%s, %bias); %m = add(%b1, %mask); %p = softmax(%m) axis=3;",
+         "%'o.rows = add(%mask, %bias); %y = attention(%q, %k, %v, %'o.rows) heads=3 kv_heads=3 scale=1.0"),
+    ],
+)  # fmt: skip
+def test_masks_are_added_or_chosen(masked: str, nodes: str) -> None:
+    masked = masked.replace("less(%mask, %zero)", "compare(%mask, %zero) question=less")
+    end = END.replace("%p", "%w") if "%w = where" in masked else END
+    assert found(spelled(QKV + SCORES + masked + end)) == nodes
+
+
+def sliced(of: str, axis: int, rank: int, shape: str) -> str:
+    """Queries, keys and values as thirds of an axis."""
+    extents = [int(size) for size in shape.split(",")]
+    lines = ""
+    for index, name in enumerate("qkv"):
+        begin = ",".join(str(index * extents[axis] if at == axis else 0) for at in range(rank))
+        lines += f"%{name} = slice(%{of}) begin=[{begin}] count=[{shape}] step=[{','.join('1' * rank)}]; "
+    return lines
+
+
+PACKED = "%y = attention(%x) heads=3 kv_heads=3 scale=1.0 packed=true"
+PLAIN = SCORES + "%p = softmax(%s) axis=3; " + END
+ROWS = "%{0}.m = reshape(%{0}) shape=[5,6,4]; %{0}h = transpose(%{0}.m) perm=[1,0,2]; "
+
+TURNED = (
+    "%'o.rows = transpose(%late) perm=[1,0,2]; "
+    "%'o.attention = attention(%'o.rows) heads=3 kv_heads=3 scale=1.0 packed=true; "
+    "%'o.heads = transpose(%'o.attention) perm=[1,0,2]; %y = reshape(%'o.heads) shape=[10,12]"
+)
+CUT = (
+    "%k = slice(%x) begin=[0,0,0] count=[2,5,12] step=[1,1,1]; "
+    "%v = slice(%x) begin=[0,0,24] count=[2,5,12] step=[1,1,1]; "
+)
+TAKEN = "%{0} = gather(%x.t, %nought) axis=0; %{1} = gather(%x.t, %one) axis=0; %{2} = gather(%x.t, %two) axis=0; "
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        (sliced("x", 2, 3, "2,5,12") + QKV + PLAIN, PACKED),
+        # As timm cuts them.
+        ("%x.r = reshape(%x) shape=[2,5,3,3,4]; %x.t = transpose(%x.r) perm=[2,0,3,1,4]; "
+         + TAKEN.format("qh", "kh", "vh") + PLAIN, PACKED),
+        # Rows first, images and heads in one axis, as torch's MultiheadAttention has them.
+        ("%x.r = reshape(%late) shape=[5,2,3,12]; %x.t = transpose(%x.r) perm=[2,0,1,3]; "
+         + TAKEN.format("q", "k", "v") + "".join(ROWS.format(name) for name in "qkv")
+         + "%s = matmul(%qh, %kh) transpose_b=true; %p = softmax(%s) axis=2; %o = matmul(%p, %vh); "
+         "%t = transpose(%o) perm=[1,0,2]; %y = reshape(%t) shape=[10,12]", TURNED),
+        # Not side by side.
+        (CUT + QKV + PLAIN, CUT + "%y = attention(%q, %k, %v) heads=3 kv_heads=3 scale=1.0"),
+        # Images in channels: columns of queries, keys and values, and of the result.
+        ("%x.r = reshape(%planes) shape=[2,3,12,5]; " + sliced("x.r", 2, 4, "2,3,4,5")
+         + "%s = matmul(%q, %k) transpose_a=true; %p = softmax(%s) axis=3; %o = matmul(%v, %p) transpose_b=true; "
+         "%y = reshape(%o) shape=[2,12,5]",
+         "%x.r = reshape(%planes) shape=[2,3,12,5]; "
+         + sliced("x.r", 2, 4, "2,3,4,5")
+         + "%'o.rows = reshape(%q) shape=[2,12,5]; %'o.rows.1 = transpose(%'o.rows) perm=[0,2,1]; "
+         "%'o.rows.2 = reshape(%k) shape=[2,12,5]; %'o.rows.3 = transpose(%'o.rows.2) perm=[0,2,1]; "
+         "%'o.rows.4 = reshape(%v) shape=[2,12,5]; %'o.rows.5 = transpose(%'o.rows.4) perm=[0,2,1]; "
+         "%'o.attention = attention(%'o.rows.1, %'o.rows.3, %'o.rows.5) heads=3 kv_heads=3 scale=1.0; "
+         "%y = transpose(%'o.attention) perm=[0,2,1]"),
+    ],
+    ids=["slices", "timm", "rows-first", "two-of-one", "channels"],
+)  # fmt: skip
+def test_queries_keys_and_values_are_found_where_they_lie(text: str, nodes: str) -> None:
+    assert found(spelled(text)) == nodes
+
+
+def repeated(name: str) -> str:
+    """The one head of [2, 5, 4] three times, as [2, 3, 5, 4]."""
+    return (
+        f"%{name}.r = reshape(%{name}) shape=[2,5,1,4]; %{name}.t = transpose(%{name}.r) perm=[0,2,1,3]; "
+        f"%{name}.u = reshape(%{name}.t) shape=[2,1,1,5,4]; %{name}.e = expand(%{name}.u) shape=[2,1,3,5,4]; "
+        f"%{name}h = reshape(%{name}.e) shape=[2,3,5,4]; "
+    )
+
+
+def test_heads_that_share_keys_and_values_are_grouped() -> None:
+    """Whether they are repeated, or broadcast by the product itself."""
+    made = "%y = attention(%q, %one.head, %other) heads=3 kv_heads=1 scale=1.0"
+    by_hand = repeated("one.head") + repeated("other")
+    by_product = heads("one.head", "one.head", 1) + heads("other", "other", 1)
+    for given in (by_hand, by_product):
+        text = heads("q", "q") + given + PLAIN
+        assert found(spelled(text.replace("%kh", "%one.headh").replace("%vh", "%otherh"))) == made
+
+
+def test_keys_may_be_others_rows_than_the_queries() -> None:
+    text = heads("q", "q") + heads("k", "cross", rows=7) + heads("v", "cross", rows=7) + SCORES
+    text += "%m = add(%s, %pad); %p = softmax(%m) axis=3; " + END
+    made = "%y = attention(%q, %cross, %cross, %pad) heads=3 kv_heads=3 scale=1.0"
+    assert found(spelled(text)) == made
+
+
+def test_masks_of_windows_are_spread_over_images() -> None:
+    """Scores are regrouped, a mask for each window is added, and they are regrouped again."""
+    text = (
+        QKV
+        + SCORES
+        + "%b = add(%s, %bias); %g = reshape(%b) shape=[1,2,3,5,5]; %u = reshape(%window) shape=[1,2,1,5,5]; "
+        "%m = add(%g, %u); %f = reshape(%m) shape=[2,3,5,5]; %p = softmax(%f) axis=3; " + END
+    )
+    assert found(spelled(text)) == "%y = attention(%q, %k, %v, %'o.rows.1) heads=3 kv_heads=3 scale=1.0"
+    (mask,) = [value for value in run(RECOGNISE_ATTENTION, spelled(text)).graph.values if value.name == "o.rows.1"]
+    assert mask.type.shape == (2, 3, 5, 5)
+
+
+def test_a_constant_triangle_is_causal() -> None:
+    """It is no weight: what it holds follows from the shapes."""
+    rows = ", ".join("0" if key <= query else "-inf" for query in range(2) for key in range(2))
+    text = f"""
+    graph g batch=1 (%x: f32[1,2,12]) -> (%y) {{
+      const %mask: f32[1,1,2,2] {{{rows}}}
+      %h = reshape(%x) shape=[1,2,3,4]
+      %t = transpose(%h) perm=[0,2,1,3]
+      %s = matmul(%t, %t) transpose_b=true
+      %m = add(%s, %mask)
+      %p = softmax(%m) axis=3
+      %o = matmul(%p, %t)
+      %y = transpose(%o) perm=[0,2,1,3]
+    }}
+    """
+    result = run(RECOGNISE_ATTENTION, graph(text))
+    (node,) = [node for node in result.graph.nodes if isinstance(node.op, Attention)]
+    assert node.op == Attention(3, 3, 1.0, causal=True)
+    assert node.inputs == ("x", "x", "x")
+    assert said(result) == [("o", "recognised attention", "3 heads of 4, 2 queries, scale 1, causal")]
+    other = run(RECOGNISE_ATTENTION, graph(text.replace("{0, -inf, 0, 0}", "{0, -inf, -inf, 0}")))
+    assert [node.op for node in other.graph.nodes if isinstance(node.op, Attention)] == [Attention(3, 3, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (QKV + SCORES + "%p = softmax(%s) axis=3; " + END.replace("%y =", "%z =")
+         + "; %e = reduce(%s) mode=sum axes=[1,2,3]; %y = add(%z, %e)", "'s' is read by 2 nodes"),
+        (QKV + SCORES + "%p = softmax(%s) axis=3; " + END.replace("%y =", "%z =")
+         + "; %e = reduce(%p) mode=sum axes=[1,2,3]; %y = add(%z, %e)", "the shares: 'p' is read by 2 nodes"),
+        (QKV + SCORES + "%c = tanh(%s); %p = softmax(%c) axis=3; " + END,
+         "the softmax's argument comes from 'c', which is a tanh and neither scales nor masks a product"),
+        (QKV + SCORES + "%c = mul(%s, %bias); %p = softmax(%c) axis=3; " + END,
+         "the scores are multiplied in 'c' with what is no number"),
+        (QKV + SCORES + "%m = add(%s, %mask); %c = mul(%m, %half); %p = softmax(%c) axis=3; " + END,
+         "'mask' is scaled together with the scores"),
+        (QKV + SCORES + "%p = softmax(%s) axis=3; %o = matmul(%p, %vh) transpose_a=true; "
+         "%t = transpose(%o) perm=[0,2,1,3]; %y = reshape(%t) shape=[2,5,12]", "'o' sums over queries instead of keys"),
+    ],
+)  # fmt: skip
+def test_what_is_no_attention_stays_and_says_why(text: str, reason: str) -> None:
+    before = spelled(text)
+    result = run(RECOGNISE_ATTENTION, before)
+    assert result.graph == before
+    assert said(result) == [("p", "declined", reason)]
+
+
+def test_a_softmax_that_multiplies_nothing_is_not_spoken_of() -> None:
+    before = spelled(heads("q", "q") + "%y = softmax(%qh) axis=3")
+    result = run(RECOGNISE_ATTENTION, before)
+    assert (result.graph, said(result)) == (before, [])
