@@ -212,6 +212,7 @@ class Library:
         self.trials: list[Trial] = pickle.loads((folder / "trials.pkl").read_bytes())
         self._library = ctypes.CDLL(str(folder / "kernels.so"))
         self._outputs: dict[int, Array] = {}
+        self._wanted: tuple[list[Array], Array] | tuple[()] = ()
         self._kept: dict[tuple[Layer, tuple[TensorFormat, ...]], tuple[list[Array], list[Array]]] = {}
 
     def _inputs(self, layer: Layer, formats: tuple[TensorFormat, ...]) -> tuple[list[Array], list[Array]]:
@@ -223,6 +224,12 @@ class Library:
             memories = [in_memory(a, format.layout) for a, format in zip(stored, formats, strict=True)]
             self._kept = {(layer, formats): (stored, memories)}
         return self._kept[layer, formats]
+
+    def _expected(self, layer: Layer, stored: list[Array]) -> Array:
+        """What NumPy computes; kept for the next trial of the same inputs."""
+        if not self._wanted or self._wanted[0] is not stored:
+            self._wanted = (stored, expected(layer, stored))
+        return self._wanted[1]
 
     def run(self, index: int) -> Outcome:
         trial = self.trials[index]
@@ -256,7 +263,8 @@ class Library:
                 self._outputs = {index: result}
             error = 0.0 if trial.reference is None else _distance(result, self._outputs[trial.reference])
             return Outcome(trial.label, error, "", float(time_found.value) if trial.timed else None)
-        return Outcome(trial.label, _excess(result, expected(layer, stored), layer.tolerance), "", None)
+        took = float(time_found.value) if trial.timed else None
+        return Outcome(trial.label, _excess(result, self._expected(layer, stored), layer.tolerance), "", took)
 
 
 def _apart(memory: Array, operand: Operand, pitch: int) -> Array:

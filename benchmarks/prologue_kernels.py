@@ -1,0 +1,163 @@
+"""1x1 convolutions whose input is transformed as it is loaded, beside the two kernels apart: shapes of DenseNet-121 and
+EfficientNet-B0 at batch 32, in fp16. Every kernel is compared with NumPy, then timed from a replayed graph.
+
+    python benchmarks/prologue_kernels.py FOLDER --prepare     # anywhere with nvcc: writes and compiles the kernels
+    python benchmarks/prologue_kernels.py FOLDER --out FILE    # on an H200: runs them, compiled or not
+
+FOLDER keeps what was compiled. Of each way the first `--count` candidates by prediction are tried. Times are us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import record
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
+
+import gpu_harness  # noqa: E402
+from families_harness import Layer  # noqa: E402
+from gpu_pairs import FAMILY, steps_of  # noqa: E402
+from gpu_products import conv  # noqa: E402
+from gpu_prologues import affine, gate, product  # noqa: E402
+
+from bolt_build.families.base import KernelProblem, ProposedStep  # noqa: E402
+from bolt_build.families.common.chains import parts  # noqa: E402
+from bolt_build.families.portable.family import Portable  # noqa: E402
+from bolt_build.graph.ir import EpilogueOp  # noqa: E402
+from bolt_build.graph.ops.arithmetic import Binary  # noqa: E402
+from bolt_build.toolchain import probe  # noqa: E402
+
+BATCH = 32
+RELU = conv("", (1, 8, 1, 1), 8, (1, 1)).epilogue
+SUM = (EpilogueOp(Binary("add"), 3),)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Channels and extent of an image, filters, and what follows the product: relu, a residual, or nothing. `pitch`
+    channels lie from a pixel to the next where these are a part of them; without, a gate."""
+
+    extent: int
+    channels: int
+    filters: int
+    behind: str = ""
+    pitch: int = 0
+
+    @property
+    def name(self) -> str:
+        kind = f"BatchNorm, ReLU, of {self.pitch}" if self.pitch else "gate"
+        return f"{self.extent}x{self.extent} {self.channels} to {self.filters} {self.behind}".strip() + f" ({kind})"
+
+    @property
+    def layers(self) -> tuple[Layer, Layer, Layer]:
+        """Both in one, and one by one."""
+        x = (BATCH, self.channels, self.extent, self.extent)
+        stages = {"": (), "relu": RELU, "add": SUM}[self.behind]
+        before = affine(x) if self.pitch else gate(x, first=True)
+        behind = conv("product", x, self.filters, (1, 1), epilogue=stages)
+        return product("together", before, self.filters, epilogue=stages), before, behind
+
+
+DENSENET = (
+    *(Shape(56, c, 128, "relu", 256) for c in (64, 128, 224)), Shape(56, 256, 128, "", 256),
+    *(Shape(28, c, 128, "relu", 512) for c in (128, 256, 480)), Shape(28, 512, 256, "", 512),
+    *(Shape(14, c, 128, "relu", 1024) for c in (256, 512, 992)), Shape(14, 1024, 512, "", 1024),
+    *(Shape(7, c, 128, "relu", 1024) for c in (512, 992)),
+)  # fmt: skip
+EFFICIENTNET = (
+    Shape(112, 32, 16), Shape(56, 96, 24), Shape(56, 144, 24, "add"), Shape(28, 144, 40), Shape(28, 240, 40, "add"),
+    Shape(14, 240, 80), Shape(14, 480, 80, "add"), Shape(14, 480, 112), Shape(14, 672, 112, "add"), Shape(7, 672, 192),
+    Shape(7, 1152, 192, "add"), Shape(7, 1152, 320),
+)  # fmt: skip
+
+
+def trials_of(shape: Shape, count: int) -> list[tuple[str, gpu_harness.Trial]]:
+    """Kernels of both ways; the scale alone is one of the portable family's, which reads rows that lie apart too."""
+    whole, before, behind = shape.layers
+    (step,) = steps_of(whole)
+    first, second = parts(step.problem)
+    between = shape.pitch - shape.channels if shape.pitch else 0
+    found = [
+        ("together", gpu_harness.Trial(whole, step, c)) for c in FAMILY.candidates(step.problem, TARGET)[0][:count]
+    ]
+    found += [("scale", gpu_harness.Trial(before, _alone(first, step.reads_apart), c))
+              for c in Portable().candidates(first, TARGET)[0]]  # fmt: skip
+    found = [(way, replace(trial, between=between)) for way, trial in found]
+    found += [("product", gpu_harness.Trial(behind, _alone(second, ()), c))
+              for c in FAMILY.candidates(second, TARGET)[0][:count]]  # fmt: skip
+    return [(way, replace(trial, timed=True)) for way, trial in found]
+
+
+TARGET = gpu_harness.TARGET
+
+
+def _alone(problem: KernelProblem, apart: tuple[int, ...]) -> ProposedStep:
+    names = tuple(f"x{index}" for index in range(len(problem.inputs)))
+    return ProposedStep(problem, names, ("y",), reads_apart=apart)
+
+
+def prepare(folder: Path, trials: list[gpu_harness.Trial]) -> None:
+    """Writes and compiles what is not there yet."""
+    chain = probe(TARGET.tools)
+    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
+    if nvcc is None or cutlass is None:
+        raise SystemExit(" ".join(diagnostic.message for diagnostic in chain.diagnostics()))
+    gpu_harness.write(trials, folder)
+    gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent)
+
+
+def measured(library: gpu_harness.Library, index: int) -> dict[str, Any]:
+    """One kernel: its time, and the largest difference from NumPy in parts of the tolerance."""
+    trial, outcome = library.trials[index], library.run(index)
+    right = outcome.message == "" and outcome.error <= 1.0
+    return {
+        "candidate": str(trial.candidate), "us": outcome.microseconds if right else None, "error": outcome.error,
+        "message": outcome.message,
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
+    parser.add_argument("--count", type=int, default=4, help="candidates of each way")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    shapes = (*DENSENET, *EFFICIENTNET)
+    planned = [(shape, way, trial) for shape in shapes for way, trial in trials_of(shape, arguments.count)]
+    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
+        prepare(arguments.folder, [trial for _, _, trial in planned])
+    if arguments.prepare:
+        return 0
+    library = gpu_harness.Library(arguments.folder)
+    if library.trials != [trial for _, _, trial in planned]:
+        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
+    rows: dict[str, dict[str, Any]] = {}
+    for index, (shape, way, _) in enumerate(planned):
+        row = rows.setdefault(shape.name, {"together": [], "scale": [], "product": []})
+        row[way].append(measured(library, index))
+    wrong = 0
+    for name, row in rows.items():
+        best = {
+            way: min((each["us"] for each in row[way] if each["us"] is not None), default=float("nan"))
+            for way in ("together", "scale", "product")
+        }
+        wrong += sum(each["us"] is None for way in ("together", "scale", "product") for each in row[way])
+        row["best"] = best
+        apart = best["scale"] + best["product"]
+        print(f"{name:48} {best['together']:7.2f} us, apart {apart:7.2f} ({best['scale']:.2f} + {best['product']:.2f})")
+    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
+    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
+    record.write("prologue_kernels", {**facts, "batch": BATCH, "shapes": rows, "wrong": wrong}, arguments.out)
+    print(f"{wrong} kernels were wrong or failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
