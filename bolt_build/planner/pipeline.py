@@ -12,6 +12,7 @@ from bolt_build.planner.passes.affine import FOLD_AFFINE
 from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.passes.batch_norm import FOLD_BATCH_NORM
+from bolt_build.planner.passes.carried_moves import CARRY_MOVES
 from bolt_build.planner.passes.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.copies import REMOVE_COPIES
 from bolt_build.planner.passes.dead import REMOVE_DEAD
@@ -49,6 +50,9 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_AFFINE,  # what stood behind the sum of branches
     MERGE_DUPLICATES,
     REMOVE_DEAD,  # nothing unread may count as a reader
+    CARRY_MOVES,  # biases between them are part of products now
+    MERGE_MOVES,
+    REMOVE_COPIES,
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
     FUSE_EPILOGUES,
     PAD_CHANNELS,  # sums and activations between products are in their epilogues now

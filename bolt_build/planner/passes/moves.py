@@ -1,10 +1,15 @@
-"""Merges reshapes of reshapes and transposes of transposes; a transpose that moves only extents of 1 is a reshape."""
+"""Merges reshapes of reshapes and transposes of transposes; a transpose that moves only extents of 1 is a reshape.
+
+A transpose of a reshape that only joins axes of a convolution's result becomes a reshape of a transpose: where the
+convolution stores channels last, that transpose moves nothing.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from bolt_build.graph.ir import Graph, Node, Op
+from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.shape import Reshape, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
@@ -17,7 +22,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         node = editor.node(old.name)
         if node is None or node.epilogue or not isinstance(node.op, Reshape | Transpose):
             continue
-        node = _without_unit_moves(editor, journal, node)
+        node = _transposed_first(editor, journal, _without_unit_moves(editor, journal, node))
         before = editor.producer(node.inputs[0])
         if before is None or before.epilogue:
             continue
@@ -54,6 +59,43 @@ def _without_unit_moves(editor: GraphEditor, journal: Journal, node: Node) -> No
     editor.replace(node, plain)
     journal.did(node.name, "made a reshape", "the transpose moves only extents of 1")
     return plain
+
+
+def _transposed_first(editor: GraphEditor, journal: Journal, node: Node) -> Node:
+    """The node as a reshape of a transpose where it is a transpose of a reshape of a convolution."""
+    before = editor.producer(node.inputs[0])
+    if not isinstance(node.op, Transpose) or before is None or not isinstance(before.op, Reshape) or before.epilogue:
+        return node
+    conv = editor.producer(before.inputs[0])
+    if conv is None or not isinstance(conv.op, Conv) or editor.not_private(node.inputs[0]) is not None:
+        return node
+    groups = _joined_axes(editor.type(before.inputs[0]).shape, editor.type(before.outputs[0]).shape)
+    if groups is None:
+        return node
+    turned = Transpose(tuple(axis for group in node.op.perm for axis in groups[group]))
+    (type_,) = turned.infer([editor.type(before.inputs[0])])
+    between = editor.new_value(f"{node.name}.turned", type_)
+    plain = replace(node, op=Reshape(editor.type(node.outputs[0]).shape), inputs=(between,))
+    editor.remove(before)
+    editor.replace(node, Node(before.name, turned, before.inputs, (between,), covers=before.covers), plain)
+    journal.did(node.name, "moved", f"in front of the reshape '{before.name}', which joins axes")
+    return plain
+
+
+def _joined_axes(shape: tuple[int, ...], joined_to: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
+    """Of each axis of `joined_to`: the axes of `shape` that it is made of; None where one of those is cut."""
+    groups, axis = [], 0
+    for extent in joined_to:
+        group, size = [axis] if axis < len(shape) else [], shape[axis] if axis < len(shape) else 1
+        axis += 1
+        while size < extent and axis < len(shape):
+            group.append(axis)
+            size *= shape[axis]
+            axis += 1
+        if size != extent or not group:
+            return None
+        groups.append(tuple(group))
+    return tuple(groups) if axis == len(shape) else None
 
 
 MERGE_MOVES = Pass("merge-moves", _run)
