@@ -1,7 +1,7 @@
 """Attention kernels of the family `attention` beside PyTorch's scaled_dot_product_attention, on one GPU: fp16, random
 inputs, no mask, CUDA graphs of 20 launches. Every kernel is first compared with fp64, and so are random odd shapes.
 
-    python benchmarks/attention_peers.py [--out FILE] [--all] [--folder FOLDER] [--checks 40] [--shapes 1]
+    python benchmarks/attention_peers.py [--out FILE] [--offered] [--folder FOLDER] [--checks 40] [--shapes 1]
 
 Needs torch and nvcc. FOLDER keeps what was compiled. PyTorch gets dense queries, keys and values [batch, heads, rows,
 elements]; the family gets them packed, as a product leaves them.
@@ -339,7 +339,9 @@ def main() -> int:
     parser.add_argument("--target", default="h200")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--folder", type=Path, help="keeps what was compiled")
-    parser.add_argument("--all", action="store_true", help="every legal kernel, not those that are offered alone")
+    parser.add_argument(
+        "--offered", action="store_true", help="the kernels that are offered alone, not every legal one"
+    )
     parser.add_argument("--checks", type=int, default=40, help="random problems that are compared with fp64")
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="so many of the shapes")
     parser.add_argument("--compile-only", action="store_true", help="no GPU is needed")
@@ -348,7 +350,7 @@ def main() -> int:
     begun = time.monotonic()
     seed = time.time_ns() % (1 << 31)
     timed = {
-        shape: [Case(packed(*shape), candidate) for candidate in legal(packed(*shape), arguments.all)]
+        shape: [Case(packed(*shape), candidate) for candidate in legal(packed(*shape), not arguments.offered)]
         for shape in SHAPES[: arguments.shapes]
     }
     odd = odd_problems(arguments.checks, seed)

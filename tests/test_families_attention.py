@@ -15,6 +15,7 @@ from bolt_build.families.attention.kind import Tile, candidate_of
 from bolt_build.families.attention.registry import KINDS
 from bolt_build.families.attention.shape import shape_of
 from bolt_build.families.attention.warp import WarpTile
+from bolt_build.families.attention.warpgroup import WarpgroupTile
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
@@ -26,6 +27,8 @@ H200, A100, T4 = target_named("h200"), target_named("a100"), target_named("t4")
 BERT = packed("bert", 32, 12, 128, 64)
 MASKED = attention("masked", (2, 8, 100, 120), 64, kv_heads=2, causal=True, mask=Input((2, 1, 1, 120)))
 TILE = WarpTile(4, 1, 1, 64)
+GROUPS = WarpgroupTile(2, 128, 1, ahead=False, blocks=2)
+LONG = attention("long", (8, 16, 1024, 1024), 64)
 
 
 def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
@@ -114,10 +117,47 @@ def test_takes_nothing_of_a_cpu() -> None:
             T4,
             "takes 156672 bytes of shared memory, a block has 65536",
         ),
+        (GROUPS, BERT, H200, None),
+        (replace(GROUPS, stages=2, ahead=True, blocks=1), LONG, H200, None),
+        (replace(GROUPS, stages=2), BERT, H200, "copies 2 steps ahead, there are 1"),
+        (
+            replace(GROUPS, groups=1, blocks=5),
+            BERT,
+            H200,
+            "takes 126 registers of a thread, there are 96 for 5 blocks",
+        ),
+        (replace(GROUPS, blocks=1), LONG, H200, "is for 1 blocks beside each other, there is room for 2"),
+        (
+            replace(GROUPS, groups=3, blocks=1),
+            attention("few", (8, 16, 90, 1024), 64),
+            H200,
+            "half of its 192 rows or more would be beyond the 90 queries",
+        ),
+        (replace(GROUPS, ahead=True, blocks=1), LONG, H200, "the next step's scores take a second stage of keys"),
+        (
+            replace(GROUPS, groups=1, keys=192, stages=2, blocks=1),
+            attention("wide", (8, 16, 1024, 1024), 160),
+            H200,
+            "takes 267336 bytes of shared memory, a block has 232448",
+        ),
     ],
 )
 def test_says_why_a_tile_is_none(tile: Tile, layer: Layer, target: Target, why: str | None) -> None:
     assert legality(tile, layer, target) == why
+
+
+def kinds_and_refusals(layer: Layer, target: Target) -> tuple[set[object], set[str]]:
+    found, refused = FAMILY.candidates(problem_of(layer, target), target)
+    kinds = {dict(candidate.parameters)["kind"] for candidate in found}
+    return kinds, {refusal.reason for refusal in refused if refusal.what == "warpgroup kernels"}
+
+
+def test_instructions_of_four_warps_are_hoppers_and_take_whole_accesses() -> None:
+    odd = attention("odd", (1, 2, 90, 90), 84)
+    assert kinds_and_refusals(BERT, H200) == ({"warp", "warpgroup"}, set())
+    assert kinds_and_refusals(BERT, A100) == ({"warp"}, {"the GPU has no instructions of four warps"})
+    why = "copies heads of whole 16 bytes, not of 84 and 84 elements"
+    assert kinds_and_refusals(odd, H200) == ({"warp"}, {why})
 
 
 @pytest.mark.parametrize("target", [T4, A100, H200], ids=lambda target: target.name)

@@ -92,6 +92,19 @@ class Described {
     if ((bits >> 49 & 7) != 0) warp.fail("a matrix that begins within a pattern of swizzled rows");
   }
 
+  /// One of `columns` of a row of the depth, where such rows lie below each other: groups of eight rows are a stride apart,
+  /// and columns that fill a row of the swizzle are followed by the next ones a leading stride behind.
+  Half transposed(int k, int column) const {
+    const std::uint32_t span = row_ / sizeof(Half), at = static_cast<std::uint32_t>(column);
+    if (!swizzled_) warp_.fail("a factor with the depth downwards that is not swizzled");
+    std::uint32_t address = start_ + at / span * leading_ + static_cast<std::uint32_t>(k / 8) * stride_ +
+                            static_cast<std::uint32_t>(k % 8) * row_ + at % span * static_cast<std::uint32_t>(sizeof(Half));
+    address ^= (address >> 7 & mix_) << 4;
+    Half found;
+    std::memcpy(&found, warp_.block.shared(address, sizeof found), sizeof found);
+    return found;
+  }
+
   /// Eight halves of a row, from the eighth one on where `second`.
   const Half* chunk(int row, bool second) const {
     std::uint32_t address = start_ + static_cast<std::uint32_t>(row / 8) * stride_ + static_cast<std::uint32_t>(row % 8) * row_;
@@ -124,7 +137,9 @@ void four_warp_product(Warp& warp, const Instruction& i, bool fresh, std::uint64
   }
   alignas(64) static thread_local float right[depth * 256];
   const Described described(warp, right_bits);
-  for (int column = 0; column < n; ++column)
+  for (int column = 0; i.bytes != 0 && column < n; ++column)
+    for (int k = 0; k < depth; ++k) right[k * n + column] = float_of_half(described.transposed(k, column));
+  for (int column = 0; i.bytes == 0 && column < n; ++column)
     for (int half = 0; half < 2; ++half) {
       float values[8];
       widen(described.chunk(column, half != 0), values);
@@ -233,9 +248,11 @@ bool decode_wgmma(Reader& reader, const Statement& s, Instruction& i) {
     i.at[1] = reader.source(s.operands.at(2), {'u', 8});
     i.at[2] = reader.predicate(s.operands.at(3));
     i.number = 1;
-    // Signs of the factors, then whether either is stored the other way round.
+    // Signs of the factors, then whether either is stored the other way round: the right one may be.
+    const std::size_t right = s.operands.size() - 1;
     for (std::size_t n = 4; n < s.operands.size(); ++n)
-      if (s.operands[n] != (n < 6 ? "1" : "0")) return false;
+      if (s.operands[n] != (n < 6 ? "1" : "0") && (n != right || n < 6 || s.operands[n] != "1")) return false;
+    i.bytes = right >= 6 && s.operands[right] == "1" ? 1 : 0;
     i.attempt = wgmma;
   }
   return i.execute != nullptr || i.attempt != nullptr;

@@ -17,6 +17,12 @@ using Half = portable::f16;
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access>
 struct WarpTile {};
 
+/// Instructions of four warps. A block computes 64 queries of a head with each of `groups` warpgroups. Steps of `keys` keys
+/// are copied `stages` steps ahead. With `ahead` the next step's scores are computed while this one's powers are multiplied
+/// with values. A multiprocessor has room for `blocks` blocks; `access` is as above.
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int access>
+struct WarpgroupTile {};
+
 /// No mask is added to the scores.
 struct Unmasked {};
 
@@ -49,6 +55,10 @@ struct Arguments {
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
           typename Mask>
 void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>, Mask, const Arguments& arguments,
+            void* stream);
+
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int access, typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, access>, Mask, const Arguments& arguments,
             void* stream);
 
 /// What plans call. Pointers in `shape` are not looked at.

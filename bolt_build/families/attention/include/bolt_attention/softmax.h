@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "bolt_attention/launch.h"
+#include "bolt_portable/cuda/launch.h"
 
 namespace bolt::attention {
 
@@ -72,5 +73,93 @@ struct ScoreRow {
     }
   }
 };
+
+/// What is known of two rows, the second of them eight below the first, of which a lane has some columns.
+struct TwoRows {
+  float most[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {0.0f, 0.0f};  // of this lane's columns
+};
+
+/// Scores of two rows become powers, of the largest score of each row so far. A lane has two columns of every eight, the
+/// first of them `key`, as tensor-core instructions leave sums. Leaves in `shrink` what all that was summed up before must
+/// be multiplied with.
+template <typename Mask, int scores>
+__device__ inline void soften(const Arguments& a, int image, int head, int query, int key, float (&score)[scores][4],
+                              TwoRows& rows, float (&shrink)[2]) {
+  constexpr bool masked = ScoreRow<Mask>::masked;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const ScoreRow<Mask> row(a, image, head, query + 8 * r);
+    // Behind the end of the row keys are hidden.
+    if (masked || key + 8 * scores > row.end) {
+#pragma unroll
+      for (int j = 0; j < scores; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) score[j][2 * r + i] = row(a, score[j][2 * r + i], key + 8 * j + i);
+    }
+    float now = rows.most[r];
+#pragma unroll
+    for (int j = 0; j < scores; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) now = larger(now, score[j][2 * r + i]);
+    now = largest_of_row(now);
+    // Without a mask scores are scaled with what is subtracted, in one instruction.
+    const float scale = masked ? 1.0f : a.scale, less = subtracted(now) * scale;
+    shrink[r] = power_of_two(fmaf(rows.most[r], scale, -less));
+    rows.most[r] = now;
+    float sum[2] = {rows.sum[r] * shrink[r], 0.0f};
+#pragma unroll
+    for (int j = 0; j < scores; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& x = score[j][2 * r + i];
+        x = power_of_two(fmaf(x, scale, -less));
+        sum[i] += x;
+      }
+    rows.sum[r] = sum[0] + sum[1];
+  }
+}
+
+/// Two rows of results times a number each.
+template <int results>
+__device__ inline void times(float (&result)[results][4], const float (&factor)[2]) {
+#pragma unroll
+  for (int j = 0; j < results; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) result[j][i] *= factor[i / 2];
+}
+
+/// Sixteen columns of powers as a left factor of 16 rows: they lie as the sums that they were.
+template <int scores>
+__device__ inline void left_factor(const float (&power)[scores][4], int step, std::uint32_t (&left)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float(&x)[4] = power[2 * step + i / 2];
+    left[i] = pair(x[i % 2 * 2], x[i % 2 * 2 + 1]);
+  }
+}
+
+/// A warp's 16 rows of results, through shared memory that is its own (rows `pitch` halves apart), to those rows from
+/// `first_row` on that there are.
+template <int columns, int access, int pitch, int results>
+__device__ inline void store_rows(const Arguments& a, const float (&result)[results][4], Half* to, Half* y,
+                                  int first_row) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+#pragma unroll
+    for (int j = 0; j < results; ++j)
+      *reinterpret_cast<std::uint32_t*>(to + (8 * r + lane / 4) * pitch + 8 * j + lane % 4 * 2) =
+          pair(result[j][2 * r], result[j][2 * r + 1]);
+  __syncwarp();
+  constexpr int of_row = columns / access;
+#pragma unroll
+  for (int i = 0; i < (16 * of_row + 31) / 32; ++i) {
+    const int part = 32 * i + lane, row = part / of_row, at = part % of_row * access;
+    if (part < 16 * of_row && first_row + row < a.queries)
+      *reinterpret_cast<portable::Lanes<Half, access>*>(y + (first_row + row) * a.y_rows.row + at) =
+          *reinterpret_cast<const portable::Lanes<Half, access>*>(to + row * pitch + at);
+  }
+}
 
 }  // namespace bolt::attention

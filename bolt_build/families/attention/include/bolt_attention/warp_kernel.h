@@ -4,13 +4,10 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <stdexcept>
-#include <string>
 
+#include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
-#include "bolt_portable/cuda/launch.h"
 
 namespace bolt::attention {
 
@@ -168,11 +165,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
 
     Results result{};
     Left left[held ? deep / 16 : 1];
-    float most[fragments][2], sum[fragments][2];
-#pragma unroll
-    for (int f = 0; f < fragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) most[f][r] = -INFINITY, sum[f][r] = 0.0f;
+    TwoRows two_rows[fragments];
 
 #pragma unroll 1
     for (int from = 0; from < end; from += keys) {
@@ -191,22 +184,34 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       }
       Scores score{};
       multiply_keys(score, left, q_shared, own_row, k_shared + from / keys % 2 * k_halves + beside * own_keys * pitch);
-      soften<Mask>(a, score, result, most, sum, image, head, first_row + own_row + lane / 4,
-                   from + beside * own_keys + lane % 4 * 2);
+#pragma unroll
+      for (int f = 0; f < fragments; ++f) {
+        float shrink[2];
+        soften<Mask>(a, image, head, first_row + own_row + 16 * f + lane / 4, from + beside * own_keys + lane % 4 * 2,
+                     score[f], two_rows[f], shrink);
+        times(result[f], shrink);
+      }
       settle<2>();
       __syncthreads();  // these values are there for all
       multiply_values(result, score, v_shared + from / keys % 2 * v_halves + beside * own_keys * pitch_v);
     }
     settle<0>();
-#pragma unroll
-    for (int f = 0; f < fragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) sum[f][r] = sum_of_row(sum[f][r]);
     Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
-    if constexpr (across == 1)
-      store(a, result, sum, q_shared + own_row * pitch_q, y, first_row + own_row);
-    else
-      combine(a, ScoreRow<Mask>::masked ? 1.0f : a.scale, result, most, sum, reinterpret_cast<float*>(memory), y, first_row, own_row, beside);
+    if constexpr (across > 1)
+      combine(a, ScoreRow<Mask>::masked ? 1.0f : a.scale, result, two_rows, reinterpret_cast<float*>(memory), y, first_row,
+              own_row, beside);
+    if constexpr (across == 1) {
+#pragma unroll
+      for (int f = 0; f < fragments; ++f) {
+        const float share[2] = {share_of(sum_of_row(two_rows[f].sum[0]), a.safe),
+                                share_of(sum_of_row(two_rows[f].sum[1]), a.safe)};
+        times(result[f], share);
+        // Where the warp's queries were.
+        __syncwarp();
+        store_rows<columns, access, pitch_q>(a, result[f], q_shared + (own_row + 16 * f) * pitch_q, y,
+                                             first_row + own_row + 16 * f);
+      }
+    }
   }
 
  private:
@@ -232,49 +237,6 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     }
   }
 
-  /// Scores become their powers, of the largest score of each row so far; what was summed up before becomes so too.
-  template <typename Mask>
-  static __device__ void soften(const Arguments& a, Scores& score, Results& result, float (&most)[fragments][2],
-                                float (&sum)[fragments][2], int image, int head, int query, int key) {
-    constexpr bool masked = ScoreRow<Mask>::masked;
-#pragma unroll
-    for (int f = 0; f < fragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const ScoreRow<Mask> row(a, image, head, query + 16 * f + 8 * r);
-        float now = most[f][r];
-        if (masked || key + own_keys > row.end) {
-#pragma unroll
-          for (int j = 0; j < scores; ++j)
-#pragma unroll
-            for (int i = 0; i < 2; ++i) score[f][j][2 * r + i] = row(a, score[f][j][2 * r + i], key + 8 * j + i);
-        }
-#pragma unroll
-        for (int j = 0; j < scores; ++j)
-#pragma unroll
-          for (int i = 0; i < 2; ++i) now = larger(now, score[f][j][2 * r + i]);
-        now = largest_of_row(now);
-        // Without a mask scores are scaled with what is subtracted, in one instruction.
-        const float scale = masked ? 1.0f : a.scale, less = subtracted(now) * scale;
-        const float shrink = power_of_two(fmaf(most[f][r], scale, -less));
-        most[f][r] = now;
-        sum[f][r] *= shrink;
-#pragma unroll
-        for (int j = 0; j < scores; ++j)
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            float& x = score[f][j][2 * r + i];
-            x = power_of_two(fmaf(x, scale, -less));
-            sum[f][r] += x;
-          }
-#pragma unroll
-        for (int j = 0; j < results; ++j) {
-          result[f][j][2 * r] *= shrink;
-          result[f][j][2 * r + 1] *= shrink;
-        }
-      }
-  }
-
   /// result += powers * values; sums of the first product lie as a left factor of the second.
   static __device__ void multiply_values(Results& result, const Scores& power, const Half* v) {
     const int lane = threadIdx.x % 32;
@@ -283,12 +245,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     for (int step = 0; step < own_keys / 16; ++step) {
       Left left;
 #pragma unroll
-      for (int f = 0; f < fragments; ++f)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float(&x)[4] = power[f][2 * step + i / 2];
-          left[f][i] = pair(x[i % 2 * 2], x[i % 2 * 2 + 1]);
-        }
+      for (int f = 0; f < fragments; ++f) left_factor(power[f], step, left[f]);
 #pragma unroll
       for (int two = 0; two < results / 2; ++two) {
         std::uint32_t right[4];
@@ -302,36 +259,9 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     }
   }
 
-  /// A warp's rows, through the shared memory where its queries were.
-  static __device__ void store(const Arguments& a, const Results& result, const float (&sum)[fragments][2], Half* to,
-                               Half* y, int first_row) {
-    const int lane = threadIdx.x % 32;
-    __syncwarp();
-#pragma unroll
-    for (int f = 0; f < fragments; ++f)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float share = share_of(sum[f][r], a.safe);
-#pragma unroll
-        for (int j = 0; j < results; ++j)
-          *reinterpret_cast<std::uint32_t*>(to + (16 * f + 8 * r + lane / 4) * pitch_q + 8 * j + lane % 4 * 2) =
-              pair(result[f][j][2 * r] * share, result[f][j][2 * r + 1] * share);
-      }
-    __syncwarp();
-    constexpr int of_row = columns / access;
-#pragma unroll
-    for (int i = 0; i < (16 * fragments * of_row + 31) / 32; ++i) {
-      const int part = 32 * i + lane, row = part / of_row, at = part % of_row * access;
-      if (part < 16 * fragments * of_row && first_row + row < a.queries)
-        *reinterpret_cast<portable::Lanes<Half, access>*>(y + (first_row + row) * a.y_rows.row + at) =
-            *reinterpret_cast<const portable::Lanes<Half, access>*>(to + row * pitch_q + at);
-    }
-  }
-
-  /// The same where warps beside each other have parts of the keys: what they summed up is added up.
-  static __device__ void combine(const Arguments& a, float scale, const Results& result, const float (&most)[fragments][2],
-                                 const float (&sum)[fragments][2], float* sums, Half* y, int first_row, int own_row,
-                                 int beside) {
+  /// Adds up what warps beside each other, with parts of the keys, summed up, and stores it.
+  static __device__ void combine(const Arguments& a, float scale, Results& result, const TwoRows (&two_rows)[fragments],
+                                 float* sums, Half* y, int first_row, int own_row, int beside) {
     const int lane = threadIdx.x % 32;
     float* const of_rows = sums + across * rows * pitch_sums;  // largest score and sum of each
     __syncthreads();
@@ -339,10 +269,11 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     for (int f = 0; f < fragments; ++f)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
+        const float sum = sum_of_row(two_rows[f].sum[r]);
         const int row = beside * rows + own_row + 16 * f + 8 * r + lane / 4;
         if (lane % 4 == 0) {
-          of_rows[2 * row] = most[f][r];
-          of_rows[2 * row + 1] = sum[f][r];
+          of_rows[2 * row] = two_rows[f].most[r];
+          of_rows[2 * row + 1] = sum;
         }
 #pragma unroll
         for (int j = 0; j < results; ++j)
@@ -380,29 +311,6 @@ __global__ void __launch_bounds__(Warps<Tile>::threads, Warps<Tile>::beside(Scor
   Warps<Tile>::compute(a, static_cast<Mask*>(nullptr));
 }
 
-/// Queues a kernel. Throws std::runtime_error.
-inline void queue(void (*kernel)(Arguments), Index blocks, int threads, int shared, const Arguments& a, void* stream) {
-  if (blocks > 0x7fffffff) throw std::runtime_error("tensors are too large for an attention kernel");
-  cudaError_t error = cudaSuccess;
-  if (shared > 48 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  if (error == cudaSuccess) {
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t how{};
-    how.gridDim = dim3(static_cast<unsigned>(blocks));
-    how.blockDim = dim3(static_cast<unsigned>(threads));
-    how.dynamicSmemBytes = static_cast<std::size_t>(shared);
-    how.stream = static_cast<cudaStream_t>(stream);
-    how.attrs = &overlap;
-    how.numAttrs = a.overlap ? 1 : 0;
-    error = cudaLaunchKernelEx(&how, kernel, a);
-  }
-  if (error == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());
-  throw std::runtime_error(std::string("could not launch an attention kernel: ") + cudaGetErrorString(error));
-}
-
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
           typename Mask>
 void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>, Mask, const Arguments& a,
@@ -411,7 +319,7 @@ void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v
   using Kernel = Warps<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, blocks = tiles * a.batch * a.heads;
   if (blocks == 0) return;
-  queue(warps_kernel<Tile, Mask>, blocks, Kernel::threads, Kernel::shared_bytes, a, stream);
+  queue(warps_kernel<Tile, Mask>, blocks, Kernel::threads, Kernel::shared_bytes, a, a.overlap, stream);
 }
 
 }  // namespace bolt::attention

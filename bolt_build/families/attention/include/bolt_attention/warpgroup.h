@@ -1,0 +1,194 @@
+// Instructions of four warps, the tensor copy engine and barriers in shared memory, as kernels of this family use them.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+
+#include "bolt_attention/launch.h"
+#include "cute/arch/mma_sm90_gmma.hpp"
+
+#if defined(__CUDA_ARCH__) && !defined(CUTE_ARCH_MMA_SM90A_ENABLED)
+#error "these kernels' instructions are those of sm_90a alone"
+#endif
+
+namespace bolt::attention {
+
+__device__ inline std::uint32_t shared_address(const void* at) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
+}
+
+/// A barrier in shared memory: whoever waits for its n-th phase gives n's parity.
+struct Barrier {
+  std::uint64_t bits;
+
+  __device__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals) : "memory");
+  }
+  __device__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+  }
+  /// Arrives, and makes so many bytes of copies part of the phase.
+  __device__ void expect(int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes)
+                 : "memory");
+  }
+  __device__ void wait(int parity) {
+    std::uint32_t there = 0;
+    while (!there)
+      asm volatile(
+          "{\n.reg .pred there;\n"
+          "mbarrier.try_wait.parity.shared::cta.b64 there, [%1], %2;\n"
+          "selp.b32 %0, 1, 0, there;\n}"
+          : "=r"(there)
+          : "r"(shared_address(this)), "r"(parity)
+          : "memory");
+  }
+};
+
+/// Barriers are there for the copy engine.
+__device__ inline void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+/// One lane's: copies a box whose first element is `column` of `row` of a head.
+__device__ inline void copy_box(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row, int head,
+                                int image) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
+          shared_address(to)),
+      "l"(&map), "r"(shared_address(&barrier)), "r"(column), "r"(row), "r"(head), "r"(image)
+      : "memory");
+}
+
+__device__ inline void prefetch(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/// The copy engine's view of heads: boxes of `count` rows by `width` elements of one head, swizzled over as many bytes.
+/// Zeros beyond rows and heads. Throws std::runtime_error.
+inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int there, int heads, int images, int width,
+                         int count) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult status;
+  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status) !=
+          cudaSuccess ||
+      status != cudaDriverEntryPointSuccess)
+    throw std::runtime_error("the driver cannot describe tensors to the tensor copy engine");
+  CUtensorMap map{};
+  const auto bytes = [](Index elements) { return static_cast<cuuint64_t>(elements) * sizeof(Half); };
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(length), static_cast<cuuint64_t>(there),
+                                static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(images)};
+  const cuuint64_t strides[] = {bytes(rows.row), bytes(length), bytes(rows.image)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(width), static_cast<cuuint32_t>(count), 1, 1};
+  const cuuint32_t steps[] = {1, 1, 1, 1};
+  const auto swizzle = width == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                       : width == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                     : CU_TENSOR_MAP_SWIZZLE_32B;
+  void* const from = const_cast<Half*>(static_cast<const Half*>(data) + rows.first);
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
+  if (encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, from, extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+    throw std::runtime_error("could not describe heads to the tensor copy engine");
+  return map;
+}
+
+/// The elements of a row of a box: the most of 64, 32 and 16 that rows of `length` are made of.
+constexpr int box_width(int length) { return length % 64 == 0 ? 64 : length % 32 == 0 ? 32 : 16; }
+
+/// A matrix in shared memory as instructions are told of it: rows of `width` halves, swizzled over as many bytes, eight of
+/// them `8 * width * 2` bytes from the next eight. Where the rows are the depth (`transposed`), the next columns lie
+/// `apart` bytes behind. The address counts in 16 bytes.
+template <int width>
+__device__ inline std::uint64_t describe(const Half* rows, int apart = 16) {
+  constexpr std::uint64_t swizzle = width == 64 ? 1 : width == 32 ? 2 : 3;
+  return static_cast<std::uint64_t>(shared_address(rows) >> 4 & 0x3fff) | static_cast<std::uint64_t>(apart >> 4) << 16 |
+         static_cast<std::uint64_t>(8 * width * 2 >> 4) << 32 | swizzle << 62;
+}
+
+using Major = cute::SM90::GMMA::Major;
+/// CUTLASS's instructions: both factors in shared memory with the depth in a row; and the left one in registers, of the
+/// right one rows are the depth.
+template <int columns>
+struct Instruction;
+#define BOLT_INSTRUCTION(columns)                                                                    \
+  template <>                                                                                        \
+  struct Instruction<columns> {                                                                      \
+    using Shared = cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_SS<Major::K, Major::K>;         \
+    using Registers = cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_RS<Major::K, Major::MN>;     \
+  }
+BOLT_INSTRUCTION(16);
+BOLT_INSTRUCTION(32);
+BOLT_INSTRUCTION(64);
+BOLT_INSTRUCTION(96);
+BOLT_INSTRUCTION(128);
+BOLT_INSTRUCTION(192);
+BOLT_INSTRUCTION(256);
+#undef BOLT_INSTRUCTION
+
+/// The widest of them for so many columns, of which there may be more.
+constexpr int instruction_width(int columns) {
+  for (const int width : {256, 192, 128, 96, 64, 32})
+    if (columns >= width) return width;
+  return 16;
+}
+
+template <int columns, int... i>
+__device__ inline void issue(std::uint64_t left, std::uint64_t right, bool fresh, float* sums,
+                             std::integer_sequence<int, i...>) {
+  using Scale = cute::SM90::GMMA::ScaleOut;
+  Instruction<columns>::Shared::fma(left, right, sums[i]..., fresh ? Scale::Zero : Scale::One);
+}
+template <int columns, int... i>
+__device__ inline void issue(const std::uint32_t (&left)[4], std::uint64_t right, float* sums,
+                             std::integer_sequence<int, i...>) {
+  Instruction<columns>::Registers::fma(left[0], left[1], left[2], left[3], right, sums[i]...);
+}
+
+/// sums[64, columns] += left[64, 16] * right[columns, 16]^T. `right` has rows of `width` halves.
+template <int columns, int width>
+__device__ inline void multiply_keys(std::uint64_t left, std::uint64_t right, bool fresh, float* sums) {
+  constexpr int now = instruction_width(columns);
+  issue<now>(left, right, fresh, sums, std::make_integer_sequence<int, now / 2>{});
+  if constexpr (columns > now)
+    multiply_keys<columns - now, width>(left, right + now * width * 2 / 16, fresh, sums + now / 2);
+}
+
+/// sums[64, columns] += left[64, 16] * right[16, columns], the left factor in registers. Of `right` each `width` columns
+/// lie `apart` bytes behind the ones in front.
+template <int columns, int width>
+__device__ inline void multiply_values(const std::uint32_t (&left)[4], std::uint64_t right, int apart, float* sums) {
+  constexpr int now = instruction_width(columns);
+  static_assert(now % width == 0 || columns == now);
+  issue<now>(left, right, sums, std::make_integer_sequence<int, now / 2>{});
+  if constexpr (columns > now)
+    multiply_values<columns - now, width>(left, right + now / width * (apart / 16), apart, sums + now / 2);
+}
+
+/// What was written to registers is there for the instructions that follow.
+__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/// Ends a group of instructions.
+__device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Waits for all groups but the last `groups` ones.
+template <int groups>
+__device__ inline void await_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
+}
+/// The compiler moves no access to these registers past this.
+template <int count>
+__device__ inline void hold(float (&x)[count][4]) {
+#pragma unroll
+  for (int j = 0; j < count; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(x[j][i])::"memory");
+}
+template <int count>
+__device__ inline void hold(std::uint32_t (&x)[count][4]) {
+#pragma unroll
+  for (int j = 0; j < count; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(x[j][i])::"memory");
+}
+
+}  // namespace bolt::attention

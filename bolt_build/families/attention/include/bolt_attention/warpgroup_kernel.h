@@ -1,0 +1,263 @@
+// Attention on the instructions of four warps (Hopper), fed by the tensor copy engine: both products' sums and the powers
+// between them stay in registers. While a warpgroup computes powers, others of the multiprocessor multiply; with `ahead`
+// it does both itself (Shah and others: FlashAttention-3, 2024, without its producer warps).
+#pragma once
+
+#include "bolt_attention/queue.h"
+#include "bolt_attention/softmax.h"
+#include "bolt_attention/warpgroup.h"
+
+namespace bolt::attention {
+
+/// A kernel's arguments, with the copy engine's views.
+struct WarpgroupArguments {
+  Arguments a;
+  CUtensorMap q, k, v;
+};
+
+template <typename Tile>
+struct Warpgroups;
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int access>
+struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, access>> {
+  static constexpr int threads = 128 * groups, rows = 64 * groups, beside = blocks;
+  static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
+  // Heads lie in parts of `width` elements, a box each.
+  static constexpr int width = box_width(deep), width_v = box_width(wide), parts = deep / width, parts_v = wide / width_v;
+  static constexpr int scores = keys / 8, results = wide / 8;
+  static_assert(groups <= 3 && depth % 8 == 0 && columns % 8 == 0 && keys % 16 == 0 && keys <= 256);
+  static_assert(!ahead || stages > 1, "the next step's keys are copied before this step's are free");
+  static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
+  /// Of a warpgroup: its queries, then its results.
+  static constexpr int pitch_y = wide + 8;
+  static constexpr int q_bytes = up(64 * 2 * (deep > pitch_y ? deep : pitch_y));
+  static constexpr int k_bytes = up(keys * deep * 2), v_bytes = up(keys * wide * 2);
+
+  struct Barriers {
+    Barrier q, k_full[stages], v_full[stages], k_free[stages], v_free[stages];
+  };
+  static constexpr int shared_bytes = groups * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
+
+  using Scores = float[scores][4];
+  using Results = float[results][4];
+  using Powers = std::uint32_t[keys / 16][4];
+
+  /// Waits for the four warps of a warpgroup. Barriers are named by constants, because all that there are count otherwise.
+  static __device__ void together(int group) {
+    if (group == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
+    if (groups > 1 && group == 1) asm volatile("bar.sync 2, 128;" ::: "memory");
+    if (groups > 2 && group == 2) asm volatile("bar.sync 3, 128;" ::: "memory");
+  }
+
+  template <typename Mask>
+  static __device__ void compute(const WarpgroupArguments& p, Mask*) {
+    extern __shared__ __align__(1024) unsigned char memory[];
+    const Arguments& a = p.a;
+    unsigned char* const k_memory = memory + groups * q_bytes;
+    unsigned char* const v_memory = k_memory + stages * k_bytes;
+    Barriers& barriers = *reinterpret_cast<Barriers*>(v_memory + stages * v_bytes);
+    const auto q_part = [&](int group) { return reinterpret_cast<Half*>(memory + group * q_bytes); };
+    const auto k_stage = [&](int stage) { return reinterpret_cast<Half*>(k_memory + stage * k_bytes); };
+    const auto v_stage = [&](int stage) { return reinterpret_cast<Half*>(v_memory + stage * v_bytes); };
+
+    const int tiles = (a.queries + rows - 1) / rows;
+    // Of causal heads the last queries have most to do: they begin first.
+    const int tile = tiles - 1 - static_cast<int>(blockIdx.x) % tiles, which = static_cast<int>(blockIdx.x) / tiles;
+    const int head = which % a.heads, image = which / a.heads, first_row = tile * rows;
+    // The same in all threads of a warp, which the compiler does not see.
+    const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
+    const int lane = threadIdx.x % 32;
+    const int end = a.causal ? min(a.keys, first_row + rows) : a.keys, steps = (end + keys - 1) / keys;
+    const bool loads = threadIdx.x == 0;
+
+    if (loads) {
+      prefetch(p.q);
+      prefetch(p.k);
+      prefetch(p.v);
+      barriers.q.init(1);
+      for (int stage = 0; stage < stages; ++stage) {
+        barriers.k_full[stage].init(1);
+        barriers.v_full[stage].init(1);
+        barriers.k_free[stage].init(4 * groups);
+        barriers.v_free[stage].init(4 * groups);
+      }
+      fence_barriers();
+    }
+    __syncthreads();
+    portable::await_earlier();
+    // One thread asks for everything: of a step's keys, and of its values.
+    const auto load_keys = [&](int step) {
+      const int stage = step % stages;
+      barriers.k_full[stage].expect(keys * deep * 2);
+#pragma unroll
+      for (int part = 0; part < parts; ++part)
+        copy_box(k_stage(stage) + part * keys * width, p.k, barriers.k_full[stage], part * width, step * keys,
+                 head / a.group, image);
+    };
+    const auto load_values = [&](int step) {
+      const int stage = step % stages;
+      barriers.v_full[stage].expect(keys * wide * 2);
+#pragma unroll
+      for (int part = 0; part < parts_v; ++part)
+        copy_box(v_stage(stage) + part * keys * width_v, p.v, barriers.v_full[stage], part * width_v, step * keys,
+                 head / a.group, image);
+    };
+    if (loads) {
+      barriers.q.expect(rows * deep * 2);
+#pragma unroll 1
+      for (int g = 0; g < groups; ++g)
+#pragma unroll
+        for (int part = 0; part < parts; ++part)
+          copy_box(q_part(g) + part * 64 * width, p.q, barriers.q, part * width, first_row + 64 * g, head, image);
+#pragma unroll 1
+      for (int step = 0; step < stages && step < steps; ++step) {
+        load_keys(step);
+        load_values(step);
+      }
+    }
+    __syncwarp();
+    // What a step's keys, or values, leave free is filled with those of `stages` steps behind it.
+    const auto refill_keys = [&](int step) {
+      if (loads && step >= 0 && step + stages < steps) {
+        barriers.k_free[step % stages].wait(step / stages % 2);
+        load_keys(step + stages);
+      }
+      __syncwarp();
+    };
+    const auto refill_values = [&](int step) {
+      if (loads && step >= 0 && step + stages < steps) {
+        barriers.v_free[step % stages].wait(step / stages % 2);
+        load_values(step + stages);
+      }
+      __syncwarp();
+    };
+
+    const std::uint64_t q = describe<width>(q_part(group));
+    Scores score;
+    Results result;
+    Powers power;
+#pragma unroll
+    for (int j = 0; j < results; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) result[j][i] = 0.0f;
+    TwoRows two_rows;
+    const int query = first_row + 16 * warp + lane / 4;
+
+    const auto begin_scores = [&](int step) {
+      barriers.k_full[step % stages].wait(step / stages % 2);
+      hold(score);
+      begin_products();
+      const std::uint64_t k = describe<width>(k_stage(step % stages));
+#pragma unroll
+      for (int i = 0; i < deep / 16; ++i) {
+        const int part = i * 16 / width, column = i * 16 % width;
+        multiply_keys<keys, width>(q + (part * 64 * width + column) / 8, k + (part * keys * width + column) / 8, i == 0,
+                                   score[0]);
+      }
+      commit_products();
+      hold(score);
+    };
+    const auto begin_results = [&](int step) {
+      barriers.v_full[step % stages].wait(step / stages % 2);
+      hold(result);
+      hold(power);
+      begin_products();
+      constexpr int apart = keys * width_v * 2;
+      const std::uint64_t v = describe<width_v>(v_stage(step % stages), apart);
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i)
+        multiply_values<wide, width_v>(power[i], v + i * 16 * width_v / 8, apart, result[0]);
+      commit_products();
+      hold(result);
+      hold(power);
+    };
+    const auto free_keys = [&](int step) {
+      hold(score);
+      if (lane == 0) barriers.k_free[step % stages].arrive();
+    };
+    const auto free_values = [&](int step) {
+      hold(result);
+      hold(power);
+      if (lane == 0) barriers.v_free[step % stages].arrive();
+    };
+    float shrink[2];
+    const auto powers = [&](int step) {
+      soften<Mask>(a, image, head, query, step * keys + lane % 4 * 2, score, two_rows, shrink);
+    };
+    const auto take_powers = [&] {
+#pragma unroll
+      for (int i = 0; i < keys / 16; ++i) left_factor(score, i, power[i]);
+    };
+
+    barriers.q.wait(0);
+    if constexpr (!ahead) {
+#pragma unroll 1
+      for (int step = 0; step < steps; ++step) {
+        begin_scores(step);
+        // The step before is over, for the other warpgroups too or nearly so.
+        if (stages > 1) refill_keys(step - 1);
+        refill_values(step - 1);
+        await_products<0>();
+        free_keys(step);
+        if (stages == 1) refill_keys(step);
+        powers(step);
+        take_powers();
+        times(result, shrink);
+        begin_results(step);
+        await_products<0>();
+        free_values(step);
+      }
+    } else {
+      begin_scores(0);
+      await_products<0>();
+      free_keys(0);
+      powers(0);
+      take_powers();
+#pragma unroll 1
+      for (int step = 0; step + 1 < steps; ++step) {
+        begin_scores(step + 1);
+        begin_results(step);
+        refill_keys(step);
+        refill_values(step - 1);
+        await_products<1>();
+        free_keys(step + 1);
+        powers(step + 1);
+        await_products<0>();
+        free_values(step);
+        times(result, shrink);
+        take_powers();
+      }
+      begin_results(steps - 1);
+      await_products<0>();
+      free_values(steps - 1);
+    }
+    const float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
+    times(result, share);
+    // All warps of the warpgroup have used its queries.
+    together(group);
+    Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
+    store_rows<columns, access, pitch_y>(a, result, q_part(group) + warp % 4 * 16 * pitch_y, y, first_row + 16 * warp);
+  }
+};
+
+template <typename Tile, typename Mask>
+__global__ void __launch_bounds__(Warpgroups<Tile>::threads, Warpgroups<Tile>::beside)
+    warpgroups_kernel(const __grid_constant__ WarpgroupArguments p) {
+  Warpgroups<Tile>::compute(p, static_cast<Mask*>(nullptr));
+}
+
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int access, typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, access>, Mask, const Arguments& a,
+            void* stream) {
+  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, access>;
+  using Kernel = Warpgroups<Tile>;
+  const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
+  if (count == 0) return;
+  const int kv_heads = a.heads / a.group;
+  const WarpgroupArguments p{
+      a, boxes(a.q, a.q_rows, depth, a.queries, a.heads, a.batch, Kernel::width, 64),
+      boxes(a.k, a.k_rows, depth, a.keys, kv_heads, a.batch, Kernel::width, keys),
+      boxes(a.v, a.v_rows, columns, a.keys, kv_heads, a.batch, Kernel::width_v, keys)};
+  queue(warpgroups_kernel<Tile, Mask>, count, Kernel::threads, Kernel::shared_bytes, p, a.overlap, stream);
+}
+
+}  // namespace bolt::attention

@@ -1,0 +1,141 @@
+"""Kernels of the instructions of four warps, fed by the tensor copy engine: Hopper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil
+
+from bolt_build.families.attention.kind import Kind, Load, seconds_of
+from bolt_build.families.attention.shape import SPACE, Shape, aligned
+from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.targets import Gpu, Target
+
+_WHEN = {"next": True, "own": False}
+_ROWS = 64
+"""Queries of a warpgroup."""
+_KEYS = (64, 96, 128, 192)
+_STAGES = (1, 2)
+_MOST = 6
+"""Most warpgroups that a multiprocessor should have."""
+_OTHERS = 30
+"""Registers of a thread beside scores, powers and results: those that nvcc took, with room for what it moves."""
+_MASKED = 16
+"""More of them where a mask is read."""
+_REACHED = 0.65
+"""Part of the peak rate that these kernels are expected to reach. A guess."""
+_WIDEST = 256
+"""Columns of the widest instruction."""
+
+
+@dataclass(frozen=True)
+class WarpgroupTile:
+    """64 queries of a head for each of `groups` warpgroups, in steps of `keys` keys, of which `stages` are copied
+    ahead. `ahead`: the next step's scores are computed while this one's powers are multiplied with values. `blocks`
+    have room on a multiprocessor, as many as there is room for: that bounds the registers of a thread."""
+
+    groups: int
+    keys: int
+    stages: int
+    ahead: bool
+    blocks: int
+
+    @property
+    def parameters(self) -> Named:
+        when = next(word for word, ahead in _WHEN.items() if ahead is self.ahead)
+        sizes = (("groups", self.groups), ("keys", self.keys), ("stages", self.stages))
+        return (("kind", "warpgroup"), *sizes, ("scores", when), ("blocks", self.blocks))
+
+    @classmethod
+    def read(cls, reader: Reader) -> WarpgroupTile:
+        reader.word("kind", {"warpgroup": "warpgroup"})
+        groups, keys, stages = map(reader.number, ("groups", "keys", "stages"))
+        return cls(groups, keys, stages, reader.word("scores", _WHEN), reader.number("blocks"))
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.keys} of {self.groups} warpgroups, {self.blocks} blocks beside each other"
+
+    @property
+    def rows(self) -> int:
+        return _ROWS * self.groups
+
+    def _registers(self, shape: Shape) -> int:
+        """Scores and results in fp32; powers in half precision, where scores were if there are no next ones."""
+        wide = shape.of_heads[1]
+        powers = self.keys // 4 if self.ahead else 0
+        return self.keys // 2 + wide // 2 + powers + _OTHERS + (_MASKED if shape.mask else 0)
+
+    def room(self) -> int:
+        """Registers that a thread may have."""
+        return min(255, 65536 // (128 * self.groups * self.blocks) // 8 * 8)
+
+    def shared_bytes(self, shape: Shape) -> int:
+        """Queries, and `stages` steps of keys and values: `Warpgroups` of warpgroup_kernel.h."""
+        deep, wide = shape.of_heads
+        queries = aligned(_ROWS * 2 * max(deep, wide + 8), 1024)
+        step = aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024)
+        return self.groups * queries + self.stages * step + 8 * (1 + 4 * self.stages)
+
+    def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
+        if (registers := self._registers(shape)) > self.room():
+            return f"takes {registers} registers of a thread, there are {self.room()} for {self.blocks} blocks"
+        if self.rows >= 2 * shape.queries and self.groups > 1:
+            return f"half of its {self.rows} rows or more would be beyond the {shape.queries} queries"
+        steps = ceil(shape.keys / self.keys)
+        if self.stages > steps:
+            return f"copies {self.stages} steps ahead, there are {steps}"
+        if self.ahead and self.stages == 1:
+            return "the next step's scores take a second stage of keys"
+        if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
+            return f"takes {shared} bytes of shared memory, a block has {gpu.shared_memory}"
+        # The system takes 1 KiB of a block.
+        most = min((gpu.shared_memory + 1024) // (shared + 1024), _MOST // self.groups)
+        most = max(n for n in range(1, most + 1) if n == 1 or registers <= replace(self, blocks=n).room())
+        if self.blocks != most:
+            return f"is for {self.blocks} blocks beside each other, there is room for {most}"
+        return None
+
+    def _blocks(self, shape: Shape) -> int:
+        return shape.pairs * ceil(shape.queries / self.rows)
+
+    def seconds(self, shape: Shape, target: Target) -> float:
+        deep, wide = shape.of_heads
+        scores = self.rows * self.keys
+        # Each warpgroup reads its queries, all keys and all values.
+        read = 2 * self.groups * (_ROWS * deep + self.keys * (deep + wide))
+        load = Load(128 * self.groups, self.room(), self.shared_bytes(shape), scores, 2 * scores * (deep + wide), read)
+        return seconds_of(shape, load, self._blocks(shape), shape.steps(self.rows, self.keys), _REACHED, target)
+
+    def flops(self, shape: Shape) -> int:
+        scores = self.rows * self.keys * shape.steps(self.rows, self.keys)
+        return int(2 * self._blocks(shape) * scores * sum(shape.of_heads))
+
+    def cxx(self, shape: Shape) -> str:
+        """`bolt::attention::WarpgroupTile<64, 64, 2, 128, 2, false, 2, 8>`"""
+        sizes = (shape.depth, shape.columns, self.groups, self.keys, self.stages)
+        words = (*map(str, sizes), boolean(self.ahead), str(self.blocks), str(shape.widths[2]))
+        return f"{SPACE}::WarpgroupTile<{', '.join(words)}>"
+
+
+def tiles(shape: Shape) -> Iterator[WarpgroupTile]:
+    """The tiles that may be some for a problem: steps of 64 to 192 keys, of equal parts of all keys, or of all."""
+    parts = (aligned(ceil(shape.keys / count)) for count in (1, 2, 3))
+    most = aligned(shape.keys)
+    sizes = dict.fromkeys((*(size for size in _KEYS if size < most), *parts))
+    for groups, keys, stages, ahead in product((1, 2, 3), sizes, _STAGES, (False, True)):
+        if keys <= _WIDEST and (keys >= 48 or keys == most):
+            for blocks in range(1, _MOST // groups + 1):
+                yield WarpgroupTile(groups, keys, stages, ahead, blocks)
+
+
+def _serves(shape: Shape, gpu: Gpu) -> str | None:
+    if not gpu.warpgroup_mma:
+        return "the GPU has no instructions of four warps"
+    if shape.widths != (8, 8, 8):
+        return f"copies heads of whole 16 bytes, not of {shape.depth} and {shape.columns} elements"
+    return None
+
+
+KIND = Kind("warpgroup", _serves, tiles, WarpgroupTile.read, 1500)
