@@ -29,13 +29,19 @@ def together(m: int, n: int, k: int, cluster: tuple[int, int] = (1, 1)) -> Wgmma
     return WgmmaTile(m, n, k, cooperative=True, cluster=cluster)
 
 
-# Both turns, every width of the store, one to four sub-tiles down, each kind of multicast, every step.
+def pairs(m: int, n: int, k: int) -> WgmmaTile:
+    """A tile that two warpgroups share, while another two have the next."""
+    return WgmmaTile(m, n, k, cooperative=True, pairs=True)
+
+
+# All turns, every width of the store, one to four sub-tiles down, each kind of multicast, every step.
 FORMS = (
     turns(64, 16, 32), turns(64, 96, 64), turns(128, 64, 128), turns(64, 64, 64, (2, 1)), turns(64, 32, 64, (1, 2)),
     turns(128, 32, 32, (2, 1)), together(128, 32, 64), together(256, 64, 64), together(128, 64, 64, (2, 1)),
-    together(256, 32, 64, (1, 2)),
+    together(256, 32, 64, (1, 2)), pairs(128, 64, 64), pairs(256, 32, 32), pairs(128, 96, 64),
 )  # fmt: skip
-WIDE_FORMS = (turns(64, 256, 64), together(128, 192, 64), together(256, 128, 64, (2, 1)), turns(128, 128, 64, (1, 2)))
+WIDE_FORMS = (turns(64, 256, 64), together(128, 192, 64), together(256, 128, 64, (2, 1)), turns(128, 128, 64, (1, 2)),
+              pairs(128, 128, 64))  # fmt: skip
 SLICED = (
     turns(64, 64, 64), turns(128, 32, 64, (2, 1)), together(128, 64, 64), WarpTile(64, 64, 64, 32, 32, 5),
     WarpTile(128, 32, 64, 32, 32, 4),

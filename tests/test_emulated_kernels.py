@@ -33,6 +33,7 @@ LABELS = (
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
     "slices-3x3s2-residual-cutlass-128x32x64xpingpongx2x1x1x4-f16/channels_last-f16/channels_last-shares3",
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
+    "form-1x1-residual-cutlass-128x64x64xpairs-f16/channels_last-f16/channels_last",
     "resident-residual-cutlass-8x4xturns-f16/channels_last-f16/channels_last-shares3",
     "pair-resident-odd+72-cutlass-14x128x3xturns-f16/channels_last-f16/channels_last",
     "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32/row-f16/channels_last",

@@ -32,6 +32,10 @@ _PLENTY = 4
 
 TURNS = {"pingpong": False, "cooperative": True}
 """Two warpgroups compute tiles in turns, or each tile together."""
+_SCHEDULES = {"pingpong": (1, 2), "cooperative": (2, 1), "pairs": (2, 2)}
+"""Warpgroups that compute a tile together, and teams of them that take tiles in turns."""
+_SUMS_OF_PAIRS = 64
+"""Registers of a thread that hold sums where four warpgroups share a multiprocessor's."""
 _CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
 _FILLED = 0.55
 """Part of the last waves that tiles fill at least."""
@@ -43,7 +47,8 @@ _BANDS = ((2, 2), (4, 3), (8, 6))
 class WgmmaTile:
     """Rows, columns and depth that a block computes at a time, in turns of two warpgroups or by both together.
 
-    `cluster` counts the blocks along m and n that load together what they have in common.
+    `cluster` counts the blocks along m and n that load together what they have in common. `pairs`: two warpgroups
+    compute a tile together, and another two the next one meanwhile. Twice as many warps hide what epilogues wait for.
     """
 
     m: int
@@ -51,6 +56,7 @@ class WgmmaTile:
     k: int
     cooperative: bool
     cluster: tuple[int, int] = (1, 1)
+    pairs: bool = False
 
     header: ClassVar[str] = "_warpgroup"
     memory_mb: ClassVar[int] = 700
@@ -68,7 +74,7 @@ class WgmmaTile:
 
     def store_bytes(self, residual: bool) -> int:
         """Shared memory through which the output goes, and the residual comes."""
-        return store_bytes(self.n, self.cooperative, residual, self.stage_bytes)
+        return store_bytes(self.n, self.cooperative, residual, self.stage_bytes, teams=self.teams)
 
     def stages(self, gpu: Gpu, residual: bool) -> int:
         """Stages of the pipeline that shared memory has room for beside the output and the barriers."""
@@ -84,20 +90,31 @@ class WgmmaTile:
         return "WGMMA"
 
     @property
+    def schedule(self) -> str:
+        """`pingpong`, `cooperative` or `pairs`."""
+        return "pairs" if self.pairs else "cooperative" if self.cooperative else "pingpong"
+
+    @property
+    def teams(self) -> int:
+        """Of warpgroups, that take tiles in turns."""
+        return _SCHEDULES[self.schedule][1]
+
+    @property
     def parameters(self) -> Named:
-        turns = "cooperative" if self.cooperative else "pingpong"
         names = {shape: name for name, shape in _CLUSTERS.items()}
         cluster = (("cluster", names[self.cluster]),) if self.cluster != (1, 1) else ()
-        return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", turns), *cluster)
+        return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", self.schedule), *cluster)
 
     @classmethod
     def read(cls, reader: Reader) -> WgmmaTile:
         m, n, k = map(reader.number, ("m", "n", "k"))
-        return cls(m, n, k, reader.word("warpgroups", TURNS), reader.word("cluster", _CLUSTERS, "1x1"))
+        together, teams = reader.word("warpgroups", _SCHEDULES)
+        return cls(m, n, k, together == 2, reader.word("cluster", _CLUSTERS, "1x1"), pairs=together * teams == 4)
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1>`"""
-        values = (self.m, self.n, self.k, boolean(self.cooperative), *self.cluster)
+        teams = (self.teams,) if self.pairs else ()
+        values = (self.m, self.n, self.k, boolean(self.cooperative), *self.cluster, *teams)
         return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}>"
 
     def packed(self, product: Product) -> str:
@@ -123,6 +140,8 @@ class WgmmaTile:
     def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
         if (reason := too_many_sums(self.accumulators)) is not None:
             return reason
+        if self.pairs and self.accumulators > _SUMS_OF_PAIRS:
+            return f"a thread would hold {self.accumulators} sums, four warpgroups leave room for {_SUMS_OF_PAIRS}"
         stages = self.stages(gpu, product.residual)
         if stages < LEAST_STAGES:
             return f"shared memory has room for {stages} stages of its pipeline, {LEAST_STAGES} are needed"
@@ -164,9 +183,8 @@ class WgmmaTile:
         return seconds(self, work, target)
 
     def __str__(self) -> str:
-        turns = "cooperative" if self.cooperative else "pingpong"
         cluster = "" if self.cluster == (1, 1) else f" in clusters of {self.cluster[0]}x{self.cluster[1]}"
-        return f"{self.m}x{self.n}x{self.k} {turns}{cluster}"
+        return f"{self.m}x{self.n}x{self.k} {self.schedule}{cluster}"
 
 
 def stages(shared_memory: int, stage: int, taken: int) -> int:
@@ -174,14 +192,19 @@ def stages(shared_memory: int, stage: int, taken: int) -> int:
     return max(0, shared_memory - taken - BARRIERS) // (stage + 16)
 
 
-def store_bytes(n: int, cooperative: bool, residual: bool, stage: int, taken: int = 0) -> int:
+def store_bytes(
+    n: int, cooperative: bool, residual: bool, stage: int, taken: int = 0, *, teams: int | None = None
+) -> int:
     """Shared memory through which an output goes whose tiles have `n` columns, and its residual comes: `StoreBoxes` of
     warpgroup_store.h."""
 
+    together = 2 if cooperative else 1
+    staged = 2 * together * (teams or 2 // together)
+
     def boxes(width: int, room: int) -> int:
-        together, box = 2 if cooperative else 1, 64 * width * 2
+        box = 64 * width * 2
         loaded = min(room * 1024 // (together * box), 16) if residual else 0
-        return (4 + together * loaded) * box
+        return (staged + together * loaded) * box
 
     def enough(width: int) -> bool:
         return stages(HOPPER.shared_memory, stage, taken + boxes(width, 32)) >= _PLENTY
@@ -208,6 +231,8 @@ _USUAL = (
 _ROWS = {False: (64, 128), True: (128, 256)}
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
+_PAIRS = ((128, 128), (128, 96), (128, 64), (256, 64), (128, 32), (256, 32))
+"""Rows and columns of tiles for pairs of warpgroups: longer epilogues than sums are what they are for."""
 
 WGMMA_TILES = tuple(
     dict.fromkeys(
@@ -217,6 +242,7 @@ WGMMA_TILES = tuple(
             for cluster, cooperative, k, n in every(_CLUSTERS.values(), (False, True), _DEPTHS, _COLUMNS)
             for m in _ROWS[cooperative]
         )
+        + tuple(WgmmaTile(m, n, k, True, pairs=True) for k, (m, n) in every(_DEPTHS, _PAIRS))
     )
 )
 
@@ -258,6 +284,8 @@ _SHALLOW = 1.28
 """Steps of less than 64 columns of depth, a short run of each row, take this much longer."""
 _TOGETHER = 1.05
 """Warpgroups that share a tile multiply this much more slowly: they wait for each other."""
+_PAIRS_STORE = 0.6
+"""Part of a store's time that each takes where two pairs of warpgroups store at once. A guess."""
 _TWO_RUNS = 1.9
 """Windows of more than 64 columns of depth, which take two loads each, take this much longer in all."""
 
@@ -282,6 +310,8 @@ def seconds(tile: WgmmaTile, work: Work, target: Target, then: int | None = None
     store = _STORE_BEGINS + _STORE * math.pow(size, _STORE_SIZE)
     together = rounds * (products * _TOGETHER + store)
     compute = together if tile.cooperative else rounds * max(products, second + store) + store
+    if tile.pairs:
+        compute = rounds * max(products * _TOGETHER, _PAIRS_STORE * store) + store
     memory = work.nbytes / (_MEMORY * target.bandwidth * math.pow(size, _IN_FLIGHT))
     # Blocks of a cluster share loads, which gains or loses up to a tenth: no rule was found for when it does which.
     traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)

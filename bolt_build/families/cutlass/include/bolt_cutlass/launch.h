@@ -11,10 +11,10 @@ namespace bolt::cutlass_kernels {
 template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads = 8>
 struct Tile {};
 
-/// An instantiation of four-warp instructions fed by the tensor copy engine: tile of a block, which one warpgroup
-/// computes while another stores (pingpong), or two share (cooperative); and blocks along m and n that make a cluster,
-/// whose loads of what they have in common are multicast.
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n>
+/// An instantiation of WGMMA fed by TMA: tile of a block, which one warpgroup computes while another stores (pingpong), or
+/// two share (cooperative); and blocks along m and n that make a cluster, whose loads of what they have in common are
+/// multicast. `teams` take tiles in turns: pairs of warpgroups, where two share a tile and there are two teams.
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams = cooperative ? 1 : 2>
 struct WarpgroupTile {};
 
 /// An instantiation of four-warp instructions for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
@@ -139,14 +139,14 @@ template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, i
           typename Epilogue>
 void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads>, const GemmArguments& arguments,
                  const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Epilogue>
-void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const ConvArguments& arguments,
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Epilogue>
+void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams>, const ConvArguments& arguments,
                  const Epilogue& epilogue, void* stream);
 template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Epilogue>
 void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width>, const ConvArguments& arguments,
                  const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, typename Epilogue>
-void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n>, const GemmArguments& arguments,
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Epilogue>
+void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams>, const GemmArguments& arguments,
                  const Epilogue& epilogue, void* stream);
 
 /// `prologue` is an Affine or a Gate.

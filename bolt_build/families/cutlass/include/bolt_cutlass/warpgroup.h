@@ -8,16 +8,16 @@
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, bool cooperative, typename Stages>
+template <int m, int n, int k, bool cooperative, typename Stages, int teams = cooperative ? 1 : 2>
 struct StoreOf {
-  using Type = TileStore<m, n, cooperative, Stages, (m + n) * k * 2>;
+  using Type = TileStore<m, n, cooperative, Stages, (m + n) * k * 2, 0, teams>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const Stages& stages) {
     return {a.bias, a.residual, a.y, stages, a.y_row};
   }
 };
-template <int m, int n, int k, bool cooperative>
-struct StoreOf<m, n, k, cooperative, Partial> {
+template <int m, int n, int k, bool cooperative, int teams>
+struct StoreOf<m, n, k, cooperative, Partial, teams> {
   using Type = PartialStore<m, n, cooperative>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const Partial&) {

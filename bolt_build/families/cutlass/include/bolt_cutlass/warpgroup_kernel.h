@@ -34,31 +34,34 @@ struct NoTurns {
 
 /// sums[rows, columns] = x[rows, depth] * weights[columns, depth] in tiles of m x n, `k` of the depth a step, and
 /// `Store` of every tile. `Loads` knows where the factors lie; a stage of the pipeline is one step, and `stages` of them
-/// are loaded ahead. `cooperative`: both warpgroups compute halves of a tile's rows, otherwise they take tiles in turns, so
-/// that one multiplies while the other stores, or both store. Blocks of a cluster load together what they have in common.
-/// `Products` says how a step is multiplied: with both factors in shared memory, unless said.
+/// are loaded ahead. A team computes a tile: one warpgroup, or two (`cooperative`), each half of the rows. Two `teams` take
+/// tiles in turns, so that one multiplies while the other stores, or both store. Blocks of a cluster load together what
+/// they have in common. `Products` says how a step is multiplied: with both factors in shared memory, unless said.
 template <typename Loads, typename Store, int m, int n, int k, bool cooperative, int cluster_m, int cluster_n,
-          int stages, typename Products = SharedProducts<m, n, k, cooperative>>
+          int stages, typename Products = SharedProducts<m, n, k, cooperative>, int teams = cooperative ? 1 : 2>
 struct WarpgroupKernel {
   using ClusterShape = cute::Shape<cute::Int<cluster_m>, cute::Int<cluster_n>, cute::Int<1>>;
   using Order = TileOrder<cluster_m, cluster_n>;
   using Problem = cute::Shape<int, int, int, int>;
   using Pipeline = ::cutlass::PipelineTmaAsync<stages>;
   using PipelineState = ::cutlass::PipelineState<stages>;
-  // Both warpgroups may store at once, each its own tile: then twice as many warps hide the epilogue's latencies. But a
+  // Both teams may store at once, each its own tile: then twice as many warps hide the epilogue's latencies. But a
   // residual's boxes are told apart by one bit. Where those of two tiles do not fit, one tile's come first.
   static constexpr bool stores_in_turns = !Store::holds_two_tiles;
-  // Warpgroups in turns: first to multiply, then to store.
-  using Turns = std::conditional_t<cooperative, NoTurns, ::cutlass::OrderedSequenceBarrier<stores_in_turns ? 2 : 1, 2>>;
+  // Teams in turns: first to multiply, then to store.
+  using Turns = std::conditional_t<teams == 1, NoTurns, ::cutlass::OrderedSequenceBarrier<stores_in_turns ? 2 : 1, 2>>;
   // The residual is not asked for before the first tile's factors.
   using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
 
-  static constexpr int MaxThreadsPerBlock = 384, MinBlocksPerMultiprocessor = 1;
-  static constexpr unsigned cluster_x = cluster_m, cluster_y = cluster_n;
   static constexpr int warpgroups = cooperative ? 2 : 1;  // that share a tile
+  static constexpr int MaxThreadsPerBlock = 128 * (1 + warpgroups * teams), MinBlocksPerMultiprocessor = 1;
+  static constexpr unsigned cluster_x = cluster_m, cluster_y = cluster_n;
+  // A multiprocessor has 512 for each thread of a warpgroup: what loads needs few, and leaves the others more.
+  static constexpr bool four = warpgroups * teams == 4;
+  static constexpr int loading_registers = four ? 32 : 40, computing_registers = four ? 120 : 232;
   static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
-  static_assert(m * n / (128 * warpgroups) <= 128, "sums beside what else a thread keeps");
+  static_assert(m * n / (128 * warpgroups) <= (four ? 64 : 128), "sums beside what else a thread keeps");
 
   struct Arguments {
     typename Loads::Arguments loads;
@@ -108,7 +111,7 @@ struct WarpgroupKernel {
     }
     Pipeline pipeline(shared.pipeline, pipeline_params(warp), ClusterShape{});
     LoadPipeline residuals(shared.residual, residual_params(params, warp));
-    Turns turns(shared.turns, {static_cast<std::uint32_t>(warpgroup - 1), 128});
+    Turns turns(shared.turns, {static_cast<std::uint32_t>((warpgroup - 1) / warpgroups), 128 * warpgroups});
     AfterFactors after_factors(shared.after_factors, {warp == 0 ? 0u : 1u, 32});
     Store store(params.store, shared.store);
     // Barriers are there for whoever arrives at them.
@@ -122,13 +125,13 @@ struct WarpgroupKernel {
     // What the next kernel does before it waits, its weights' loads above all, costs this one nothing.
     let_next_kernel_begin();
     if (warpgroup == 0) {
-      ::cutlass::arch::warpgroup_reg_dealloc<40>();
+      ::cutlass::arch::warpgroup_reg_dealloc<loading_registers>();
       if (warp == 0)
         load_factors(params, shared.factors, pipeline, after_factors);
       else if (warp == 2 && store.is_producer_load_needed())
         load_residuals(params, shared, store, residuals, after_factors);
     } else {
-      ::cutlass::arch::warpgroup_reg_alloc<232>();
+      ::cutlass::arch::warpgroup_reg_alloc<computing_registers>();
       compute(params, shared, store, pipeline, residuals, turns, warpgroup);
     }
   }
@@ -251,36 +254,36 @@ struct WarpgroupKernel {
     store.load_tail(residuals, state);
   }
 
-  /// Two warpgroups: sums of every tile of the block, and their store.
+  /// The teams: sums of every tile of the block, and their store.
   CUTLASS_DEVICE void compute(const Params& params, SharedStorage& shared, Store& store, Pipeline& pipeline,
                               LoadPipeline& residuals, Turns& turns, int warpgroup) {
-    const int thread = static_cast<int>(threadIdx.x) - 128 - (cooperative ? 0 : (warpgroup - 1) * 128);
+    const int team = (warpgroup - 1) / warpgroups;
+    const int thread = static_cast<int>(threadIdx.x) - 128 - team * (128 * warpgroups);
     PipelineState state;
     LoadPipelineState residual;
     StorePipeline stores(typename StorePipeline::Params{});
     auto stored = ::cutlass::make_producer_start_state<StorePipeline>();
-    constexpr unsigned turn = cooperative ? 1 : 2;
     constexpr int loads = Store::get_load_pipe_increment(0);
     unsigned tile = params.order.first();
-    if (!cooperative && warpgroup == 2) {
+    if (team == 1) {
       // The other one has the first tile.
       tile += blocks();
       state.advance(params.steps);
       residual.advance(loads);
     }
-    for (; tile < params.order.tiles; tile += turn * blocks()) {
+    for (; tile < params.order.tiles; tile += teams * blocks()) {
       Sums sums;
       turns.wait();
       Products::multiply(params.loads, params.order.place(tile).row, params.steps, shared.factors, pipeline, state, sums,
-                         cooperative ? warpgroup - 1 : 0);
+                         (warpgroup - 1) % warpgroups);
       turns.arrive();
       Products::finish(pipeline, state, params.steps, sums);
-      state.advance(params.steps * static_cast<int>(turn));
+      state.advance(params.steps * teams);
       if constexpr (stores_in_turns) turns.wait();
       auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},
                                         at(params.order.place(tile)), sums, 0, thread, shared.store);
       residual = next;
-      if (!cooperative) residual.advance(loads);
+      if (teams == 2) residual.advance(loads);
       if constexpr (stores_in_turns) turns.arrive();
     }
   }

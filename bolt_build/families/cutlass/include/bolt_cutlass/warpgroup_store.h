@@ -146,16 +146,16 @@ cute::TmaDescriptor boxes(const void* tensor, int rows, int columns, int row = 0
 /// The residual is asked for as far ahead as its boxes reach: memory gives its full rate only to some 40 KiB under way to
 /// each multiprocessor. Boxes of 64 columns are whole lines of memory. Both give way where the pipeline of the product,
 /// whose stages take `stage` bytes, would keep less than four beside the `taken` ones.
-template <int n, bool cooperative, bool residual, int stage, int taken>
+template <int n, bool cooperative, bool residual, int stage, int taken, int teams>
 struct StoreBoxes {
-  static constexpr int together = cooperative ? 2 : 1;
+  static constexpr int together = cooperative ? 2 : 1, staged = 2 * together * teams;
   static constexpr int narrow = n % 32 == 0 ? 32 : 16;
   static constexpr int boxes(int width, int room) {
     const int fit = room / (together * 64 * width * 2);
     return !residual ? 0 : fit < 16 ? fit : 16;
   }
   static constexpr bool enough(int width) {
-    const int bytes = (2 * 2 + together * boxes(width, 32 << 10)) * 64 * width * 2;
+    const int bytes = (staged + together * boxes(width, 32 << 10)) * 64 * width * 2;
     // Barriers take 2 KiB.
     return (shared_bytes - 2048 - taken - bytes) / (stage + 16) >= 4;
   }
@@ -166,10 +166,10 @@ struct StoreBoxes {
 
 /// y = epilogue(sums + bias, residual) in half precision. Sub-tiles go through shared memory to the copy engine, and the
 /// residual comes the same way.
-template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0>
-struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, stage, taken>::loaded> {
+template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2>
+struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, stage, taken, teams>::loaded> {
   static constexpr bool reads_residual = Stages::reads_residual;
-  using Boxes = StoreBoxes<n, cooperative, reads_residual, stage, taken>;
+  using Boxes = StoreBoxes<n, cooperative, reads_residual, stage, taken, teams>;
   using Base = StoreBase<Boxes::loaded>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
@@ -200,9 +200,9 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
     std::uint32_t tma_transaction_bytes;
   };
   struct TensorStorage {
-    alignas(1024) Half boxes[2 * 2 + Boxes::loaded * warpgroups][box];
+    alignas(1024) Half boxes[Boxes::staged + Boxes::loaded * warpgroups][box];
     CUTLASS_DEVICE Half* staged(int warpgroup, int which) { return boxes[warpgroup * 2 + which]; }
-    CUTLASS_DEVICE Half* loaded(int which, int warpgroup) { return boxes[2 * 2 + which * warpgroups + warpgroup]; }
+    CUTLASS_DEVICE Half* loaded(int which, int warpgroup) { return boxes[Boxes::staged + which * warpgroups + warpgroup]; }
   };
 
   template <typename Problem>
