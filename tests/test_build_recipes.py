@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 from recipe_projects import PATIENCE_SECONDS, RECIPE, ROOT, Project, new_project, write_model
 
+from bolt_build.build.cache import Cache
 from bolt_build.build.own_sources import PACKAGE, OwnSources, family_modules
-from bolt_build.build.plan_file import load_plan_file
+from bolt_build.build.plan_file import load_plan_file, place_of
+from bolt_build.build.receipt import load_receipt
 from bolt_build.build.source_files import SourceFiles
 
 SOURCES = ["compile engine.cpp", "compile plan_b1.cpp", "compile plan_b3.cpp"]
@@ -162,12 +164,44 @@ def test_a_damaged_plan_is_made_again(project: Project) -> None:
     assert project.build() == []
 
 
+ONE_OF_EACH_KIND = ("compile-runtime_context", "compile-runtime_npz", "compile-onednn_matmul")
+"""Of what all engines share: the runtime, the runner, and a family's own source."""
+
+
 def test_another_directory_gets_the_same_bytes(project: Project, tmp_path: Path) -> None:
-    """Built from nothing, with a cache of its own, elsewhere."""
+    """Built elsewhere, with a cache that knows only what all engines share, and of each kind of that one file less."""
     other = new_project(tmp_path / "somewhere" / "else", tmp_path / "cache")
-    other.build()
+    plan, cache = load_plan_file(project.host / "plan.json"), Cache(other.cache / "bolt-build")
+    assert plan is not None
+    shared = [task for task in plan.graph.tasks if task.rule == "compile" and place_of(task.inputs[0])]
+    assert set(ONE_OF_EACH_KIND) < {task.name for task in shared}
+    for task in shared:
+        made = load_receipt(project.host / "build" / "records", task.name)
+        assert made is not None
+        if task.name not in ONE_OF_EACH_KIND:
+            cache.store(made.key, [(file.path, project.host / file.path, file.digest) for file in made.outputs])
+    assert compiled_by(other) == {
+        *SOURCES,
+        "compile runner.cpp",
+        *(task.label for task in shared if task.name in ONE_OF_EACH_KIND),
+    }
     for name in ("libtiny.so", "tiny-run", "tiny.weights", "tiny.h", "manifest.json"):
         assert (project.host / name).read_bytes() == (other.host / name).read_bytes(), name
+
+
+def compiled_by(project: Project) -> set[str]:
+    """Builds; labels of the compilations that ran, those left out that came from the cache."""
+    lines = [json.loads(line) for line in project.bolt("tiny.yaml", "--format", "json").splitlines()]
+    ran = (line for line in lines if line["event"] == "task" and line["kind"] == "finished" and not line["cached"])
+    return {line["label"] for line in ran if line["label"].startswith("compile ")}
+
+
+def test_no_object_says_where_it_was_made(project: Project) -> None:
+    objects = sorted((project.host / "build" / "objects").glob("*.o"))
+    assert {f"{name}.o" for name in ("engine", "runtime_npz", "onednn_matmul")} < {path.name for path in objects}
+    for path in objects:
+        for place in (project.path, project.cache, PACKAGE, Path(sys.prefix)):
+            assert str(place).encode() not in path.read_bytes(), f"{path.name} names {place}"
 
 
 def test_a_broken_source_names_the_task_its_log_and_how_to_repeat_it(project: Project, tmp_path: Path) -> None:
