@@ -254,3 +254,20 @@ def test_a_softmax_that_multiplies_nothing_is_not_spoken_of() -> None:
     before = spelled(heads("q", "q") + "%y = softmax(%qh) axis=3")
     result = run(RECOGNISE_ATTENTION, before)
     assert (result.graph, said(result)) == (before, [])
+
+
+def test_an_attention_of_the_model_reads_where_its_operands_lie() -> None:
+    """As ONNX's operator is imported: rows of heads that were apart."""
+    rows = "".join(
+        f"%{name}t = transpose(%{name}h) perm=[0,2,1,3]; %{name}s = reshape(%{name}t) shape=[2,5,12]; "
+        for name in "qkv"
+    )
+    op = "%a = attention(%qs, %ks, %vs, %mask) heads=3 kv_heads=3 scale=0.5; "
+    back = "%b = reshape(%a) shape=[2,5,3,4]; %c = transpose(%b) perm=[0,2,1,3]; "
+    text = sliced("x", 2, 3, "2,5,12") + QKV + rows + op + back
+    text += "%d = transpose(%c) perm=[0,2,1,3]; %y = reshape(%d) shape=[2,5,12]"
+    made = "%y = attention(%x, %mask) heads=3 kv_heads=3 scale=0.5 packed=true"
+    assert found(spelled(text)) == made
+    again = spelled(made)
+    result = run(RECOGNISE_ATTENTION, again)
+    assert (result.graph, said(result)) == (again, [])

@@ -30,11 +30,12 @@ from bolt_build.planner.passes.attention_operands import (
     operand,
     packed_rows,
     rows_of,
+    rows_operand,
 )
 from bolt_build.planner.passes.attention_scores import LEAST, Mask, Scores, Shares, scores_of, shares_of
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
-from bolt_build.planner.views import Digit, View, grouped, made_of
+from bolt_build.planner.views import Axis, Digit, View, grouped, made_of
 from bolt_build.schema.recipe import Policy
 
 _MOST_FOLDED = 1 << 20
@@ -53,6 +54,8 @@ class _Result:
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_ATTENTION.name)
     for node in editor.nodes():
+        if isinstance(node.op, Attention) and not node.op.packed:
+            _followed(editor, journal, node, node.op)
         if not isinstance(node.op, Softmax) or node.epilogue or editor.node(node.name) is None:
             continue
         if node.op.axis != editor.type(node.inputs[0]).rank - 1:
@@ -101,9 +104,13 @@ def _build(
     last = shares.product
     queries, keys = editor.type(softmax.inputs[0]).shape[-2:]
     columns = prod(digit.extent for digit in v.columns)
-    result = _result(editor, last, (images, queries, heads, columns), shares.turned)
-    if result is None:
+    extents = (images, queries, heads, columns)
+    digits = _digits(extents)
+    batch = grouped((*digits[0], *digits[1]), editor.type(last.outputs[0]).shape[:-2])
+    if batch is None:
         return f"images and heads are mixed in '{last.outputs[0]}'"
+    sides = digits[:1:-1] if shares.turned else digits[2:]
+    result = _result(editor, last, View("", (0, 0, 0), (*batch, *sides)), extents)
     chain = Chain(editor, f"{last.name}.rows")
     packed = packed_rows(editor, chain, q, k, v)
     sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
@@ -118,44 +125,78 @@ def _build(
         )
     while len(masks) > 1:
         masks[-2:] = [chain.add(Binary("add"), masks[-2:])]
-    op = Attention(
-        heads,
-        heads // k.repeats,
-        scores.scale * q.scale * k.scale,
-        causal,
-        packed is not None,
-        shares.safe and bool(masks),
+    scale = scores.scale * q.scale * k.scale
+    op = Attention(heads, heads // k.repeats, scale, causal, packed is not None, shares.safe and bool(masks))
+    return _put(editor, journal, op, (*sources, *masks), chain, result)
+
+
+def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) -> None:
+    """An attention that the model has as such, with its operands read where they lie, and its result as it is read."""
+    q, k, v = (
+        rows_operand(editor, name, heads, scales=index < 2)
+        for index, (name, heads) in enumerate(zip(node.inputs[:3], (op.heads, op.kv_heads, op.kv_heads), strict=True))
     )
+    if q.repeats != 1 or k.repeats != v.repeats:
+        journal.declined(node.name, f"{q.repeats} heads share queries, {k.repeats} keys and {v.repeats} values")
+        return
+    shape = op.extents([editor.type(name) for name in node.inputs[:3]])
+    extents = (shape.batch, shape.queries, op.heads, shape.columns)
+    images, heads, rows, columns = _digits(extents)
+    result = _result(editor, node, View("", (0, 0, 0), (images, rows, (*heads, *columns))), extents)
+    chain = Chain(editor, f"{node.name}.rows")
+    packed = packed_rows(editor, chain, q, k, v)
+    sources = [rows_of(editor, chain, each) for each in (q, k, v)] if packed is None else [packed]
+    masks, causal = node.inputs[3:], op.causal
+    array = editor.constant(masks[0]) if masks else None
+    if array is not None and _is_triangle(array, shape.queries, shape.keys):
+        masks, causal = (), True
+    made = replace(
+        op, kv_heads=op.kv_heads // k.repeats, scale=op.scale * q.scale * k.scale, causal=causal,
+        packed=packed is not None, safe=op.safe and bool(masks),
+    )  # fmt: skip
+    inputs = (*sources, *masks)
+    if (made, inputs) == (op, node.inputs) and len(result.ops) >= len(result.nodes) - 1:
+        journal.did(node.name, "recognised attention", _said(editor, node))
+        return
+    obstacle = _put(editor, journal, made, inputs, chain, result)
+    assert obstacle is None
+
+
+def _put(
+    editor: GraphEditor, journal: Journal, op: Attention, inputs: tuple[str, ...], chain: Chain, result: _Result
+) -> str | None:
+    """The attention in the place of what made its result; why not, where the inputs do not fit."""
     try:
-        (type_,) = op.infer([editor.type(name) for name in (*sources, *masks)])
+        (type_,) = op.infer([editor.type(name) for name in inputs])
     except ShapeError as error:
         return str(error)
+    last, *moves = result.nodes
     output = editor.new_value(f"{last.name}.attention", type_) if result.ops else result.value
     behind = Chain(editor, f"{last.name}.heads")
     behind.moved(output, result.ops, result.value)
-    *first, end = result.nodes
-    for node in first:
+    end = result.nodes[-1]
+    for node in result.nodes[:-1]:
         editor.remove(node)
-    made = Node(last.name, op, (*sources, *masks), (output,))
+    made = Node(last.name, op, inputs, (output,))
     editor.replace(end, *chain.nodes, made, *behind.nodes)
     removed = editor.prune(last.inputs)
-    covers = joined(*(node.covers for node in (*removed, *result.nodes)))
+    covers = joined(*(node.covers for node in (*removed, last, *moves)))
     editor.replace(made, replace(made, covers=covers))
-    journal.did(made.name, "recognised attention", _said(editor, made, packed is not None, sources))
+    journal.did(made.name, "recognised attention", _said(editor, made))
     return None
 
 
-def _result(editor: GraphEditor, last: Node, extents: tuple[int, int, int, int], turned: bool) -> _Result | None:
-    """The product's result and what only moves it, as views of the attention's rows; None where its batch has images
-    and heads in one axis that cannot be cut."""
+def _digits(extents: tuple[int, int, int, int]) -> list[Axis]:
+    """Images, heads, rows and columns as they lie in attention's rows; `extents`: images, queries, heads, columns."""
     images, queries, heads, columns = extents
-    digits = [(Digit(size, axis, step),) if size != 1 else () for size, axis, step in (
-        (images, 0, 1), (heads, 2, columns), (queries, 1, 1), (columns, 2, 1))]  # fmt: skip
-    batch = grouped((*digits[0], *digits[1]), editor.type(last.outputs[0]).shape[:-2])
-    if batch is None:
-        return None
-    sides = digits[:1:-1] if turned else digits[2:]
-    view, value, nodes = View("", (0, 0, 0), (*batch, *sides)), last.outputs[0], [last]
+    places = ((images, 0, 1), (heads, 2, columns), (queries, 1, 1), (columns, 2, 1))
+    return [(Digit(size, axis, step),) if size != 1 else () for size, axis, step in places]
+
+
+def _result(editor: GraphEditor, last: Node, view: View, extents: tuple[int, int, int, int]) -> _Result:
+    """The result of `last`, which is this `view` of the attention's rows, and what only moves it."""
+    images, queries, heads, columns = extents
+    value, nodes = last.outputs[0], [last]
     while editor.not_private(value) is None and len(editor.readers(value)) == 1:
         (reader,) = editor.readers(value)
         if reader.epilogue or not isinstance(reader.op, Reshape | Transpose):
@@ -202,7 +243,7 @@ def _added(editor: GraphEditor, chain: Chain, mask: Mask, array: Array | None, d
     return chain.add(Where(), (mask.value, *sides))
 
 
-def _said(editor: GraphEditor, made: Node, packed: bool, sources: list[str]) -> str:
+def _said(editor: GraphEditor, made: Node) -> str:
     op = made.op
     assert isinstance(op, Attention)
     shape = op.extents([editor.type(name) for name in made.inputs])
@@ -219,7 +260,7 @@ def _said(editor: GraphEditor, made: Node, packed: bool, sources: list[str]) -> 
         words += f", mask {list(editor.type(made.inputs[-1]).shape)}"
     if op.safe:
         words += ", zeros where it hides all keys"
-    return words + (", all of one product" if packed else "")
+    return words + (", all of one product" if op.packed else "")
 
 
 RECOGNISE_ATTENTION = Pass("recognise-attention", _run)

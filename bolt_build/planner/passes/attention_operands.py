@@ -12,7 +12,7 @@ from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.shape import Reshape
 from bolt_build.planner.passes.attention_scores import number
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.planner.views import REPEATED, Axis, Digit, View, grouped, made_of, step_back, whole
+from bolt_build.planner.views import REPEATED, Axis, Digit, View, extent, grouped, made_of, step_back, whole
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,22 @@ def operand(
     found = _operand(View(value, (0,) * len(shape), sizes), batch, heads, swapped)
     assert found is not None, "a whole tensor has its heads apart or together"
     return replace(found, expanded=shape)
+
+
+def rows_operand(editor: GraphEditor, value: str, heads: int, *, scales: bool) -> Operand:
+    """`value`, which is in the form that attention reads already, with so many heads, by where its elements come
+    from."""
+    view, scale, passed = viewed(editor, value, scales=scales)
+    for each, factor in ((view, scale), (whole(editor, value), 1.0)):
+        images, rows, row = each.axes
+        cut = grouped(row, (heads, extent(row) // heads))
+        if cut is None:
+            continue
+        own, repeats = _shared(cut[0])
+        found = Operand(each, images, own, rows, cut[1], repeats, factor, passed=passed if each is view else ())
+        if made_of(editor.type(each.source).shape, each, found.groups) is not None:
+            return found
+    raise AssertionError("rows of whole heads are cut in heads")
 
 
 def rows_of(editor: GraphEditor, chain: Chain, found: Operand) -> str:
@@ -233,9 +249,15 @@ def _operand(view: View, batch: tuple[int, ...], heads: int, swapped: bool) -> O
     if cut is None:
         return None
     images, each = cut
-    repeats = 1
-    while each and each[-1].axis == REPEATED:
-        repeats, each = repeats * each[-1].extent, each[:-1]
+    each, repeats = _shared(each)
     if any(digit.axis == REPEATED for digit in (*images, *each, *rows, *columns)):
         return None
     return Operand(view, images, each, rows, columns, repeats)
+
+
+def _shared(heads: Axis) -> tuple[Axis, int]:
+    """The heads without those that repeat their neighbour, and how many are the same."""
+    repeats = 1
+    while heads and heads[-1].axis == REPEATED:
+        repeats, heads = repeats * heads[-1].extent, heads[:-1]
+    return heads, repeats
