@@ -21,6 +21,7 @@ from bolt_build.bench.contest import Contest, compete, inputs_of
 from bolt_build.bench.contestant import Effort
 from bolt_build.bench.peers import all_peers
 from bolt_build.digest import decode, encode
+from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.runtime import names
 
@@ -123,6 +124,17 @@ def test_inputs_are_numbers_that_the_precision_has() -> None:
     np.testing.assert_allclose(finer, x, rtol=1e-3)
     (other,) = inputs_of(tiny_plan(), batch=4, seed=2)
     assert not np.array_equal(finer, other)
+
+
+def test_whole_numbers_are_indices_that_lie_inside() -> None:
+    plan = tiny_plan()
+    (batch_plan,) = (each for each in plan.plans if each.batch == 4)
+    (port,) = batch_plan.inputs
+    tokens = replace(port.operand, format=replace(port.operand.format, dtype=DType.I64))
+    whole = replace(batch_plan, inputs=(replace(port, operand=tokens),))
+    (x,) = inputs_of(replace(plan, plans=(whole,)), batch=4, seed=1)
+    assert (x.dtype, x.shape) == (np.int64, (4, 3, 5))
+    assert set(x.ravel()) == {0, 1}  # nothing is indexed: any two numbers would do
 
 
 def test_an_engine_that_does_not_run_ends_the_contest(library: Path, tmp_path: Path) -> None:

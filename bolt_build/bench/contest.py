@@ -18,10 +18,12 @@ from bolt_build.bench.process import NotReady, Ready
 from bolt_build.bench.rounds import Round
 from bolt_build.bench.turns import folder, order
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array
 from bolt_build.graph.zoo.samples import sample
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.targets import target_named
+from bolt_build.verify.index_ranges import index_ranges
 
 _COARSEST = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
@@ -73,14 +75,19 @@ def compete(contest: Contest, say: Callable[[str], None]) -> Comparison:
 
 
 def inputs_of(plan: EnginePlan, batch: int, seed: int) -> list[Array]:
-    """Seeded inputs of a batch, f32, in the order of the ports: numbers that the engine's precision has exactly, so
-    that rounding gives no contestant other ones."""
-    (ports,) = (batch_plan.inputs for batch_plan in plan.plans if batch_plan.batch == batch)
-    coarsest = _COARSEST[plan.precision]
-    return [
-        sample(port.operand.shape, seed, batch, 0, index).astype(coarsest).astype(np.float32)
-        for index, port in enumerate(ports)
-    ]
+    """Seeded inputs of a batch, in the order of the ports. Floating-point ones are f32, numbers that the engine's
+    precision has exactly, so that rounding gives no contestant other ones; whole ones are indices that lie inside."""
+    (batch_plan,) = (each for each in plan.plans if each.batch == batch)
+    coarsest, ranges = _COARSEST[plan.precision], index_ranges(batch_plan)
+    found: list[Array] = []
+    for index, port in enumerate(batch_plan.inputs):
+        kind = port.operand.type
+        if kind.dtype.is_float:
+            found.append(sample(kind.shape, seed, batch, 0, index).astype(coarsest).astype(np.float32))
+        else:
+            drawn = np.random.RandomState([seed, batch, 0, index])
+            found.append(drawn.randint(0, ranges.get(port.name, 2), kind.shape).astype(numpy_dtype(kind.dtype)))
+    return found
 
 
 def _given_up(results: Sequence[Measured | Failed]) -> dict[str, Failed]:

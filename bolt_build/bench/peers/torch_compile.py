@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bolt_build.bench.contestant import Contestant, Setup
 from bolt_build.bench.device import Device
-from bolt_build.bench.peers.torch_model import TorchModel, torch_version
+from bolt_build.bench.peers.torch_model import ModuleOf, TorchModel, graph_module, torch_version
 from bolt_build.graph.ir import Array
 
 
@@ -29,7 +29,10 @@ class TorchCompilePeer:
 class TorchCompiled(TorchModel):
     """Compiles with the first run, which `compile_seconds` is the time of: nothing compiled before is used again."""
 
-    def __init__(self, setup: Setup, feeds: Mapping[str, Array], device: Device, mode: str) -> None:
+    def __init__(
+        self, setup: Setup, feeds: Mapping[str, Array], device: Device, mode: str,
+        module_of: ModuleOf = graph_module, *, freezing: bool = True,
+    ) -> None:  # fmt: skip
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(setup.inputs).with_name("torchinductor"))
         # PyTorch is no requirement, and takes seconds to import.
         import torch
@@ -37,8 +40,8 @@ class TorchCompiled(TorchModel):
         # PyTorch is no requirement, and takes seconds to import.
         import torch._inductor.config as inductor
 
-        super().__init__(setup, feeds)
-        inductor.freezing = True
+        super().__init__(setup, feeds, module_of)
+        inductor.freezing = freezing
         compiled = torch.compile(self.module, mode=mode)
         # Freezing asks for no_grad: inference mode would hide from it that weights do not change.
         self.use(lambda: tuple(compiled(*self.inputs)), torch.no_grad)

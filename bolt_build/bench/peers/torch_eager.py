@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bolt_build.bench.contestant import Contestant, PeerFailed, Setup
 from bolt_build.bench.device import Device
-from bolt_build.bench.peers.torch_model import TorchModel, torch_version
+from bolt_build.bench.peers.torch_model import ModuleOf, TorchModel, graph_module, torch_version
 from bolt_build.graph.ir import Array
 
 _BEFORE_CAPTURE = 5
@@ -37,11 +37,11 @@ class TorchGraphPeer:
 class TorchGraph(TorchModel):
     """One capture of an eager run; each run replays it on the same memory."""
 
-    def __init__(self, setup: Setup, feeds: Mapping[str, Array]) -> None:
+    def __init__(self, setup: Setup, feeds: Mapping[str, Array], module_of: ModuleOf = graph_module) -> None:
         # PyTorch is no requirement, and takes seconds to import.
         import torch
 
-        super().__init__(setup, feeds)
+        super().__init__(setup, feeds, module_of)
         with torch.inference_mode():
             beside = torch.cuda.Stream()
             beside.wait_stream(torch.cuda.current_stream())

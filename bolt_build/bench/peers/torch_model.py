@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from bolt_build.bench.contestant import PeerFailed, PeerMissing, Setup
-from bolt_build.graph.ir import Array
+from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.onnx_import import load_model
 
 if TYPE_CHECKING:
@@ -31,18 +31,33 @@ def torch_version(where: str) -> str:
     return f"torch {found.__version__}"
 
 
+ModuleOf = Callable[[Setup, Graph], "torch.nn.Module"]
+"""Gives the module that a setup asks for, beside its model as a graph. Raises PeerFailed."""
+
+
+def graph_module(setup: Setup, graph: Graph) -> torch.nn.Module:
+    """The ONNX model itself as a module. Raises PeerFailed where torch has no layer for a node."""
+    # It imports PyTorch.
+    from bolt_build.bench.torch_graph import Unsupported, torch_module
+
+    try:
+        return torch_module(graph)
+    except Unsupported as error:
+        raise PeerFailed(str(error)) from error
+
+
 class TorchModel:
-    """A module and its inputs, weights and images in channels-last order, on the device; nothing is run yet."""
+    """A module and its inputs, weights and images in channels-last order, on the device; nothing is run yet.
+
+    `module_of` gives another module for the same inputs and outputs than the ONNX model's own nodes.
+    """
 
     compile_seconds: float | None = None
     stream = 0
 
-    def __init__(self, setup: Setup, feeds: Mapping[str, Array]) -> None:
+    def __init__(self, setup: Setup, feeds: Mapping[str, Array], module_of: ModuleOf = graph_module) -> None:
         # PyTorch is no requirement, and takes seconds to import.
         import torch
-
-        # It imports PyTorch.
-        from bolt_build.bench.torch_graph import Unsupported, torch_module
 
         if setup.threads:
             torch.set_num_threads(setup.threads)
@@ -50,10 +65,7 @@ class TorchModel:
         self._device = "cuda" if setup.where == "cuda" else "cpu"
         self._dtype: torch.dtype = getattr(torch, _DTYPES[setup.precision])
         graph = load_model(setup.model_path).bind(setup.batch, setup.dims)
-        try:
-            module = torch_module(graph)
-        except Unsupported as error:
-            raise PeerFailed(str(error)) from error
+        module = module_of(setup, graph)
         self.module = module.to(device=self._device, dtype=self._dtype, memory_format=torch.channels_last)
         self.inputs = [self._placed(feeds[name]) for name in graph.inputs]
         self.precision = setup.precision
@@ -97,5 +109,6 @@ class TorchModel:
         # PyTorch is no requirement, and takes seconds to import.
         import torch
 
-        given = torch.from_numpy(array).to(device=self._device, dtype=self._dtype)
+        given = torch.from_numpy(array).to(device=self._device)
+        given = given.to(self._dtype) if given.is_floating_point() else given
         return given.contiguous(memory_format=torch.channels_last) if given.dim() == 4 else given
