@@ -97,7 +97,7 @@ CONVS = [
         for op in (
             Activation("leaky_relu", 0.1), Activation("sigmoid"), Activation("hard_sigmoid", 0.2, 0.5),
             Activation("hard_swish"), Activation("tanh"), Activation("softplus"), Activation("gelu"),
-            Activation("gelu_tanh"), Activation("silu"), Activation("neg"), Activation("abs"),
+            Activation("gelu_tanh"), Activation("silu"), Activation("swish", 1.7), Activation("neg"), Activation("abs"),
         )
     ),
 ]  # fmt: skip

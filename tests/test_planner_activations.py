@@ -29,6 +29,8 @@ SPELLINGS = [
     ("%a = hard_sigmoid(%x) alpha=0.16666667 beta=0.5; %y = mul(%x, %a)", "hard_swish", HARD_SWISH),
     ("%a = sigmoid(%x); %y = mul(%x, %a)", "silu", "x * sigmoid(x)"),
     ("%a = sigmoid(%x); %y = mul(%a, %x)", "silu", "x * sigmoid(x)"),
+    ("%b = mul(%x, %tenth); %a = sigmoid(%b); %y = mul(%x, %a)", "swish alpha=0.10000000149011612",
+     "x * sigmoid(0.1 x)"),
     ("%a = softplus(%x); %b = tanh(%a); %y = mul(%x, %b)", "mish", "x * tanh(softplus(x))"),
     (ERF + "%d = mul(%x, %c); %y = mul(%d, %half)", "gelu", GELU),
     (ERF + "%d = mul(%half, %c); %y = mul(%d, %x)", "gelu", GELU),

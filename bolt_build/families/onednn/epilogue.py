@@ -32,6 +32,7 @@ def eltwise(op: Activation) -> tuple[str, float, float] | None:
         "gelu": ("gelu_erf", 0.0, 0.0),
         "gelu_tanh": ("gelu_tanh", 0.0, 0.0),
         "silu": ("swish", 1.0, 0.0),
+        "swish": ("swish", a, 0.0),
         "exp": ("exp", 0.0, 0.0),
         "sqrt": ("sqrt", 0.0, 0.0),
         "neg": ("linear", -1.0, 0.0),

@@ -62,9 +62,14 @@ def _gated(reader: Reader, node: Node) -> Match | None:
 
 def _silu(reader: Reader, coefficient: float, x: str, gate: str) -> Match | None:
     node = reader.activation(gate, "sigmoid")
-    if node is None or node.inputs[0] != x or not reader.close(x, coefficient, 1):
+    if node is None or not reader.close(x, coefficient, 1):
         return None
-    return Match(Activation("silu"), x, "x * sigmoid(x)")
+    if node.inputs[0] == x:
+        return Match(Activation("silu"), x, "x * sigmoid(x)")
+    inner = reader.product(node.inputs[0])
+    if inner.factors != (x,):
+        return None
+    return Match(Activation("swish", inner.coefficient), x, f"x * sigmoid({inner.coefficient:g} x)")
 
 
 def _mish(reader: Reader, coefficient: float, x: str, gate: str) -> Match | None:

@@ -29,7 +29,7 @@ STAGES = 4
 
 IN_KERNEL = (
     "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
-    "silu", "exp", "abs",
+    "silu", "swish", "exp", "abs",
 )  # fmt: skip
 """Activations that every kernel library applies behind a convolution."""
 

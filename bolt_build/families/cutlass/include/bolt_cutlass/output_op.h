@@ -39,6 +39,8 @@ inline constexpr bool is_long<portable::Erf> = true;
 template <>
 inline constexpr bool is_long<portable::Silu> = true;
 template <>
+inline constexpr bool is_long<portable::Swish> = true;
+template <>
 inline constexpr bool is_long<portable::Exp> = true;
 template <typename Function>
 inline constexpr bool is_long<Map<Function>> = is_long<Function>;

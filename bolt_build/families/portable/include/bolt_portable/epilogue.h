@@ -107,6 +107,10 @@ struct Erf {
 struct Silu {
   BOLT_HD float operator()(float x) const { return Forms::silu(x); }
 };
+struct Swish {
+  float alpha;
+  BOLT_HD float operator()(float x) const { return x * Forms::sigmoid(alpha * x); }
+};
 struct Exp {
   BOLT_HD float operator()(float x) const { return exponential(x); }
 };

@@ -83,10 +83,6 @@ struct Shrink {
     return x < -threshold ? x + bias : x > threshold ? x - bias : 0.0f * x;
   }
 };
-struct Swish {
-  float alpha;
-  BOLT_HD float operator()(float x) const { return x / (1.0f + exponential(-alpha * x)); }
-};
 
 struct PRelu {
   BOLT_HD float operator()(float x, float slope) const { return x < 0 ? slope * x : x; }
