@@ -27,6 +27,7 @@ from bolt_build import runtime
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Operand, ProposedStep, StepExpressions, TensorFormat
 from bolt_build.graph.ir import Array
+from bolt_build.graph.ops.chain import Averaged
 from bolt_build.targets import target_named
 
 TARGET = target_named(os.environ.get("BOLT_GPU_TARGET", "h200"))
@@ -155,6 +156,15 @@ def compile_all(
     return library
 
 
+def _places(trial: Trial) -> list[int]:
+    """Where in one buffer the outputs begin, and where it ends: the last ends with it."""
+    places = [0]
+    for number, output in enumerate(trial.step.problem.outputs):
+        end = places[-1] + output.reach(0 if number else trial.pitch)
+        places.append(end if number + 1 == len(trial.step.problem.outputs) else -(-end // 256) * 256)
+    return places
+
+
 def _entry(index: int, trial: Trial) -> tuple[str, tuple[str, ...]]:
     problem = trial.step.problem
     inputs = tuple(
@@ -163,7 +173,8 @@ def _entry(index: int, trial: Trial) -> tuple[str, tuple[str, ...]]:
     )
     prepare = tuple(f"p.weight({i})" if operand.constant else None for i, operand in enumerate(problem.inputs))
     families = {family.name: family for family in load(TARGET)}
-    at = StepExpressions(inputs, ("r.output(0)",), prepare, (trial.pitch,), trial.input_pitches)
+    outputs = tuple(f"static_cast<std::byte*>(r.output(0)) + {place}" for place in _places(trial)[1:-1])
+    at = StepExpressions(inputs, ("r.output(0)", *outputs), prepare, (trial.pitch,), trial.input_pitches)
     code = families[trial.candidate.family].emit(problem, trial.candidate, TARGET, at)
     make = "0" if code.member_type is None else f"{code.member_type}(p, {code.member_arguments})"
     scratch = "0" if code.member_type is None else "kernel.scratch_bytes()"
@@ -212,7 +223,7 @@ class Library:
         self.trials: list[Trial] = pickle.loads((folder / "trials.pkl").read_bytes())
         self._library = ctypes.CDLL(str(folder / "kernels.so"))
         self._outputs: dict[int, Array] = {}
-        self._wanted: tuple[list[Array], Array] | tuple[()] = ()
+        self._wanted: tuple[list[Array], tuple[Array, ...]] | tuple[()] = ()
         self._kept: dict[tuple[Layer, tuple[TensorFormat, ...]], tuple[list[Array], list[Array]]] = {}
 
     def _inputs(self, layer: Layer, formats: tuple[TensorFormat, ...]) -> tuple[list[Array], list[Array]]:
@@ -225,10 +236,12 @@ class Library:
             self._kept = {(layer, formats): (stored, memories)}
         return self._kept[layer, formats]
 
-    def _expected(self, layer: Layer, stored: list[Array]) -> Array:
-        """What NumPy computes; kept for the next trial of the same inputs."""
+    def _expected(self, layer: Layer, stored: list[Array]) -> tuple[Array, ...]:
+        """What NumPy computes, all outputs; kept for the next trial of the same inputs."""
         if not self._wanted or self._wanted[0] is not stored:
-            self._wanted = (stored, expected(layer, stored))
+            several = isinstance(layer.op, Averaged)
+            wide = [array.astype(np.float64) for array in stored]
+            self._wanted = (stored, layer.op.evaluate(wide) if several else (expected(layer, stored),))
         return self._wanted[1]
 
     def run(self, index: int) -> Outcome:
@@ -237,8 +250,8 @@ class Library:
         stored, memories = self._inputs(layer, tuple(operand.format for operand in problem.inputs))
         given_apart = zip(memories, problem.inputs, trial.input_pitches, strict=True)
         memories = [_apart(memory, operand, pitch) for memory, operand, pitch in given_apart]
-        output = problem.outputs[0]
-        memory = np.zeros(output.reach(trial.pitch), np.uint8)
+        output, places = problem.outputs[0], _places(trial)
+        memory = np.zeros(places[-1], np.uint8)
         pointers = (ctypes.c_void_p * len(memories))(*(m.ctypes.data for m in memories))
         sizes = (ctypes.c_size_t * len(memories))(*(m.nbytes for m in memories))
         time_found, message = ctypes.c_float(0), ctypes.create_string_buffer(1024)
@@ -253,6 +266,7 @@ class Library:
         entry = getattr(self._library, f"kernel_{index}")
         if entry(ctypes.byref(given), message, ctypes.c_size_t(1024)) != 0:
             return Outcome(trial.label, float("inf"), message.value.decode(), None)
+        whole, memory = memory, memory[: output.reach(trial.pitch)]
         if trial.pitch:
             memory, between = _rows(memory, output, trial.pitch)
             if (between != _POISON).any():
@@ -263,8 +277,13 @@ class Library:
                 self._outputs = {index: result}
             error = 0.0 if trial.reference is None else _distance(result, self._outputs[trial.reference])
             return Outcome(trial.label, error, "", float(time_found.value) if trial.timed else None)
+        results = [result]
+        for begin, more in zip(places[1:], problem.outputs[1:], strict=False):
+            values = whole[begin : begin + more.nbytes].view(NUMPY[more.format.dtype])
+            results.append(logical(values, more.shape, more.format.layout))
         took = float(time_found.value) if trial.timed else None
-        return Outcome(trial.label, _excess(result, self._expected(layer, stored), layer.tolerance), "", took)
+        wanted = zip(results, self._expected(layer, stored), strict=True)
+        return Outcome(trial.label, max(_excess(*pair, layer.tolerance) for pair in wanted), "", took)
 
 
 def _apart(memory: Array, operand: Operand, pitch: int) -> Array:
@@ -303,6 +322,7 @@ def main() -> int:
     command, folder = sys.argv[1], Path(sys.argv[2])
     if command == "write":
         from gpu_attention_layers import attention_trials
+        from gpu_averages import averages
         from gpu_grouped_layers import grouped_trials
         from gpu_layers import copies, forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
         from gpu_pair_layers import pair_trials, pairs_with_resident_weights
@@ -312,7 +332,7 @@ def main() -> int:
             "copies": copies, "forms": forms, "pairs": pair_trials, "warps": of_warps,
             "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
             "windows": with_other_windows, "pooled": with_pooling,
-            "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues,
+            "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues, "averages": averages,
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
 from gpu_attention_layers import attention_trials
+from gpu_averages import averages
 from gpu_forms import (
     FORMS,
     SLICED,
@@ -268,7 +269,7 @@ def of_warps() -> list[Trial]:
         found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
-    return found + squeezes() + grouped_trials() + attention_trials()
+    return found + squeezes() + grouped_trials() + averages() + attention_trials()
 
 
 def trials() -> list[Trial]:
@@ -283,7 +284,7 @@ def trials() -> list[Trial]:
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += forms() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
-    found += attention_trials() + prologues()
+    found += attention_trials() + prologues() + averages()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

@@ -18,7 +18,7 @@ from bolt_build.toolchain import probe
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
 # registers; pairs, with residuals; pooling behind windows; plain loops; groups of channels, odd ones in whatever tile;
 # attention, keys shared by warps; rows that lie apart, read and stored; gates of two products of single pixels; left
-# factors that are transformed as they are loaded.
+# factors that are transformed as they are loaded; means of what was convolved.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
@@ -54,6 +54,8 @@ LABELS = (
     "prologue-cutlass-128x128x64xpingpongxaffine-f16/channels_last-f16/channels_last",
     "gate-7-cutlass-256x64x64xcooperativexgatex8-f16/channels_last-f16/channels_last",
     "rows-prologue-cutlass-128x96x128xcooperativexaffine-f16/channels_last-f16/channels_last-rows80-between24",
+    "mean-3x3-grouped-rowsx",
+    "mean-odd-grouped-depthwisex",
     "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16",
 )
 

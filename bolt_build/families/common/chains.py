@@ -8,7 +8,7 @@ from dataclasses import replace
 from bolt_build.families.base import KernelProblem, Operand
 from bolt_build.families.common.problems import op_operands
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.chain import Chain
+from bolt_build.graph.ops.chain import Averaged, Chain
 
 
 def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
@@ -26,6 +26,13 @@ def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
     return KernelProblem(op, inputs, second.outputs, epilogue, second.accumulate, second.target, first.padding)
 
 
+def averaged(first: KernelProblem, mean: KernelProblem) -> KernelProblem:
+    """One problem that leaves what `first` does, and the means of it, as `mean` has them of its only input."""
+    op = Averaged(first.op, len(first.inputs), first.epilogue, mean.op)
+    outputs = (*first.outputs, *mean.outputs)
+    return KernelProblem(op, first.inputs, outputs, (), first.accumulate, first.target, first.padding)
+
+
 def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
     """The problems of single operators that one stands for, one behind the other, with what lies between stored like
     the output: itself where it is no chain."""
@@ -39,7 +46,7 @@ def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
         problem.padding,
     )  # fmt: skip
     second = replace(
-        problem, op=op.second, inputs=(between, *problem.inputs[op.operands :]),
+        problem, op=op.second, inputs=(between, *problem.inputs[op.operands :]), outputs=problem.outputs[-1:],
         epilogue=tuple(_moved(stage, 1 - op.operands) for stage in problem.epilogue), padding=None,
     )  # fmt: skip
     return (*parts(first), *parts(second))

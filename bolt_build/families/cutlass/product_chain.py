@@ -30,7 +30,6 @@ from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
-from bolt_build.graph.ops.pool import Pool
 from bolt_build.targets import Gpu, Target
 
 
@@ -137,7 +136,7 @@ class ChainKind(Generic[T]):
 
     def serves(self, problem: KernelProblem) -> bool:
         first, *behind = problem.op.sequence
-        return multiplies(first.op) and len(behind) == 1 and not isinstance(behind[0].op, Pool)
+        return multiplies(first.op) and len(behind) == 1 and multiplies(behind[0].op)
 
     def offers(self, problem: KernelProblem, target: Target) -> Offers:
         if (reason := refuse_products(problem)) is not None:

@@ -9,7 +9,7 @@ from math import ceil, gcd
 
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.grouped.kind import Kind, Load, gpu_of, seconds_of
+from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, seconds_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.targets import Gpu, Target
 
@@ -135,6 +135,11 @@ class DepthwiseTile:
         registers = 40 + (self._weight_registers(shape) if self.held else self.vector) + results + 2 * self.vector
         load = Load(self.threads, registers, self.shared_bytes(shape), read, busy)
         return seconds_of(shape, load, self.blocks(shape, run), run, target)
+
+    def sums(self, shape: Shape) -> Sums:
+        """A float of each thread's results."""
+        shared = self.shared_bytes(shape) + 4 * self.threads * self.vector
+        return Sums(shape.tiles(self.rows, self.columns) // shape.batch, shared)
 
     def flops(self, shape: Shape) -> int:
         return 2 * shape.batch * shape.out[0] * shape.out[1] * shape.filters * shape.taps

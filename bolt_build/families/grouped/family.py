@@ -1,9 +1,10 @@
-"""The family of grouped and depthwise convolutions."""
+"""The family of grouped and depthwise convolutions, alone or with the means of what they leave."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 from bolt_build.digest import digest
@@ -20,10 +21,12 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
+from bolt_build.families.common.chains import averaged, parts
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
+from bolt_build.families.grouped import means
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.kind import FAMILY, Tile, candidate_of, gpu_of, run_of, runs
 from bolt_build.families.grouped.registry import kind_of, kinds_for
@@ -64,7 +67,26 @@ class Grouped:
             return (), tuple(Refusal(self.name, node.name, reason) for reason in reasons)
         share = may_share(problem, node.inputs, ())
         step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=(0,))
-        return (Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target)),), ()
+        alone = Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target))
+        mean = means.reader(graph, node)
+        if mean is None:
+            return (alone,), ()
+        together, apart = self._averaged(graph, node, mean, problem, target, precision)
+        return (alone, *together), apart
+
+    def _averaged(
+        self, graph: Graph, node: Node, mean: Node, problem: KernelProblem, target: Target, precision: DType
+    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+        """The convolution and the means of what it leaves, or why not."""
+        last = problem_of(graph, mean, target, precision, (Layout.CHANNELS_LAST,), Layout.CHANNELS_LAST)
+        both = averaged(problem, last)
+        found, refusals = self.candidates(both, target)
+        if not found:
+            what = f"{node.name}, {mean.name}"
+            return (), tuple(Refusal(self.name, what, why) for why in dict.fromkeys(each.reason for each in refusals))
+        step = ProposedStep(both, node.inputs, (*node.outputs, *mean.outputs), pitched=(0,))
+        seconds = self.predict(both, found[0], target)
+        return (Alternative((node.name, mean.name), self.name, (step,), seconds, (problem, last)),), ()
 
     def propose_conversion(
         self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
@@ -75,10 +97,15 @@ class Grouped:
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         if (reason := _refuse(problem, target)) is not None:
             return (), (Refusal(self.name, problem.op.kind, reason),)
-        shape = shape_of(problem)
+        shape = _shape(problem)
         found = [kind.offers(shape, target) for kind in kinds_for(shape)]
         offers = sorted((offer for some, _ in found for offer in some), key=lambda o: (o.seconds, str(o.candidate)))
-        return tuple(offer.candidate for offer in offers), tuple(each for _, refused in found for each in refused)
+        reasons = [(offer.candidate, _refuse_means(problem, offer.candidate, target)) for offer in offers]
+        kept = tuple(candidate for candidate, reason in reasons if reason is None)
+        without = tuple(Refusal(self.name, str(each), reason) for each, reason in reasons if reason is not None)
+        illegal = tuple(each for _, refused in found for each in refused)
+        # Where kernels are legal, but for their means, that is the reason.
+        return kept, (*illegal, *without) if kept or not without else without
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """Other numbers of tiles a block."""
@@ -88,7 +115,9 @@ class Grouped:
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         shape, tile = _read(problem, candidate)
-        return tile.seconds(shape, target, run_of(candidate))
+        alone = tile.seconds(shape, target, run_of(candidate))
+        sums = tile.sums(shape) if means.averages(problem) else None
+        return alone if sums is None else alone + means.seconds(shape, sums, target)
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         """With the zeros between the groups of a unit, and those that pad them."""
@@ -103,29 +132,34 @@ class Grouped:
     def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
         if (reason := _refuse(problem, target)) is not None:
             return reason
-        shape = shape_of(problem)
+        shape = _shape(problem)
         kind = kind_of(shape, candidate) or kinds_for(shape)[0]
-        return kind.refuse(shape, candidate, target)
+        return kind.refuse(shape, candidate, target) or _refuse_means(problem, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         shape, tile = _read(problem, candidate)
-        own = op_operands(problem)
+        conv = parts(problem)[0]
+        own = op_operands(conv)
         pitch = {"y_row": at.pitch(0)} if at.pitch(0) else {}
         layout, biases = tile.weights(shape, gpu_of(target))
-        kept = [stage.operand for stage in problem.epilogue if stage.operand is not None]
-        kept = [index for index in dict.fromkeys(kept) if problem.inputs[index].constant]
+        kept = [stage.operand for stage in conv.epilogue if stage.operand is not None]
+        kept = [index for index in dict.fromkeys(kept) if conv.inputs[index].constant]
         arguments = (
             struct(f"{SPACE}::Arguments", **shape.arguments, run=run_of(candidate), **pitch),
-            _constant(problem, at, own[1]), layout, _constant(problem, at, *own[2:]), str(biases),
-            *(_constant(problem, at, index) for index in kept),
+            _constant(conv, at, own[1]), layout, _constant(conv, at, *own[2:]), str(biases),
+            *(_constant(conv, at, index) for index in kept),
         )  # fmt: skip
         inputs = list(at.inputs)
         for number, index in enumerate(kept):
             inputs[index] = f"kernel.constant({number})"
-        stages = chain(problem, replace(at, inputs=tuple(inputs)))
-        call = f"kernel.run(r, {at.inputs[own[0]]}, {at.outputs[0]}, {stages});"
-        member = f"{SPACE}::Conv<{tile.cxx(shape, gpu_of(target))}>"
-        return StepCode(("bolt_grouped/prepared.h",), member, ", ".join(arguments), call)
+        stages = chain(conv, replace(at, inputs=tuple(inputs)))
+        outputs, kernel, header = at.outputs[0], "Conv", "prepared"
+        if (sums := tile.sums(shape)) is not None and means.averages(problem):
+            arguments = (str(sums.tiles), str(prod(shape.out)), *arguments)
+            outputs, kernel, header = ", ".join(at.outputs), "AveragedConv", "averaged"
+        call = f"kernel.run(r, {at.inputs[own[0]]}, {outputs}, {stages});"
+        member = f"{SPACE}::{kernel}<{_type(problem, shape, tile, target)}>"
+        return StepCode((f"bolt_grouped/{header}.h",), member, ", ".join(arguments), call)
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """One instantiation each."""
@@ -138,16 +172,32 @@ _LEFT = "is for convolutions with groups"
 
 def _refuse(problem: KernelProblem, target: Target) -> str | None:
     """Why no kind is asked about the problem, None where one is."""
-    if not isinstance(problem.op, Conv):
+    if not isinstance(problem.op, Conv) and not means.averages(problem):
         return _LEFT
     if target.gpu is None or target.gpu.instruction("fp16") is None:
         return f"target '{target.name}' has no tensor cores"
-    return refuse(problem)
+    return refuse(parts(problem)[0]) or means.refuse(problem)
+
+
+def _refuse_means(problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+    """Why a candidate for the convolution does not leave the means that the problem has; None where it does, or there
+    are none."""
+    if not means.averages(problem):
+        return None
+    shape, tile = _read(problem, candidate)
+    if (sums := tile.sums(shape)) is None:
+        return "results of products on tensor cores are not added up"
+    room = gpu_of(target).shared_memory
+    return f"takes {sums.shared} bytes of shared memory with sums, a block has {room}" if sums.shared > room else None
+
+
+def _shape(problem: KernelProblem) -> Shape:
+    return shape_of(parts(problem)[0])
 
 
 def _read(problem: KernelProblem, candidate: Candidate) -> tuple[Shape, Tile]:
     """The problem's shape and the candidate's tile. Raises ValueError for a candidate that is none for the problem."""
-    shape = shape_of(problem)
+    shape = _shape(problem)
     tile = next((tile for kind in kinds_for(shape) if (tile := kind.tile_of(candidate)) is not None), None)
     if tile is None:
         raise ValueError(f"{candidate} is no kernel for the problem")
@@ -162,13 +212,19 @@ def _constant(problem: KernelProblem, at: StepExpressions, *index: int) -> str:
     return f'{SPACE}::Constant{{{expression}, "{expression}", {problem.inputs[index[0]].nbytes}}}'
 
 
+def _type(problem: KernelProblem, shape: Shape, tile: Tile, target: Target) -> str:
+    """The tile's C++ type, with its sums where the problem has means."""
+    found = tile.cxx(shape, gpu_of(target))
+    return f"{SPACE}::WithSums<{found}>" if means.averages(problem) else found
+
+
 def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
     shape, tile = _read(problem, candidate)
     kind = kind_of(shape, candidate)
     assert kind is not None, "its tile was just read"
     text = (
         f'#include "bolt_grouped/{kind.header}_kernel.h"\n\n'
-        f"template void {SPACE}::launch(\n    {tile.cxx(shape, gpu_of(target))},\n"
-        f"    const {SPACE}::Arguments&,\n    const {epilogue_type(problem)}&, void*);\n"
+        f"template void {SPACE}::launch(\n    {_type(problem, shape, tile, target)},\n"
+        f"    const {SPACE}::Arguments&,\n    const {epilogue_type(parts(problem)[0])}&, void*);\n"
     )
     return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB)

@@ -29,6 +29,14 @@ class Offer:
     candidate: Candidate
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Sums that tiles leave beside their results: `tiles` of an image, and the `shared` memory of a block in bytes."""
+
+    tiles: int
+    shared: int
+
+
 class Tile(Protocol):
     """What a block of a kind's kernels computes at a time."""
 
@@ -47,6 +55,10 @@ class Tile(Protocol):
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
         """Predicted time."""
+        ...
+
+    def sums(self, shape: Shape) -> Sums | None:
+        """How its kernels also leave sums of each tile's results; None where they do not."""
         ...
 
     def flops(self, shape: Shape) -> int:

@@ -10,7 +10,7 @@ from math import ceil
 
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.grouped.kind import Kind, Load, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.targets import Gpu, Target
 
@@ -116,6 +116,10 @@ class RowsTile:
         reached = (_EFFICIENCY if shape.taps <= 9 else _MANY_TAPS) * (_SEVEN if self.each == 7 else 1.0)
         computed = max(busiest * busy / reached, rounds * height * _ROW)
         return limited_by(shape, load, blocks, computed, target)
+
+    def sums(self, shape: Shape) -> Sums:
+        """Where rows of the input have lain before."""
+        return Sums(shape.tiles(self.rows, self.columns) // shape.batch, self.shared_bytes(shape))
 
     def flops(self, shape: Shape) -> int:
         return 2 * shape.batch * shape.out[0] * shape.out[1] * shape.filters * shape.taps

@@ -145,6 +145,9 @@ class TensorCoreTile:
         few = max(1.0, 4 / self.warps) if self.held else 1.3
         return seconds_of(shape, load, self.blocks(shape, run), run, target) * few
 
+    def sums(self, shape: Shape) -> None:
+        """None: a warp's results leave through its own shared memory."""
+
     def flops(self, shape: Shape) -> int:
         n = self._splits(shape) * self.n * _OCTET
         depth = shape.taps * octets(shape) * _OCTET

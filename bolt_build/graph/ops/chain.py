@@ -1,5 +1,5 @@
-"""Two products, a convolution and a pooling, or a multiplication and a product, in one kernel: what the first leaves is
-never stored."""
+"""Two products, a convolution and a pooling, or a multiplication and a product, in one kernel, where what the first
+leaves is never stored; and a convolution and the means of what it leaves."""
 
 from __future__ import annotations
 
@@ -52,20 +52,40 @@ class Chain(Op):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """What lies between is rounded once, when its stages are through, to the type of the weights: the first's, or
         the second's where the first has none."""
-        wide = [widened(array) for array in inputs[: self.operands]]
-        (inner,) = self.first.evaluate([wide[index] for index in self._own])
-        for stage in self.between:
-            sides = [inner] if stage.operand is None else [inner, wide[stage.operand]]
-            (inner,) = stage.op.evaluate(sides[::-1] if stage.swapped else sides)
+        inner = self._left([widened(array) for array in inputs])
         weights = inputs[1 if self.first.factors > 1 else self.operands]
         rest = [widened(array) for array in inputs[self.operands :]]
         (result,) = self.second.evaluate([widened(narrowed(inner, weights.dtype)), *rest])
         return (narrowed(result, inputs[0].dtype),)
 
+    def _left(self, wide: Sequence[Array]) -> Array:
+        """What the first and its stages leave, not rounded."""
+        (inner,) = self.first.evaluate([wide[index] for index in self._own])
+        for stage in self.between:
+            sides = [inner] if stage.operand is None else [inner, wide[stage.operand]]
+            (inner,) = stage.op.evaluate(sides[::-1] if stage.swapped else sides)
+        return inner
+
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         inner = self.inner(inputs)
         own = self.first.flops([inputs[index] for index in self._own], [inner])
-        return own + self.second.flops([inner, *inputs[self.operands :]], outputs)
+        return own + self.second.flops([inner, *inputs[self.operands :]], outputs[-1:])
 
     def unread(self, inputs: Sequence[TensorType]) -> int:
         return self.first.unread(inputs[: self.operands])
+
+
+@dataclass(frozen=True)
+class Averaged(Chain):
+    """A chain of an operator and the means of what it leaves, which is stored as well: two outputs."""
+
+    kind = "averaged"
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        return (self.inner(inputs), *super().infer(inputs))
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Means are those of what was not rounded yet."""
+        inner = self._left([widened(array) for array in inputs])
+        (means,) = self.second.evaluate([inner])
+        return (narrowed(inner, inputs[0].dtype), narrowed(means, inputs[0].dtype))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bolt_grouped/halo.h"
+#include "bolt_grouped/tile_sums.h"
 
 namespace bolt::grouped {
 
@@ -30,6 +31,7 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
   using Extent = Halo<W, rows, columns, 1, inputs, inputs, pitch, load>;
   static constexpr int weights = held ? 0 : (W::taps * outputs + 7) / 8 * 8;
   static constexpr int shared_bytes = 2 * (2 * Extent::halves + weights);
+  using Sums = TileSums<vector, lanes, strips * rows>;
 
   /// Inputs of a thread's results at a pixel, whose first channel is that of the block.
   static __device__ void read(const Half* pixel, int lane, float* x) {
@@ -84,7 +86,8 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
       }
   }
 
-  template <typename Epilogue>
+  /// `with_sums`: it also leaves those of its tiles.
+  template <bool with_sums, typename Epilogue>
   static __device__ void run(const Arguments& a, const Epilogue& epilogue) {
     extern __shared__ __align__(16) unsigned char memory[];
     Half* const halo = reinterpret_cast<Half*>(memory);
@@ -133,30 +136,53 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
         sums(staged, corner, lane, sum);
       }
       const Corner at = tiles.corner(tile);
+      [[maybe_unused]] Sums of_tile;
 #pragma unroll
-      for (int j = 0; j < each; ++j)
-        if (at.y + y < a.out_h && at.x + x + j < a.out_w)
+      for (int j = 0; j < each; ++j) {
+        if (at.y + y < a.out_h && at.x + x + j < a.out_w) {
           put<vector, access>(a, epilogue, sum[j], (at.image * a.out_h + at.y + y) * a.out_w + at.x + x + j, channel);
+          if constexpr (with_sums) of_tile.add(sum[j]);
+        }
+      }
+      // Behind the weights, where the sums of the tile before have been read when this one's halo was there for all.
+      [[maybe_unused]] float* const shared = reinterpret_cast<float*>(staged + weights);
+      if constexpr (with_sums) of_tile.share(shared);
       __syncthreads();  // the next tile but one is copied to where this one lies
+      if constexpr (with_sums) Sums::leave(shared, a, tile, part * outputs);
     }
   }
 };
 
-template <typename Tile, typename Epilogue>
+template <typename Tile, bool sums, typename Epilogue>
 __global__ void __launch_bounds__(Depthwise<Tile>::threads) depthwise_kernel(Arguments a, Epilogue epilogue) {
-  Depthwise<Tile>::run(a, epilogue);
+  Depthwise<Tile>::template run<sums>(a, epilogue);
 }
 
-template <typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held, int load,
-          int access, typename Epilogue>
-void launch(DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>,
-            const Arguments& a, const Epilogue& epilogue, void* stream) {
+template <bool sums, typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held,
+          int load, int access, typename Epilogue>
+void launch_depthwise(DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>,
+                      const Arguments& a, const Epilogue& epilogue, void* stream) {
   using Tile = DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>;
   using Kernel = Depthwise<Tile>;
   const int tiles = Tiles<rows, columns>(a).count(a), parts = (a.out_channels + Kernel::outputs - 1) / Kernel::outputs;
   if (tiles == 0) return;
-  queue(depthwise_kernel<Tile, Epilogue>, parts * ((tiles + a.run - 1) / a.run), Kernel::threads, Kernel::shared_bytes, a,
-        epilogue, stream);
+  constexpr int shared = Kernel::shared_bytes + (sums ? Kernel::Sums::bytes : 0);
+  queue(depthwise_kernel<Tile, sums, Epilogue>, parts * ((tiles + a.run - 1) / a.run), Kernel::threads, shared, a, epilogue,
+        stream);
+}
+
+template <typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held, int load,
+          int access, typename Epilogue>
+void launch(DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access> tile,
+            const Arguments& a, const Epilogue& epilogue, void* stream) {
+  launch_depthwise<false>(tile, a, epilogue, stream);
+}
+template <typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held, int load,
+          int access, typename Epilogue>
+void launch(WithSums<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>>,
+            const Arguments& a, const Epilogue& epilogue, void* stream) {
+  using Tile = DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>;
+  launch_depthwise<true>(Tile{}, a, epilogue, stream);
 }
 
 }  // namespace bolt::grouped

@@ -39,9 +39,14 @@ template <typename Window, int in, int out, int units, int rows, int columns, in
           int n, int pitch, bool held, int load, int access, int instruction>
 struct TensorCoreTile {};
 
+/// The same as another tile, which also leaves the sums of each tile's results, behind the epilogue, in fp32.
+template <typename Tile>
+struct WithSums {};
+
 /// A convolution of half-precision tensors, channels last. Tensors are 16-byte aligned; weights are packed as the tile
 /// wants them, biases (may be null) have zeros behind them up to whole blocks. A block computes `run` tiles, one behind the
-/// other. Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense.
+/// other. Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense. `sums`
+/// are [tiles of all images, out_channels], for tiles WithSums.
 struct Arguments {
   int batch, height, width, channels;
   int out_h, out_w, out_channels;
@@ -52,6 +57,7 @@ struct Arguments {
   const void* weights = nullptr;
   const float* bias = nullptr;
   void* y = nullptr;
+  float* sums = nullptr;
   bool overlap = false;  // as in Run
 };
 
@@ -65,6 +71,14 @@ template <typename Window, int vector, int lanes, int columns, int each, int row
           int access, typename Epilogue>
 void launch(RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access>, const Arguments& arguments,
             const Epilogue& epilogue, void* stream);
+template <typename Window, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held,
+          int load, int access, typename Epilogue>
+void launch(WithSums<DepthwiseTile<Window, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>>,
+            const Arguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Window, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
+          int access, typename Epilogue>
+void launch(WithSums<RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access>>,
+            const Arguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Window, int in, int out, int units, int rows, int columns, int warps, int fragments, int together,
           int n, int pitch, bool held, int load, int access, int instruction, typename Epilogue>
 void launch(TensorCoreTile<Window, in, out, units, rows, columns, warps, fragments, together, n, pitch, held, load, access,

@@ -55,13 +55,15 @@ class Conv {
   std::size_t scratch_bytes() const { return 0; }
   const void* constant(int index) const { return constants_[static_cast<std::size_t>(index)].get(); }
 
+  /// `sums` are for tiles WithSums.
   template <typename Epilogue>
-  void run(const Run& r, const void* x, void* y, const Epilogue& epilogue) const {
+  void run(const Run& r, const void* x, void* y, const Epilogue& epilogue, float* sums = nullptr) const {
     Arguments a = arguments_;
     a.x = x;
     a.weights = weights_.get();
     a.bias = static_cast<const float*>(bias_.get());
     a.y = y;
+    a.sums = sums;
     a.overlap = r.overlap;
     launch(Tile{}, a, epilogue, r.stream);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bolt_grouped/depthwise_kernel.h"
+#include "bolt_grouped/tile_sums.h"
 
 namespace bolt::grouped {
 
@@ -21,6 +22,7 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
   static constexpr int shared_bytes = 2 * stages * halves;
   using Line = Halo<Window<1, W::taps_w, 1, W::step_w, 1, W::gap_w>, 1, columns, 1, outputs, outputs, pitch, load>;
   static_assert(Line::halves == halves);
+  using Sums = TileSums<vector, lanes, strips>;
 
   /// Begins the copies of one row of the input. A row beyond the image is zeros.
   static __device__ void fill(Half* to, const Arguments& a, const Corner& corner, int row, int first) {
@@ -36,7 +38,8 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
     }
   }
 
-  template <typename Epilogue>
+  /// `sums`: it also leaves those of the tile.
+  template <bool sums, typename Epilogue>
   static __device__ void run(const Arguments& a, const Epilogue& epilogue) {
     extern __shared__ __align__(16) unsigned char memory[];
     Half* const ring = reinterpret_cast<Half*>(memory);
@@ -101,12 +104,15 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
           to[j][i] = fmaf(value[i], weight(tap_row * W::taps_w + offset / W::gap_w, i), to[j][i]);
       }
     };
+    [[maybe_unused]] Sums of_tile;
     const auto leave = [&](float (&from)[each][vector], int out) {
 #pragma unroll
       for (int j = 0; j < each; ++j) {
-        if (corner.x + x + j < a.out_w)
+        if (corner.x + x + j < a.out_w) {
           put<vector, access>(a, epilogue, from[j],
                               (corner.image * a.out_h + corner.y + out) * a.out_w + corner.x + x + j, channel);
+          if constexpr (sums) of_tile.add(from[j]);
+        }
 #pragma unroll
         for (int i = 0; i < vector; ++i) from[j][i] = bias[i];
       }
@@ -154,23 +160,44 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
         }
       }
     }
+    if constexpr (sums) {
+      static_assert(Sums::bytes <= shared_bytes);
+      float* const shared = reinterpret_cast<float*>(memory);
+      __syncthreads();  // no row of the input is read any more
+      of_tile.share(shared);
+      __syncthreads();
+      Sums::leave(shared, a, blockIdx.x / parts, part * outputs);
+    }
   }
 };
 
-template <typename Tile, typename Epilogue>
+template <typename Tile, bool sums, typename Epilogue>
 __global__ void __launch_bounds__(DepthwiseRows<Tile>::threads) rows_kernel(Arguments a, Epilogue epilogue) {
-  DepthwiseRows<Tile>::run(a, epilogue);
+  DepthwiseRows<Tile>::template run<sums>(a, epilogue);
 }
 
-template <typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load, int access,
-          typename Epilogue>
-void launch(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>, const Arguments& a,
-            const Epilogue& epilogue, void* stream) {
+template <bool sums, typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
+          int access, typename Epilogue>
+void launch_rows(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>, const Arguments& a,
+                 const Epilogue& epilogue, void* stream) {
   using Tile = RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>;
   using Kernel = DepthwiseRows<Tile>;
   const int tiles = Tiles<rows, columns>(a).count(a), parts = (a.out_channels + Kernel::outputs - 1) / Kernel::outputs;
   if (tiles == 0) return;
-  queue(rows_kernel<Tile, Epilogue>, parts * tiles, Kernel::threads, Kernel::shared_bytes, a, epilogue, stream);
+  queue(rows_kernel<Tile, sums, Epilogue>, parts * tiles, Kernel::threads, Kernel::shared_bytes, a, epilogue, stream);
+}
+
+template <typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load, int access,
+          typename Epilogue>
+void launch(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access> tile, const Arguments& a,
+            const Epilogue& epilogue, void* stream) {
+  launch_rows<false>(tile, a, epilogue, stream);
+}
+template <typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load, int access,
+          typename Epilogue>
+void launch(WithSums<RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>>, const Arguments& a,
+            const Epilogue& epilogue, void* stream) {
+  launch_rows<true>(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>{}, a, epilogue, stream);
 }
 
 }  // namespace bolt::grouped

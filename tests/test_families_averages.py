@@ -1,0 +1,120 @@
+"""Depthwise convolutions that also leave the means of their results, as squeeze and excitation takes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from planner_checks import graph, random_inputs
+from planner_fakes import recipe
+from planner_interpreter import run_plan
+from test_planner_plans import compare
+
+from bolt_build.dtypes import DType
+from bolt_build.families import load
+from bolt_build.families.base import Alternative, StepExpressions
+from bolt_build.families.common.chains import parts
+from bolt_build.families.grouped.family import Grouped
+from bolt_build.graph.ir import Graph
+from bolt_build.graph.reference import evaluate
+from bolt_build.planner.plan_engine import plan_engine
+from bolt_build.planner.problem_text import describe_problem
+from bolt_build.report.problem_words import in_words
+from bolt_build.schema.recipe import FusionPolicy, Policy, TargetSpec
+from bolt_build.targets import target_named
+
+H200, FAMILY = target_named("h200"), Grouped()
+SPACE = "bolt::grouped"
+
+
+def squeezed(groups: int = 96, mean: str = "mode=mean axes=[2,3] keepdims=true", w: str = "96,1,3,3") -> Graph:
+    """A convolution `a`, its mean `m`, and another reader of what it leaves."""
+    return graph(f"""
+        graph g batch=4 (%x: f32[4,96,28,28]) -> (%g, %z) {{
+          const %w: f32[{w}] #
+          const %b: f32[96] #
+          %y = conv(%x, %w, %b) pads_begin=[1,1] pads_end=[1,1] groups={groups} | silu // "a"
+          %m = reduce(%y) {mean} // "m"
+          %g = tanh(%m) // "g"
+          %z = tanh(%y) // "z"
+        }}""")
+
+
+def proposed(of: Graph) -> tuple[list[Alternative], list[tuple[str, str]]]:
+    """What is proposed of both nodes, and why not."""
+    found, refusals = FAMILY.propose(of, of.nodes[0], H200, DType.F16)
+    about = [(each.what, each.reason) for each in refusals if "," in each.what]
+    return [each for each in found if len(each.region) > 1], about
+
+
+def test_a_depthwise_convolution_and_the_means_of_its_results_are_one_step() -> None:
+    (alternative,), reasons = proposed(squeezed())
+    (step,) = alternative.steps
+    assert (alternative.region, reasons) == (("a", "m"), [])
+    assert (step.outputs, step.pitched, step.may_share) == (("y", "m"), (0,), ())
+    assert alternative.apart == parts(step.problem)
+    candidates, _ = FAMILY.candidates(step.problem, H200)
+    assert alternative.seconds == FAMILY.predict(step.problem, candidates[0], H200)
+    assert all(FAMILY.refuse(step.problem, each, H200) is None for each in candidates)
+    assert {dict(each.parameters)["kind"] for each in candidates} == {"depthwise", "rows"}
+
+
+def test_its_problem_in_words() -> None:
+    (alternative,), _ = proposed(squeezed())
+    problem = alternative.steps[0].problem
+    assert describe_problem(problem) == (
+        "conv(f16[4,96,28,28] channels_last, f16[96,1,3,3], f32[96]) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] "
+        "dilations=[1,1] groups=96 | silu | reduce(_) mode=mean axes=[2,3] -> "
+        "f16[4,96,28,28] channels_last, f16[4,96,1,1] channels_last"
+    )
+    assert in_words(problem) == (
+        "3x3 convolution, 96 to 96 channels in 96 groups, 28x28, batch 4 + bias + silu then mean over axes 2, 3 of "
+        "4x96x28x28"
+    )
+
+
+def test_its_call_names_both_outputs_and_the_tiles_of_an_image() -> None:
+    (alternative,), _ = proposed(squeezed())
+    (step,) = alternative.steps
+    (candidate, *_) = [
+        each for each in FAMILY.candidates(step.problem, H200)[0] if dict(each.parameters)["kind"] == "rows"
+    ]
+    at = StepExpressions(("x", "w", "b"), ("y", "m"), (None, "pw", "pb"), (128, 0))
+    code = FAMILY.emit(step.problem, candidate, H200, at)
+    assert code.includes == ("bolt_grouped/averaged.h",)
+    assert code.call == "kernel.run(r, x, y, m, bolt::portable::chain(bolt::portable::apply(bolt::portable::Silu{})));"
+    assert code.member_type is not None
+    assert code.member_type.startswith(f"{SPACE}::AveragedConv<{SPACE}::WithSums<{SPACE}::RowsTile<")
+    tiles = -(-28 // int(dict(candidate.parameters)["rows"])) * -(-28 // int(dict(candidate.parameters)["columns"]))
+    assert code.member_arguments.startswith(f"{tiles}, 784, {SPACE}::Arguments{{.batch = 4")
+    assert ".y_row = 128" in code.member_arguments
+    (unit,) = FAMILY.units([(step.problem, candidate)], H200)
+    assert f"{SPACE}::WithSums<{SPACE}::RowsTile<" in unit.text
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        squeezed(mean="mode=mean axes=[2,3] keepdims=false"), squeezed(mean="mode=max axes=[2,3] keepdims=true"),
+        squeezed(mean="mode=mean axes=[3] keepdims=true"),
+    ],
+)  # fmt: skip
+def test_other_reductions_are_left_to_others(of: Graph) -> None:
+    assert proposed(of) == ([], [])
+
+
+def test_tensor_cores_leave_no_sums() -> None:
+    found, reasons = proposed(squeezed(groups=12, w="96,8,3,3"))
+    assert (found, reasons) == ([], [("a, m", "results of products on tensor cores are not added up")])
+
+
+@pytest.mark.parametrize("persistent", ["auto", "never"])
+def test_an_engine_has_the_step_where_the_recipe_leaves_a_choice(persistent: str) -> None:
+    of = squeezed()
+    wanted = replace(recipe(), policy=Policy(FusionPolicy(epilogue=True, persistent=persistent)))
+    engine = plan_engine([of], wanted, TargetSpec("h200", "fp16"), H200, load(H200))
+    (plan,) = engine.plan.plans
+    kinds = [step.problem.op.kind for step in plan.steps if not step.view]
+    assert ("averaged" in kinds) == (persistent == "auto")
+    inputs = random_inputs(of, 0)
+    compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 2e-2)
