@@ -97,7 +97,7 @@ def published(setup: Setup, graph: Graph) -> torch.nn.Module:
             found = weights.pop(name.replace("in_proj_", "in_proj."), None)
             if found is None or found.size != parameter.numel():
                 raise PeerFailed(f"the model's '{name}' {list(parameter.shape)} is no weight of the ONNX file")
-            parameter.copy_(torch.from_numpy(np.ascontiguousarray(found)).reshape(parameter.shape))
+            parameter.copy_(torch.from_numpy(np.array(found, np.float32, order="C")).reshape(parameter.shape))
     if weights:
         raise PeerFailed(f"the published model has no '{next(iter(weights))}'")
     return module

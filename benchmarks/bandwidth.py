@@ -1,0 +1,245 @@
+"""How much of a GPU's memory bandwidth each kind of step reaches that only moves bytes: normalisations, movements,
+reductions and generated chains, at sizes of real models.
+
+    python benchmarks/bandwidth.py FOLDER build [--target h200]      # anywhere: two engines of many small graphs
+    python benchmarks/bandwidth.py FOLDER measure                    # on the GPU: writes FOLDER/bandwidth_rows.json
+    python benchmarks/bandwidth.py FOLDER close                      # anywhere: writes results/bandwidth.json
+
+Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
+and outputs, each once; of a gather, of the rows that it takes. What fits the L2 may stay there, as in an engine: the
+tensors of batch 32 do on an H200, those of 256 mostly not. `share` is of the target's bandwidth, launch included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import record
+from bolt_command import ROOT, build_one
+from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, str(ROOT))
+from bolt_build.build.engine_file import read_engine
+from bolt_build.graph.ops.gather import Gather
+from bolt_build.planner.engine_plan import BatchPlan, Step
+from bolt_build.runtime import names
+from bolt_build.runtime.loader import Engine
+from bolt_build.targets import target_named
+
+BATCHES = (1, 32, 256)
+REPEATS = 50
+
+
+class Net:
+    """Graphs beside each other, each of inputs of its own: what is called `case/Op` is of `case`."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+        self.constants: list[Any] = []
+
+    def input(self, case: str, *shape: int, dtype: int = TensorProto.FLOAT) -> str:
+        name = f"{case}.{len(self.inputs)}"
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, ["N", *shape]))
+        return name
+
+    def constant(self, case: str, array: np.ndarray[Any, Any]) -> str:
+        name = f"{case}.constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
+
+    def vector(self, case: str, *shape: int) -> str:
+        return self.constant(case, np.linspace(0.5, 1.5, int(np.prod(shape)), dtype=np.float32).reshape(shape))
+
+    def node(self, case: str, op: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{case}/{op}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes))
+        return name
+
+    def model(self) -> onnx.ModelProto:
+        graph = helper.make_graph(self.nodes, "bandwidth", self.inputs, self.outputs, self.constants)
+        return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+
+
+@dataclass(frozen=True)
+class Case:
+    """`make` adds the case's nodes of a batch-sized input of `shape`, and gives the tensor that is its result."""
+
+    kind: str
+    name: str
+    shape: tuple[int, ...]
+    make: Callable[[Net, str, str], str]
+
+
+def layer_norm(n: Net, case: str, x: str, channels: int) -> str:
+    return n.node(case, "LayerNormalization", x, n.vector(case, channels), n.vector(case, channels), axis=-1)
+
+
+def group_norm(n: Net, case: str, x: str, channels: int) -> str:
+    return n.node(case, "InstanceNormalization", x, n.vector(case, channels), n.vector(case, channels))
+
+
+def tokens(n: Net, case: str, x: str, words: int, hidden: int) -> str:
+    return n.node(case, "Gather", n.vector(case, words, hidden), x, axis=0)
+
+
+ROWS = (
+    Case("normalisation", "layer_norm_768", (128, 768), lambda n, c, x: layer_norm(n, c, x, 768)),
+    Case("normalisation", "layer_norm_1024", (384, 1024), lambda n, c, x: layer_norm(n, c, x, 1024)),
+    Case("normalisation", "layer_norm_vit", (197, 768), lambda n, c, x: layer_norm(n, c, x, 768)),
+    Case("normalisation", "layer_norm_384", (1500, 384), lambda n, c, x: layer_norm(n, c, x, 384)),
+    Case("normalisation", "softmax_128", (12, 128, 128), lambda n, c, x: n.node(c, "Softmax", x, axis=-1)),
+    Case("normalisation", "softmax_1000", (1000,), lambda n, c, x: n.node(c, "Softmax", x, axis=-1)),
+    Case("movement", "turn_rows", (128, 768), lambda n, c, x: n.node(c, "Transpose", x, perm=[0, 2, 1])),
+    Case("movement", "heads", (128, 12, 64), lambda n, c, x: n.node(c, "Transpose", x, perm=[0, 2, 1, 3])),
+    Case("movement", "token_in_front", (196, 768), lambda n, c, x: n.node(c, "Concat", n.input(c, 1, 768), x, axis=1)),
+    Case("movement", "embedding", (128,), lambda n, c, x: tokens(n, c, x, 30522, 768)),
+    Case("reduction", "mean_of_tokens", (128, 768), lambda n, c, x: n.node(c, "ReduceMean", x, axes=[1], keepdims=0)),
+    Case("reduction", "mean_of_rows", (128, 768), lambda n, c, x: n.node(c, "ReduceMean", x, axes=[2], keepdims=0)),
+    Case("chain", "residual", (128, 768), lambda n, c, x: n.node(c, "Add", x, n.input(c, 128, 768))),
+    Case("chain", "positions", (128, 768), lambda n, c, x: n.node(c, "Add", x, n.vector(c, 1, 128, 768))),
+    Case("chain", "tanh", (128, 3072), lambda n, c, x: n.node(c, "Tanh", x)),
+    Case("chain", "gate", (128, 3072),
+         lambda n, c, x: n.node(c, "Mul", n.node(c, "Sigmoid", x), n.input(c, 128, 3072))),
+)  # fmt: skip
+"""Cases whose tensors are rows."""
+IMAGES = (
+    Case("normalisation", "instance_norm", (64, 56, 56), lambda n, c, x: group_norm(n, c, x, 64)),
+    Case("movement", "concat_channels", (128, 28, 28),
+         lambda n, c, x: n.node(c, "Concat", x, n.input(c, 128, 28, 28), axis=1)),
+    Case("movement", "upsample", (64, 28, 28),
+         lambda n, c, x: n.node(c, "Resize", x, "", n.constant(c, np.array([1, 1, 2, 2], np.float32)), mode="nearest",
+                                coordinate_transformation_mode="asymmetric", nearest_mode="floor")),
+    Case("reduction", "mean_7", (2048, 7, 7), lambda n, c, x: n.node(c, "GlobalAveragePool", x)),
+    Case("reduction", "mean_56", (96, 56, 56), lambda n, c, x: n.node(c, "GlobalAveragePool", x)),
+    Case("reduction", "max_pool", (64, 112, 112),
+         lambda n, c, x: n.node(c, "MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])),
+    Case("chain", "residual_relu", (256, 56, 56),
+         lambda n, c, x: n.node(c, "Relu", n.node(c, "Add", x, n.input(c, 256, 56, 56)))),
+    Case("chain", "batch_norm_relu", (128, 28, 28),
+         lambda n, c, x: n.node(c, "Relu", n.node(c, "Mul", x, n.vector(c, 128, 1, 1)))),
+    Case("chain", "squeezed", (96, 56, 56),
+         lambda n, c, x: n.node(c, "Mul", x, n.input(c, 96, 1, 1))),
+)  # fmt: skip
+"""Cases whose tensors are images, channels last."""
+SETS = {"rows": ROWS, "images": IMAGES}
+
+
+def write_model(path: Path, cases: tuple[Case, ...]) -> None:
+    net = Net()
+    for case in cases:
+        dtype = TensorProto.INT64 if case.name == "embedding" else TensorProto.FLOAT
+        made = case.make(net, case.name, net.input(case.name, *case.shape, dtype=dtype))
+        net.outputs.append(helper.make_empty_tensor_value_info(made))
+    model = onnx.shape_inference.infer_shapes(net.model())
+    known = {value.name: value for value in model.graph.value_info}
+    for output in model.graph.output:
+        if output.name in known:
+            output.CopyFrom(known[output.name])
+    onnx.save(model, str(path))
+
+
+def build(arguments: argparse.Namespace) -> int:
+    """Both engines; what became of each in `engines.json`."""
+    folder, made = arguments.folder, {}
+    for name, cases in SETS.items():
+        write_model(folder / f"{name}.onnx", cases)
+        layout = ", layout: channels_last" if name == "images" else ""
+        (folder / f"{name}.yaml").write_text(
+            f"bolt: 1\nmodel: {{onnx: {name}.onnx, batch: {list(BATCHES)}}}\n"
+            f"targets: {{{arguments.target}: {{precision: fp16}}}}\n"
+            f"engine: {{io: {{dtype: fp16{layout}}}}}\nverify: {{samples: 1}}\n"
+        )
+        made[name] = build_one(folder, f"{name}.yaml", "--target", arguments.target)
+        print(f"{name}: {made[name]}", flush=True)
+    record.save(folder / "engines.json", made)
+    return 1 if any("failed" in each for each in made.values()) else 0
+
+
+def moved_bytes(step: Step) -> int:
+    """What the step reads and writes at least."""
+    problem = step.problem
+    made = sum(operand.nbytes for operand in problem.outputs)
+    if isinstance(problem.op, Gather):
+        return 2 * made + problem.inputs[1].nbytes
+    return made + sum(operand.nbytes for operand in problem.inputs)
+
+
+def measured(directory: Path, plan: BatchPlan, name: str, peak: float) -> list[dict[str, Any]]:
+    """A row for each step of one batch; steps of one case have its name in front of a slash."""
+    kinds = {case.name: case.kind for cases in SETS.values() for case in cases}
+    feeds = {}
+    random = np.random.RandomState(1)
+    for port in plan.inputs:
+        kind, shape = port.operand.type.dtype, port.operand.shape
+        feeds[port.name] = (
+            random.standard_normal(shape).astype(np.float16) if kind.is_float else random.randint(0, 30522, shape)
+        )
+    engine = Engine(directory / names.library(name))
+    with engine.create(directory / names.weights(name)) as model, model.context(plan.batch) as context:
+        ports = {port.name: port.numpy_dtype for port in context.inputs}
+        inputs = {key: array.astype(ports[key]) for key, array in feeds.items()}
+        seconds = context.step_seconds(inputs, REPEATS)
+    rows = []
+    for step, taken in zip(plan.steps, seconds, strict=True):
+        if step.view:
+            continue
+        case, moved = step.name.partition("/")[0], moved_bytes(step)
+        rows.append({
+            "case": case, "kind": kinds.get(case, "movement"), "step": step.name, "batch": plan.batch,
+            "shape": list(step.problem.outputs[0].shape), "kernel": step.candidate.family, "bytes": moved,
+            "us": 1e6 * taken, "gigabytes_per_second": moved / taken / 1e9, "share": moved / taken / peak,
+        })  # fmt: skip
+    return rows
+
+
+def measure(arguments: argparse.Namespace) -> int:
+    """Every step of both engines on this machine's GPU."""
+    engines = json.loads((arguments.folder / "engines.json").read_text())
+    peak = target_named(arguments.target).bandwidth
+    rows: list[dict[str, Any]] = []
+    for name in SETS:
+        directory = arguments.folder / engines[name]["directory"]
+        plan = read_engine((directory / "engine.json").read_text())
+        for batch in plan.plans:
+            rows += measured(directory, batch, name, peak)
+            record.save(arguments.folder / "bandwidth_rows.json", record.environment() | {"peak": peak, "rows": rows})
+    for row in rows:
+        print(f"{row['share']:5.0%} {row['us']:8.2f} us  {row['batch']:4} {row['kind']:14} {row['step']}", flush=True)
+    return 0
+
+
+def close(arguments: argparse.Namespace) -> int:
+    """The table by kind of step: each case at the largest batch, and the least share of a kind."""
+    found = json.loads((arguments.folder / "bandwidth_rows.json").read_text())
+    largest = [row for row in found["rows"] if row["batch"] == max(BATCHES)]
+    kinds = sorted({row["kind"] for row in largest})
+    least = {kind: min(row["share"] for row in largest if row["kind"] == kind) for kind in kinds}
+    print(json.dumps(least, indent=1))
+    print(record.write("bandwidth", found | {"least_share": least}, arguments.out))
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("stage", choices=("build", "measure", "close"))
+    parser.add_argument("--target", default="h200")
+    parser.add_argument("--out", type=Path, help="write here instead of results/bandwidth.json")
+    arguments = parser.parse_args()
+    arguments.folder = arguments.folder.resolve()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    return {"build": build, "measure": measure, "close": close}[arguments.stage](arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
