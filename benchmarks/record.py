@@ -1,4 +1,7 @@
-"""What every benchmark writes beside its figures: the machine, the date, the command and the versions."""
+"""What every benchmark writes beside its figures: the machine, the date, the command and the versions.
+
+python benchmarks/record.py FILE...     # takes results that another machine wrote into results/
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,18 @@ def environment(*packages: str) -> dict[str, Any]:
     return {
         "device": f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores",
         "date": datetime.date.today().isoformat(),
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *elsewhere(sys.argv[1:])]),
         "python": platform.python_version(),
         "versions": versions,
     }
+
+
+def elsewhere(words: list[str]) -> list[str]:
+    """A command's words without `--out FILE`: where a result lay for a while says nothing of it."""
+    if "--out" not in words:
+        return words
+    at = words.index("--out")
+    return words[:at] + words[at + 2 :]
 
 
 def save(path: Path, data: Any) -> None:
@@ -52,3 +63,15 @@ def write(name: str, result: dict[str, Any], out: Path | None = None) -> Path:
     path = RESULTS / f"{name}.json" if out is None else out
     save(path, result)
     return path
+
+
+def main(files: list[str]) -> int:
+    for name in files:
+        result = json.loads(Path(name).read_text())
+        result["command"] = " ".join(elsewhere(result["command"].split()))
+        print(write(Path(name).stem, result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,7 @@ import pytest
 
 from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.zoo import convnext_tiny, efficientnet_b0, mobilenet_v2, repvgg, resnet18, resnet50, vgg16
+from bolt_build.graph.zoo import bert, convnext_tiny, efficientnet_b0, mobilenet_v2, repvgg, resnet18, resnet50, vgg16
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.schema import load_recipe
@@ -17,6 +17,7 @@ from bolt_build.targets import target_named
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 GRAPHS = {
+    "bert_base": lambda: bert.build_base().zeros(),
     "convnext_tiny": convnext_tiny.build,
     "efficientnet_b0": efficientnet_b0.build,
     "mobilenet_v2": mobilenet_v2.build,
@@ -26,9 +27,9 @@ GRAPHS = {
     "resnext50_32x4d": resnet50.build_resnext,
     "vgg16": vgg16.build,
 }
-HEAVY = {"vgg16": [pytest.mark.large]}
+HEAVY = {"bert_base": [pytest.mark.large], "vgg16": [pytest.mark.large]}
 UNTUNED = {
-    "bert_base", "bert_base_384", "bert_base_40", "bert_large", "clip_vision", "densenet121",
+    "bert_base_384", "bert_base_40", "bert_large", "clip_vision", "densenet121",
     "distilbert", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0", "vgg19", "vit_b16",
     "whisper_tiny_encoder",
 }  # fmt: skip
