@@ -20,7 +20,7 @@ from bolt_build.runtime import names
 from bolt_build.targets import Target, target_named
 from bolt_build.toolchain import Tool, probe
 
-_CXX = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
+_CXX = ("-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 _NVCC = ("-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden")
 
 

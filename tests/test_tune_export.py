@@ -35,6 +35,11 @@ from bolt_build.tuning.run import TuneOptions, tune
 
 ROOT = Path(__file__).resolve().parents[1]
 _PATIENCE_SECONDS = 300
+ONE_KERNEL = (
+    ("candidates: 3", "candidates: 1"),
+    ("targets:", "engine: {io: {dtype: fp16, layout: channels_last}}\ntargets:"),
+)
+"""Changes of a project's recipe: a candidate of the convolution alone, which reads and writes what the caller has."""
 
 
 def export(project: Project, name: str, cache: Path) -> TuneResult:
@@ -47,7 +52,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> tupl
     """A project with `b.tar`, and the cache that was used."""
     nvcc()
     project, cache = new_project(tmp_path_factory.mktemp("tuning") / "work"), cache_home / "bolt-build"
-    project.write(("candidates: 3", "candidates: 1"))
+    project.write(*ONE_KERNEL)
     result = export(project, "b.tar", cache)
     assert result.exit_code is ExitCode.OK, result
     return project, cache
@@ -86,7 +91,7 @@ def test_a_bundle_has_the_engines_that_predictions_make(exported: tuple[Project,
 def test_another_directory_gives_the_same_bytes_from_the_cache(exported: tuple[Project, Path], tmp_path: Path) -> None:
     project, cache = exported
     other = new_project(tmp_path / "elsewhere")
-    other.write(("candidates: 3", "candidates: 1"))
+    other.write(*ONE_KERNEL)
     result = export(other, "b.tar", cache)
     assert result.compiled is not None
     assert (result.compiled.made, result.compiled.reused) == (0, result.compiled.units)
@@ -136,7 +141,7 @@ def test_a_kernel_that_does_not_compile_costs_no_other(
 
     monkeypatch.setattr(tuning_planning, "load", broken)
     project = new_project(tmp_path / "work")
-    project.write(("candidates: 3", "candidates: 2"))
+    project.write(("candidates: 3", "candidates: 2"), *ONE_KERNEL[1:])
     result = export(project, "b.tar", exported[1])
     assert result.exit_code is ExitCode.OK
     bundle = read_bundle(project.path / "b.tar")
