@@ -65,6 +65,8 @@ def _refuse(problem: KernelProblem) -> str | None:
 _LANES, _WARP, _BLOCK, _HELD = 8, 32, 256, 4
 """Of the CUDA driver: elements that a thread loads at once, threads of a warp and of a block, and how many such loads
 each of them holds in registers."""
+_THREADS = ((4, 3), (8, 3), (16, 3), (_WARP, _HELD), (_BLOCK, _HELD))
+"""Threads that share a row, and how many loads each of them has at most: rows of 96 elements have four with three."""
 
 
 def _in_registers(loops: _Loops) -> tuple[int, int]:
@@ -76,9 +78,9 @@ def _in_registers(loops: _Loops) -> tuple[int, int]:
         return 0, _WARP
     if any(last.steps[index] not in (0, 1) for index in (1, 2)):
         return 0, _WARP
-    for threads in (_WARP, _BLOCK):
+    for threads, most in _THREADS:
         loads = -(-last.extent // (threads * _LANES))
-        if loads <= _HELD:
+        if loads <= most:
             return loads, threads
     return 0, _WARP
 

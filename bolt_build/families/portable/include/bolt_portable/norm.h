@@ -62,12 +62,12 @@ BOLT_HD inline NormAt step(NormAt at, const NormLoop& loop, Index index) {
 /// Where statistic `item` begins, or element `item` of one that begins at `at`: index arithmetic in `Count`.
 template <typename Count>
 BOLT_HD inline NormAt offset(NormAt at, const NormLoop* loops, int rank, Count item) {
-  for (int axis = rank; axis-- > 0;) {
+  for (int axis = rank; axis-- > 1;) {
     const Count extent = static_cast<Count>(loops[axis].extent);
     at = step(at, loops[axis], item % extent);
     item /= extent;
   }
-  return at;
+  return step(at, loops[0], item);
 }
 
 BOLT_HD inline Index trips(const NormLoop* loops, int rank) {

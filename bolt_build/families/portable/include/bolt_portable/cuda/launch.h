@@ -106,11 +106,12 @@ bool aligned_to_16(Pointers... pointers) {
   return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
-/// The sum, or whatever `step` makes of two values, over the threads of a warp; in every thread.
-template <typename Step>
+/// The sum, or whatever `step` makes of two values, over each `lanes` neighbouring threads of a warp, a power of two; in
+/// every thread. All of the warp must call.
+template <int lanes = 32, typename Step>
 __device__ inline float over_warp(float value, const Step& step) {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2)
+  for (int distance = lanes / 2; distance > 0; distance /= 2)
     value = step(value, __shfl_xor_sync(0xffffffffu, value, distance));
   return value;
 }

@@ -1,4 +1,4 @@
-// CUDA drivers of norm.h: rows of neighbours in registers, a warp or a block each; neighbouring statistics a warp's
+// CUDA drivers of norm.h: rows of neighbours in registers, of a few threads, a warp or a block each; neighbouring statistics a warp's
 // width at a time; any other a block each.
 #pragma once
 
@@ -10,7 +10,10 @@ namespace bolt::portable {
 template <int threads>
 __device__ inline float norm_total(float value) {
   const auto add = [](float a, float b) { return a + b; };
-  return threads == 32 ? over_warp(value, add) : over_block(value, add);
+  if constexpr (threads <= 32)
+    return over_warp<threads>(value, add);
+  else
+    return over_block(value, add);
 }
 
 /// Scales or biases of `wide` neighbours, `step` apart: single loads would take longer than the elements themselves.
@@ -32,7 +35,8 @@ __device__ inline void norm_operands(const Zeros*, Index, float* values) {
   for (int i = 0; i < wide; ++i) values[i] = 0.0f;
 }
 
-/// Rows of at most `loads` times `threads` times `wide` neighbours, each read once.
+/// Rows of at most `loads` times `threads` times `wide` neighbours, each read once. A narrow row has few threads, since
+/// what a warp does for its rows besides their elements, sums and addresses, takes as long for one as for eight.
 template <int loads, int threads, typename Statistic, typename In, typename Out, typename End>
 void norm_rows(const Run& r, const Norm& p, const In* in, Out* out, Index rows, std::uint32_t count, const End& end) {
   constexpr int together = block_threads / threads;
@@ -40,8 +44,11 @@ void norm_rows(const Run& r, const Norm& p, const In* in, Out* out, Index rows, 
   launch_blocks(
       r, (rows + together - 1) / together,
       [=] __device__(std::uint32_t block) {
-        const std::uint32_t row = block * together + threadIdx.x / threads, lane = threadIdx.x % threads;
-        if (row >= many) return;
+        const std::uint32_t own = block * together + threadIdx.x / threads, lane = threadIdx.x % threads;
+        // A warp's threads stay together for their sums: those behind the last row read it again, and store nothing.
+        const bool there = own < many;
+        if (threads >= 32 && !there) return;
+        const std::uint32_t row = there ? own : many - 1;
         const NormAt start = offset(NormAt{}, p.kept, p.kept_rank, row);
         float x[loads][wide], sum = 0.0f, mean = 0.0f;
 #pragma unroll
@@ -66,7 +73,7 @@ void norm_rows(const Run& r, const Norm& p, const In* in, Out* out, Index rows, 
 #pragma unroll
         for (int k = 0; k < loads; ++k) {
           const std::uint32_t first = (k * threads + lane) * wide;
-          if (first >= count) continue;
+          if (!there || first >= count) continue;
           const NormLoop& inner = p.reduced[0];
           const NormAt at = step(start, inner, first);
           float scale[wide], bias[wide];
