@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from families_harness import Input, Kernel, Layer, Library, kernels_of, refusals_of
+from families_layers import ATTENTION
 from shared_folders import SharedFolder
 
 from bolt_build.dtypes import DType
@@ -15,6 +16,7 @@ from bolt_build.families.onednn.family import OneDnn
 from bolt_build.graph.ir import Constant, EpilogueOp, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.normalization import Lrn
@@ -165,7 +167,17 @@ IN_BF16 = [
     Layer("bf16-gelu", Activation("gelu"), (Input((1, 16, 9, 9)),), (), DType.BF16, 1e-2),
 ]  # fmt: skip
 
-LAYERS = [*CONVS, *MATMULS, *POOLS, *OTHERS, *IN_BF16]
+LONG = (
+    Layer(
+        "attention-long",
+        Attention(1, 1, 0.3, causal=True),
+        (Input((1, 1130, 8)), Input((1, 1200, 8)), Input((1, 1200, 12)), Input((1130, 1200), True)),
+    ),
+    Layer("attention-of-few", Attention(1, 1, 0.3), (Input((1, 40, 8)), Input((1, 1100, 8)), Input((1, 1100, 8)))),
+)
+"""More than one tile of keys, and of queries for each thread."""
+
+LAYERS = [*CONVS, *MATMULS, *POOLS, *OTHERS, *ATTENTION, *LONG, *IN_BF16]
 KERNELS = kernels_of(LAYERS, [OneDnn()])
 AT = StepExpressions(tuple(f"in{index}" for index in range(6)), ("out",), tuple("abcdef"))
 
@@ -229,6 +241,10 @@ def test_a_convolution_does_not_overwrite_its_own_source() -> None:
 
 
 REFUSED: list[tuple[Layer, str]] = [
+    (
+        Layer("bf16-attention", Attention(2, 2, 1.0, packed=True), (Input((1, 4, 24)),), (), DType.BF16),
+        "oneDNN's plain products are in fp32",
+    ),
     (
         conv("erf", (1, 8, 4, 4), (8, 8, 1, 1), (EpilogueOp(Activation("erf")),)),
         "oneDNN has no 'erf' to follow a kernel with",

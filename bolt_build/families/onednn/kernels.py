@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.attention import mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned, may_share
@@ -21,6 +23,7 @@ from bolt_build.families.onednn.epilogue import (
 from bolt_build.families.onednn.rule import Rule, channels_last, either, row_major
 from bolt_build.graph.ir import Layout, Op
 from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.normalization import Lrn
@@ -213,6 +216,46 @@ def _emit_softmax(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_onednn/softmax.h",), "bolt::onednn::Softmax", arguments, call)
 
 
+def _refuse_attention(problem: KernelProblem) -> str | None:
+    if problem.epilogue:
+        return "attention takes no epilogue"
+    if any(operand.format.dtype is not DType.F32 for operand in (*problem.inputs, *problem.outputs)):
+        return "oneDNN's plain products are in fp32"
+    return None
+
+
+def _emit_attention(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, Attention)
+    extents = op.extents([operand.type for operand in problem.inputs])
+    own, kv = op.heads * extents.depth, op.kv_heads * extents.depth
+    copies = 3 // op.sources
+    shape = struct(
+        "bolt::onednn::AttentionShape",
+        batch=extents.batch,
+        heads=op.heads,
+        group=op.heads // op.kv_heads,
+        queries=extents.queries,
+        keys=extents.keys,
+        depth=extents.depth,
+        columns=extents.columns,
+        row=braces([operand.shape[2] for operand in problem.inputs[: op.sources]] * copies),
+        mask=braces(mask_steps(problem)),
+        scale=literal(op.scale),
+        causal=boolean(op.causal),
+        safe=boolean(op.safe),
+    )
+    first = (0, own, own + kv) if op.packed else (0, 0, 0)
+    pointers = [
+        f"static_cast<const float*>({pointer}) + {begin}"
+        for pointer, begin in zip(list(at.inputs[: op.sources]) * copies, first, strict=True)
+    ]
+    masked = len(problem.inputs) > op.sources
+    pointers.append(f"static_cast<const float*>({at.inputs[-1]})" if masked else "nullptr")
+    call = f"bolt::onednn::attention(r, {shape}, {', '.join(pointers)}, static_cast<float*>({at.outputs[0]}));"
+    return StepCode(("bolt_onednn/attention.h",), None, "", call)
+
+
 def _refuse_lrn(problem: KernelProblem) -> str | None:
     op = problem.op
     assert isinstance(op, Lrn)
@@ -247,6 +290,7 @@ RULES: dict[type[Op], Rule] = {
         Rule(Pool, "pooling", channels_last, _refuse_pool, _emit_pool, 0.1),
         Rule(Activation, "eltwise", either, _refuse_activation, _emit_activation, 0.01, _share_input),
         Rule(Lrn, "lrn", channels_last, _refuse_lrn, _emit_lrn, 0.05),
+        Rule(Attention, "attention", row_major, _refuse_attention, _emit_attention, 0.4),
         Rule(Softmax, "softmax", either, _refuse_softmax, _emit_softmax, 0.01, _share_input),
     )
 }

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.attention import mask_steps
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
-from bolt_build.families.common.geometry import strides
-from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.graph.ops.attention import Attention
 
 
 def _refuse(problem: KernelProblem) -> str | None:
     return computed_only(problem) or no_epilogue(problem)
-
-
-def mask_steps(problem: KernelProblem) -> tuple[int, ...]:
-    """Elements between neighbours of the mask along image, head, query and key; 0 where it is broadcast or there is
-    none."""
-    op = problem.op
-    assert isinstance(op, Attention)
-    if len(problem.inputs) == op.sources:
-        return (0,) * 4
-    mask = problem.inputs[-1]
-    steps = (0,) * (4 - len(mask.shape)) + strides(mask)
-    return tuple(0 if extent == 1 else step for extent, step in zip(aligned(mask.shape, 4), steps, strict=True))
 
 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:

@@ -1,0 +1,23 @@
+// Attention in fp32: products of blocks of queries with tiles of keys, and an online softmax between them.
+#pragma once
+
+#include <cstdint>
+
+#include "bolt/plan.h"
+
+namespace bolt::onednn {
+
+/// `group` neighbouring heads share one head of keys and values. `row`: elements from a row of queries, keys and values
+/// to the next. `mask`: steps of the mask along image, head, query and key.
+struct AttentionShape {
+  std::int64_t batch, heads, group, queries, keys, depth, columns;
+  std::int64_t row[3], mask[4];
+  float scale;
+  bool causal, safe;
+};
+
+/// Pointers to the first elements; `mask` may be null. Throws std::runtime_error where oneDNN fails.
+void attention(const Run& r, const AttentionShape& shape, const float* q, const float* k, const float* v,
+               const float* mask, float* output);
+
+}  // namespace bolt::onednn

@@ -1,0 +1,138 @@
+#include "bolt_onednn/attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+
+#include "oneapi/dnnl/dnnl.h"
+
+namespace bolt::onednn {
+namespace {
+
+using Index = std::int64_t;
+
+// Queries of a block and keys of a tile: their scores stay in a core's second cache.
+constexpr Index rows_of_block = 64, keys_of_tile = 1024;
+
+/// e^x for x of at most 0, to about one unit in the last place, in operations that vectorise; 0 where it is no normal
+/// number.
+inline float power_of_e(float x) {
+  const float bounded = x > -87.0f ? x : -87.0f;
+  const float shifted = bounded * 1.44269504088896341f + 12582912.0f;  // 1.5 * 2^23: rounds to the nearest integer
+  const float n = shifted - 12582912.0f;
+  const float r = (bounded - n * 0.693145751953125f) - n * 1.42860677e-6f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const std::int32_t bits = (static_cast<std::int32_t>(n) + 127) << 23;
+  float scale;
+  std::memcpy(&scale, &bits, sizeof scale);
+  return x != x ? x : x > -87.0f ? p * scale : 0.0f;
+}
+
+/// The largest score of a row with its mask added, which is written back; keys from `seen` on are hidden.
+float masked(float* score, Index count, Index seen, const float* mask, Index step) {
+  const Index visible = std::clamp<Index>(seen, 0, count);
+  if (mask != nullptr && step == 1) {
+#pragma omp simd
+    for (Index i = 0; i < visible; ++i) score[i] += mask[i];
+  } else if (mask != nullptr) {
+    for (Index i = 0; i < visible; ++i) score[i] += mask[i * step];
+  }
+  std::fill(score + visible, score + count, -INFINITY);
+  float top = -INFINITY;
+#pragma omp simd reduction(max : top)
+  for (Index i = 0; i < visible; ++i) top = score[i] > top ? score[i] : top;
+  return top;
+}
+
+/// The powers of a row of scores, which take their place, and their sum.
+float powers(float* score, Index count, float top) {
+  const float shift = top == -INFINITY ? 0.0f : top;
+  float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+  for (Index i = 0; i < count; ++i) {
+    score[i] = power_of_e(score[i] - shift);
+    sum += score[i];
+  }
+  return sum;
+}
+
+/// Queries `first` to `first + rows` of one head of one image. Returns false where oneDNN fails.
+bool block(const AttentionShape& s, Index image, Index head, Index first, Index rows, const float* q, const float* k,
+           const float* v, const float* mask, float* output) {
+  alignas(64) float score[rows_of_block * keys_of_tile];
+  float top[rows_of_block], sum[rows_of_block];
+  std::fill(top, top + rows, -INFINITY);
+  std::fill(sum, sum + rows, 0.0f);
+  const Index shared = head / s.group, out_row = s.heads * s.columns;
+  const float* queries = q + (image * s.queries + first) * s.row[0] + head * s.depth;
+  const float* keys = k + image * s.keys * s.row[1] + shared * s.depth;
+  const float* values = v + image * s.keys * s.row[2] + shared * s.columns;
+  float* out = output + (image * s.queries + first) * out_row + head * s.columns;
+  const Index all = s.causal ? std::min(s.keys, first + rows) : s.keys;
+  for (Index key = 0; key < all; key += keys_of_tile) {
+    const Index count = std::min(keys_of_tile, all - key);
+    if (dnnl_sgemm('N', 'T', rows, count, s.depth, s.scale, queries, s.row[0], keys + key * s.row[1], s.row[1], 0.0f,
+                   score, count) != dnnl_success)
+      return false;
+    for (Index i = 0; i < rows; ++i) {
+      float* row = score + i * count;
+      const float* from =
+          mask == nullptr ? nullptr
+                          : mask + image * s.mask[0] + head * s.mask[1] + (first + i) * s.mask[2] + key * s.mask[3];
+      const float best = masked(row, count, s.causal ? first + i + 1 - key : count, from, s.mask[3]);
+      const float old = top[i];
+      top[i] = best > old ? best : old;
+      const float shrink = old == -INFINITY ? 0.0f : power_of_e(old - top[i]);
+      sum[i] = sum[i] * shrink + powers(row, count, top[i]);
+      if (key == 0) continue;
+#pragma omp simd
+      for (Index c = 0; c < s.columns; ++c) out[i * out_row + c] *= shrink;
+    }
+    if (dnnl_sgemm('N', 'N', rows, s.columns, count, 1.0f, score, count, values + key * s.row[2], s.row[2],
+                   key == 0 ? 0.0f : 1.0f, out, out_row) != dnnl_success)
+      return false;
+  }
+  for (Index i = 0; i < rows; ++i) {
+    const float share = s.safe && sum[i] == 0.0f ? 0.0f : 1.0f / sum[i];
+#pragma omp simd
+    for (Index c = 0; c < s.columns; ++c) out[i * out_row + c] *= share;
+  }
+  return true;
+}
+
+}  // namespace
+
+void attention(const Run& r, const AttentionShape& s, const float* q, const float* k, const float* v,
+               const float* mask, float* output) {
+  const Index threads = std::max(r.threads, 1), heads = s.batch * s.heads;
+  // As many blocks as keep all threads busy, and all about as long: a whole tile of keys is read for each.
+  const Index wanted = std::max((2 * threads + heads - 1) / heads, (s.queries + rows_of_block - 1) / rows_of_block);
+  const Index rows = std::clamp<Index>(((s.queries + wanted - 1) / wanted + 7) / 8 * 8, 8, rows_of_block);
+  const Index blocks = (s.queries + rows - 1) / rows, items = heads * blocks;
+  std::atomic<bool> failed{false};
+  const auto part = [&](Index begin, Index end) {
+    for (Index item = begin; item < end; ++item) {
+      const Index first = item % blocks * rows, head = item / blocks % s.heads, image = item / blocks / s.heads;
+      if (!block(s, image, head, first, std::min(rows, s.queries - first), q, k, v, mask, output)) failed = true;
+    }
+  };
+  const Index parts = std::min(threads, items);
+  if (parts <= 1) {
+    part(0, items);
+  } else {
+#pragma omp parallel for schedule(static, 1)
+    for (Index each = 0; each < parts; ++each) part(items * each / parts, items * (each + 1) / parts);
+  }
+  if (failed) throw std::runtime_error("oneDNN could not execute a product of attention");
+}
+
+}  // namespace bolt::onednn
