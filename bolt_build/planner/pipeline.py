@@ -17,6 +17,7 @@ from bolt_build.planner.passes.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.copies import REMOVE_COPIES
 from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
+from bolt_build.planner.passes.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
@@ -53,6 +54,7 @@ PIPELINE: tuple[Pass, ...] = (
     CARRY_MOVES,  # biases between them are part of products now
     MERGE_MOVES,
     REMOVE_COPIES,
+    SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
     FUSE_EPILOGUES,
     PAD_CHANNELS,  # sums and activations between products are in their epilogues now
