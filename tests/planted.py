@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ from planned_engine import Executed, compute, stored
 from bolt_build.graph.ir import Array, EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.normalization import BatchNorm
@@ -150,9 +152,59 @@ def wrong_count(done: Executed, norms: Mapping[str, Norm]) -> Array | None:
 
 def wrong_axis(done: Executed, norms: Mapping[str, Norm]) -> Array | None:
     op = done.step.problem.op
+    if isinstance(op, Attention):
+        return _attended(done, op, axis=-2)
     if not isinstance(op, Softmax) or op.axis == 0:
         return None
     return with_problem(done, op=replace(op, axis=op.axis - 1))
+
+
+def scale_missing(done: Executed, norms: Mapping[str, Norm]) -> Array | None:
+    op = done.step.problem.op
+    return with_problem(done, op=replace(op, scale=1.0)) if isinstance(op, Attention) else None
+
+
+def key_missed(done: Executed, norms: Mapping[str, Norm]) -> Array | None:
+    """The last key of a tile that is not whole."""
+    op = done.step.problem.op
+    return _attended(done, op, keys=-1) if isinstance(op, Attention) else None
+
+
+def heads_mixed(done: Executed, norms: Mapping[str, Norm]) -> Array | None:
+    """Each head reads its neighbour's values."""
+    op = done.step.problem.op
+    return _attended(done, op, turned=1) if isinstance(op, Attention) else None
+
+
+def halved_shares(done: Executed, norms: Mapping[str, Norm]) -> Array | None:
+    """Powers in fp16, as matrix instructions take them: right where attention is in half precision."""
+    op = done.step.problem.op
+    return _attended(done, op, powers=np.float16) if isinstance(op, Attention) else None
+
+
+def _attended(
+    done: Executed, op: Attention, axis: int = -1, keys: int | None = None, turned: int = 0,
+    powers: type[np.floating[Any]] = np.float32,
+) -> Array:  # fmt: skip
+    """Unmasked attention with the softmax over `axis`, the first `keys`, values of the head `turned` further on, and
+    powers stored so."""
+    shape = op.extents([operand.type for operand in done.step.problem.inputs])
+    parts = list(done.inputs)
+    if op.packed:
+        own, kv = op.heads * shape.depth, op.kv_heads * shape.depth
+        parts = np.split(done.inputs[0], [own, own + kv], axis=2)
+    q, k, v = (
+        part.astype(np.float32).reshape(shape.batch, part.shape[1], heads, -1).swapaxes(1, 2)
+        for part, heads in zip(parts, (op.heads, op.kv_heads, op.kv_heads), strict=True)
+    )
+    scores = q @ k.swapaxes(-1, -2)[..., :keys] * np.float32(op.scale)
+    power = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    total = power.sum(axis=axis, keepdims=True)
+    stored_powers = power.astype(powers).astype(np.float32)
+    values = np.roll(v, turned, axis=1)[..., :keys, :]
+    result = stored_powers @ values / total if axis == -1 else (stored_powers / total) @ values
+    rows = result.swapaxes(1, 2).reshape(shape.batch, shape.queries, -1)
+    return stored(done.step.outputs[0], rows)
 
 
 def element_wrong(done: Executed, norms: Mapping[str, Norm]) -> Array:
@@ -219,5 +271,6 @@ FAULTS: dict[str, Fault] = {
     "bias dropped": bias_dropped, "tap shifted": tap_shifted, "row stale": row_stale,
     "channels swapped": channels_swapped, "wrong epsilon": wrong_epsilon, "residual doubled": residual_doubled,
     "activation missing": activation_missing, "wrong count": wrong_count, "wrong axis": wrong_axis,
-    "element wrong": element_wrong, "sums in half": halved_sums,
+    "element wrong": element_wrong, "sums in half": halved_sums, "scale missing": scale_missing,
+    "key missed": key_missed, "heads mixed": heads_mixed, "shares in half": halved_shares,
 }  # fmt: skip
