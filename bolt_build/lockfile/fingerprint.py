@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from bolt_build.digest import digest
+from bolt_build.digest import UNSAID, digest
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,17 @@ class Device:
 @dataclass(frozen=True)
 class TuningTools:
     """What a time depends on, of the compilation: versions, the compiler's flags, and the digest of the kernels' own
-    headers."""
+    headers, of all families together.
+
+    `families` tells the same apart: by a family's name the digest of what its kernels include. It follows from the
+    headers, so it takes part in no comparison. Locks do not have it, nor records of before it was kept.
+    """
 
     cuda: str
     cutlass: str
     flags: str
     kernels: str
+    families: tuple[tuple[str, str], ...] = field(default=(), compare=False, metadata=UNSAID)
 
 
 @dataclass(frozen=True)
@@ -37,4 +42,4 @@ class Fingerprint:
 
     @cached_property
     def digest(self) -> str:
-        return digest(self)
+        return digest(replace(self, tools=replace(self.tools, families=())))

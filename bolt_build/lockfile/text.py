@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 import yaml
 
@@ -120,7 +121,8 @@ def _empty(lines: list[str]) -> list[str]:
 
 
 def _fingerprint(name: str, fingerprint: Fingerprint) -> list[str]:
-    device, tools = fingerprint.device, fingerprint.tools
+    # A lock says what was measured with what. Which records still hold is a question that it does not answer.
+    device, tools = fingerprint.device, replace(fingerprint.tools, families=())
     return [
         f"      {_word(name)}:",
         f"        device: {_flow(_fields(device))}",
@@ -129,8 +131,8 @@ def _fingerprint(name: str, fingerprint: Fingerprint) -> list[str]:
 
 
 def _fields(value: object) -> list[tuple[str, object]]:
-    """A dataclass's fields in order."""
-    return list(vars(value).items())
+    """A dataclass's fields in order, without empty tuples."""
+    return [(name, each) for name, each in vars(value).items() if each != ()]
 
 
 def _entry(entry: LockEntry) -> list[str]:

@@ -45,7 +45,10 @@ from bolt_build.tuning.playing import (
     problems_to_play,
     without_effect,
 )
+from bolt_build.tuning.records.carrying import carried, carried_engines
 from bolt_build.tuning.records.counting import Measurement, comparable, unmeasured
+from bolt_build.tuning.records.database import Records
+from bolt_build.tuning.records.engine_record import EngineMeasurement
 from bolt_build.tuning.store import TuningStore
 from bolt_build.tuning.this_machine import FoundDevice, Measured, devices_of, measure_here, play_here
 from bolt_build.tuning.trials.engine_table import EngineLineup
@@ -193,10 +196,10 @@ class TuningJob:
         if not self.plan.recipe.tuning.engine:
             return Played()
         with self._store.records() as records:
-            measurements = self._comparable(records.all(self._digests))
+            measurements = self._comparable(self._kept(records))
             selection = select(self.plan.problems, measurements)
             lineups = self.plan.lineups(selection) if selection.winners else ()
-            known = records.engines(lineup.table.digest for lineup in lineups)
+            known = self._kept_engines(records.engines(lineup.table.digest for lineup in lineups))
         found = evidence(self.plan.problems, measurements)
         here = tuple(dict.fromkeys(Fingerprint(each.device, self._tools) for each in devices))
         waiting = open_engines(lineups, found, known, here, again=again)
@@ -246,7 +249,7 @@ class TuningJob:
         except BoltError as error:
             self.listener.say(f"the engines to play are not taken from the lock: {error.diagnostics[0].message}")
         with self._store.records() as records:
-            selections.insert(0, select(self.plan.problems, self._comparable(records.all(self._digests))))
+            selections.insert(0, select(self.plan.problems, self._comparable(self._kept(records))))
         return tuple(lineup for each in dict.fromkeys(selections) for lineup in self.plan.lineups(each))
 
     def _chosen(self, phases: PhaseSeconds) -> TuneResult:
@@ -254,8 +257,8 @@ class TuningJob:
         assert self.lock is not None, "only an export has no lock"
         started = time.monotonic()
         with self._store.records() as records:
-            measurements = self._comparable(records.all(self._digests))
-            played = records.engines() if self.plan.recipe.tuning.engine else ()
+            measurements = self._comparable(self._kept(records))
+            played = self._kept_engines(records.engines()) if self.plan.recipe.tuning.engine else ()
         selection = select(self.plan.problems, measurements)
         if not selection.winners:
             nothing = Diagnostic("nothing-measured", f"no record says how fast any kernel of {self._name} is")
@@ -321,7 +324,18 @@ class TuningJob:
 
     def _unmeasured(self, here: Sequence[Fingerprint]) -> tuple[ProblemTrials, ...]:
         with self._store.records() as records:
-            return unmeasured(self.plan.problems.problems, records.all(self._digests), here)
+            return unmeasured(self.plan.problems.problems, self._kept(records), here)
+
+    def _kept(self, records: Records) -> tuple[Measurement, ...]:
+        """What was measured of the problems, with what other headers have left as it was."""
+        if self.toolchain is None:
+            return records.all(self._digests)
+        records.tell_apart(self._tools)
+        return carried(records.all(self._digests), self._tools)
+
+    def _kept_engines(self, found: tuple[EngineMeasurement, ...]) -> tuple[EngineMeasurement, ...]:
+        """The same of whole engines."""
+        return found if self.toolchain is None else carried_engines(found, self._tools)
 
     def _comparable(self, found: Sequence[Measurement]) -> tuple[Measurement, ...]:
         tools = None if self.toolchain is None else self._tools

@@ -12,13 +12,14 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from bolt_build.digest import canonical_json, decode, encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.lockfile.fingerprint import Fingerprint
+from bolt_build.lockfile.fingerprint import Fingerprint, TuningTools
 from bolt_build.tuning.records.engine_record import EngineMeasurement, EngineRecord
 from bolt_build.tuning.records.kernel_record import RECORD_VERSION, Record
 
@@ -108,6 +109,18 @@ class Records:
                 for engine, digest, data in self._connection.execute(query)
                 if wanted is None or engine in wanted
             )
+
+    def tell_apart(self, tools: TuningTools) -> None:
+        """Note which headers each family has where records with these tools do not say it yet."""
+        with self._told():
+            silent = [
+                (canonical_json(replace(known, tools=tools)), digest)
+                for digest, known in self._fingerprints().items()
+                if known.tools == tools and not known.tools.families
+            ]
+            if silent:
+                with self._transaction() as connection:
+                    connection.executemany("UPDATE fingerprints SET data = ? WHERE digest = ?", silent)
 
     def problems(self) -> tuple[str, ...]:
         """The digests of every problem that there is a record of, in order."""
