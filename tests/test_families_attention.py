@@ -133,6 +133,13 @@ def test_takes_nothing_of_a_cpu() -> None:
             H200,
             "half of its 192 rows or more would be beyond the 90 queries",
         ),
+        (replace(GROUPS, every=4), BERT, H200, None),
+        (
+            replace(GROUPS, blocks=1, every=4),
+            MASKED,
+            H200,
+            "polynomials are for steps in which no key is hidden, here are none",
+        ),
         (replace(GROUPS, ahead=True, blocks=1), LONG, H200, "the next step's scores take a second stage of keys"),
         (
             replace(GROUPS, groups=1, keys=192, stages=2, blocks=1),

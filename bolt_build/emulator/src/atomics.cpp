@@ -27,13 +27,15 @@ T after(int operation, T now, T value, T other) {
   throw Unsupported("this operation in memory on numbers of this type");
 }
 
-/// at: the address, the value, what takes its place where it is there (compare), what was there before.
+/// at: the address (of 32 bits where `second` says so), the value, what takes its place where it is there (compare), what
+/// was there before.
 template <typename T>
 void change(Warp& warp, const Instruction& i, Mask mask) {
   static std::mutex one;
   const std::lock_guard lock(one);
   each(mask, [&](int lane) {
-    const std::uint64_t address = warp.at<std::uint64_t>(i.at[0])[lane] + static_cast<std::uint64_t>(i.number);
+    const std::uint64_t base = i.second.empty() ? warp.at<std::uint64_t>(i.at[0])[lane] : warp.at<std::uint32_t>(i.at[0])[lane];
+    const std::uint64_t address = base + static_cast<std::uint64_t>(i.number);
     std::byte* const place = warp.resolve(i.bytes, address, sizeof(T), true, lane);
     T now;
     std::memcpy(&now, place, sizeof now);
@@ -70,14 +72,16 @@ bool decode_atomics(Reader& reader, const Statement& s, Instruction& i) {
     return true;
   }
   const bool asks = s.base == "atom";
-  if ((!asks && s.base != "red") || s.has("shared") || s.has("noftz")) return false;
+  if ((!asks && s.base != "red") || s.has("noftz")) return false;
+  const bool shared = s.has("shared") || s.has("shared::cta");
   const Type type = type_of(s.type());
   const std::size_t first = asks ? 1 : 0;
   const Reader::Address at = reader.address(s.operands.at(first));
-  if (!at.wide) return false;
+  if (!at.wide && !shared) return false;
+  if (!at.wide) i.second.push_back(1);
   i.at[0] = at.offset;
   i.number = at.displacement;
-  i.bytes = s.has("global") ? global : generic;
+  i.bytes = shared ? shared_block : s.has("global") ? global : generic;
   i.form = operation_of(s);
   i.at[1] = reader.source(s.operands.at(first + 1), type);
   i.at[2] = i.form == compare ? reader.source(s.operands.at(first + 2), type) : i.at[1];

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 
-from bolt_build.families.attention.kind import Kind, Load, seconds_of
+from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, seconds_of
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.targets import Gpu, Target
 
 _WHEN = {"next": True, "own": False}
+_POWERS = {"functions": 0, "quarter_polynomials": 4}
+"""Of how many powers of two one is a polynomial."""
 _ROWS = 64
 """Queries of a warpgroup."""
 _KEYS = (64, 96, 128, 192)
@@ -24,8 +26,10 @@ _OTHERS = 30
 """Registers of a thread beside scores, powers and results: those that nvcc took, with room for what it moves."""
 _MASKED = 16
 """More of them where a mask is read."""
-_REACHED = 0.65
-"""Part of the peak rate that these kernels are expected to reach. A guess."""
+_REACHED = 0.98
+"""Part of what a multiprocessor can do that these kernels reach, products and powers one after the other: fitted."""
+_POLYNOMIAL = 8
+"""Instructions of a power that is a polynomial."""
 _WIDEST = 256
 """Columns of the widest instruction."""
 
@@ -34,25 +38,29 @@ _WIDEST = 256
 class WarpgroupTile:
     """64 queries of a head for each of `groups` warpgroups, in steps of `keys` keys, of which `stages` are copied
     ahead. `ahead`: the next step's scores are computed while this one's powers are multiplied with values. `blocks`
-    have room on a multiprocessor, as many as there is room for: that bounds the registers of a thread."""
+    have room on a multiprocessor, as many as there is room for: that bounds the registers of a thread. One power of
+    two of `every` (0: none) is a polynomial."""
 
     groups: int
     keys: int
     stages: int
     ahead: bool
     blocks: int
+    every: int = 0
 
     @property
     def parameters(self) -> Named:
         when = next(word for word, ahead in _WHEN.items() if ahead is self.ahead)
         sizes = (("groups", self.groups), ("keys", self.keys), ("stages", self.stages))
-        return (("kind", "warpgroup"), *sizes, ("scores", when), ("blocks", self.blocks))
+        powers = next(word for word, every in _POWERS.items() if every == self.every)
+        return (("kind", "warpgroup"), *sizes, ("scores", when), ("blocks", self.blocks), ("powers", powers))
 
     @classmethod
     def read(cls, reader: Reader) -> WarpgroupTile:
         reader.word("kind", {"warpgroup": "warpgroup"})
         groups, keys, stages = map(reader.number, ("groups", "keys", "stages"))
-        return cls(groups, keys, stages, reader.word("scores", _WHEN), reader.number("blocks"))
+        ahead, blocks = reader.word("scores", _WHEN), reader.number("blocks")
+        return cls(groups, keys, stages, ahead, blocks, reader.word("powers", _POWERS))
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.keys} of {self.groups} warpgroups, {self.blocks} blocks beside each other"
@@ -76,7 +84,7 @@ class WarpgroupTile:
         deep, wide = shape.of_heads
         queries = aligned(_ROWS * 2 * max(deep, wide + 8), 1024)
         step = aligned(2 * self.keys * deep, 1024) + aligned(2 * self.keys * wide, 1024)
-        return self.groups * queries + self.stages * step + 8 * (1 + 4 * self.stages)
+        return self.groups * queries + self.stages * step + 24 * (1 + self.stages)
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if (registers := self._registers(shape)) > self.room():
@@ -86,6 +94,8 @@ class WarpgroupTile:
         steps = ceil(shape.keys / self.keys)
         if self.stages > steps:
             return f"copies {self.stages} steps ahead, there are {steps}"
+        if self.every and (shape.mask or (steps == 1 and shape.keys % self.keys)):
+            return "polynomials are for steps in which no key is hidden, here are none"
         if self.ahead and self.stages == 1:
             return "the next step's scores take a second stage of keys"
         if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
@@ -105,17 +115,22 @@ class WarpgroupTile:
         scores = self.rows * self.keys
         # Each warpgroup reads its queries, all keys and all values.
         read = 2 * self.groups * (_ROWS * deep + self.keys * (deep + wide))
-        load = Load(128 * self.groups, self.room(), self.shared_bytes(shape), scores, 2 * scores * (deep + wide), read)
-        return seconds_of(shape, load, self._blocks(shape), shape.steps(self.rows, self.keys), _REACHED, target)
+        products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
+        polynomials = scores // self.every if self.every else 0
+        others = OPERATIONS * scores + _POLYNOMIAL * polynomials
+        shared = self.shared_bytes(shape)
+        load = Load(128 * self.groups, self.room(), shared, scores - polynomials, others, products, read, copied)
+        steps = shape.steps(self.rows, self.keys)
+        return seconds_of(shape, load, self._blocks(shape), steps, 1.0, _REACHED, target)
 
     def flops(self, shape: Shape) -> int:
         scores = self.rows * self.keys * shape.steps(self.rows, self.keys)
         return int(2 * self._blocks(shape) * scores * sum(shape.of_heads))
 
     def cxx(self, shape: Shape) -> str:
-        """`bolt::attention::WarpgroupTile<64, 64, 2, 128, 2, false, 2, 8>`"""
+        """`bolt::attention::WarpgroupTile<64, 64, 2, 128, 2, false, 2, 0, 8>`"""
         sizes = (shape.depth, shape.columns, self.groups, self.keys, self.stages)
-        words = (*map(str, sizes), boolean(self.ahead), str(self.blocks), str(shape.widths[2]))
+        words = (*map(str, sizes), boolean(self.ahead), *map(str, (self.blocks, self.every, shape.widths[2])))
         return f"{SPACE}::WarpgroupTile<{', '.join(words)}>"
 
 
@@ -127,7 +142,8 @@ def tiles(shape: Shape) -> Iterator[WarpgroupTile]:
     for groups, keys, stages, ahead in product((1, 2, 3), sizes, _STAGES, (False, True)):
         if keys <= _WIDEST and (keys >= 48 or keys == most):
             for blocks in range(1, _MOST // groups + 1):
-                yield WarpgroupTile(groups, keys, stages, ahead, blocks)
+                for every in _POWERS.values():
+                    yield WarpgroupTile(groups, keys, stages, ahead, blocks, every)
 
 
 def _serves(shape: Shape, gpu: Gpu) -> str | None:

@@ -20,13 +20,42 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
+/// The same where it is no normal number too.
+__device__ inline float any_power_of_two(float x) {
+  float y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// 2^x for x up to 0 by products and sums, which other lanes of the multiprocessor compute: 2^x is 2^n 2^f with |f| at
+/// most 1/2, of which the second factor is a polynomial, within 7.5e-5 of it. Below -126 it stays at 2^-126.
+__device__ inline float power_by_products(float x) {
+  constexpr float whole = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to a whole number
+  const float bounded = fmaxf(x, -126.0f), n = bounded + whole, f = bounded - (n - whole);
+  const float y = fmaf(fmaf(fmaf(0.05517164617776871f, f, 0.24261116981506348f), f, 0.6932609677314758f), f,
+                       0.9999280571937561f);
+  return __int_as_float(__float_as_int(y) + (__float_as_int(n) << 23));
+}
+
 /// The larger; where one is no number, the other. What maxf instructions do.
 __device__ inline float larger(float a, float b) { return fmaxf(a, b); }
 
+/// The larger; NaN where one is.
+__device__ inline float larger_or_nan(float a, float b) {
+  float y;
+#if __CUDA_ARCH__ >= 800
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+#else
+  y = a != a || b != b ? NAN : fmaxf(a, b);
+#endif
+  return y;
+}
+
 /// Of the four lanes that have parts of the same row.
-__device__ inline float largest_of_row(float x) {
-  x = larger(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return larger(x, __shfl_xor_sync(0xffffffffu, x, 2));
+template <typename Larger>
+__device__ inline float largest_of_row(float x, const Larger& of_two) {
+  x = of_two(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return of_two(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 __device__ inline float sum_of_row(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
@@ -82,16 +111,19 @@ struct TwoRows {
 
 /// Scores of two rows become powers, of the largest score of each row so far. A lane has two columns of every eight, the
 /// first of them `key`, as tensor-core instructions leave sums. Leaves in `shrink` what all that was summed up before must
-/// be multiplied with.
-template <typename Mask, int scores>
+/// be multiplied with. Where no key is hidden, one power of `every` (0: none) is computed by products: powers of two take
+/// a multiprocessor as long as products of heads of 64 elements. Polynomials know no NaN, so the largest score does then.
+template <typename Mask, int every = 0, int scores>
 __device__ inline void soften(const Arguments& a, int image, int head, int query, int key, float (&score)[scores][4],
                               TwoRows& rows, float (&shrink)[2]) {
   constexpr bool masked = ScoreRow<Mask>::masked;
+  const auto of_two = [](float a, float b) { return every > 0 ? larger_or_nan(a, b) : larger(a, b); };
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const ScoreRow<Mask> row(a, image, head, query + 8 * r);
     // Behind the end of the row keys are hidden.
-    if (masked || key + 8 * scores > row.end) {
+    const bool hides = masked || key - static_cast<int>(threadIdx.x) % 4 * 2 + 8 * scores > row.end;
+    if (hides) {
 #pragma unroll
       for (int j = 0; j < scores; ++j)
 #pragma unroll
@@ -101,21 +133,32 @@ __device__ inline void soften(const Arguments& a, int image, int head, int query
 #pragma unroll
     for (int j = 0; j < scores; ++j)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) now = larger(now, score[j][2 * r + i]);
-    now = largest_of_row(now);
+      for (int i = 0; i < 2; ++i) now = of_two(now, score[j][2 * r + i]);
+    now = largest_of_row(now, of_two);
     // Without a mask scores are scaled with what is subtracted, in one instruction.
     const float scale = masked ? 1.0f : a.scale, less = subtracted(now) * scale;
     shrink[r] = power_of_two(fmaf(rows.most[r], scale, -less));
     rows.most[r] = now;
     float sum[2] = {rows.sum[r] * shrink[r], 0.0f};
+    const auto take_powers = [&](auto&& power) {
 #pragma unroll
-    for (int j = 0; j < scores; ++j)
+      for (int j = 0; j < scores; ++j)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float& x = score[j][2 * r + i];
-        x = power_of_two(fmaf(x, scale, -less));
-        sum[i] += x;
-      }
+        for (int i = 0; i < 2; ++i) {
+          float& x = score[j][2 * r + i];
+          x = power(fmaf(x, scale, -less), 2 * j + i);
+          sum[i] += x;
+        }
+    };
+    if (hides) {
+      // Not the same instruction: one piece of code for both would be mixed with that of the other row, and there are not
+      // registers enough for two.
+      take_powers([](float x, int) { return any_power_of_two(x); });
+    } else {
+      take_powers([](float x, int i) {
+        return every > 0 && i % (every > 0 ? every : 1) == every - 1 ? power_by_products(x) : power_of_two(x);
+      });
+    }
     rows.sum[r] = sum[0] + sum[1];
   }
 }

@@ -49,6 +49,21 @@ struct Barrier {
   }
 };
 
+/// Counts those that need something no more, a lane each; true for the last of `all`, which sees what the others did. It
+/// then does itself what a thread that waits for them would do.
+struct Leavers {
+  std::uint32_t count;
+
+  __device__ bool last(int all) {
+    std::uint32_t before;
+    asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "r"(shared_address(this))
+                 : "memory");
+    return static_cast<int>(before % static_cast<std::uint32_t>(all)) == all - 1;
+  }
+};
+
 /// Barriers are there for the copy engine.
 __device__ inline void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 

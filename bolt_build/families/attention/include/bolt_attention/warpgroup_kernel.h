@@ -17,15 +17,15 @@ struct WarpgroupArguments {
 
 template <typename Tile>
 struct Warpgroups;
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int access>
-struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, access>> {
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int every, int access>
+struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, every, access>> {
   static constexpr int threads = 128 * groups, rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
   // Heads lie in parts of `width` elements, a box each.
   static constexpr int width = box_width(deep), width_v = box_width(wide), parts = deep / width, parts_v = wide / width_v;
   static constexpr int scores = keys / 8, results = wide / 8;
   static_assert(groups <= 3 && depth % 8 == 0 && columns % 8 == 0 && keys % 16 == 0 && keys <= 256);
-  static_assert(!ahead || stages > 1, "the next step's keys are copied before this step's are free");
+  static_assert(!ahead || stages > 1, "the next step's scores are computed while this step's values are used");
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   /// Of a warpgroup: its queries, then its results.
   static constexpr int pitch_y = wide + 8;
@@ -33,7 +33,10 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
   static constexpr int k_bytes = up(keys * deep * 2), v_bytes = up(keys * wide * 2);
 
   struct Barriers {
-    Barrier q, k_full[stages], v_full[stages], k_free[stages], v_free[stages];
+    Barrier q, k_full[stages], v_full[stages];
+    Leavers k_free[stages], v_free[stages];
+    // Of the block's queries, for what is done now and then: registers are few.
+    volatile int head, of_keys, image;
   };
   static constexpr int shared_bytes = groups * q_bytes + stages * (k_bytes + v_bytes) + sizeof(Barriers);
 
@@ -77,21 +80,24 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
       for (int stage = 0; stage < stages; ++stage) {
         barriers.k_full[stage].init(1);
         barriers.v_full[stage].init(1);
-        barriers.k_free[stage].init(4 * groups);
-        barriers.v_free[stage].init(4 * groups);
+        barriers.k_free[stage].count = 0;
+        barriers.v_free[stage].count = 0;
       }
+      barriers.head = head;
+      barriers.of_keys = head / a.group;
+      barriers.image = image;
       fence_barriers();
     }
     __syncthreads();
     portable::await_earlier();
-    // One thread asks for everything: of a step's keys, and of its values.
+    // One thread asks for a step's keys, and for its values.
     const auto load_keys = [&](int step) {
       const int stage = step % stages;
       barriers.k_full[stage].expect(keys * deep * 2);
 #pragma unroll
       for (int part = 0; part < parts; ++part)
         copy_box(k_stage(stage) + part * keys * width, p.k, barriers.k_full[stage], part * width, step * keys,
-                 head / a.group, image);
+                 barriers.of_keys, barriers.image);
     };
     const auto load_values = [&](int step) {
       const int stage = step % stages;
@@ -99,7 +105,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
 #pragma unroll
       for (int part = 0; part < parts_v; ++part)
         copy_box(v_stage(stage) + part * keys * width_v, p.v, barriers.v_full[stage], part * width_v, step * keys,
-                 head / a.group, image);
+                 barriers.of_keys, barriers.image);
     };
     if (loads) {
       barriers.q.expect(rows * deep * 2);
@@ -115,22 +121,6 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
       }
     }
     __syncwarp();
-    // What a step's keys, or values, leave free is filled with those of `stages` steps behind it.
-    const auto refill_keys = [&](int step) {
-      if (loads && step >= 0 && step + stages < steps) {
-        barriers.k_free[step % stages].wait(step / stages % 2);
-        load_keys(step + stages);
-      }
-      __syncwarp();
-    };
-    const auto refill_values = [&](int step) {
-      if (loads && step >= 0 && step + stages < steps) {
-        barriers.v_free[step % stages].wait(step / stages % 2);
-        load_values(step + stages);
-      }
-      __syncwarp();
-    };
-
     const std::uint64_t q = describe<width>(q_part(group));
     Scores score;
     Results result;
@@ -170,18 +160,20 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
       hold(result);
       hold(power);
     };
+    // Where a step's keys, or values, were is filled with those of `stages` steps behind it, by the warp that is the last
+    // to have used them: no warpgroup waits for another.
     const auto free_keys = [&](int step) {
-      hold(score);
-      if (lane == 0) barriers.k_free[step % stages].arrive();
+      if (lane == 0 && step + stages < steps && barriers.k_free[step % stages].last(4 * groups)) load_keys(step + stages);
+      __syncwarp();
     };
     const auto free_values = [&](int step) {
-      hold(result);
-      hold(power);
-      if (lane == 0) barriers.v_free[step % stages].arrive();
+      if (lane == 0 && step + stages < steps && barriers.v_free[step % stages].last(4 * groups))
+        load_values(step + stages);
+      __syncwarp();
     };
     float shrink[2];
     const auto powers = [&](int step) {
-      soften<Mask>(a, image, head, query, step * keys + lane % 4 * 2, score, two_rows, shrink);
+      soften<Mask, every>(a, image, head, query, step * keys + lane % 4 * 2, score, two_rows, shrink);
     };
     const auto take_powers = [&] {
 #pragma unroll
@@ -193,22 +185,24 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
         begin_scores(step);
-        // The step before is over, for the other warpgroups too or nearly so.
-        if (stages > 1) refill_keys(step - 1);
-        refill_values(step - 1);
         await_products<0>();
-        free_keys(step);
-        if (stages == 1) refill_keys(step);
+        hold(score);
+        if (stages == 1) free_keys(step);
         powers(step);
         take_powers();
         times(result, shrink);
         begin_results(step);
+        // Where a step's keys are two steps ahead, this has the time of the product, and scores need no registers.
+        if (stages > 1) free_keys(step);
         await_products<0>();
+        hold(result);
+        hold(power);
         free_values(step);
       }
     } else {
       begin_scores(0);
       await_products<0>();
+      hold(score);
       free_keys(0);
       powers(0);
       take_powers();
@@ -216,25 +210,26 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
       for (int step = 0; step + 1 < steps; ++step) {
         begin_scores(step + 1);
         begin_results(step);
-        refill_keys(step);
-        refill_values(step - 1);
         await_products<1>();
+        hold(score);
         free_keys(step + 1);
         powers(step + 1);
         await_products<0>();
+        hold(result);
+        hold(power);
         free_values(step);
         times(result, shrink);
         take_powers();
       }
       begin_results(steps - 1);
       await_products<0>();
-      free_values(steps - 1);
+      hold(result);
     }
     const float share[2] = {share_of(sum_of_row(two_rows.sum[0]), a.safe), share_of(sum_of_row(two_rows.sum[1]), a.safe)};
     times(result, share);
     // All warps of the warpgroup have used its queries.
     together(group);
-    Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + image * a.y_rows.image + head * columns;
+    Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + barriers.image * a.y_rows.image + barriers.head * columns;
     store_rows<columns, access, pitch_y>(a, result, q_part(group) + warp % 4 * 16 * pitch_y, y, first_row + 16 * warp);
   }
 };
@@ -245,10 +240,11 @@ __global__ void __launch_bounds__(Warpgroups<Tile>::threads, Warpgroups<Tile>::b
   Warpgroups<Tile>::compute(p, static_cast<Mask*>(nullptr));
 }
 
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int access, typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, access>, Mask, const Arguments& a,
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int every, int access,
+          typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, every, access>, Mask, const Arguments& a,
             void* stream) {
-  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, access>;
+  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, every, access>;
   using Kernel = Warpgroups<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;
