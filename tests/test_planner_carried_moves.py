@@ -18,6 +18,7 @@ def between(*lines: str, outputs: str = "(%y)", shape: str = "2,5,6") -> Graph:
           const %w: f32[6,8]
           const %b: f32[8]
           const %s: f32[6]
+          const %square: f32[8,8]
           const %rows: f32[5,1,1]
           {made}
         }}""")
@@ -105,3 +106,16 @@ def test_channels_of_a_convolution_go_last_before_its_pixels_are_joined() -> Non
         """%y = reshape(%'y.turned) shape=[2,4,5]  // "y\"""",
     ]
     assert said(result) == [("y", "moved", "in front of the reshape 'r', which joins axes")]
+
+
+def test_moves_between_what_computes_are_gone_too() -> None:
+    """As GPT-2's products of flattened rows are written."""
+    before = between(
+        "%a = reshape(%x) shape=[10,6]", "%m = matmul(%a, %w)", "%u = reshape(%m) shape=[2,5,8]", "%t = tanh(%u)",
+        "%v = reshape(%t) shape=[10,8]", "%n = matmul(%v, %square)", "%y = reshape(%n) shape=[2,5,8]",
+    )  # fmt: skip
+    assert body(run(CARRY_MOVES, before).graph).splitlines() == [
+        """%'m.in_place = matmul(%x, %w) @m  // "a", "m\"""",
+        """%'t.in_place = tanh(%'m.in_place) @t  // "u", "t\"""",
+        """%y = matmul(%'t.in_place, %square) @n  // "v", "n", "y\"""",
+    ]

@@ -144,6 +144,9 @@ def _straighten(editor: GraphEditor, way: _Way) -> None:
     output = way.nodes[-1].outputs[0]
     rank = editor.type(way.source).rank
     at, covers, ops = way.source, tuple[str, ...](), [node for node in way.nodes if not _is_move(node)]
+    for node in way.nodes[way.nodes.index(ops[0]) :]:
+        if _is_move(node):
+            editor.remove(node)
     for node in way.nodes:
         covers = joined(covers, node.covers)
         if _is_move(node):
@@ -155,13 +158,10 @@ def _straighten(editor: GraphEditor, way: _Way) -> None:
         ends = node is ops[-1] and type_ == editor.type(output)
         at = output if ends else editor.new_value(f"{node.name}.in_place", type_)
         made = replace(node, op=op, inputs=inputs, outputs=(at,), covers=covers)
-        if ends:
-            _drop_behind(editor, way, node)
         editor.replace(node, made)
         covers = ()
     if at != output:
         back = way.nodes[-1]
-        _drop_behind(editor, way, ops[-1])
         last = editor.producer(at)
         assert last is not None
         editor.replace(last, last, Node(back.name, Reshape(editor.type(output).shape), (at,), (output,), covers=covers))
@@ -171,12 +171,6 @@ def _straighten(editor: GraphEditor, way: _Way) -> None:
         editor.replace(last, replace(last, covers=joined(last.covers, covers)))
     first = next(node for node in way.nodes if not _is_move(node))
     editor.prune([name for name in first.inputs if not editor.is_constant(name)])
-
-
-def _drop_behind(editor: GraphEditor, way: _Way, node: Node) -> None:
-    """Removes the moves behind the last node that computes, which give what it gives now."""
-    for each in way.nodes[way.nodes.index(node) + 1 :]:
-        editor.remove(each)
 
 
 def _of_rank(op: Op, rank: int) -> Op:
