@@ -142,6 +142,7 @@ NORMS = [
     norm("layer-norm", Norm("variance", (2,), 1e-5), (2, 5, 72), (72,)),
     norm("layer-norm-odd", Norm("variance", (2,), 1e-5), (2, 5, 37), (37,), data=True),
     norm("layer-norm-long", Norm("variance", (1,), 1e-5), (3, 3000), (3000,)),
+    norm("layer-norm-many", Norm("variance", (1,), 1e-5), (2051, 392), (392,)),
     norm("layer-norm-longest", Norm("variance", (1,), 1e-5), (2, 9000), (1,)),
     norm("layer-norm-of-planes", Norm("variance", (2, 3), 1e-3), IMAGE, (6, 7)),
     norm("rms-norm", Norm("rms", (2,), 1e-6), (2, 5, 264)),

@@ -22,6 +22,7 @@ from bolt_build.toolchain import probe
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
+    "layer-norm-many-portable-direct-f32/row-f32/row",
     "instance-norm-portable-direct-f32/channels_last-f32/channels_last",
     "hardmax-last-portable-direct-f32/row-f32/row",
     "attention-grouped-portable-direct-f32/row-f32/row",

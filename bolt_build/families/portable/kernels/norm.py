@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import braces, literal, struct
@@ -69,6 +70,11 @@ _THREADS = ((4, 3), (8, 3), (16, 3), (_WARP, _HELD), (_BLOCK, _HELD))
 """Threads that share a row, and how many loads each of them has at most: rows of 96 elements have four with three."""
 
 
+_MANY_ROWS = 2048
+"""Of so many rows a GPU's warps take two each, so that scale and bias are read half as often. Of fewer rows some
+multiprocessors would have none."""
+
+
 def _in_registers(loops: _Loops) -> tuple[int, int]:
     """Loads a thread and threads a row with which a GPU reads rows once; (0, 32) where they do not fit, or do not lie
     as neighbours."""
@@ -108,8 +114,13 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     types = ", ".join(
         (f"bolt::portable::{_STATISTICS[op.statistic]}", *kinds, COMPUTED[problem.outputs[0].format.dtype])
     )
+    rows = prod(loop.extent for loop in loops.kept)
+    shared = all(step == 0 for loop in loops.kept for step in loop.steps[1:3])
+    early = shared and all(problem.inputs[index].constant for index in own[1:])
+    each = 2 if early and threads == _WARP and rows >= _MANY_ROWS else 1
+    held = f"{loads}, {threads}, {each}, {str(early).lower()}"
     call = (
-        f"bolt::portable::norm<{loads}, {threads}, {types}>(r, {parameters}, {', '.join(pointers)}, {at.outputs[0]}, "
+        f"bolt::portable::norm<{held}, {types}>(r, {parameters}, {', '.join(pointers)}, {at.outputs[0]}, "
         f"{chain(problem, at)});"
     )
     return StepCode(("bolt_portable/norm.h",), None, "", call)

@@ -173,8 +173,8 @@ void norm_lanes(const Norm& p, const In* in, Out* out, NormAt start, const NormL
   }
 }
 
-/// The first two parameters are the CUDA driver's.
-template <int, int, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+/// The first four parameters are the CUDA driver's.
+template <int, int, int, bool, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
 void norm(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
           const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);

@@ -35,58 +35,103 @@ __device__ inline void norm_operands(const Zeros*, Index, float* values) {
   for (int i = 0; i < wide; ++i) values[i] = 0.0f;
 }
 
-/// Rows of at most `loads` times `threads` times `wide` neighbours, each read once. A narrow row has few threads, since
-/// what a warp does for its rows besides their elements, sums and addresses, takes as long for one as for eight.
-template <int loads, int threads, typename Statistic, typename In, typename Out, typename End>
-void norm_rows(const Run& r, const Norm& p, const In* in, Out* out, Index rows, std::uint32_t count, const End& end) {
-  constexpr int together = block_threads / threads;
-  const std::uint32_t many = counted(rows, "normalisation");
-  launch_blocks(
-      r, (rows + together - 1) / together,
-      [=] __device__(std::uint32_t block) {
-        const std::uint32_t own = block * together + threadIdx.x / threads, lane = threadIdx.x % threads;
-        // A warp's threads stay together for their sums: those behind the last row read it again, and store nothing.
-        const bool there = own < many;
-        if (threads >= 32 && !there) return;
-        const std::uint32_t row = there ? own : many - 1;
-        const NormAt start = offset(NormAt{}, p.kept, p.kept_rank, row);
-        float x[loads][wide], sum = 0.0f, mean = 0.0f;
+/// Rows of at most `loads` times `threads` times `wide` neighbours, each read once, `each` of them by the same threads.
+/// A narrow row has few threads, since what a warp does for its rows besides their elements, sums and addresses, takes as
+/// long for one as for eight. If `early`, scale and bias are constants that all rows share: they are asked for before the
+/// kernels in front have finished, and wait in registers.
+template <int loads, int threads, int each, bool early, typename Statistic, typename In, typename Out, typename End>
+struct NormRows {
+  static constexpr int together = block_threads / threads;
+  static_assert(each == 1 || threads <= 32, "a block has one row");
+
+  struct Operands {
+    float scale[loads][wide], bias[loads][wide];
+  };
+
+  Norm p;
+  const In* in;
+  Out* out;
+  std::uint32_t many, count;
+  End end;
+
+  __device__ void operator()(std::uint32_t block) const {
+    Operands operands;
+    if constexpr (early) load_operands(NormAt{}, operands);
+    await_earlier();
+    Lanes<In, wide> x[each][loads];
+    NormAt start[each];
+    bool there[each];
 #pragma unroll
-        for (int k = 0; k < loads; ++k) {
-          const std::uint32_t first = (k * threads + lane) * wide;
-          if (first < count) load_lanes<wide>(in + start.x + first, x[k]);
-        }
-        if (Statistic::centred) {
+    for (int j = 0; j < each; ++j) {
+      // A warp's threads stay together for their sums: those behind the last row read it again, and store nothing.
+      const std::uint32_t own = (block * each + j) * together + threadIdx.x / threads;
+      there[j] = own < many;
+      start[j] = offset(NormAt{}, p.kept, p.kept_rank, there[j] ? own : many - 1);
 #pragma unroll
-          for (int k = 0; k < loads; ++k)
-            if ((k * threads + lane) * wide < count)
+      for (int k = 0; k < loads; ++k)
+        if (first(k) < count) x[j][k] = *reinterpret_cast<const Lanes<In, wide>*>(in + start[j].x + first(k));
+    }
+    float mean[each], factor[each];
 #pragma unroll
-              for (int i = 0; i < wide; ++i) mean += x[k][i];
-          mean = norm_total<threads>(mean) / static_cast<float>(count);
-        }
+    for (int j = 0; j < each; ++j) {
+      mean[j] = 0.0f;
+      if (Statistic::centred)
+        mean[j] = total(x[j], [](float value) { return value; }) / static_cast<float>(count);
+    }
 #pragma unroll
-        for (int k = 0; k < loads; ++k)
-          if ((k * threads + lane) * wide < count)
+    for (int j = 0; j < each; ++j) {
+      const float sum = total(x[j], [&](float value) { return Statistic::term(value - mean[j]); });
+      factor[j] = Statistic::factor(sum, static_cast<float>(count), p.epsilon);
+    }
 #pragma unroll
-            for (int i = 0; i < wide; ++i) sum += Statistic::term(x[k][i] - mean);
-        const float factor = Statistic::factor(norm_total<threads>(sum), static_cast<float>(count), p.epsilon);
+    for (int j = 0; j < each; ++j) {
+      if (!there[j]) continue;
+      if constexpr (!early) load_operands(start[j], operands);
+      const NormLoop& inner = p.reduced[0];
 #pragma unroll
-        for (int k = 0; k < loads; ++k) {
-          const std::uint32_t first = (k * threads + lane) * wide;
-          if (!there || first >= count) continue;
-          const NormLoop& inner = p.reduced[0];
-          const NormAt at = step(start, inner, first);
-          float scale[wide], bias[wide];
-          norm_operands(end.scale + at.scale, inner.scale, scale);
-          norm_operands(end.bias + at.bias, inner.bias, bias);
+      for (int k = 0; k < loads; ++k) {
+        if (first(k) >= count) continue;
+        const NormAt at = step(start[j], inner, first(k));
+        float y[wide];
 #pragma unroll
-          for (int i = 0; i < wide; ++i)
-            x[k][i] = end.epilogue((x[k][i] - mean) * factor * scale[i] + bias[i],
-                                   Place{at.x + i, at.channel + i * inner.channel});
-          store_lanes<wide>(out + at.x, x[k]);
-        }
-      },
-      "normalisation");
+        for (int i = 0; i < wide; ++i)
+          y[i] = end.epilogue((load(&x[j][k].at[i]) - mean[j]) * factor[j] * operands.scale[k][i] + operands.bias[k][i],
+                              Place{at.x + i, at.channel + i * inner.channel});
+        store_lanes<wide>(out + at.x, y);
+      }
+    }
+  }
+
+ private:
+  /// The element with which this thread's load `k` of a row begins.
+  __device__ static std::uint32_t first(int k) { return (k * threads + threadIdx.x % threads) * wide; }
+
+  __device__ void load_operands(NormAt start, Operands& operands) const {
+#pragma unroll
+    for (int k = 0; k < loads; ++k) {
+      if (first(k) >= count) continue;
+      const NormAt at = step(start, p.reduced[0], first(k));
+      norm_operands(end.scale + at.scale, p.reduced[0].scale, operands.scale[k]);
+      norm_operands(end.bias + at.bias, p.reduced[0].bias, operands.bias[k]);
+    }
+  }
+
+  /// The sum of what `term` makes of a row's elements, in each of its threads.
+  template <typename Term>
+  __device__ float total(const Lanes<In, wide>* x, const Term& term) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < loads; ++k)
+      if (first(k) < count)
+#pragma unroll
+        for (int i = 0; i < wide; ++i) sum += term(load(&x[k].at[i]));
+    return norm_total<threads>(sum);
+  }
+};
+
+template <typename Rows>
+__global__ void __launch_bounds__(block_threads) norm_rows_kernel(const Rows rows) {
+  rows(blockIdx.x);
 }
 
 /// 32 neighbouring statistics a block: each thread of a warp has one, and every warp a part of its elements.
@@ -156,19 +201,24 @@ void norm_blocks(const Run& r, const Norm& p, const In* in, Out* out, Index rows
 }
 
 /// `loads`: how many loads of `wide` neighbours each of the `threads` threads of a row holds, 0 where rows are no
-/// neighbours or too long.
-template <int loads, int threads, typename Statistic, typename In, typename Scale, typename Bias, typename Out,
-          typename Epilogue>
+/// neighbours or too long. `each` and `early`: see `NormRows`.
+template <int loads, int threads, int each, bool early, typename Statistic, typename In, typename Scale, typename Bias,
+          typename Out, typename Epilogue>
 void norm(const Run& r, const Norm& p, const void* input, const void* scale, const void* bias, void* output,
           const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
-  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  using End = NormEnd<Scale, Bias, Epilogue>;
+  const End end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   const Index rows = trips(p.kept, p.kept_rank);
   const std::uint32_t count = counted(trips(p.reduced, p.reduced_rank), "normalisation");
   if constexpr (loads > 0) {
     if (aligned_to_16(in, out, end.scale, end.bias)) {
-      norm_rows<loads, threads, Statistic>(r, p, in, out, rows, count, end);
+      using Rows = NormRows<loads, threads, each, early, Statistic, In, Out, End>;
+      const std::uint32_t many = counted(rows, "normalisation");
+      constexpr Index a_block = Index{each} * Rows::together;
+      const std::uint32_t blocks = counted((rows + a_block - 1) / a_block, "normalisation");
+      if (blocks > 0) launch(r, blocks, "normalisation", norm_rows_kernel<Rows>, Rows{p, in, out, many, count, end});
       return;
     }
   }
