@@ -13,6 +13,7 @@ from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.pipeline import optimize
 
 CONSTANTS = {
+    "weight": "f32[12,12] #", "learned": "f32[5,4] #",
     "root": "f32[] {0.5}", "half": "f32[] {0.5}", "eight": "f32[] {8}", "least": "f32[] {-3e38}",
     "none": "f32[] {-inf}", "zero": "f32[] {0}", "two": "i64[] {2}", "one": "i64[] {1}", "nought": "i64[] {0}",
     "bias": "f32[1,3,5,5]", "window": "f32[2,5,5]",
@@ -241,6 +242,9 @@ def test_a_constant_triangle_is_causal() -> None:
          "'mask' is scaled together with the scores"),
         (QKV + SCORES + "%p = softmax(%s) axis=3; %o = matmul(%p, %vh) transpose_a=true; "
          "%t = transpose(%o) perm=[0,2,1,3]; %y = reshape(%t) shape=[2,5,12]", "'o' sums over queries instead of keys"),
+        ("%s = matmul(%q, %weight); %p = softmax(%s) axis=2; %y = matmul(%p, %weight)", "'s' multiplies with weights"),
+        (heads("q", "q") + heads("k", "k") + SCORES + "%p = softmax(%s) axis=3; %y = matmul(%p, %learned)",
+         "'y' multiplies with weights"),
     ],
 )  # fmt: skip
 def test_what_is_no_attention_stays_and_says_why(text: str, reason: str) -> None:

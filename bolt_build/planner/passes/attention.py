@@ -89,6 +89,9 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
         return f"'{last.name}' has {prod(outer)} products, '{product.name}' {prod(batch)}"
     across = (last.op.transpose_b if shares.values else last.op.transpose_a) != shares.turned
     v = operand(editor, last.inputs[shares.values], outer, heads, swapped=across, scales=False)
+    for each, name in ((k, product.name), (v, last.name)):
+        if editor.is_constant(each.view.source):
+            return f"'{name}' multiplies with weights"
     if q.repeats != 1:
         return f"heads of '{product.name}' share their queries"
     if k.repeats != v.repeats:
