@@ -24,7 +24,7 @@ _MOST = 6
 """Most warpgroups that a multiprocessor should have."""
 _OTHERS = 30
 """Registers of a thread beside scores, powers and results: those that nvcc took, with room for what it moves."""
-_MASKED = 16
+_MASKED = 8
 """More of them where a mask is read."""
 _REACHED = 0.98
 """Part of what a multiprocessor can do that these kernels reach, products and powers one after the other: fitted."""

@@ -75,33 +75,65 @@ __device__ inline float subtracted(float most) { return most == -INFINITY ? 0.0f
 /// What a row is divided by, inverted. Of a row of hidden keys the sum is zero and so are its products.
 __device__ inline float share_of(float sum, bool safe) { return safe && sum == 0.0f ? 0.0f : 1.0f / sum; }
 
-/// What becomes of scores of one query before the softmax: the mask is added, and keys that it does not read are at -inf.
-/// Without a mask scores stay as they are; with one they are scaled, as powers of two want them.
+/// One query and its keys. Without a mask scores stay as they are; with one they are scaled, as powers of two want them.
 template <typename Mask>
 struct ScoreRow {
   static constexpr bool masked = !std::is_same_v<Mask, Unmasked>;
   const Mask* mask;  // of this query and key 0
-  int step;          // from a key to the next
   int end;           // the first key that it does not read
 
   __device__ ScoreRow(const Arguments& a, int image, int head, int query)
-      : mask(nullptr), step(static_cast<int>(a.mask_steps[3])), end(a.causal ? min(a.keys, query + 1) : a.keys) {
+      : mask(nullptr), end(a.causal ? min(a.keys, query + 1) : a.keys) {
     if constexpr (masked) {
       const int there = min(query, a.queries - 1);
       mask = static_cast<const Mask*>(a.mask) + image * a.mask_steps[0] + head * a.mask_steps[1] + there * a.mask_steps[2];
     }
   }
-
-  __device__ float operator()(const Arguments& a, float score, int key) const {
-    if (key >= end) return -INFINITY;
-    if constexpr (masked) {
-      constexpr float log2e = 1.4426950408889634f;
-      return fmaf(static_cast<float>(mask[key * step]), log2e, score * a.scale);
-    } else {
-      return score;
-    }
-  }
 };
+
+/// A score with its mask.
+__device__ inline float masked_score(const Arguments& a, float score, float mask) {
+  constexpr float log2e = 1.4426950408889634f;
+  return fmaf(mask, log2e, score * a.scale);
+}
+
+/// Adds the mask to scores of two rows, of which a lane has two columns of every eight, the first of them `key`. Those of
+/// keys that there are not stay as they are. A mask that both rows share is read once.
+template <typename Mask, int scores>
+__device__ inline void add_mask(const Arguments& a, const ScoreRow<Mask> (&row)[2], int key, float (&score)[scores][4]) {
+  const bool shared = row[0].mask == row[1].mask;
+  const bool whole = a.mask_steps[3] == 1 && key + 8 * scores <= a.keys &&
+                     (reinterpret_cast<std::uintptr_t>(row[0].mask) | reinterpret_cast<std::uintptr_t>(row[1].mask)) %
+                             (2 * sizeof(Mask)) == 0;
+  if (whole && shared) {
+#pragma unroll
+    for (int j = 0; j < scores; ++j) {
+      float mask[2];
+      portable::load_lanes<2>(row[0].mask + key + 8 * j, mask);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) score[j][i] = masked_score(a, score[j][i], mask[i % 2]);
+    }
+  } else if (whole) {
+#pragma unroll
+    for (int j = 0; j < scores; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float mask[2];
+        portable::load_lanes<2>(row[r].mask + key + 8 * j, mask);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) score[j][2 * r + i] = masked_score(a, score[j][2 * r + i], mask[i]);
+      }
+  } else {
+    const int step = static_cast<int>(a.mask_steps[3]);
+#pragma unroll
+    for (int j = 0; j < scores; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = key + 8 * j + i % 2;
+        if (at < a.keys) score[j][i] = masked_score(a, score[j][i], static_cast<float>(row[i / 2].mask[at * step]));
+      }
+  }
+}
 
 /// What is known of two rows, the second of them eight below the first, of which a lane has some columns.
 struct TwoRows {
@@ -118,16 +150,18 @@ __device__ inline void soften(const Arguments& a, int image, int head, int query
                               TwoRows& rows, float (&shrink)[2]) {
   constexpr bool masked = ScoreRow<Mask>::masked;
   const auto of_two = [](float a, float b) { return every > 0 ? larger_or_nan(a, b) : larger(a, b); };
+  const ScoreRow<Mask> both[2] = {{a, image, head, query}, {a, image, head, query + 8}};
+  if constexpr (masked) add_mask(a, both, key, score);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const ScoreRow<Mask> row(a, image, head, query + 8 * r);
     // Behind the end of the row keys are hidden.
-    const bool hides = masked || key - static_cast<int>(threadIdx.x) % 4 * 2 + 8 * scores > row.end;
+    const bool hides = key - static_cast<int>(threadIdx.x) % 4 * 2 + 8 * scores > both[r].end;
     if (hides) {
 #pragma unroll
       for (int j = 0; j < scores; ++j)
 #pragma unroll
-        for (int i = 0; i < 2; ++i) score[j][2 * r + i] = row(a, score[j][2 * r + i], key + 8 * j + i);
+        for (int i = 0; i < 2; ++i)
+          if (key + 8 * j + i >= both[r].end) score[j][2 * r + i] = -INFINITY;
     }
     float now = rows.most[r];
 #pragma unroll
@@ -150,7 +184,7 @@ __device__ inline void soften(const Arguments& a, int image, int head, int query
           sum[i] += x;
         }
     };
-    if (hides) {
+    if (hides && !masked) {
       // Not the same instruction: one piece of code for both would be mixed with that of the other row, and there are not
       // registers enough for two.
       take_powers([](float x, int) { return any_power_of_two(x); });
