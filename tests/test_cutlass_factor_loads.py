@@ -1,4 +1,4 @@
-"""What kernels tell the tensor copy engine of their factors: extents, strides in bytes, boxes and corners."""
+"""What kernels tell TMA of their factors: extents, strides in bytes, boxes and corners."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_windows_out_of_reach_are_not_launched(
     pad: tuple[int, int],
 ) -> None:  # fmt: skip
     assert windows(library, image, kernel, out, pad=pad) == (
-        "could not launch a convolution: the tensor copy engine does not reach its windows"
+        "could not launch a convolution: TMA does not reach its windows"
     )
 
 

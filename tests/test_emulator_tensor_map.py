@@ -1,4 +1,4 @@
-"""The emulated tensor copy engine: boxes of tensors and windows of images as NumPy cuts them out, swizzled or not."""
+"""The emulated TMA: boxes of tensors and windows of images as NumPy cuts them out, swizzled or not."""
 
 from __future__ import annotations
 

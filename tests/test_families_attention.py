@@ -162,7 +162,7 @@ def kinds_and_refusals(layer: Layer, target: Target) -> tuple[set[object], set[s
 def test_instructions_of_four_warps_are_hoppers_and_take_whole_accesses() -> None:
     odd = attention("odd", (1, 2, 90, 90), 84)
     assert kinds_and_refusals(BERT, H200) == ({"warp", "warpgroup"}, set())
-    assert kinds_and_refusals(BERT, A100) == ({"warp"}, {"the GPU has no instructions of four warps"})
+    assert kinds_and_refusals(BERT, A100) == ({"warp"}, {"the GPU has no WGMMA"})
     why = "copies heads of whole 16 bytes, not of 84 and 84 elements"
     assert kinds_and_refusals(odd, H200) == ({"warp"}, {why})
 

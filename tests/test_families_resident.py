@@ -158,7 +158,7 @@ def test_a_layout_of_other_weights_is_no_fragments(pack: Pack) -> None:
 
 
 def box(image: Array, row: int, column: int, height: int, width: int) -> Array:
-    """[height * width, 64]: what the copy engine leaves of [rows, columns, channels], zero beyond it."""
+    """[height * width, 64]: what TMA leaves of [rows, columns, channels], zero beyond it."""
     found = np.zeros((height, width, 64), np.float32)
     for y, x in np.ndindex(height, width):
         if 0 <= row + y < image.shape[0] and 0 <= column + x < image.shape[1]:

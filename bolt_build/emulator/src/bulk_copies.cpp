@@ -1,4 +1,4 @@
-// What the tensor copy engine is asked for.
+// What TMA is asked for.
 #include "decode.h"
 #include "tensor_map.h"
 
@@ -12,7 +12,7 @@ std::uint32_t shared_address(Warp& warp, std::uint32_t offset, bool wide, int la
   return wide ? static_cast<std::uint32_t>(warp.at<std::uint64_t>(offset)[lane]) : warp.at<std::uint32_t>(offset)[lane];
 }
 
-/// A tensor map, where the copy engine can read one: in global memory or among the parameters.
+/// A tensor map, where TMA can read one: in global memory or among the parameters.
 const void* map_at(Warp& warp, std::uint32_t offset, int lane) {
   const std::uint64_t address = warp.at<std::uint64_t>(offset)[lane];
   if ((address & local_window) != 0) warp.fail("a tensor map in local memory: the parameter is no __grid_constant__");

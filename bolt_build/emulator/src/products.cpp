@@ -77,7 +77,7 @@ bool warp_product(Warp& warp, const Instruction& i, Mask mask) {
   return true;
 }
 
-/// Where rows of halves lie in shared memory, by the descriptor that four-warp instructions are given: 16-byte chunks,
+/// Where rows of halves lie in shared memory, by the descriptor that WGMMA is given: 16-byte chunks,
 /// whose place within 128, 64 or 32 bytes is mixed with bits of the address.
 class Described {
  public:

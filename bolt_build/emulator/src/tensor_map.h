@@ -1,4 +1,4 @@
-// What a tensor map says, and the copies that the tensor copy engine makes by it. The driver's 128 bytes are its own
+// What a tensor map says, and the copies that TMA makes by it. The driver's 128 bytes are its own
 // secret: these hold the same parameters in another order.
 #pragma once
 

@@ -31,7 +31,7 @@ void check_box(const TensorMapLayout& map, std::uint32_t address) {
     throw Unsupported("a box whose rows of " + std::to_string(row_bytes(map)) + " bytes are shorter than its swizzle");
 }
 
-// Where the copy engine puts the chunk that would lie at a shared address.
+// Where TMA puts the chunk that would lie at a shared address.
 std::uint32_t swizzled(const TensorMapLayout& map, std::uint32_t address) {
   const std::uint32_t bits = (1u << map.swizzle) - 1;
   return address ^ ((address >> kFirstRowBit & bits) << 4);

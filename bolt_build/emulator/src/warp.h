@@ -79,7 +79,7 @@ struct NumberedBarrier {
 
 class Cluster;
 
-/// Work that proceeds beside the warps: the copy engine's.
+/// Work that proceeds beside the warps: TMA's.
 struct Copy {
   std::function<void()> happen;
   Warp* owner;  // of a store, which waits for it

@@ -1,4 +1,4 @@
-"""Kernels of the instructions of four warps, fed by the tensor copy engine: Hopper's."""
+"""Kernels of WGMMA, fed by TMA: Hopper's."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def tiles(shape: Shape) -> Iterator[WarpgroupTile]:
 
 def _serves(shape: Shape, gpu: Gpu) -> str | None:
     if not gpu.warpgroup_mma:
-        return "the GPU has no instructions of four warps"
+        return "the GPU has no WGMMA"
     if shape.widths != (8, 8, 8):
         return f"copies heads of whole 16 bytes, not of {shape.depth} and {shape.columns} elements"
     return None

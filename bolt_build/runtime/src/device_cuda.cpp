@@ -203,7 +203,7 @@ void check_stream(void*) {}
 
 void check_queued() { check(cudaGetLastError(), "queueing a kernel failed"); }
 
-// Kernels load 16 bytes at once, and the copy engine knows no other places.
+// Kernels load 16 bytes at once, and TMA knows no other places.
 std::size_t alignment() noexcept { return 16; }
 
 void wait(void* stream) { check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the GPU reports"); }

@@ -17,7 +17,7 @@ using Half = portable::f16;
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access>
 struct WarpTile {};
 
-/// Instructions of four warps. A block computes 64 queries of a head with each of `groups` warpgroups. Steps of `keys` keys
+/// WGMMA. A block computes 64 queries of a head with each of `groups` warpgroups. Steps of `keys` keys
 /// are copied `stages` steps ahead. With `ahead` the next step's scores are computed while this one's powers are multiplied
 /// with values. A multiprocessor has room for `blocks` blocks. One power of two of `every` (0: none) is a
 /// polynomial; `access` is as above.

@@ -1,4 +1,4 @@
-// Instructions of four warps, the tensor copy engine and barriers in shared memory, as kernels of this family use them.
+// WGMMA, TMA and barriers in shared memory, as kernels of this family use them.
 #pragma once
 
 #include <cuda.h>
@@ -64,7 +64,7 @@ struct Leavers {
   }
 };
 
-/// Barriers are there for the copy engine.
+/// Barriers are there for TMA.
 __device__ inline void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 /// One lane's: copies a box whose first element is `column` of `row` of a head.
@@ -81,7 +81,7 @@ __device__ inline void prefetch(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// The copy engine's view of heads: boxes of `count` rows by `width` elements of one head, swizzled over as many bytes.
+/// TMA's view of heads: boxes of `count` rows by `width` elements of one head, swizzled over as many bytes.
 /// Zeros beyond rows and heads. Throws std::runtime_error.
 inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int there, int heads, int images, int width,
                          int count) {
@@ -90,7 +90,7 @@ inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int the
   if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status) !=
           cudaSuccess ||
       status != cudaDriverEntryPointSuccess)
-    throw std::runtime_error("the driver cannot describe tensors to the tensor copy engine");
+    throw std::runtime_error("the driver cannot describe tensors to TMA");
   CUtensorMap map{};
   const auto bytes = [](Index elements) { return static_cast<cuuint64_t>(elements) * sizeof(Half); };
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(length), static_cast<cuuint64_t>(there),
@@ -105,7 +105,7 @@ inline CUtensorMap boxes(const void* data, const Rows& rows, int length, int the
   const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
   if (encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, from, extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
              swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-    throw std::runtime_error("could not describe heads to the tensor copy engine");
+    throw std::runtime_error("could not describe heads to TMA");
   return map;
 }
 

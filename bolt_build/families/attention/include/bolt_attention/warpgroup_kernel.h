@@ -1,4 +1,4 @@
-// Attention on the instructions of four warps (Hopper), fed by the tensor copy engine: both products' sums and the powers
+// Attention on WGMMA (Hopper), fed by TMA: both products' sums and the powers
 // between them stay in registers. While a warpgroup computes powers, others of the multiprocessor multiply; with `ahead`
 // it does both itself (Shah and others: FlashAttention-3, 2024, without its producer warps).
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace bolt::attention {
 
-/// A kernel's arguments, with the copy engine's views.
+/// A kernel's arguments, with TMA's views.
 struct WarpgroupArguments {
   Arguments a;
   CUtensorMap q, k, v;

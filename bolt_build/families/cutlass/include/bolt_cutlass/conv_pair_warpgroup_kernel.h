@@ -1,4 +1,4 @@
-// launch_conv of pairs on warpgroup instructions: a convolution and, behind it, one of single positions.
+// launch_conv of pairs on WGMMA: a convolution and, behind it, one of single positions.
 #pragma once
 
 #include "bolt_cutlass/conv_warpgroup_kernel.h"

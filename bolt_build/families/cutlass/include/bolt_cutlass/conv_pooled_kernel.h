@@ -1,4 +1,4 @@
-// launch_conv of windows without gaps over few channels and of a pooling of maxima behind them, on warpgroup instructions
+// launch_conv of windows without gaps over few channels and of a pooling of maxima behind them, on WGMMA
 // whose weights stay in registers. What is pooled is never stored: nearly all neighbours of a position are sums of the same
 // thread.
 //
@@ -213,7 +213,7 @@ struct PooledWindows {
       const At at(params, order, tile);
       if (overlaps && at.first) above.clear();
       finish(params, at, sums, bias, lane, above, place);
-      // Before the copy engine reads what is staged.
+      // Before TMA reads what is staged.
       cute::tma_store_fence();
       ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
       if (leads) {

@@ -1,4 +1,4 @@
-// launch_conv of windows without gaps over few channels, on warpgroup instructions: the weights stay in registers for the
+// launch_conv of windows without gaps over few channels, on WGMMA: the weights stay in registers for the
 // whole kernel, as the left factor, and pixels are the right one. An instruction then reads half of the shared memory that
 // one of equal work reads where both factors lie there, and that was what such a convolution waited for.
 #pragma once
@@ -194,7 +194,7 @@ struct ResidentWindows {
 #pragma unroll
       for (int pair = 0; pair < pixels / 16; ++pair)
         finish_channels(params.stages, sums + pair * 8, bias, place + pair * 16 * channels);
-      // Before the copy engine reads what is staged.
+      // Before TMA reads what is staged.
       cute::tma_store_fence();
       ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
       if (leads) {

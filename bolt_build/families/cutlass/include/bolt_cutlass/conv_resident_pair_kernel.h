@@ -298,7 +298,7 @@ struct ResidentWindowsPair {
 #pragma unroll
         for (int pair = 0; pair < pixels / 16; ++pair)
           finish_channels(params.after, sums + pair * 8, second_bias, box + place + pair * 16 * channels);
-        // Before the copy engine reads the box.
+        // Before TMA reads the box.
         cute::tma_store_fence();
         ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
         if (leads) {

@@ -1,4 +1,4 @@
-// launch_conv on warpgroup instructions.
+// launch_conv on WGMMA.
 #pragma once
 
 #include "bolt_cutlass/warpgroup.h"

@@ -1,4 +1,4 @@
-// What the loads of all factors share: how the tensor copy engine is told of them, and to load them.
+// What the loads of all factors share: how TMA is told of them, and to load them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ constexpr CUtensorMapSwizzle swizzle_of(int width) {
   return width == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : width == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_32B;
 }
 
-/// The copy engine's view of halves [slice, row, column], strides in elements, in boxes of `height` rows by `width`
+/// TMA's view of halves [slice, row, column], strides in elements, in boxes of `height` rows by `width`
 /// columns, swizzled over as many bytes; zero beyond the tensor. Throws std::runtime_error.
 inline cute::TmaDescriptor factor_boxes(const void* factor, long long columns, long long rows, long long slices,
                                         long long row, long long slice, int width, int height, int deep = 1) {
@@ -31,7 +31,7 @@ inline cute::TmaDescriptor factor_boxes(const void* factor, long long columns, l
       &descriptor, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void*>(factor), extents, strides, box, steps,
       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(width), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe a factor to the tensor copy engine");
+  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe a factor to TMA");
   return descriptor;
 }
 

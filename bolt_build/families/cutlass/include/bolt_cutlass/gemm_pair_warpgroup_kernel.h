@@ -1,4 +1,4 @@
-// launch_gemm of pairs on warpgroup instructions.
+// launch_gemm of pairs on WGMMA.
 #pragma once
 
 #include "bolt_cutlass/gemm_warpgroup_kernel.h"

@@ -1,4 +1,4 @@
-// launch_gemm with a prologue on warpgroup instructions.
+// launch_gemm with a prologue on WGMMA.
 #pragma once
 
 #include "bolt_cutlass/factor_loads.h"
@@ -7,7 +7,7 @@
 
 namespace bolt::cutlass_kernels {
 
-/// The copy engine's view of a prologue's operands [rows, columns], dense, in boxes of `height` rows by `width` columns; zero
+/// TMA's view of a prologue's operands [rows, columns], dense, in boxes of `height` rows by `width` columns; zero
 /// beyond the tensor. Throws std::runtime_error.
 template <typename Element>
 cute::TmaDescriptor table_boxes(const void* table, int rows, int columns, int width, int height) {
@@ -19,7 +19,7 @@ cute::TmaDescriptor table_boxes(const void* table, int rows, int columns, int wi
       &descriptor, sizeof(Element) == 4 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16, 2,
       const_cast<void*>(table), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe a prologue to the tensor copy engine");
+  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe a prologue to TMA");
   return descriptor;
 }
 

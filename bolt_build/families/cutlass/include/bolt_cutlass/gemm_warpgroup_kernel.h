@@ -1,4 +1,4 @@
-// launch_gemm on warpgroup instructions.
+// launch_gemm on WGMMA.
 #pragma once
 
 #include "bolt_cutlass/factor_loads.h"

@@ -17,7 +17,7 @@ struct Tile {};
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams = cooperative ? 1 : 2>
 struct WarpgroupTile {};
 
-/// An instantiation of four-warp instructions for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
+/// An instantiation on WGMMA for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
 /// at most, whose weights (packed as ResidentFilter) stay in registers: tiles of `rows` by `width` (8 or 16) pixels of the
 /// output. Two warpgroups compute 64 channels each of a tile `together`, or take tiles in turns.
 template <int rows, int steps, bool together, int taps_h = 3, int taps_w = 3, int width = 8>
@@ -29,7 +29,7 @@ struct ResidentTile {};
 template <int rows, int steps, int taps_h, int taps_w, int width, int pool>
 struct PooledTile {};
 
-/// A product on four-warp instructions whose left factor is transformed as it is loaded. Rows, depth and turns are as in
+/// A product on WGMMA whose left factor is transformed as it is loaded. Rows, depth and turns are as in
 /// WarpgroupTile.
 template <int m, int n, int k, bool cooperative>
 struct WarpgroupPrologue {};
@@ -44,7 +44,7 @@ struct Affine {
 template <int images>
 struct Gate {};
 
-/// A pair of products in one kernel on four-warp instructions: whole rows of the first's `n0` columns at most stay in
+/// A pair of products in one kernel on WGMMA: whole rows of the first's `n0` columns at most stay in
 /// registers, where they are the left factor of the second, of `n1` columns at most. Rows, depth and turns are as in
 /// WarpgroupTile.
 template <int m, int n0, int n1, int k, bool cooperative>

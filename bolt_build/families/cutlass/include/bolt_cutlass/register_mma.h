@@ -1,4 +1,4 @@
-// Four-warp instructions whose left factor lies in registers and whose right one in shared memory.
+// WGMMA whose left factor lies in registers and whose right one in shared memory.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@
 
 namespace bolt::cutlass_kernels {
 
-/// The copy engine's view of an image tensor of half precision, [image, row, column, channel], in boxes of 64 channels,
+/// TMA's view of an image tensor of half precision, [image, row, column, channel], in boxes of 64 channels,
 /// `width` columns and `height` rows, swizzled over 128 bytes; zero beyond the tensor. Strides are in elements. Throws
 /// std::runtime_error.
 inline cute::TmaDescriptor image_boxes(const void* tensor, int images, int rows, int columns, int channels,
@@ -44,7 +44,7 @@ inline cute::TmaDescriptor image_boxes(const void* tensor, int images, int rows,
       &descriptor, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, const_cast<void*>(tensor), extents, strides, box, steps,
       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe an image to the tensor copy engine");
+  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe an image to TMA");
   return descriptor;
 }
 

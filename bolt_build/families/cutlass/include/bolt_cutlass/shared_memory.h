@@ -1,4 +1,4 @@
-// Shared memory of the GPUs that have warpgroup instructions.
+// Shared memory of the GPUs that have WGMMA.
 #pragma once
 
 namespace bolt::cutlass_kernels {

@@ -1,4 +1,4 @@
-// Four-warp instructions whose factors both lie in shared memory, rows of the depth swizzled by the tensor copy engine.
+// WGMMA whose factors both lie in shared memory, rows of the depth swizzled by TMA.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where the tensor copy engine puts 16-byte chunks in swizzled shared memory.
+// Where TMA puts 16-byte chunks in swizzled shared memory.
 #pragma once
 
 #include "cutlass/cutlass.h"

@@ -1,4 +1,4 @@
-// What launches of kernels of warpgroup instructions share: from what follows a product to its store, and the room that
+// What launches of kernels of WGMMA share: from what follows a product to its store, and the room that
 // is left beside it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Persistent kernels of warpgroup instructions: one warp keeps the tensor copy engine loading factors, another the
+// Persistent kernels of WGMMA: one warp keeps TMA loading factors, another the
 // residual, and two warpgroups multiply and store. Written out over CUTLASS's instructions, barriers and pipelines: its
 // own kernels and mainloops say the same in tensor algebra, which takes the compiler four times as long.
 #pragma once

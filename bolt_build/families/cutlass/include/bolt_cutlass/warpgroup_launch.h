@@ -1,4 +1,4 @@
-// How kernels of warpgroup instructions are queued, whatever they compute.
+// How kernels of WGMMA are queued, whatever they compute.
 #pragma once
 
 #include <cuda_runtime.h>

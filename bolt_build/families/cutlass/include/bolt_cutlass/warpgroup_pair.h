@@ -1,4 +1,4 @@
-// What pairs of products on warpgroup instructions share: how the kernels of single products come to a second one.
+// What pairs of products on WGMMA share: how the kernels of single products come to a second one.
 #pragma once
 
 #include "bolt_cutlass/warpgroup.h"

@@ -21,8 +21,8 @@ struct ThenMultiply {
   After after;
 };
 
-/// The copy engine's view of weights [rows, columns] in half precision, in boxes of `height` rows by 64 columns,
-/// swizzled over 128 bytes as four-warp instructions read them; zero beyond the tensor. Throws std::runtime_error.
+/// TMA's view of weights [rows, columns] in half precision, in boxes of `height` rows by 64 columns,
+/// swizzled over 128 bytes as WGMMA reads them; zero beyond the tensor. Throws std::runtime_error.
 template <int height>
 cute::TmaDescriptor weight_boxes(const void* weights, int rows, int columns) {
   cute::TmaDescriptor descriptor{};
@@ -33,11 +33,11 @@ cute::TmaDescriptor weight_boxes(const void* weights, int rows, int columns) {
       &descriptor, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<void*>(weights), extents, strides, box, steps,
       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe second weights to the tensor copy engine");
+  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe second weights to TMA");
   return descriptor;
 }
 
-/// The widest of CUTLASS's plain four-warp instructions for so many columns. Other widths are made up of several: the
+/// The widest of CUTLASS's plain WGMMA for so many columns. Other widths are made up of several: the
 /// header that has them all is three times as long as the one that all kernels of these instructions include.
 constexpr int instruction_width(int columns) {
   for (const int width : {256, 192, 128, 96, 64, 32, 16})

@@ -1,4 +1,4 @@
-// What becomes of the sums that warpgroup instructions leave in registers, as the "collective epilogue" of CUTLASS's
+// What becomes of the sums that WGMMA leaves in registers, as the "collective epilogue" of CUTLASS's
 // persistent kernels. Written out, because CUTLASS's own, in tensor algebra, takes the compiler longer than all the
 // rest of a kernel.
 #pragma once
@@ -123,7 +123,7 @@ struct PartialStore : StoreBase<0> {
   const Params& params_;
 };
 
-/// The copy engine's view of [rows, columns] in half precision, in boxes of 64 rows by `width` columns whose 16-byte
+/// TMA's view of [rows, columns] in half precision, in boxes of 64 rows by `width` columns whose 16-byte
 /// chunks are swizzled as `swizzled` says. Rows lie `row` elements apart (0: dense). Throws std::runtime_error.
 template <int width>
 cute::TmaDescriptor boxes(const void* tensor, int rows, int columns, int row = 0) {
@@ -136,11 +136,11 @@ cute::TmaDescriptor boxes(const void* tensor, int rows, int columns, int row = 0
       CU_TENSOR_MAP_INTERLEAVE_NONE,
       width == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : width == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_32B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe an output to the tensor copy engine");
+  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe an output to TMA");
   return descriptor;
 }
 
-/// Shared memory between registers and the copy engine, in boxes of 64 rows by `width` columns: two of each warpgroup for
+/// Shared memory between registers and TMA, in boxes of 64 rows by `width` columns: two of each warpgroup for
 /// the output, and `loaded` for the residual, each as high as the warpgroups that share a tile.
 ///
 /// The residual is asked for as far ahead as its boxes reach: memory gives its full rate only to some 40 KiB under way to
@@ -164,7 +164,7 @@ struct StoreBoxes {
   static constexpr int loaded = boxes(width, (enough(width) ? 32 : 16) << 10);
 };
 
-/// y = epilogue(sums + bias, residual) in half precision. Sub-tiles go through shared memory to the copy engine, and the
+/// y = epilogue(sums + bias, residual) in half precision. Sub-tiles go through shared memory to TMA, and the
 /// residual comes the same way.
 template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2>
 struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, stage, taken, teams>::loaded> {
@@ -303,7 +303,7 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
         for (int pair = 0; pair < width / 16; ++pair)
           finish(fragment, sums.data() + i * (n / 2) + (j * (width / 8) + pair * 2) * 4, bias + pair * 2, residual,
                  place, pair);
-        // Before the copy engine reads one box and writes the other.
+        // Before TMA reads one box and writes the other.
         cute::tma_store_fence();
         if constexpr (reads_residual) {
           pipeline.consumer_release(wait);

@@ -1,4 +1,4 @@
-// Windows of an image as a factor: the tensor copy engine loads them as rows of a matrix.
+// Windows of an image as a factor: TMA loads them as rows of a matrix.
 #pragma once
 
 #include <climits>
@@ -14,7 +14,7 @@ namespace bolt::cutlass_kernels {
 /// How far windows reach from their first position to behind their last one.
 constexpr int reach(int kernel, int dilation) { return (kernel - 1) * dilation; }
 
-/// The copy engine's view of an image tensor as rows of windows, `height` of them by `width` channels of one tap a box:
+/// TMA's view of an image tensor as rows of windows, `height` of them by `width` channels of one tap a box:
 /// the corners say between which positions the first taps of windows lie. Throws std::runtime_error.
 inline cute::TmaDescriptor window_boxes(const ConvArguments& a, int width, int height) {
   cute::TmaDescriptor descriptor{};
@@ -40,12 +40,12 @@ inline cute::TmaDescriptor window_boxes(const ConvArguments& a, int width, int h
                  static_cast<long long>(a.batch) * a.out_h * a.out_w <= INT_MAX;
   for (const int corner : {lower[0], lower[1], upper[0], upper[1]}) reached &= corner >= -128 && corner <= 127;
   if (!reached)
-    throw std::runtime_error("could not launch a convolution: the tensor copy engine does not reach its windows");
+    throw std::runtime_error("could not launch a convolution: TMA does not reach its windows");
   const CUresult result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeIm2col)(
       &descriptor, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, const_cast<void*>(a.x), extents, strides, lower, upper,
       static_cast<cuuint32_t>(width), static_cast<cuuint32_t>(height), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
       swizzle_of(width), CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe windows to the tensor copy engine");
+  if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe windows to TMA");
   return descriptor;
 }
 
