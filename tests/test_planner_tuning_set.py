@@ -127,6 +127,43 @@ def test_four_times_as_slow_is_not_hopeless_yet() -> None:
     assert found.refusals == ()
 
 
+def kept_last(conversion: float) -> TuningSet:
+    """`b` may be in either layout, and all around it are row-major."""
+    both = Tiled(layouts=lambda node: (ROW, LAST) if node.name == "b" else (ROW,), conversion=conversion)
+    return chosen(both)
+
+
+def test_a_layout_that_conversions_surround_is_left_out_with_them() -> None:
+    """1 us in either layout, and 0.6 us to convert what is read, and again what is left."""
+    found = kept_last(6e-7)
+    assert {each.problem.outputs[0].format.layout for each in found.problems} == {ROW}
+    (refusal,) = found.refusals
+    assert refusal == Refusal(
+        "tiled", "tanh(f32[1,2,2,2] channels_last) -> f32[1,2,2,2] channels_last",
+        "predicted 1.0 us and 1.2 us of conversions, where another layout takes 1.0 us in all",
+    )  # fmt: skip
+
+
+def test_a_layout_whose_conversions_take_less_than_the_kernel_stays() -> None:
+    found = kept_last(4e-7)
+    assert {each.problem.outputs[0].format.layout for each in found.problems} == {ROW, LAST}
+    assert found.refusals == ()
+
+
+def test_a_layout_that_is_faster_by_itself_stays_whatever_conversions_take() -> None:
+    """Those at the ends of a long chain are shared by all of it."""
+    family = Tiled(seconds=lambda node, layout: 5e-7 if layout is LAST else 1e-6, conversion=1e-3)
+    assert chosen(family).refusals == ()
+
+
+def test_what_is_left_out_forces_conversions_on_its_neighbours() -> None:
+    """`b` and `c` may be channels-last, `a` and `y` not: neither is worth it, for `c` ends at `y`."""
+    either = ("b", "c")
+    family = Tiled(layouts=lambda node: (ROW, LAST) if node.name in either else (ROW,), conversion=1.1e-6)
+    found = chosen(family)
+    assert {each.problem.outputs[0].format.layout for each in found.problems} == {ROW}
+
+
 def test_the_hopeless_family_of_a_problem_is_left_out_where_another_is_not() -> None:
     slow = Tiled("slow", rows, seconds=lambda node, layout: 9e-6)
     found = named(chosen(Tiled(layouts=rows), slow), "batch 1: b")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
@@ -28,7 +29,7 @@ from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.grouped import means
 from bolt_build.families.grouped.epilogue import epilogue_type
-from bolt_build.families.grouped.kind import FAMILY, Tile, candidate_of, gpu_of, run_of, runs
+from bolt_build.families.grouped.kind import FAMILY, Offer, Tile, candidate_of, gpu_of, run_of, runs
 from bolt_build.families.grouped.registry import kind_of, kinds_for
 from bolt_build.families.grouped.shape import SPACE, Shape, refuse, shape_of
 from bolt_build.graph.ir import Graph, Layout, Node
@@ -97,13 +98,10 @@ class Grouped:
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         if (reason := _refuse(problem, target)) is not None:
             return (), (Refusal(self.name, problem.op.kind, reason),)
-        shape = _shape(problem)
-        found = [kind.offers(shape, target) for kind in kinds_for(shape)]
-        offers = sorted((offer for some, _ in found for offer in some), key=lambda o: (o.seconds, str(o.candidate)))
+        offers, illegal = _offers(_shape(problem), target)
         reasons = [(offer.candidate, _refuse_means(problem, offer.candidate, target)) for offer in offers]
         kept = tuple(candidate for candidate, reason in reasons if reason is None)
         without = tuple(Refusal(self.name, str(each), reason) for each, reason in reasons if reason is not None)
-        illegal = tuple(each for _, refused in found for each in refused)
         # Where kernels are legal, but for their means, that is the reason.
         return kept, (*illegal, *without) if kept or not without else without
 
@@ -189,6 +187,15 @@ def _refuse_means(problem: KernelProblem, candidate: Candidate, target: Target) 
         return "results of products on tensor cores are not added up"
     room = gpu_of(target).shared_memory
     return f"takes {sums.shared} bytes of shared memory with sums, a block has {room}" if sums.shared > room else None
+
+
+@functools.lru_cache(maxsize=256)
+def _offers(shape: Shape, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...]]:
+    """Kernels for a convolution in the order of prediction, and why there are no more. Layers repeat, and each is asked
+    about alone and with its means: the answer is remembered."""
+    found = [kind.offers(shape, target) for kind in kinds_for(shape)]
+    offers = sorted((offer for some, _ in found for offer in some), key=lambda o: (o.seconds, str(o.candidate)))
+    return tuple(offers), tuple(each for _, refused in found for each in refused)
 
 
 def _shape(problem: KernelProblem) -> Shape:

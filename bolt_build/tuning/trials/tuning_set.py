@@ -10,6 +10,7 @@ from bolt_build.families.base import Alternative, Candidate, Family, KernelProbl
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.space import SearchSpace, problems_of
 from bolt_build.targets import Target
+from bolt_build.tuning.trials.detours import detours
 from bolt_build.tuning.trials.shared_kernels import choose
 
 HOPELESS = 4.0
@@ -114,7 +115,7 @@ class _Needs:
         for name, problem in choices:
             offering.setdefault(problem, []).append(name)
         kept, batch = [], f"batch {space.graph.batch}"
-        for alternative, reason in _judged(space, self.target):
+        for alternative, reason in _without_detours(space, tuple(_judged(space, self.target))):
             keys = [(alternative.family, problem) for problem in problems_of(alternative)]
             if reason is None:
                 kept.append(alternative)
@@ -154,6 +155,17 @@ def _judged(space: SearchSpace, target: Target) -> Iterator[tuple[Alternative, s
         else:
             over = f"over {HOPELESS:g} times the {least * 1e6:.1f} us of {by}"
             yield alternative, f"predicted {alternative.seconds * 1e6:.1f} us, {over}"
+
+
+def _without_detours(
+    space: SearchSpace, judged: Sequence[tuple[Alternative, str | None]]
+) -> Iterator[tuple[Alternative, str | None]]:
+    """The same with a reason for those with hope that are detours."""
+    hopeful = [alternative for alternative, reason in judged if reason is None]
+    found = detours(space, hopeful)
+    why = {id(hopeful[at]): reason for at, reason in found.items()}
+    for alternative, reason in judged:
+        yield alternative, reason or why.get(id(alternative))
 
 
 def _conversions(space: SearchSpace, kept: Sequence[Alternative]) -> Iterator[tuple[KernelProblem, str]]:
