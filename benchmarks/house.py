@@ -7,8 +7,8 @@ Counted in `bolt_build/`: tests of the kinds of tiles and chains (`isinstance`),
 is stale, places that state a GPU's facts beside its row, imports inside functions, cycles of modules, and lines without
 the emulator. What counts is written as patterns below, so that anyone can count again.
 
-Beside them stand the times that `build_times.py`, `null_builds.py` and `ci_run.py` had written at the commit before,
-and those in `results/` now; none where nothing was measured since.
+Beside them stand the times that `build_times.py`, `null_builds.py`, `ci_run.py` and `quick_loop.py` had written at the
+commit before, and those in `results/` now; none where nothing was measured since.
 """
 
 from __future__ import annotations
@@ -127,6 +127,7 @@ _TIMES = {
     "null build": ("build_times", ("null_build", "median_wall_s")),
     "null build, CPU time on a busy machine": ("null_builds", ("first_recipe", "median_cpu_s")),
     "test command": ("ci_run", ("wall_s",)),
+    "quick loop, CPU time on a busy machine": ("quick_loop", ("cpu_s",)),
 }
 """Each by the result that has it, and where in that."""
 

@@ -52,3 +52,8 @@ def interruptions(data: Any) -> dict[str, str]:
         "interruptions.wrong": f"{data['wrong']} ended wrong",
         "interruptions.repeated": f"{data['compilations_repeated']} of {data['compilations_finished_before']}",
     }
+
+
+@figures("quick_loop")
+def quick_loop(data: Any) -> dict[str, str]:
+    return {"quick.cpu": duration(data["cpu_s"]), "quick.passed": f"{data['passed']:,}"}
