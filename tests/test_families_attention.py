@@ -140,6 +140,13 @@ def test_takes_nothing_of_a_cpu() -> None:
             H200,
             "polynomials are for steps in which no key is hidden, here are none",
         ),
+        (replace(GROUPS, stages=2, ahead=True, blocks=1, turns=True), LONG, H200, None),
+        (
+            WarpgroupTile(1, 128, 2, ahead=True, blocks=3, turns=True),
+            LONG,
+            H200,
+            "turns are for several warpgroups",
+        ),
         (replace(GROUPS, ahead=True, blocks=1), LONG, H200, "the next step's scores take a second stage of keys"),
         (
             replace(GROUPS, groups=1, keys=192, stages=2, blocks=1),

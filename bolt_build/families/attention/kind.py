@@ -53,7 +53,7 @@ class Tile(Protocol):
 @dataclass(frozen=True)
 class Kind:
     """A kind of kernels: its C++ header, the GPUs that run it (a reason against one, or None), its tiles for a problem,
-    and how candidates state them. `memory_mb` is what the compiler takes for one.
+    and how candidates state them.
 
     `read` raises ValueError for parameters that no kernel of the kind has."""
 
@@ -61,7 +61,6 @@ class Kind:
     serves: Callable[[Shape, Gpu], str | None]
     tiles: Callable[[Shape], Iterable[Tile]]
     read: Callable[[Reader], Tile]
-    memory_mb: int
 
     def tile_of(self, candidate: Candidate) -> Tile | None:
         """The tile that a candidate of this kind states, None for one of another kind."""

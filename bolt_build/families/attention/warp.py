@@ -120,4 +120,4 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
     return None
 
 
-KIND = Kind("warp", _serves, tiles, WarpTile.read, 700)
+KIND = Kind("warp", _serves, tiles, WarpTile.read)

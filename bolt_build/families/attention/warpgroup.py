@@ -13,7 +13,8 @@ from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.targets import Gpu, Target
 
-_WHEN = {"next": True, "own": False}
+_WHEN = {"own": (False, False), "next": (True, False), "turns": (True, True)}
+"""Whether the next step's scores are computed ahead, and whether warpgroups take turns."""
 _POWERS = {"functions": 0, "quarter_polynomials": 4}
 """Of how many powers of two one is a polynomial."""
 _ROWS = 64
@@ -28,8 +29,6 @@ _MASKED = 8
 """More of them where a mask is read."""
 _REACHED = 0.98
 """Part of what a multiprocessor can do that these kernels reach, products and powers one after the other: fitted."""
-_POLYNOMIAL = 8
-"""Instructions of a power that is a polynomial."""
 _WIDEST = 256
 """Columns of the widest instruction."""
 
@@ -39,7 +38,8 @@ class WarpgroupTile:
     """64 queries of a head for each of `groups` warpgroups, in steps of `keys` keys, of which `stages` are copied
     ahead. `ahead`: the next step's scores are computed while this one's powers are multiplied with values. `blocks`
     have room on a multiprocessor, as many as there is room for: that bounds the registers of a thread. One power of
-    two of `every` (0: none) is a polynomial."""
+    two of `every` (0: none) is a polynomial. In `turns`, warpgroups that compute ahead begin their products one after
+    the other, so that one computes powers while another multiplies."""
 
     groups: int
     keys: int
@@ -47,10 +47,11 @@ class WarpgroupTile:
     ahead: bool
     blocks: int
     every: int = 0
+    turns: bool = False
 
     @property
     def parameters(self) -> Named:
-        when = next(word for word, ahead in _WHEN.items() if ahead is self.ahead)
+        when = next(word for word, each in _WHEN.items() if each == (self.ahead, self.turns))
         sizes = (("groups", self.groups), ("keys", self.keys), ("stages", self.stages))
         powers = next(word for word, every in _POWERS.items() if every == self.every)
         return (("kind", "warpgroup"), *sizes, ("scores", when), ("blocks", self.blocks), ("powers", powers))
@@ -59,8 +60,8 @@ class WarpgroupTile:
     def read(cls, reader: Reader) -> WarpgroupTile:
         reader.word("kind", {"warpgroup": "warpgroup"})
         groups, keys, stages = map(reader.number, ("groups", "keys", "stages"))
-        ahead, blocks = reader.word("scores", _WHEN), reader.number("blocks")
-        return cls(groups, keys, stages, ahead, blocks, reader.word("powers", _POWERS))
+        (ahead, turns), blocks = reader.word("scores", _WHEN), reader.number("blocks")
+        return cls(groups, keys, stages, ahead, blocks, reader.word("powers", _POWERS), turns)
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.keys} of {self.groups} warpgroups, {self.blocks} blocks beside each other"
@@ -96,6 +97,8 @@ class WarpgroupTile:
             return f"copies {self.stages} steps ahead, there are {steps}"
         if self.every and (shape.mask or (steps == 1 and shape.keys % self.keys)):
             return "polynomials are for steps in which no key is hidden, here are none"
+        if self.turns and self.groups == 1:
+            return "turns are for several warpgroups"
         if self.ahead and self.stages == 1:
             return "the next step's scores take a second stage of keys"
         if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
@@ -116,10 +119,9 @@ class WarpgroupTile:
         # Each warpgroup reads its queries, all keys and all values.
         read = 2 * self.groups * (_ROWS * deep + self.keys * (deep + wide))
         products, copied = 2 * scores * (deep + wide), 2 * self.keys * (deep + wide)
-        polynomials = scores // self.every if self.every else 0
-        others = OPERATIONS * scores + _POLYNOMIAL * polynomials
+        # What polynomials and turns gain is left to measurement.
         shared = self.shared_bytes(shape)
-        load = Load(128 * self.groups, self.room(), shared, scores - polynomials, others, products, read, copied)
+        load = Load(128 * self.groups, self.room(), shared, scores, OPERATIONS * scores, products, read, copied)
         steps = shape.steps(self.rows, self.keys)
         return seconds_of(shape, load, self._blocks(shape), steps, 1.0, _REACHED, target)
 
@@ -128,9 +130,14 @@ class WarpgroupTile:
         return int(2 * self._blocks(shape) * scores * sum(shape.of_heads))
 
     def cxx(self, shape: Shape) -> str:
-        """`bolt::attention::WarpgroupTile<64, 64, 2, 128, 2, false, 2, 0, 8>`"""
+        """`bolt::attention::WarpgroupTile<64, 64, 2, 128, 2, false, false, 2, 0, 8>`"""
         sizes = (shape.depth, shape.columns, self.groups, self.keys, self.stages)
-        words = (*map(str, sizes), boolean(self.ahead), *map(str, (self.blocks, self.every, shape.widths[2])))
+        words = (
+            *map(str, sizes),
+            boolean(self.ahead),
+            boolean(self.turns),
+            *map(str, (self.blocks, self.every, shape.widths[2])),
+        )
         return f"{SPACE}::WarpgroupTile<{', '.join(words)}>"
 
 
@@ -139,11 +146,11 @@ def tiles(shape: Shape) -> Iterator[WarpgroupTile]:
     parts = (aligned(ceil(shape.keys / count)) for count in (1, 2, 3))
     most = aligned(shape.keys)
     sizes = dict.fromkeys((*(size for size in _KEYS if size < most), *parts))
-    for groups, keys, stages, ahead in product((1, 2, 3), sizes, _STAGES, (False, True)):
+    for groups, keys, stages, (ahead, turns) in product((1, 2, 3), sizes, _STAGES, _WHEN.values()):
         if keys <= _WIDEST and (keys >= 48 or keys == most):
             for blocks in range(1, _MOST // groups + 1):
                 for every in _POWERS.values():
-                    yield WarpgroupTile(groups, keys, stages, ahead, blocks, every)
+                    yield WarpgroupTile(groups, keys, stages, ahead, blocks, every, turns)
 
 
 def _serves(shape: Shape, gpu: Gpu) -> str | None:
@@ -154,4 +161,4 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
     return None
 
 
-KIND = Kind("warpgroup", _serves, tiles, WarpgroupTile.read, 1500)
+KIND = Kind("warpgroup", _serves, tiles, WarpgroupTile.read)

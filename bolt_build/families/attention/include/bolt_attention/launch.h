@@ -19,9 +19,9 @@ struct WarpTile {};
 
 /// WGMMA. A block computes 64 queries of a head with each of `groups` warpgroups. Steps of `keys` keys
 /// are copied `stages` steps ahead. With `ahead` the next step's scores are computed while this one's powers are multiplied
-/// with values. A multiprocessor has room for `blocks` blocks. One power of two of `every` (0: none) is a
+/// with values; in `turns`, warpgroups begin their products one after the other. A multiprocessor has room for `blocks` blocks. One power of two of `every` (0: none) is a
 /// polynomial; `access` is as above.
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int every, int access>
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access>
 struct WarpgroupTile {};
 
 /// No mask is added to the scores.
@@ -58,9 +58,9 @@ template <int depth, int columns, int down, int across, int fragments, int keys,
 void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>, Mask, const Arguments& arguments,
             void* stream);
 
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int every, int access,
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
           typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, every, access>, Mask, const Arguments& arguments,
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access>, Mask, const Arguments& arguments,
             void* stream);
 
 /// What plans call. Pointers in `shape` are not looked at.

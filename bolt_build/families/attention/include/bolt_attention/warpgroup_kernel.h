@@ -17,8 +17,8 @@ struct WarpgroupArguments {
 
 template <typename Tile>
 struct Warpgroups;
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int every, int access>
-struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, every, access>> {
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access>
+struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access>> {
   static constexpr int threads = 128 * groups, rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
   // Heads lie in parts of `width` elements, a box each.
@@ -26,6 +26,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
   static constexpr int scores = keys / 8, results = wide / 8;
   static_assert(groups <= 3 && depth % 8 == 0 && columns % 8 == 0 && keys % 16 == 0 && keys <= 256);
   static_assert(!ahead || stages > 1, "the next step's scores are computed while this step's values are used");
+  static_assert(!turns || (ahead && groups > 1), "turns are those of warpgroups that begin two products at once");
   static constexpr int up(int bytes) { return (bytes + 1023) / 1024 * 1024; }
   /// Of a warpgroup: its queries, then its results.
   static constexpr int pitch_y = wide + 8;
@@ -49,6 +50,20 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
     if (group == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
     if (groups > 1 && group == 1) asm volatile("bar.sync 2, 128;" ::: "memory");
     if (groups > 2 && group == 2) asm volatile("bar.sync 3, 128;" ::: "memory");
+  }
+
+  /// Waits until it is the warpgroup's turn to begin products; and ends its turn.
+  static __device__ void await_turn(int group) {
+    if constexpr (!turns) return;
+    if (group == 0) asm volatile("bar.sync 4, 256;" ::: "memory");
+    if (groups > 1 && group == 1) asm volatile("bar.sync 5, 256;" ::: "memory");
+    if (groups > 2 && group == 2) asm volatile("bar.sync 6, 256;" ::: "memory");
+  }
+  static __device__ void end_turn(int group) {
+    if constexpr (!turns) return;
+    if (group == groups - 1) asm volatile("bar.arrive 4, 256;" ::: "memory");
+    if (groups > 1 && group == 0) asm volatile("bar.arrive 5, 256;" ::: "memory");
+    if (groups > 2 && group == 1) asm volatile("bar.arrive 6, 256;" ::: "memory");
   }
 
   template <typename Mask>
@@ -200,7 +215,11 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
         free_values(step);
       }
     } else {
+      // The first turn is the first warpgroup's.
+      if (group == groups - 1) end_turn(group);
+      await_turn(group);
       begin_scores(0);
+      end_turn(group);
       await_products<0>();
       hold(score);
       free_keys(0);
@@ -208,8 +227,10 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
       take_powers();
 #pragma unroll 1
       for (int step = 0; step + 1 < steps; ++step) {
+        await_turn(group);
         begin_scores(step + 1);
         begin_results(step);
+        end_turn(group);
         await_products<1>();
         hold(score);
         free_keys(step + 1);
@@ -221,7 +242,9 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, blo
         times(result, shrink);
         take_powers();
       }
+      await_turn(group);
       begin_results(steps - 1);
+      if (group < groups - 1) end_turn(group);
       await_products<0>();
       hold(result);
     }
@@ -240,11 +263,11 @@ __global__ void __launch_bounds__(Warpgroups<Tile>::threads, Warpgroups<Tile>::b
   Warpgroups<Tile>::compute(p, static_cast<Mask*>(nullptr));
 }
 
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, int blocks, int every, int access,
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
           typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, every, access>, Mask, const Arguments& a,
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access>, Mask, const Arguments& a,
             void* stream) {
-  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, blocks, every, access>;
+  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access>;
   using Kernel = Warpgroups<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;
