@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     VERIFY_FAILED = 5
     LOCK = 6
     TOOL_MISSING = 7
+    REGRESSION = 8
     INTERNAL = 70
     INTERRUPTED = 130
 

@@ -11,8 +11,8 @@ from bolt_build.cli.main import main
 from bolt_build.cli.verbs import VERBS
 from bolt_build.errors import ExitCode
 
-WITHOUT_JSON = ("init", "run", "graph", "clean", "operators", "schema", "doctor")
-"""Verbs without --format json, or without a recipe that they need."""
+WITHOUT_JSON = ("diff", "init", "run", "graph", "clean", "operators", "schema", "doctor")
+"""Verbs without --format json, or without one recipe that they need."""
 
 GOOD = "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: }\n"
 

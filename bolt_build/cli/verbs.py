@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 VERBS = (
     "init", "build", "check", "plan", "graph", "explain", "why", "explore", "tune", "verify", "emulate", "run", "bench",
-    "clean", "operators", "schema", "doctor",
+    "diff", "clean", "operators", "schema", "doctor",
 )  # fmt: skip
 """Each is a module of this package; only the one that is asked for is imported."""
 
