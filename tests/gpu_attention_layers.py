@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 from families_harness import Input, Layer, graph_with
@@ -81,6 +82,32 @@ FORMS = [
     attention("at-form-mask", (1, 1, 70, 140), 64, causal=True, mask=Input((70, 140))),
     attention("at-form-128", (1, 1, 70, 140), 128, causal=True),
 ]
+
+
+def odd_trials(seed: int, count: int) -> list[Trial]:
+    """Attention of random extents, heads and masks, with a random legal kernel of each kind."""
+    choose = random.Random(seed)
+    found = []
+    for number in range(count):
+        kv, group = choose.choice((1, 2, 3)), choose.choice((1, 1, 2))
+        depth = choose.choice((32, 64, 64, 80, 96, 128, choose.randint(1, 160)))
+        queries, keys = (choose.choice((1, 40, 197, choose.randint(1, 260))) for _ in range(2))
+        batch, heads = choose.randint(1, 2), kv * group
+        shape = tuple(n if choose.random() < 0.6 else 1 for n in (batch, heads, queries, keys))
+        hiding = choose.random() < 0.5
+        mask = Input(shape, low=HIDING if hiding else -2.0, high=0.0) if choose.random() < 0.4 else None
+        layer = attention(
+            f"odd-{seed}-{number}", (batch, heads, queries, keys), depth, kv_heads=kv,
+            causal=choose.random() < 0.3, safe=hiding, mask=mask,
+        )  # fmt: skip
+        if choose.random() < 0.4:
+            layer = packed(f"odd-{seed}-{number}", batch, heads, queries, depth, kv_heads=kv)
+        step = step_of(layer)
+        kernels = legal(step.problem)
+        for kind in dict.fromkeys(dict(candidate.parameters)["kind"] for candidate in kernels):
+            of_kind = [candidate for candidate in kernels if dict(candidate.parameters)["kind"] == kind]
+            found.append(Trial(layer, step, choose.choice(of_kind)))
+    return found
 
 
 def step_of(layer: Layer) -> ProposedStep:
