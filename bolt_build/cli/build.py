@@ -8,12 +8,15 @@ import sys
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build, chosen, dry_run
+from bolt_build.build.files import told, write_text
+from bolt_build.build.timings import Timekeeper
 from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
     add_format,
     add_jobs,
     add_place,
     add_recipes,
+    file_name,
     options_of,
     read_recipes,
 )
@@ -46,6 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_task_cache(parser, may_only_read=True)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument(
+        "--timings", type=file_name, metavar="FILE.html",
+        help="write a page with the tasks over time, the critical path, and what the cache saved",
+    )  # fmt: skip
     add_format(parser)
 
 
@@ -58,14 +65,35 @@ def run(args: argparse.Namespace) -> int:
     if args.jobs:
         options = replace(options, jobs=args.jobs)
     _check_targets(recipes, options)
+    if args.timings is not None and args.dry_run:
+        message = "--timings has nothing to show of a build that --dry-run does not run"
+        raise BoltError([Diagnostic("nothing-to-time", message, hint="leave one of them out")], ExitCode.USAGE)
     if args.dry_run:
         return _dry_run(recipes, options, progress(args.format, quiet=args.quiet), args.format)
-    return build_all(recipes, options, args)
+    if args.timings is not None:
+        return _timed(recipes, options, args)
+    return build_all(recipes, options, args, progress(args.format, quiet=args.quiet))
 
 
-def build_all(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace) -> int:
+def _timed(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace) -> int:
+    """Builds, and writes the page, whatever came of the build."""
+    # It loads jinja2, which only a build with a page needs.
+    from bolt_build.report.page import check_place
+
+    # It loads jinja2, which only a build with a page needs.
+    from bolt_build.report.timings import timings_page
+
+    check_place(args.timings)
+    directories = {recipe.name: options.directory(recipe) for recipe in recipes}
+    keeper = Timekeeper(progress(args.format, quiet=args.quiet), directories)
+    code = build_all(recipes, options, args, keeper)
+    with told(args.timings, "write it to a folder of your own with --timings FILE.html"):
+        write_text(args.timings, timings_page(keeper.timings()))
+    return code
+
+
+def build_all(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace, listener: Listener) -> int:
     """Builds recipe after recipe, in the form and as quietly as `args` say, and returns the exit code."""
-    listener = progress(args.format, quiet=args.quiet)
     codes = []
     for recipe in recipes:
         code = _build(recipe, options, listener, args)

@@ -24,6 +24,7 @@ from bolt_build.cli.common_arguments import (
     read_recipes,
 )
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.progress import progress
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import target_named
 
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         _begin_again(options.local_cache)
     if args.jobs:
         options = replace(options, jobs=args.jobs)
-    return build_all(recipes, options, args)
+    return build_all(recipes, options, args, progress(args.format, quiet=args.quiet))
 
 
 def _begin_again(cache: Cache) -> None:
