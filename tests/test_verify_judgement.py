@@ -81,6 +81,17 @@ def test_what_is_masked_on_both_sides_is_no_difference() -> None:
     assert (found.not_finite, found.reference_not_finite, found.unbounded, found.max_abs) == (0, 1, 1, 0.0)
 
 
+def test_a_mask_beyond_half_precision_is_infinite_there() -> None:
+    """What is no mask, but has overflown, departs; so does the other infinity."""
+    reference = np.random.RandomState(1).standard_normal((4, 50)).astype(np.float32)
+    array = reference.copy()
+    array[0, :2], reference[0, :2] = (-np.inf, np.inf), (np.finfo(np.float32).min, 3e38)
+    assert judge(array, reference, None, DType.F16).not_finite == 0
+    array[1, :2], reference[1, :2] = (np.inf, np.inf), (7e4, -3e38)
+    found = judge(array, reference, None, DType.F16)
+    assert (found.not_finite, found.reference_not_finite) == (2, 0)
+
+
 def test_where_rounding_may_do_anything_nothing_is_told() -> None:
     variance, array = ONE.copy(), REFERENCE.copy()
     variance[0, :2] = np.inf

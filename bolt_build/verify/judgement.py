@@ -25,6 +25,10 @@ SMALLEST = {DType.F32: 2.0**-126, DType.F64: 2.0**-126, DType.BF16: 2.0**-126, D
 """What rounding does to numbers near zero: fp16's are 2^-24 apart there, others may become zero."""
 
 
+MASK = 1e30
+"""What is as large hides a key of attention and is no result of a layer: half precision has infinity in its place."""
+
+
 def largest(count: int) -> float:
     """The limit of the largest of `count` deviations: twice what it is among as many normal ones, and 3 for the error
     of that estimate. 9 of a hundred elements, 15 of a hundred million."""
@@ -45,8 +49,8 @@ class Judgement:
     over that of what rounding can do, whichever is larger, less what `chance` makes of few elements. `noise` and
     `signal`: the root mean squares of what rounding can do and of the reference. `max_abs`: the largest difference.
     Elements that are not finite count in `not_finite` (in the engine alone) or `reference_not_finite` and nowhere else,
-    and in neither where both sides have the same infinity; `unbounded` are those that differ where rounding may do
-    anything."""
+    and in neither where both sides have the same infinity, or the reference a number beyond `MASK`; `unbounded` are
+    those that differ where rounding may do anything."""
 
     max_abs: float
     largest: float
@@ -131,7 +135,8 @@ class _Sums:
             other = x != y
             finite = np.isfinite(x) & np.isfinite(y)
             bounded = np.isfinite(error)
-            self._bad += int(np.count_nonzero(~np.isfinite(x) & np.isfinite(y)))
+            beyond = np.isinf(x) & (np.abs(y) >= MASK) & (np.signbit(x) == np.signbit(y))
+            self._bad += int(np.count_nonzero(~np.isfinite(x) & np.isfinite(y) & ~beyond))
             self._bad_reference += int(np.count_nonzero(~np.isfinite(y) & other))
             self._unbounded += int(np.count_nonzero(finite & ~bounded & other))
             d, error, square = (part[finite & bounded] for part in (d, error, square))
