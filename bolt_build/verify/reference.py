@@ -18,6 +18,7 @@ from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of,
 from bolt_build.verify.segments import CutModel, Wanted
 from bolt_build.verify.taps import Tap
 from bolt_build.verify.widening import without_bf16
+from bolt_build.verify.written_out import written_out
 
 _NUMPY = {
     "tensor(float)": np.float32,
@@ -128,7 +129,7 @@ class Reference:
 
     def _pieces(self) -> CutModel:
         if self._cut is None:
-            self._cut = CutModel(self._model)
+            self._cut = CutModel(written_out(self._model))
         return self._cut
 
     @functools.cached_property

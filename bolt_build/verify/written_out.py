@@ -1,0 +1,72 @@
+"""ONNX functions written out as the operators that define them, where verification has rules for those alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import onnx
+from onnx import FunctionProto, ModelProto, NodeProto, TypeProto, helper
+
+WRITTEN_OUT = ("Attention",)
+"""Operators of ONNX's own domain whose rounding follows from that of the operators of their definition."""
+
+
+def written_out(model: ModelProto) -> ModelProto:
+    """The model with the bodies of such functions in their places; itself where it has none.
+
+    Tensors of the model keep their names; those inside begin with the function's first output. A node whose inputs have
+    no known type stays.
+    """
+    if not any(_is_function(node) for node in model.graph.node):
+        return model
+    opset = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
+    types = _types(model)
+    nodes: list[NodeProto] = []
+    for node in model.graph.node:
+        body = _body(node, opset, types) if _is_function(node) else None
+        nodes += [node] if body is None else _renamed(node, body)
+    changed = ModelProto()
+    changed.CopyFrom(model)
+    del changed.graph.node[:]
+    changed.graph.node.extend(nodes)
+    return changed
+
+
+def _is_function(node: NodeProto) -> bool:
+    return node.domain in ("", "ai.onnx") and node.op_type in WRITTEN_OUT
+
+
+def _types(model: ModelProto) -> dict[str, TypeProto]:
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    found = {each.name: helper.make_tensor_type_proto(each.data_type, each.dims) for each in graph.initializer}
+    found.update((each.name, each.type) for each in (*graph.value_info, *graph.input, *graph.output))
+    return found
+
+
+def _body(node: NodeProto, opset: int, types: dict[str, TypeProto]) -> FunctionProto | None:
+    """The function that defines the node for inputs of these types."""
+    if any(name and name not in types for name in node.input):
+        return None
+    schema: Any = onnx.defs.get_schema(node.op_type, opset)  # its stub lacks what functions need
+    known = [version for version in schema.context_dependent_function_opset_versions if version <= opset]
+    if not known:
+        return None
+    given = [types[name].SerializeToString() if name else b"" for name in node.input]
+    made = schema.get_context_dependent_function_with_opset_version(max(known), node.SerializeToString(), given)
+    return FunctionProto.FromString(made) if made else None
+
+
+def _renamed(node: NodeProto, body: FunctionProto) -> Iterable[NodeProto]:
+    """The function's nodes between the node's own tensors."""
+    given = dict.fromkeys(body.input, "")
+    given.update(zip(body.input, node.input, strict=False))
+    given.update((inner, name) for inner, name in zip(body.output, node.output, strict=False) if name)
+    prefix = f"{node.output[0]}/{node.op_type}/"
+    for index, each in enumerate(body.node):
+        made = NodeProto()
+        made.CopyFrom(each)
+        made.name = f"{prefix}{index}"
+        for names in (made.input, made.output):
+            names[:] = [given.get(name, f"{prefix}{name}") if name else "" for name in names]
+        yield made
