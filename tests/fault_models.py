@@ -151,6 +151,28 @@ def attention() -> onnx.ModelProto:
     return net.model("attention", ["N", 24, width], x, ["N", 24, width])
 
 
+def long_attention() -> onnx.ModelProto:
+    """Nearly uniform attention over many rows that have much in common, which a bias takes away again: what weights'
+    rounding does to it is the same in all rows, so the mean over them does not level it out."""
+    net, random = _Net(5), np.random.RandomState(5)
+    width, heads, rows = 32, 2, 700
+    common = 4.0 * random.standard_normal(width)
+    x = net.node("Add", "shift", "input", net.constant("common", common))
+    parts = []
+    for part in ("q", "k", "v"):
+        weight = random.standard_normal((width, width)) * width**-0.5
+        z = net.node("MatMul", part, x, net.constant(f"{part}.w", weight))
+        z = net.node("Add", f"{part}/bias", z, net.constant(f"{part}.b", 0.1 - common @ weight))
+        shape = net.node("Constant", f"{part}/shape", value_ints=[0, 0, heads, width // heads])
+        z = net.node("Reshape", f"{part}/heads", z, shape)
+        parts.append(net.node("Transpose", f"{part}/turn", z, perm=[0, 2, 3, 1] if part == "k" else [0, 2, 1, 3]))
+    logits = net.node("Mul", "scale", net.node("MatMul", "logits", parts[0], parts[1]), net.constant("small", 0.01))
+    y = net.node("MatMul", "mix", net.node("Softmax", "softmax", logits, axis=-1), parts[2])
+    y = net.node("Transpose", "back", y, perm=[0, 2, 1, 3])
+    y = net.node("Reshape", "joined", y, net.node("Constant", "shape", value_ints=[0, 0, width]))
+    return net.model("long", ["N", rows, width], y, ["N", rows, width])
+
+
 def _normalized(net: _Net, name: str, x: str, width: int) -> str:
     below = net.node("Sub", f"{name}/sub", x, net.node("ReduceMean", f"{name}/mean", x, axes=[-1]))
     square = net.node("Pow", f"{name}/square", below, net.constant(f"{name}.two", 2))

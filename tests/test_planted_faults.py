@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from fault_models import MODELS
+from fault_models import MODELS, long_attention
 from fault_table import Engine, outcomes, planned_engine, right_layers, whole_verifications
 from planted import FAULTS
 
@@ -56,6 +56,14 @@ def test_in_half_precision_what_is_not_found_is_no_more_than_rounding(
     assert [o.layer for o in found if o.fault == "shares in half" and o.found] == []
     for outcome in found:
         assert outcome.rounding < 0.1, f"{outcome.layer} could hardly be judged"
+
+
+def test_means_over_many_rows_do_not_level_out_what_weights_lose(folder: Path) -> None:
+    """The three projections are one product of which the model has no tensor, so attention is judged from its input."""
+    path = folder / "long.onnx"
+    onnx.save(long_attention(), path)
+    engine = planned_engine(path, "h200", "fp16")
+    assert [(layer.name, layer.ok, layer.blind) for layer in right_layers(engine)][-1] == ("mix", True, False)
 
 
 def test_a_whole_engine_with_a_fault_departs_in_its_layer_alone(folder: Path) -> None:

@@ -70,7 +70,7 @@ def roundings_of(tap: Tap) -> Roundings:
 class Work:
     """One node of a segment under its rule: its inputs, their variances and its outputs as the graph names them.
     `fixed` says which inputs do not depend on the segment's; `counts` are how many products each sum of the segment
-    has had so far, as names of scalars."""
+    has had so far, as names of scalars. `means`: the rows of input 0 are shares of 1, as softmax leaves them."""
 
     emit: Emitter
     node: NodeProto
@@ -80,6 +80,7 @@ class Work:
     fixed: Sequence[bool]
     roundings: Roundings
     counts: list[str]
+    means: bool = False
 
     def again(self, inputs: Sequence[str], **changed: object) -> str:
         """The same operator on other inputs."""

@@ -42,7 +42,9 @@ def _product(work: Work) -> Variance:
     if work.variances[0] is not None:
         spread = work.plus(spread, work.again([work.variances[0], b2], **scales))
     if work.variances[1] is not None:
-        spread = work.plus(spread, work.again([a2, work.variances[1]], **scales))
+        # A weight's error is the same in all rows of b: a mean over many does not level it out.
+        factors = a if work.means else a2
+        spread = work.plus(spread, work.again([factors, work.variances[1]], **scales))
     if len(work.variances) > 2 and work.variances[2] is not None:
         spread = work.plus(spread, emit.scaled(work.variances[2], scales["beta"]))
     return work.summed(spread, count)

@@ -36,6 +36,8 @@ _COUNTS = (
     "GreaterOrEqual", "And", "Or", "Not", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
 )  # fmt: skip
 """Operators whose results are no floating-point numbers: nothing of them is rounded."""
+_KEEPS_ROWS = ("Cast", "CastLike", "Dropout", "Identity", "Reshape", "Where")
+"""Operators that leave a softmax's rows what they are where attention has them."""
 _FIRST_ONLY = ("TopK", "MaxPool")
 """Operators whose first output alone has such numbers."""
 
@@ -209,6 +211,7 @@ class _Segment:
         self._cut, self._emit = cut, cut.emit
         self._names = dict(sources)
         self._moving = {name for tensor, name in sources.items() if tensor in real}
+        self._shares = set[str]()
         self._roundings = roundings_of(tap)
         self.variances: dict[str, Variance] = {}
         self.counts: list[str] = []
@@ -257,8 +260,11 @@ class _Segment:
         fixed = [name not in self._moving for name in inputs]
         seen = [self._first_rows(name) for name in inputs]
         made = [self._first_rows(name) for name in outputs]
-        work = Work(self._emit, node, seen, variances, made, fixed, self._roundings, self.counts)
         own = node.domain in ("", "ai.onnx")
+        means = bool(inputs) and inputs[0] in self._shares
+        if own and (node.op_type == "Softmax" or (node.op_type in _KEEPS_ROWS and not self._shares.isdisjoint(inputs))):
+            self._shares.update(outputs)
+        work = Work(self._emit, node, seen, variances, made, fixed, self._roundings, self.counts, means)
         if own and node.op_type == "Split":
             if variances[0] is not None:
                 parts = [self._emit.fresh() for _ in outputs]

@@ -1,0 +1,63 @@
+"""ONNX's functions in the operators that define them, for verification."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from bolt_build.verify.rounding_rules import RULES, is_exact
+from bolt_build.verify.written_out import written_out
+
+
+def attention(shape: list[int], mask: int, **attributes: int | float) -> onnx.ModelProto:
+    """One Attention of three inputs of a shape, one of whose types is to be inferred, and a mask of this type."""
+    info = helper.make_tensor_value_info
+    node = helper.make_node("Attention", ["moved", "k", "v", "mask"], ["y"], name="attention", **attributes)
+    ports = [info(name, TensorProto.FLOAT, shape) for name in "qkv"]
+    graph = helper.make_graph(
+        [helper.make_node("Neg", ["q"], ["moved"]), node], "g", [*ports, info("mask", mask, [5, 5])],
+        [info("y", TensorProto.FLOAT, shape)],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("shape", "mask", "attributes"),
+    [
+        ([2, 3, 5, 4], TensorProto.FLOAT, {}),
+        ([2, 5, 12], TensorProto.BOOL, {"q_num_heads": 3, "kv_num_heads": 3, "scale": 0.3}),
+        ([2, 5, 12], TensorProto.FLOAT, {"q_num_heads": 3, "kv_num_heads": 3, "is_causal": 1}),
+    ],
+)
+def test_a_written_out_attention_gives_the_same(
+    shape: list[int], mask: int, attributes: dict[str, int | float]
+) -> None:
+    model = attention(shape, mask, **attributes)
+    spelled = written_out(model)
+    onnx.checker.check_model(spelled)
+    assert "Attention" not in {node.op_type for node in spelled.graph.node}
+    assert [port.name for port in spelled.graph.output] == ["y"]
+    random = np.random.RandomState(1)
+    feeds = {name: random.standard_normal(shape).astype(np.float32) for name in "qkv"}
+    given = random.standard_normal((5, 5)).astype(np.float32)
+    feeds["mask"] = np.tri(5, dtype=bool) if mask == TensorProto.BOOL else given
+    (wanted,), (found,) = (ReferenceEvaluator(each).run(None, feeds) for each in (model, spelled))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_every_real_step_of_it_has_a_rule() -> None:
+    counted = {"Shape", "Size", "Constant", "ConstantOfShape", "Equal", "Not", "And", "Mod", "Range", "Unsqueeze"}
+    steps = written_out(attention([2, 3, 5, 4], TensorProto.FLOAT)).graph.node
+    assert {node.op_type for node in steps if node.op_type not in counted and not is_exact(node)} <= set(RULES) | {
+        "CastLike", "Expand",
+    }  # fmt: skip
+
+
+def test_a_model_without_functions_stays() -> None:
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+    other = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
+    model = helper.make_model(helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [info], [other]))
+    assert written_out(model) is model
