@@ -19,6 +19,7 @@ from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.report.chains import chains_of
 from bolt_build.report.problem_words import in_words
 from bolt_build.schema.recipe import FusionPolicy, Policy, TargetSpec
 from bolt_build.targets import target_named
@@ -116,5 +117,9 @@ def test_an_engine_has_the_step_where_the_recipe_leaves_a_choice(persistent: str
     (plan,) = engine.plan.plans
     kinds = [step.problem.op.kind for step in plan.steps if not step.view]
     assert ("averaged" in kinds) == (persistent == "auto")
+    for each in chains_of(engine.graphs[0], engine.plan, engine.chains, H200).legal:
+        # The results are written for their other reader, and not read for their means.
+        assert each.split is not None
+        assert each.split.nbytes == 2 * 4 * 96 * 28 * 28
     inputs = random_inputs(of, 0)
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 2e-2)

@@ -17,6 +17,7 @@ from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.report.problem_words import in_words
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import Target
 
@@ -74,6 +75,14 @@ def test_its_problem_says_all_of_it_in_one_line() -> None:
         "mul(f16[4,136,28,28] channels_last, f32[136,1,1], f32[136,1,1]) | add(@2) | relu | "
         "conv(_, f16[72,136,1,1], f32[72]) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] | "
         "relu -> f16[4,72,28,28] channels_last"
+    )
+
+
+def test_its_problem_in_words() -> None:
+    (alternative,), _ = proposed(normalized())
+    assert in_words(alternative.steps[0].problem) == (
+        "mul of 4x136x28x28 and 136x1x1 + constant + relu then 1x1 convolution, 136 to 72 channels, 28x28, batch 4 + "
+        "bias + relu"
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bolt_build.families.common.chains import parts
 from bolt_build.graph.chains import chains_in
 from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.chain import Averaged
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.persistent import ChainOutcome
 from bolt_build.report.problem_words import in_words
@@ -85,7 +86,9 @@ def _split(found: ChainOutcome, together: float, apart: Sequence[float | None], 
     if any(time is None for time in apart) or len(set(found.measured)) > 1:
         return None
     gain = sum(time for time in apart if time is not None) - together
-    nbytes = 2 * parts(found.chain.problem)[0].outputs[0].nbytes
+    # What lies between is neither written nor read; what is an output as well is not read.
+    spared = 1 if isinstance(found.chain.problem.op, Averaged) else 2
+    nbytes = spared * parts(found.chain.problem)[0].outputs[0].nbytes
     traffic, launch = nbytes / target.bandwidth * 1e6, target.launch_seconds * 1e6
     return Split(gain, nbytes, traffic, launch, traffic + launch - gain)
 

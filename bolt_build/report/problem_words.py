@@ -59,13 +59,16 @@ def _behind(problem: KernelProblem, own: int) -> str:
     """The bias, where the op has one behind its `own` first inputs, and the stages of the epilogue."""
     of_stages = {stage.operand for stage in problem.epilogue}
     has_bias = own == 2 and any(index not in of_stages for index in range(own, len(problem.inputs)))
-    return "".join(f" + {word}" for word in (*(["bias"] if has_bias else []), *map(_stage, problem.epilogue)))
+    stages = (_stage(problem, stage) for stage in problem.epilogue)
+    return "".join(f" + {word}" for word in (*(["bias"] if has_bias else []), *stages))
 
 
-def _stage(stage: EpilogueOp) -> str:
+def _stage(problem: KernelProblem, stage: EpilogueOp) -> str:
     if isinstance(stage.op, Activation):
         return stage.op.function
     assert isinstance(stage.op, Binary)
+    if stage.operand is not None and problem.inputs[stage.operand].constant:
+        return "constant" if stage.op.function == "add" else f"{stage.op.function} by a constant"
     return "residual" if stage.op.function == "add" else f"{stage.op.function} by another tensor"
 
 
