@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import TensorType
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.lp_pool import LpPool
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.pool_places import PoolPlaces
 from bolt_build.graph.windows import Steps, Windows
 
 
@@ -21,6 +24,12 @@ def test_a_1x1_with_a_stride_reads_every_second_row_and_column() -> None:
 def test_windows_that_touch_each_other_read_everything() -> None:
     conv = Conv((2, 2), (1, 1), (1, 1), (1, 1))
     assert conv.unread([TensorType(DType.F16, (1, 8, 7, 7)), TensorType(DType.F16, (4, 8, 3, 3))]) == 0
+
+
+def test_where_maxima_are_found_reads_what_the_maxima_do() -> None:
+    window, x = ((1, 1), (2, 2), (0, 0), (0, 0), (1, 1)), TensorType(DType.F32, (2, 8, 5, 6))
+    for op in (Pool("max", *window), PoolPlaces(*window), LpPool(2, *window)):
+        assert x.elements - op.unread([x]) == 2 * 8 * 3 * 3
 
 
 @given(

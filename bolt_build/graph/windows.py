@@ -183,3 +183,8 @@ class Windowed:
             if any(pad >= k for pad, k in zip(pads, self.kernel, strict=True)):
                 raise ShapeError(f"pads {list(pads)} must be smaller than the kernel {list(self.kernel)}")
         return (*x.shape[:2], *self.windows.output_shape(x.shape[2:]))
+
+    def unread(self, inputs: Sequence[TensorType]) -> int:
+        """Elements of the input that no window has."""
+        x = inputs[0]
+        return x.elements - prod(x.shape[:2]) * self.windows.touched(x.shape[2:])

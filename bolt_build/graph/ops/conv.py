@@ -97,6 +97,18 @@ def import_conv(node: NodeImport) -> None:
     node.emit(op, [node.input(index) for index in range(node.count())], 0)
 
 
+_Entries = tuple[int, ...]
+
+
+def import_window(node: NodeImport) -> tuple[_Entries, _Entries, _Entries, _Entries, _Entries]:
+    """Kernel, strides, begin and end pads and dilations of a pooling, in that order, one entry a spatial axis each."""
+    spatial = node.type(0).shape[2:]
+    ones = (1,) * len(spatial)
+    kernel = node.integers("kernel_shape")
+    strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
+    return kernel, strides, *import_pads(node, spatial, kernel, strides, dilations), dilations
+
+
 def import_pads(
     node: NodeImport, spatial: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...],
     dilations: tuple[int, ...],

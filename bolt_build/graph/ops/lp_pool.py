@@ -12,7 +12,7 @@ from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
-from bolt_build.graph.ops.conv import import_pads
+from bolt_build.graph.ops.conv import import_window
 from bolt_build.graph.ops.operands import expect_count, expect_float
 from bolt_build.graph.windows import Windowed
 
@@ -56,18 +56,10 @@ class LpPool(Windowed, Op):
         x = inputs[0]
         return super().workspace(inputs, outputs) + prod(x.shape[:2]) * self.windows.padded_cells(x.shape[2:])
 
-    def unread(self, inputs: Sequence[TensorType]) -> int:
-        x = inputs[0]
-        return x.elements - prod(x.shape[:2]) * self.windows.touched(x.shape[2:])
-
 
 def import_lp_pool(node: NodeImport) -> None:
-    spatial = node.type(0).shape[2:]
-    ones = (1,) * len(spatial)
-    kernel = node.integers("kernel_shape")
-    strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
-    begin, end = import_pads(node, spatial, kernel, strides, dilations)
-    op = LpPool(node.integer("p", 2), kernel, strides, begin, end, dilations, bool(node.integer("ceil_mode", 0)))
+    window = import_window(node)
+    op = LpPool(node.integer("p", 2), *window, bool(node.integer("ceil_mode", 0)))
     node.emit(op, [node.input(0)], 0)
 
 

@@ -12,7 +12,7 @@ from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
-from bolt_build.graph.ops.conv import import_pads
+from bolt_build.graph.ops.conv import import_window
 from bolt_build.graph.ops.operands import expect_count
 from bolt_build.graph.ops.pool_places import PoolPlaces
 from bolt_build.graph.windows import Windowed, Windows
@@ -77,22 +77,14 @@ class Pool(Windowed, Op):
         padded = prod(x.shape[:2]) * self.windows.padded_cells(x.shape[2:])
         return super().workspace(inputs, outputs) + padded
 
-    def unread(self, inputs: Sequence[TensorType]) -> int:
-        x = inputs[0]
-        return x.elements - prod(x.shape[:2]) * self.windows.touched(x.shape[2:])
-
 
 def import_pool(node: NodeImport) -> None:
-    spatial = node.type(0).shape[2:]
-    ones = (1,) * len(spatial)
-    kernel = node.integers("kernel_shape")
-    strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
-    begin, end = import_pads(node, spatial, kernel, strides, dilations)
+    window = import_window(node)
     mode = "max" if node.node.op_type == "MaxPool" else "average"
     ceil, include = bool(node.integer("ceil_mode", 0)), bool(node.integer("count_include_pad", 0))
-    node.emit(Pool(mode, kernel, strides, begin, end, dilations, ceil, include), [node.input(0)], 0)
+    node.emit(Pool(mode, *window, ceil, include), [node.input(0)], 0)
     if len(node.node.outputs) > 1 and node.node.outputs[1]:
-        places = PoolPlaces(kernel, strides, begin, end, dilations, ceil, bool(node.integer("storage_order", 0)))
+        places = PoolPlaces(*window, ceil, bool(node.integer("storage_order", 0)))
         node.emit(places, [node.input(0)], 1)
 
 
