@@ -16,7 +16,7 @@ CONSTANTS = {
     "weight": "f32[12,12] #", "learned": "f32[5,4] #",
     "root": "f32[] {0.5}", "half": "f32[] {0.5}", "eight": "f32[] {8}", "least": "f32[] {-3e38}",
     "none": "f32[] {-inf}", "zero": "f32[] {0}", "two": "i64[] {2}", "one": "i64[] {1}", "nought": "i64[] {0}",
-    "bias": "f32[1,3,5,5]", "window": "f32[2,5,5]",
+    "bias": "f32[1,3,5,5]", "each": "f32[3,1,1]", "window": "f32[2,5,5]",
 }  # fmt: skip
 """What statements may read beside the inputs."""
 
@@ -170,6 +170,16 @@ def repeated(name: str) -> str:
         f"%{name}.r = reshape(%{name}) shape=[2,5,1,4]; %{name}.t = transpose(%{name}.r) perm=[0,2,1,3]; "
         f"%{name}.u = reshape(%{name}.t) shape=[2,1,1,5,4]; %{name}.e = expand(%{name}.u) shape=[2,1,3,5,4]; "
         f"%{name}h = reshape(%{name}.e) shape=[2,3,5,4]; "
+    )
+
+
+def test_a_factor_of_each_head_multiplies_its_queries() -> None:
+    """Cosine attention has a temperature that is learned."""
+    text = QKV + SCORES + "%f = mul(%s, %each); %p = softmax(%f) axis=3; " + END
+    assert found(spelled(text)) == (
+        "%q.r = reshape(%q) shape=[2,5,3,4]; %qh = transpose(%q.r) perm=[0,2,1,3]; %'o.rows = mul(%qh, %each); "
+        "%'o.rows.1 = transpose(%'o.rows) perm=[0,2,1,3]; %'o.rows.2 = reshape(%'o.rows.1) shape=[2,5,12]; "
+        "%y = attention(%'o.rows.2, %k, %v) heads=3 kv_heads=3 scale=1.0"
     )
 
 

@@ -82,7 +82,10 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
     assert isinstance(last.op, MatMul)
     batch = editor.type(product.outputs[0]).shape[:-2]
     heads = heads_of(editor, product.inputs[0], batch, product.op.transpose_a)
-    q = operand(editor, product.inputs[0], batch, heads, swapped=product.op.transpose_a, scales=True)
+    chain, queries = Chain(editor, f"{last.name}.rows"), product.inputs[0]
+    for factor in scores.factors:
+        queries = chain.add(Binary("mul"), [queries, factor])
+    q = operand(editor, queries, batch, heads, swapped=product.op.transpose_a, scales=True)
     k = operand(editor, product.inputs[1], batch, heads, swapped=not product.op.transpose_b, scales=True)
     outer = editor.type(last.outputs[0]).shape[:-2]
     if prod(outer) != prod(batch):
@@ -96,12 +99,12 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
         return f"heads of '{product.name}' share their queries"
     if k.repeats != v.repeats:
         return f"{k.repeats} heads share keys, but {v.repeats} share values"
-    return _build(editor, journal, softmax, scores, shares, (q, k, v), prod(batch) // heads, heads)
+    return _build(editor, journal, softmax, scores, shares, (q, k, v), prod(batch) // heads, heads, chain)
 
 
 def _build(
     editor: GraphEditor, journal: Journal, softmax: Node, scores: Scores, shares: Shares,
-    operands: tuple[Operand, Operand, Operand], images: int, heads: int,
+    operands: tuple[Operand, Operand, Operand], images: int, heads: int, chain: Chain,
 ) -> str | None:  # fmt: skip
     q, k, v = operands
     last = shares.product
@@ -114,7 +117,6 @@ def _build(
         return f"images and heads are mixed in '{last.outputs[0]}'"
     sides = digits[:1:-1] if shares.turned else digits[2:]
     result = _result(editor, last, View("", (0, 0, 0), (*batch, *sides)), extents)
-    chain = Chain(editor, f"{last.name}.rows")
     packed = packed_rows(editor, chain, q, k, v)
     sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
     causal, masks, dtype = False, list[str](), editor.type(softmax.inputs[0]).dtype

@@ -31,13 +31,14 @@ class Mask:
 
 @dataclass(frozen=True)
 class Scores:
-    """scale * product + masks, the first mask added last. `inside` are the values from the product to the softmax's
-    argument."""
+    """scale * factors * product + masks, the first mask added last. `factors` have one number for all scores of a
+    matrix. `inside` are the values from the product to the softmax's argument."""
 
     product: Node
     scale: float
     masks: tuple[Mask, ...]
     inside: tuple[str, ...]
+    factors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,27 @@ def _scaled(editor: GraphEditor, node: Node, inside: tuple[str, ...]) -> Scores 
             return _behind(editor, a, inside, factor)
         if (factor := number(editor, a)) is not None:
             return _behind(editor, b, inside, factor)
+        for value, other in (node.inputs, node.inputs[::-1]):
+            if _is_of_matrices(editor, other, value):
+                return _multiplied(_behind(editor, value, inside), other, editor.type(value).shape, editor)
     return f"the scores are multiplied in '{node.name}' with what is no number"
+
+
+def _is_of_matrices(editor: GraphEditor, factor: str, value: str) -> bool:
+    """Whether the factor has one number for each matrix of `value`, or for several."""
+    shape, rank = editor.type(factor).shape, editor.type(value).rank
+    return len(shape) in range(2, rank + 1) and shape[-2:] == (1, 1) and not editor.is_constant(value)
+
+
+def _multiplied(found: Scores | str, factor: str, shape: tuple[int, ...], editor: GraphEditor) -> Scores | str:
+    """Scores of this shape times a factor of each matrix."""
+    if isinstance(found, str):
+        return found
+    if found.masks:
+        return f"'{found.masks[0].value}' is scaled together with the scores"
+    if editor.type(found.product.outputs[0]).shape != shape:
+        return f"'{factor}' multiplies scores in other groups than '{found.product.name}' makes"
+    return replace(found, factors=(*found.factors, factor))
 
 
 def _masked(editor: GraphEditor, node: Node, inside: tuple[str, ...]) -> Scores | str:
