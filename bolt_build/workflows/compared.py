@@ -123,9 +123,9 @@ def _build(directory: TargetDirectory) -> ComparedEngine:
         for step in batch.steps
         if not step.view
     )  # fmt: skip
-    report = _report(directory)
+    report = verification_of(directory)
     errors = [] if report is None else [each for batch in report.batches for each in _errors(batch)]
-    figures = (*_sizes(directory, plan), *errors)
+    figures = (*sizes_of(directory, plan), *errors)
     return ComparedEngine(plan.name, plan.target, layers, figures, None if report is None else report.ok)
 
 
@@ -136,8 +136,8 @@ def _plan(directory: TargetDirectory) -> EnginePlan:
         raise BoltError([_damaged(directory.engine, error)]) from error
 
 
-def _report(directory: TargetDirectory) -> VerifyReport | None:
-    """What verification found, None where the engine was not verified."""
+def verification_of(directory: TargetDirectory) -> VerifyReport | None:
+    """What verification found, None where the engine was not verified. Raises BoltError where it cannot be read."""
     try:
         text = directory.verification.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -153,7 +153,8 @@ def _damaged(path: Path, error: Exception) -> Diagnostic:
     return Diagnostic("damaged-build", f"cannot be read as a build's: {error}", subject=str(path), hint=hint)
 
 
-def _sizes(directory: TargetDirectory, plan: EnginePlan) -> Iterator[Figure]:
+def sizes_of(directory: TargetDirectory, plan: EnginePlan) -> Iterator[Figure]:
+    """Bytes of the library, the weights, and each batch's arena. Raises BoltError where a file is missing."""
     for what, file in (("library", names.library(plan.name)), ("weights", names.weights(plan.name))):
         path = directory.path / file
         if not path.is_file():
