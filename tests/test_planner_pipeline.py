@@ -41,7 +41,8 @@ def test_the_order_is_this() -> None:
         "remove-dead", "fold-constants", "remove-copies", "merge-moves", "merge-slices", "remove-copies",
         "merge-duplicates", "fold-pads", "recognise-activations", "recognise-norms", "recognise-attention",
         "fold-constants", "merge-moves", "remove-copies", "fold-batch-norm", "fold-affine", "merge-branches",
-        "fold-affine", "merge-duplicates", "remove-dead", "carry-moves", "merge-moves", "remove-copies",
+        "fold-affine", "merge-duplicates", "remove-dead", "multiply-patches", "carry-moves", "merge-moves",
+        "remove-copies",
         "select-early", "merge-projections", "fuse-epilogues", "pad-channels",
     ]  # fmt: skip
 
@@ -64,7 +65,7 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
         "there are remove-dead, fold-constants, remove-copies, merge-moves, merge-slices, merge-duplicates, fold-pads, "
         "recognise-activations, recognise-norms, recognise-attention, fold-batch-norm, fold-affine, merge-branches, "
-        "carry-moves, select-early, merge-projections, fuse-epilogues, pad-channels"
+        "multiply-patches, carry-moves, select-early, merge-projections, fuse-epilogues, pad-channels"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"
 

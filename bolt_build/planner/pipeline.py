@@ -23,6 +23,7 @@ from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.pads import FOLD_PADS
+from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
 from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.slices import MERGE_SLICES
@@ -51,6 +52,7 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_AFFINE,  # what stood behind the sum of branches
     MERGE_DUPLICATES,
     REMOVE_DEAD,  # nothing unread may count as a reader
+    MULTIPLY_PATCHES,  # BatchNorms and biases are in their weights now
     CARRY_MOVES,  # biases between them are part of products now
     MERGE_MOVES,
     REMOVE_COPIES,
