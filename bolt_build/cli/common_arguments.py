@@ -115,9 +115,11 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-j", "--jobs", type=count, metavar="N", help="tasks at once (default: as many as CPUs)")
 
 
-def add_format(parser: argparse.ArgumentParser, what: str = "output") -> None:
+def add_format(
+    parser: argparse.ArgumentParser, what: str = "output", forms: tuple[str, ...] = ("text", "json")
+) -> None:
     parser.add_argument(
-        "--format", type=one_of("text", "json"), default="text", metavar="{text,json}",
+        "--format", type=one_of(*forms), default="text", metavar=f"{{{','.join(forms)}}}",
         help=f"form of the {what} (default: text)",
     )  # fmt: skip
 

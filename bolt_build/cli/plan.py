@@ -11,6 +11,7 @@ from bolt_build.build.preparing import Preparer
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
+from bolt_build.report.mermaid import plan_chart
 from bolt_build.report.plan import render
 from bolt_build.report.tables import terminal_width
 
@@ -21,7 +22,7 @@ HELP = "print the steps, kernels and memory of an engine, and what the planner d
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
-    add_format(parser, "plan")
+    add_format(parser, "plan", ("text", "json", "mermaid"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
         found += [preparer.plan_engine(spec).plan for spec in chosen(recipe, options.targets)]
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(plan) for plan in found], indent=1) + "\n")
+    elif args.format == "mermaid":
+        sys.stdout.write(plan_chart(found))
     else:
         sys.stdout.write("\n".join(render(plan, width=terminal_width(sys.stdout)) for plan in found))
     return int(ExitCode.OK)
