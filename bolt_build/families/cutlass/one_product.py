@@ -17,6 +17,7 @@ from bolt_build.families.base import (
     StepExpressions,
 )
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.stated import is_read
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
@@ -128,11 +129,7 @@ class ProductKind(Generic[T]):
         return kernel
 
     def reads(self, candidate: Candidate) -> bool:
-        try:
-            self.kernel_of(candidate)
-        except ValueError:
-            return False
-        return True
+        return is_read(self.kernel_of, candidate)
 
     def serves(self, problem: KernelProblem) -> bool:
         return multiplies(problem.op)

@@ -18,6 +18,7 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.stated import is_read, tile_of
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
@@ -120,19 +121,10 @@ class ChainKind(Generic[T]):
 
     def tile_of(self, candidate: Candidate) -> T:
         """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
-        reader = Reader(candidate.parameters)
-        tile = self.read(reader)
-        reader.end()
-        if tile.parameters != candidate.parameters:
-            raise ValueError(f"{candidate} is no kernel of this kind")
-        return tile
+        return tile_of(candidate, self.read)
 
     def reads(self, candidate: Candidate) -> bool:
-        try:
-            self.tile_of(candidate)
-        except ValueError:
-            return False
-        return True
+        return is_read(self.tile_of, candidate)
 
     def serves(self, problem: KernelProblem) -> bool:
         first, *behind = problem.op.sequence

@@ -17,6 +17,7 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.stated import is_read, tile_of
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
@@ -204,19 +205,10 @@ class Pooled:
 
     def tile_of(self, candidate: Candidate) -> PooledTile:
         """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
-        reader = Reader(candidate.parameters)
-        tile = PooledTile.read(reader)
-        reader.end()
-        if tile.parameters != candidate.parameters:
-            raise ValueError(f"{candidate} is no kernel of this kind")
-        return tile
+        return tile_of(candidate, PooledTile.read)
 
     def reads(self, candidate: Candidate) -> bool:
-        try:
-            self.tile_of(candidate)
-        except ValueError:
-            return False
-        return True
+        return is_read(self.tile_of, candidate)
 
     def serves(self, problem: KernelProblem) -> bool:
         _, *behind = problem.op.sequence

@@ -20,6 +20,7 @@ from bolt_build.families.base import (
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.stated import is_read, tile_of
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import (
@@ -138,19 +139,10 @@ class WgmmaPrologue:
 
     def tile_of(self, candidate: Candidate) -> PrologueTile:
         """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
-        reader = Reader(candidate.parameters)
-        tile = PrologueTile.read(reader)
-        reader.end()
-        if tile.parameters != candidate.parameters:
-            raise ValueError(f"{candidate} is no kernel of this kind")
-        return tile
+        return tile_of(candidate, PrologueTile.read)
 
     def reads(self, candidate: Candidate) -> bool:
-        try:
-            self.tile_of(candidate)
-        except ValueError:
-            return False
-        return True
+        return is_read(self.tile_of, candidate)
 
     def serves(self, problem: KernelProblem) -> bool:
         first, *rest = problem.op.sequence
