@@ -138,7 +138,10 @@ def bench(folder: Path, *words: str) -> dict[str, Any] | None:
 
 def line(row: Row, found: Mapping[str, Any]) -> dict[str, Any]:
     """One row of the table. `speedup`: the fastest peer's time over the engine's."""
-    kept = ("median_ms", "images_per_second", "joules_per_image", "compile_seconds", "form", "library")
+    kept = (
+        "median_ms", "images_per_second", "sustained_images_per_second", "joules_per_image", "compile_seconds", "form",
+        "library",
+    )  # fmt: skip
     ran = {each["name"]: each for each in found["results"] if "median_ms" in each}
     failed = {each["name"]: each["reason"] for each in found["results"] if "median_ms" not in each}
     peers = [name for name in ran if name != "engine"]
@@ -162,13 +165,21 @@ def agrees(output: Mapping[str, Any]) -> bool:
 def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     """The table of all rows that are measured, with the geometric mean of each batch's."""
     found = {row: load(arguments.folder / f"row_{row.name}.json") for row in rows}
-    lines = [line(row, each["bench"]) for row, each in found.items() if each is not None]
     first = next(each for each in found.values() if each is not None)
+    before = load(record.RESULTS / "cnn_peers.json") if arguments.keep else None
+    lines = []
+    for row, each in found.items():
+        if each is not None:
+            lines.append(line(row, each["bench"]) | {"date": each["environment"]["date"]})
+        elif before is not None:
+            kept = [old for old in before["rows"] if (old["model"], old["batch"]) == (row.model, row.batch)]
+            lines += [{"date": before["date"], **old} for old in kept]
+    missing = [row.name for row in rows if (row.model, row.batch) not in {(r["model"], r["batch"]) for r in lines}]
     engines = load(arguments.folder / "engines.json") or {}
     result = first["environment"] | {
         "gpu": first["bench"]["device"], "precision": first["bench"]["precision"], "accumulator": "fp32",
         "summary": {f"b{batch}": summary([each for each in lines if each["batch"] == batch]) for batch in (32, 1)},
-        "rows_missing": [row.name for row, each in found.items() if each is None],
+        "rows_missing": missing,
         "built": {name: {key: each.get(key) for key in ("verified", "failed")} for name, each in engines.items()},
         "rows": lines,
     }  # fmt: skip
@@ -179,7 +190,7 @@ def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
 
 def summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Ratios of the fastest peer's time to the engine's: their geometric mean, and the least row."""
-    ratios = {each["model"]: each["speedup"] for each in lines if each["speedup"] is not None}
+    ratios = {f"{each['model']}_b{each['batch']}": each["speedup"] for each in lines if each["speedup"] is not None}
     if not ratios:
         return {}
     least = min(ratios, key=lambda name: ratios[name])
@@ -197,6 +208,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--builds", type=int, default=4, help="engines that are built at once")
     parser.add_argument("--limit", type=float, default=570, help="seconds of one `measure`")
+    parser.add_argument("--keep", action="store_true", help="keep rows of the result before that FOLDER has not")
     parser.add_argument("--out", type=Path, help="write here instead of results/cnn_peers.json")
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()

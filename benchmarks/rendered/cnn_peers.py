@@ -18,7 +18,7 @@ def cnn_peers(data: Any) -> dict[str, str]:
     head = [
         f"ms, {data['precision']}, {data['accumulator']} accumulation, {data['gpu'].removeprefix('NVIDIA ')}", "batch",
         "engine", *_PEERS.values(), "it compiled for", "fastest peer over engine", "images a second, engine",
-        "millijoules an image, engine and torch.compile",
+        "millijoules an image, engine and torch.compile", "measured",
     ]  # fmt: skip
     rows = []
     for row in data["rows"]:
@@ -30,6 +30,7 @@ def cnn_peers(data: Any) -> dict[str, str]:
                 _NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}",
                 *(f"{ran[name]['median_ms']:.3f}" for name in _PEERS), f"{compiled['compile_seconds']:.0f} s",
                 f"{row['speedup']:.2f}", f"{ran['engine']['images_per_second']:.0f}", energy,
+                row.get("date", data["date"]),
             ]
         )  # fmt: skip
     return {"cnn_peers": table(head, rows), "cnn_peers.torch": ".".join(data["versions"]["torch"].split(".")[:2])}

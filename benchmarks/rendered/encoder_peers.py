@@ -17,25 +17,28 @@ _PEERS = {
 }  # fmt: skip
 
 
+def _time(row: Any, name: str) -> str:
+    if name in row["contestants"]:
+        return f"{row['contestants'][name]['median_ms']:.3f}"
+    return "fails" if name in row["failed"] else "not measured"
+
+
 @figures("encoder_peers")
 def encoder_peers(data: Any) -> dict[str, str]:
     head = [
         f"ms, {data['precision']}, {data['accumulator']} accumulation, {data['gpu'].removeprefix('NVIDIA ')}", "batch",
-        "engine", *_PEERS.values(), "fastest peer over engine", "sequences a second, engine",
-        "millijoules a sequence, engine and fastest peer",
+        "engine", *_PEERS.values(), "fastest peer over engine", "sequences a second, run after run: engine",
+        "fastest peer", "the engine over it",
     ]  # fmt: skip
     rows = []
     for row in data["rows"]:
-        ran, best = row["contestants"], row["best_peer"]
-        measured = [ran["engine"], *([ran[best]] if best in ran else [])]
-        known = [each["joules_per_image"] for each in measured if each["joules_per_image"] is not None]
-        energy = " and ".join(f"{1e3 * each:.1f}" for each in known)
-        peers = [f"{ran[name]['median_ms']:.3f}" if name in ran else "fails" for name in _PEERS]
+        ran = row["contestants"]
+        peers = [_time(row, name) for name in _PEERS]
         speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
-        per_second = f"{ran['engine']['images_per_second']:.0f}"
-        rows.append(
-            [_NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}", *peers, speedup, per_second, energy]
-        )
+        own = ran["engine"]["sustained_images_per_second"]
+        other = max(ran[name]["sustained_images_per_second"] for name in _PEERS if name in ran)
+        loaded = [f"{own:.0f}", f"{other:.0f}", f"{own / other:.2f}"]
+        rows.append([_NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}", *peers, speedup, *loaded])
     summary = data["summary"]["all"]
     return {
         "encoder_peers": table(head, rows), "encoder_peers.mean": f"{summary['geometric_mean']:.2f}",
