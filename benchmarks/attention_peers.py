@@ -30,18 +30,18 @@ import record
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bolt_build import runtime  # noqa: E402
-from bolt_build.dtypes import DType  # noqa: E402
-from bolt_build.families import load  # noqa: E402
-from bolt_build.families.attention.family import Attention as Family  # noqa: E402
-from bolt_build.families.attention.kind import candidate_of  # noqa: E402
-from bolt_build.families.attention.registry import KINDS  # noqa: E402
-from bolt_build.families.attention.shape import shape_of  # noqa: E402
-from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat  # noqa: E402
-from bolt_build.graph.ir import Layout, TensorType  # noqa: E402
-from bolt_build.graph.ops.attention import Attention  # noqa: E402
-from bolt_build.targets import Target, target_named  # noqa: E402
-from bolt_build.toolchain import probe  # noqa: E402
+from bolt_build import runtime
+from bolt_build.dtypes import DType
+from bolt_build.families import load
+from bolt_build.families.attention.family import Attention as Family
+from bolt_build.families.attention.kind import candidate_of
+from bolt_build.families.attention.registry import KINDS
+from bolt_build.families.attention.shape import shape_of
+from bolt_build.families.base import Candidate, KernelProblem, Operand, StepExpressions, TensorFormat
+from bolt_build.graph.ir import Layout, TensorType
+from bolt_build.graph.ops.attention import Attention
+from bolt_build.targets import Target, target_named
+from bolt_build.toolchain import probe
 
 FAMILY = Family()
 SHAPES = (

@@ -26,10 +26,10 @@ import record
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fault_models import MODELS  # noqa: E402
-from fault_table import Engine, Outcome, outcomes, planned_engine, right_layers, whole_verifications  # noqa: E402
+from fault_models import MODELS
+from fault_table import Engine, Outcome, outcomes, planned_engine, right_layers, whole_verifications
 
-from bolt_build.graph import zoo  # noqa: E402
+from bolt_build.graph import zoo
 
 TARGETS = (("host", "fp32"), ("h200", "fp16"))
 SHOWN = ("layers", "right_layers_that_depart", "faults", "found", "missed", "table", "seconds")

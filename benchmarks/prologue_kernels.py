@@ -20,18 +20,18 @@ import record
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
-import gpu_harness  # noqa: E402
-from families_harness import Layer  # noqa: E402
-from gpu_pairs import FAMILY, steps_of  # noqa: E402
-from gpu_products import conv  # noqa: E402
-from gpu_prologues import affine, gate, product  # noqa: E402
+import gpu_harness
+from families_harness import Layer
+from gpu_pairs import FAMILY, steps_of
+from gpu_products import conv
+from gpu_prologues import affine, gate, product
 
-from bolt_build.families.base import KernelProblem, ProposedStep  # noqa: E402
-from bolt_build.families.common.chains import parts  # noqa: E402
-from bolt_build.families.portable.family import Portable  # noqa: E402
-from bolt_build.graph.ir import EpilogueOp  # noqa: E402
-from bolt_build.graph.ops.arithmetic import Binary  # noqa: E402
-from bolt_build.toolchain import probe  # noqa: E402
+from bolt_build.families.base import KernelProblem, ProposedStep
+from bolt_build.families.common.chains import parts
+from bolt_build.families.portable.family import Portable
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.toolchain import probe
 
 BATCH = 32
 RELU = conv("", (1, 8, 1, 1), 8, (1, 1)).epilogue
