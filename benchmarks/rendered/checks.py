@@ -15,6 +15,7 @@ from . import duration, figures, percent, table
     "emulated_grouped_h200",
     "emulated_grouped_a100",
     "emulated_grouped_t4",
+    "emulated_attention_h200",
 )
 def emulated(*results: Any) -> dict[str, str]:
     rows = []
