@@ -1,0 +1,40 @@
+"""`bolt-build package`: built engines as archives that CMake and pkg-config find."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from bolt_build.cli.common_arguments import add_place, add_recipe, file_name, options_of, read_recipe
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.tables import byte_text
+from bolt_build.workflows.built import built_engines
+from bolt_build.workflows.packaging import package
+
+NAME = "package"
+HELP = "pack built engines for those who use them: header, library, weights, CMake and pkg-config files, an example"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recipe(parser)
+    add_place(parser)
+    parser.add_argument(
+        "--out", type=file_name, default=Path(), metavar="DIR", help="where the archives go (default: here)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes two archives a target. Raises BoltError where an engine is not built, stale, or departs."""
+    recipe = read_recipe(args)
+    if not args.out.is_dir():
+        hint = f"make it with: mkdir -p {args.out}"
+        message = "there is no such directory"
+        raise BoltError([Diagnostic("no-place", message, subject=str(args.out), hint=hint)], ExitCode.USAGE)
+    for engine in built_engines(recipe, options_of(args)):
+        packed = package(engine, args.out)
+        for path in (packed.archive, packed.debug):
+            sys.stdout.write(f"{byte_text(path.stat().st_size):>9}  {path}\n")
+        if packed.verified is None:
+            sys.stderr.write(f"{recipe.name}/{packed.target}: packed without having been verified here\n")
+    return int(ExitCode.OK)
