@@ -202,6 +202,7 @@ MODELS: dict[str, Callable[[], Made]] = {
 def export(name: str, form: str, path: str) -> None:
     dynamo, opset = FORMS[form]
     torch.manual_seed(SEED)
+    torch.backends.mha.set_fastpath_enabled(False)  # its operator has no form in ONNX
     model, inputs = MODELS[name]()
     model.eval()
     with torch.no_grad():
