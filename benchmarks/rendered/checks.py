@@ -16,6 +16,7 @@ from . import duration, figures, percent, table
     "emulated_grouped_a100",
     "emulated_grouped_t4",
     "emulated_attention_h200",
+    "emulated_attention_a100",
 )
 def emulated(*results: Any) -> dict[str, str]:
     rows = []
