@@ -17,6 +17,7 @@ from . import duration, figures, percent, table
     "emulated_grouped_t4",
     "emulated_attention_h200",
     "emulated_attention_a100",
+    "emulated_attention_t4",
 )
 def emulated(*results: Any) -> dict[str, str]:
     rows = []
