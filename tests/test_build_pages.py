@@ -28,7 +28,8 @@ def test_timings_say_what_the_events_say(built: Project) -> None:
         (event["label"], f"{event['seconds']:.3f}", event["cached"], "; ".join(event["reasons"])) for event in events
     )
     path = page.rows("Each task needs what the one before makes")
-    assert path[-1]["task"] == "verify against onnxruntime"
+    # Verification takes no time where an engine of another test has left it in the cache.
+    assert path[-1]["task"] in ("verify against onnxruntime", "write manifest.json")
     assert [row["task"] for row in rows if row["critical"]] == [row["task"] for row in path]
 
     built.bolt("tiny.yaml", "-q", "--timings", "again.html")

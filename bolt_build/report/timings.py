@@ -98,13 +98,17 @@ def _bar(task: TimedTask, lane: int, end: float) -> _Bar:
     )  # fmt: skip
 
 
+_SHORTEST = 1e-6
+"""Seconds below which a build has no marks: less is no build, and its tenth may be no number."""
+
+
 def _at(seconds: float, end: float) -> float:
     return _LEFT + (_RIGHT - _LEFT) * (seconds / end if end else 0.0)
 
 
 def _ticks(end: float) -> list[_Label]:
     """A mark every 1, 2 or 5 (times a power of ten) seconds, at most ten."""
-    if end <= 0:
+    if end < _SHORTEST:
         return []
     power = 10.0 ** math.floor(math.log10(end / 10))
     step = next(each * power for each in (1, 2, 5, 10) if end / (each * power) <= 10)

@@ -17,6 +17,7 @@ _WHEELS = {
 }
 """The wheel whose code gets into an engine, by the tool in its manifest."""
 _LICENCE = re.compile(r"(licen[cs]e|notice|third-party|copying)[^/]*\Z", re.IGNORECASE)
+_CODE = (".py", ".pyc")
 _GCC = "libgomp.so.1: from GCC, under the GNU GPL 3 with the GCC Runtime Library Exception"
 
 
@@ -52,6 +53,7 @@ def _texts(wheel: str) -> Iterator[Licence]:
     for file in sorted(distribution.files or (), key=str):
         path = Path(str(distribution.locate_file(file)))
         name = f"{wheel}-{file.name}"
-        if _LICENCE.match(file.name) and name not in taken and path.is_file():
+        text = file.suffix not in _CODE and _LICENCE.match(file.name)
+        if text and name not in taken and path.is_file():
             taken.add(name)
             yield Licence(name, path.read_bytes())
