@@ -84,11 +84,19 @@ def planned_engine(path: Path, target: str, precision: str, batch: int = 2) -> E
 
 
 def judged(engine: Engine) -> Iterator[tuple[Executed, Tap, Expected]]:
-    """Every observed step with what the reference expects of it."""
-    held = dict(engine.inputs) | {done.step.outputs[0].value: done.result for done in engine.steps}
-    taps = tuple(tap for tap in taps_of(engine.plan) if tap.tensor in engine.reference.observable and not tap.view)
-    expected = engine.reference.expected(taps, held, {name: name for name in engine.inputs})
+    """Every observed step with what the reference expects of it: of its first output, in which faults are planted."""
+    held = dict(engine.inputs)
+    for each in engine.steps:
+        held |= zip((tensor.value for tensor in each.step.outputs), (each.result, *each.others), strict=True)
     done = {executed.step.index: executed for executed in engine.steps}
+    taps = tuple(
+        tap
+        for tap in taps_of(engine.plan)
+        if tap.tensor in engine.reference.observable
+        and not tap.view
+        and tap.tensor == done[tap.step].step.outputs[0].onnx
+    )
+    expected = engine.reference.expected(taps, held, {name: name for name in engine.inputs})
     yield from ((done[tap.step], tap, found) for tap, found in zip(taps, expected, strict=True))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,25 +20,31 @@ from bolt_build.runtime.loader import StepInfo
 
 @dataclass(frozen=True)
 class Executed:
-    """A step, what it read (as stored) and what it left (as stored)."""
+    """A step, what it read (as stored) and what it left (as stored): `others` are its outputs behind the first."""
 
     step: Step
     inputs: tuple[Array, ...]
     result: Array
+    others: tuple[Array, ...] = ()
 
 
 Change = Callable[[Executed], Array]
 
 
 def compute(step: Step, inputs: tuple[Array, ...]) -> Array:
+    """The first of `results`."""
+    return results(step, inputs)[0]
+
+
+def results(step: Step, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
     """What the step leaves of these inputs: computed in float64 operator by operator, fp32 in between, then stored."""
     wide = [
         a.astype(np.float32) if t.operand.format.dtype.is_float else a for a, t in zip(inputs, step.inputs, strict=True)
     ]
     if isinstance(step.problem.op, Convert):
-        return stored(step.outputs[0], wide[0])
+        return (stored(step.outputs[0], wide[0]),)
     node = Node(step.name, step.problem.op, tuple(map(str, range(len(wide)))), ("y",), step.problem.epilogue)
-    return stored(step.outputs[0], evaluate_node(node, wide)[0])
+    return tuple(map(stored, step.outputs, evaluate_node(node, wide)))
 
 
 def stored(tensor: StepTensor, array: Array) -> Array:
@@ -65,10 +71,11 @@ class PlannedContext:
                 elif tensor.location.kind == "input" and tensor.value not in values:
                     values[tensor.value] = stored(tensor, ports[tensor.location.at])
             arrays = tuple(values[tensor.value] for tensor in step.inputs)
-            done = Executed(step, arrays, compute(step, arrays))
+            first, *others = results(step, arrays)
+            done = Executed(step, arrays, first, tuple(others))
             if step.index in self.changes:
-                done = Executed(step, arrays, self.changes[step.index](done))
-            values[step.outputs[0].value] = done.result
+                done = replace(done, result=self.changes[step.index](done))
+            values |= zip((tensor.value for tensor in step.outputs), (done.result, *done.others), strict=True)
             yield done
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -82,11 +89,12 @@ class PlannedContext:
     ) -> dict[str, Array]:
         outputs: dict[str, Array] = {}
         for done in self.execute(inputs):
-            step, (tensor, *_) = done.step, done.step.outputs
-            if tensor.location.kind == "output":
-                outputs[self.plan.outputs[tensor.location.at].name] = done.result
-            if tensor.onnx is not None and (only is None or tensor.onnx in only):
-                observer(StepInfo(step.index, step.name, step.covers, "numpy"), tensor.onnx, done.result)
+            step = done.step
+            for tensor, array in zip(step.outputs, (done.result, *done.others), strict=True):
+                if tensor.location.kind == "output":
+                    outputs[self.plan.outputs[tensor.location.at].name] = array
+                if tensor.onnx is not None and (only is None or tensor.onnx in only):
+                    observer(StepInfo(step.index, step.name, step.covers, "numpy"), tensor.onnx, array)
         return outputs
 
 
