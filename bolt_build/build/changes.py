@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,13 +18,13 @@ NEVER_BUILT = "not built yet"
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(ABC):
     """A cause."""
 
     @property
+    @abstractmethod
     def text(self) -> str:
         """A sentence without its full stop."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Protocol, TypeVar
 
 from bolt_build.families.base import Candidate, Refusal
+from bolt_build.families.common import stated
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.shape import Shape
 from bolt_build.targets import Gpu, Target
@@ -87,13 +88,10 @@ class Kind:
 
     def tile_of(self, candidate: Candidate) -> Tile | None:
         """The tile that a candidate of this kind states, None for one of another kind."""
-        reader = Reader(candidate.parameters)
         try:
-            tile = self.read(reader)
-            reader.end()
+            return stated.tile_of(candidate, self.read)
         except ValueError:
             return None
-        return tile if tile.parameters == candidate.parameters else None
 
     def offers(self, shape: Shape, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...]]:
         """The fastest tiles by prediction, each with its best run; and why others are none, each reason once."""

@@ -8,44 +8,13 @@
 
 #include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
+#include "bolt_portable/cuda/async_copy.h"
 
 namespace bolt::attention {
 
-/// `count` halves to shared memory, zeros where they are not `inside`. May still be under way when it returns: see settle.
-template <int count>
-__device__ inline void copy(Half* to, const Half* from, bool inside) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (count > 1) {
-    const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
-    const std::uint32_t bytes = inside ? 2 * count : 0;
-    if constexpr (count == 8) {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
-    } else {
-      asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(2 * count), "r"(bytes)
-                   : "memory");
-    }
-    return;
-  }
-#endif
-  portable::Lanes<Half, count> read{};
-  if (inside) read = *reinterpret_cast<const portable::Lanes<Half, count>*>(from);
-  *reinterpret_cast<portable::Lanes<Half, count>*>(to) = read;
-}
-
-/// Ends a group of copies.
-__device__ inline void commit() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-/// Waits for this thread's copies, but for the last `groups` groups of them.
-template <int groups>
-__device__ inline void settle() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
-#endif
-}
+using portable::commit;
+using portable::copy;
+using portable::settle;
 
 /// Four matrices of 8 x 8 from shared memory; a lane says where its row lies.
 template <bool transposed>

@@ -8,20 +8,6 @@ namespace bolt::portable {
 /// Threads of a block, which are the keys of a tile too, and columns of a value that each of them sums.
 constexpr int attention_threads = 128, attention_columns = 4;
 
-/// The sum, or whatever `step` makes of two values, over the threads of a block, in every thread.
-template <typename Step>
-__device__ inline float over_attention(float value, const Step& step) {
-  __shared__ float partial[attention_threads / 32];
-  value = over_warp(value, step);
-  __syncthreads();  // an earlier call may still be read
-  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
-  __syncthreads();
-  float all = partial[0];
-#pragma unroll
-  for (int warp = 1; warp < attention_threads / 32; ++warp) all = step(all, partial[warp]);
-  return all;
-}
-
 template <bool causal, bool safe, typename Q, typename K, typename V, typename Mask, typename Out>
 void attention(const Run& r, const Attention& p, const void* queries, const void* keys, const void* values,
                const void* masks, void* output) {
@@ -42,10 +28,10 @@ void attention(const Run& r, const Attention& p, const void* queries, const void
             const Index key = start + threadIdx.x;
             const float score = key < keys ? attention_score(p, row, key) : -INFINITY;
             const float old = top;
-            const float own = over_attention(score, [](float a, float b) { return b > a || b != b ? b : a; });
+            const float own = over_block<attention_threads>(score, [](float a, float b) { return b > a || b != b ? b : a; });
             top = own > top || own != own ? own : top;
             const float shrink = attention_shrink(old, top), each = attention_power(score, top);
-            sum = sum * shrink + over_attention(each, [](float a, float b) { return a + b; });
+            sum = sum * shrink + over_block<attention_threads>(each, [](float a, float b) { return a + b; });
             power[threadIdx.x] = each;
             __syncthreads();
             const Index count = keys - start < attention_threads ? keys - start : attention_threads;

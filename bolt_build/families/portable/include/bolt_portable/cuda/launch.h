@@ -116,17 +116,17 @@ __device__ inline float over_warp(float value, const Step& step) {
   return value;
 }
 
-/// The same over the threads of a block, in every thread.
-template <typename Step>
+/// The same over the `threads` of a block, in every thread.
+template <int threads = block_threads, typename Step>
 __device__ inline float over_block(float value, const Step& step) {
-  __shared__ float partial[block_threads / 32];
+  __shared__ float partial[threads / 32];
   value = over_warp(value, step);
   __syncthreads();  // an earlier call may still be read
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
   float all = partial[0];
 #pragma unroll
-  for (int warp = 1; warp < block_threads / 32; ++warp) all = step(all, partial[warp]);
+  for (int warp = 1; warp < threads / 32; ++warp) all = step(all, partial[warp]);
   return all;
 }
 
