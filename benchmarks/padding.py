@@ -140,10 +140,10 @@ def write_recipe(folder: Path, each: Built, target: str) -> None:
 
 
 def export(folder: Path, each: Built, jobs: int) -> None:
-    """Compiles every legal kernel of an engine into a bundle. Raises CommandFailed."""
+    """Compiles the kernels that tuning measures of an engine into a bundle. Raises CommandFailed."""
     own = folder / each.name
     if not (own / "bundle.tar").exists():
-        options = ("--all-candidates", "--export", "bundle.tar", "-j", str(jobs))
+        options = ("--export", "bundle.tar", "-j", str(jobs))
         bolt(own, "tune", each.recipe, *each.settings(own), *options)
 
 
