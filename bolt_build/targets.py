@@ -192,13 +192,15 @@ def _cuda(
     fp16: float,
     fp32: float,
 ) -> Target:
+    # Tensor cores multiply bf16 from sm_80 on, as fast as fp16 on every row.
+    halves = ("fp16", "bf16") if architecture.sm >= 80 else ("fp16",)
     gpu = Gpu(
         sm=architecture.sm,
         sms=sms,
         shared_memory=architecture.shared_memory,
         registers=65536,
         l2=l2_mib * _MIB,
-        instructions=(("fp16", architecture.instruction),),
+        instructions=tuple((name, architecture.instruction) for name in halves),
         warp_mma_share=architecture.warp_mma_share,
         warpgroup_mma=architecture.warpgroup_mma,
         async_copies=architecture.async_copies,
@@ -212,14 +214,14 @@ def _cuda(
         description=description,
         arch=f"sm_{architecture.sm}",
         where="cuda",
-        precisions=("fp16",),
+        precisions=(*halves, "fp32"),
         families=("cutlass", "grouped", "attention", "portable"),
         tools=("cxx", "nvcc", "cutlass"),
         compile_flags=("-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "--extended-lambda", *architecture.gencode),
         link_flags=("-lcudart_static", "-ldl", "-lrt", "-lpthread"),
         queues=1,
         bandwidth=bandwidth,
-        flops=(("fp16", fp16), ("fp32", fp32)),
+        flops=(*((name, fp16) for name in halves), ("fp32", fp32)),
         launch_seconds=2e-6,
         runs_where_built=False,
         cxx_flags=("-O3",),
@@ -227,7 +229,7 @@ def _cuda(
     )
 
 
-# Rates are the vendor's: dense fp16 products with fp32 sums on tensor cores, fp32 without them.
+# Rates are the vendor's: dense products of half precision with fp32 sums on tensor cores, fp32 without them.
 CUDA = (
     _cuda(
         "t4", "NVIDIA T4", _SM75, devices=("Tesla T4", "NVIDIA T4"),

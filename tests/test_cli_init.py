@@ -201,9 +201,10 @@ def test_the_schema_completes_targets_and_zoo_models(capsys: pytest.CaptureFixtu
     assert schema["$id"] == "urn:bolt-build:recipe:1"
     targets = schema["properties"]["targets"]["properties"]
     assert list(targets) == [target.name for target in all_targets()]
-    assert targets["t4"]["properties"]["precision"]["enum"] == ["fp16"]
+    assert targets["t4"]["properties"]["precision"]["enum"] == ["fp16", "fp32"]
+    assert targets["a100"]["properties"]["precision"]["enum"] == ["fp16", "bf16", "fp32"]
     good = {"bolt": 1, "model": {"zoo": "resnet50"}, "targets": {"host": None, "h200": {"precision": "fp16"}}}
     jsonschema.validate(good, schema)
-    for wrong in ({"targets": {"h20": None}}, {"targets": {"t4": {"precision": "fp32"}}}, {"model": {"zoo": "resnet"}}):
+    for wrong in ({"targets": {"h20": None}}, {"targets": {"t4": {"precision": "bf16"}}}, {"model": {"zoo": "resnet"}}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(good | wrong, schema)

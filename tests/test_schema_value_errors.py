@@ -250,6 +250,15 @@ recipe.yaml:4:26: error[unsupported-precision]: the target 'host' does not compu
     |                          ^^^^ it computes in 'fp32' and 'bf16'
 """,
     ),
+    "precision that the GPU's instructions lack": (
+        "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {a100: {precision: bf16}, t4: {precision: bf16}}\n",
+        """\
+recipe.yaml:3:52: error[unsupported-precision]: the target 't4' does not compute in bf16
+  3 | targets: {a100: {precision: bf16}, t4: {precision: bf16}}
+    |                                                    ^^^^ it computes in 'fp16' and 'fp32': tensor cores of \
+compute capability 7.5 have no bf16, those from 8.0 on have
+""",
+    ),
     "name": (
         HEAD + "name: -ResNet 50\n",
         """\

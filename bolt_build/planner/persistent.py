@@ -67,6 +67,11 @@ class Wishes:
         wish, key = self.of(region)
         if wish == "never":
             return f"{key} is never"
+        return self.mixed(region)
+
+    def mixed(self, region: Sequence[str]) -> str | None:
+        """Why no alternative computes all of these nodes, which the recipe keeps in different precisions; None where it
+        does not."""
         found = [(name, self.precisions[name]) for name in region]
         name, precision = found[0]
         for other, its in found[1:]:

@@ -160,7 +160,7 @@ class _Collector:
             self.refusals += refusals
             reasons += [f"{refusal.family}: {refusal.reason}" for refusal in refusals]
             for alternative in [self._padding.applied(family, each) for each in alternatives]:
-                missing = self._asked.refuse(alternative.region) if alternative.apart else None
+                missing = (self._asked.refuse if alternative.apart else self._asked.mixed)(alternative.region)
                 missing = missing or self._without_candidate(family, alternative)
                 if missing is None:
                     self.alternatives.append(alternative)

@@ -204,11 +204,18 @@ def _check_precision(spec: Table, targets: tuple[Target, ...]) -> list[Diagnosti
             "unsupported-precision",
             f"the target '{target.name}' does not compute in {entry.value.value}",
             entry.value.mark,
-            f"it computes in {listed(target.precisions)}",
+            f"it computes in {listed(target.precisions)}{_no_bf16(target, entry.value.value)}",
         )
         for target in targets
         if entry.value.value not in target.precisions
     ]
+
+
+def _no_bf16(target: Target, precision: object) -> str:
+    """Why a GPU does not compute in bf16, behind what it computes in."""
+    if precision != "bf16" or target.gpu is None:
+        return ""
+    return f": tensor cores of compute capability {target.gpu.sm / 10} have no bf16, those from 8.0 on have"
 
 
 def _check_lock(table: Table) -> list[Diagnostic]:

@@ -40,9 +40,13 @@ struct bf16 {
   std::uint16_t bits;
   bf16() = default;
   BOLT_HD explicit bf16(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+#else
     const std::uint32_t b = bits_of(value);
     const bool nan = (b & 0x7fffffffu) > 0x7f800000u;
     bits = static_cast<std::uint16_t>(nan ? (b >> 16) | 0x40u : (b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
+#endif
   }
   BOLT_HD explicit operator float() const { return float_of(static_cast<std::uint32_t>(bits) << 16); }
 };
