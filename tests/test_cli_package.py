@@ -1,4 +1,4 @@
-"""`bolt-build package`: what lies in the archive, and that a stranger's build finds and runs it."""
+"""`bolt-build package`: what lies in archive and wheel, and that a stranger's build and Python find and run them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
+import venv
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from recipe_projects import PATIENCE_SECONDS, Project, new_project
 
 from bolt_build.errors import ExitCode
+from bolt_build.runtime.loader import Engine
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +27,15 @@ def packed(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Projec
     project = new_project(tmp_path_factory.mktemp("package") / "p", cache_home)
     project.build()
     said = project.bolt("package", "tiny.yaml").split()
-    assert said[2::3] == ["tiny-host.tar.gz", "tiny-host-debug.tar.gz"]
+    assert said[2::3] == ["tiny-host.tar.gz", "tiny-host-debug.tar.gz", wheel_in(project.path).name]
     with tarfile.open(project.path / "tiny-host.tar.gz") as archive:
         archive.extractall(project.path / "use", filter="data")
     return project
+
+
+def wheel_in(folder: Path) -> Path:
+    (found,) = folder.glob("*.whl")
+    return found
 
 
 def command(*words: str, cwd: Path) -> str:
@@ -80,8 +90,94 @@ def test_equal_builds_make_equal_archives(packed: Project) -> None:
     for path in packed.host.iterdir():
         os.utime(path, (0, 0))
     packed.bolt("package", "tiny.yaml", "--out", "again")
-    for name in ("tiny-host.tar.gz", "tiny-host-debug.tar.gz"):
+    for name in ("tiny-host.tar.gz", "tiny-host-debug.tar.gz", wheel_in(packed.path).name):
         assert (packed.path / "again" / name).read_bytes() == (packed.path / name).read_bytes()
+
+
+USE = """\
+import importlib.metadata, importlib.util, os, pathlib, sys
+import numpy as np
+import tiny_host
+assert importlib.util.find_spec("bolt_build") is None
+assert tiny_host.engine().batches == (1, 3)
+given = {"x": np.load("x.npy")}
+outputs = []
+for weights in (str(tiny_host.WEIGHTS), tiny_host.WEIGHTS, tiny_host.WEIGHTS.read_bytes()):
+    with tiny_host.load(weights, threads=1) as model, model.context(3) as context:
+        outputs.append(context.run(given)["y"])
+with tiny_host.Engine(os.fspath(tiny_host.LIBRARY)) as engine, engine.create(os.fspath(tiny_host.WEIGHTS)) as model:
+    outputs.append(model.context(3).run(given)["y"])
+assert all(np.array_equal(each, outputs[0]) for each in outputs)
+np.save("y.npy", outputs[0])
+print(importlib.metadata.version("tiny-host"), importlib.metadata.requires("tiny-host"))
+try:
+    tiny_host.load(b"no weights")
+except tiny_host.EngineError as error:
+    print(error)
+"""
+
+
+def bare_environment(folder: Path) -> Path:
+    """A virtual environment with NumPy alone. Returns its Python."""
+    venv.create(folder, symlinks=True)
+    installed = Path(np.__file__).parents[1]
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for path in (*installed.glob("numpy"), *installed.glob("numpy.libs"), *installed.glob("numpy-*.dist-info")):
+        (packages / path.name).symlink_to(path)
+    return folder / "bin" / "python"
+
+
+def test_the_wheel_runs_where_numpy_alone_is_installed(packed: Project, tmp_path: Path) -> None:
+    """Without bolt-build, and without a compiler on the path."""
+    python = bare_environment(tmp_path / "environment")
+    wheel = wheel_in(packed.path)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "-q")
+    command(*pip, "--no-index", str(wheel), cwd=tmp_path)
+    given = np.random.default_rng(0).standard_normal((3, 3, 6, 6), np.float32)
+    np.save(tmp_path / "x.npy", given)
+    done = subprocess.run(
+        [python, "-I", "-c", USE], cwd=tmp_path, env={}, capture_output=True, text=True, check=False,
+        timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    version, refusal = done.stdout.splitlines()
+    assert version == f"{wheel.name.split('-')[1]} ['numpy>=1.26']"
+    assert refusal == "the memory given as weights is not a bolt-build weights file (bad weights)"
+    with Engine(packed.host / "libtiny.so").create(packed.host / "tiny.weights") as model:
+        np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), model.context(3).run({"x": given})["y"])
+
+
+def test_the_wheel_says_what_it_needs_and_how_it_is_used(packed: Project) -> None:
+    with zipfile.ZipFile(wheel_in(packed.path)) as wheel:
+        names = wheel.namelist()
+        about = next(name for name in names if name.endswith("/METADATA")).rpartition("/")[0]
+        metadata, tags, init, record = (
+            wheel.read(name).decode()
+            for name in (f"{about}/METADATA", f"{about}/WHEEL", "tiny_host/__init__.py", f"{about}/RECORD")
+        )
+        assert {line.split(",")[0] for line in record.splitlines()} == set(names)
+        assert {name for name in names if name.startswith("tiny_host/") and not name.endswith(".py")} == {
+            f"tiny_host/{name}"
+            for name in ("libtiny.so", "libdnnl.so.3", "libgomp.so.1", "tiny.weights", "manifest.json", "py.typed")
+        }
+    assert metadata.startswith("Metadata-Version: 2.4\nName: tiny-host\nVersion: 0+")
+    assert f"{about}/licenses/bolt-build-LICENSE" in names
+    least = json.loads((packed.host / "manifest.json").read_text())["predicate"]["buildDefinition"]
+    glibc = least["internalParameters"]["requires"]["leastVersions"]["GLIBC"].replace(".", "_")
+    assert tags.splitlines()[-1] == f"Tag: py3-none-manylinux_{glibc}_x86_64"
+    assert '"x": np.zeros([1, 3, 6, 6], "float32"),' in init
+    compile(init, "__init__.py", "exec")
+
+
+def test_a_version_is_the_packages_own(packed: Project, tmp_path: Path) -> None:
+    packed.bolt("package", "tiny.yaml", "--out", str(tmp_path), "--version", "1.2.0rc1")
+    assert wheel_in(tmp_path).name.startswith("tiny_host-1.2.0rc1-py3-none-manylinux_")
+    with tarfile.open(tmp_path / "tiny-host.tar.gz") as archive:
+        found = archive.extractfile("tiny-host/lib/pkgconfig/tiny.pc")
+        assert found is not None
+        assert b"\nVersion: 1.2.0rc1\n" in found.read()
+    said = packed.bolt("package", "tiny.yaml", "--version", "v1", code=ExitCode.USAGE)
+    assert "argument --version: 'v1' is no version such as 1.2.0, 1.2.0rc1 or 1.2.0+build.5\n" in said
 
 
 def test_what_is_not_packed(packed: Project, tmp_path: Path) -> None:

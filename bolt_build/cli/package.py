@@ -1,4 +1,4 @@
-"""`bolt-build package`: built engines as archives that CMake and pkg-config find."""
+"""`bolt-build package`: built engines as archives that CMake and pkg-config find, and as Python wheels."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.tables import byte_text
 from bolt_build.workflows.built import built_engines
 from bolt_build.workflows.packaging import package
+from bolt_build.workflows.wheel import checked_version
 
 NAME = "package"
-HELP = "pack built engines for those who use them: header, library, weights, CMake and pkg-config files, an example"
+HELP = "pack built engines for those who use them: an archive for CMake and pkg-config with an example, a Python wheel"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,19 +23,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=file_name, default=Path(), metavar="DIR", help="where the archives go (default: here)"
     )
+    parser.add_argument(
+        "--version",
+        type=_version,
+        metavar="X.Y.Z",
+        help="version of the packages (default: the wheel's is its contents')",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes two archives a target. Raises BoltError where an engine is not built, stale, or departs."""
+    """Writes two archives and a wheel a target. Raises BoltError where an engine is not built, stale, or departs."""
     recipe = read_recipe(args)
     if not args.out.is_dir():
         hint = f"make it with: mkdir -p {args.out}"
         message = "there is no such directory"
         raise BoltError([Diagnostic("no-place", message, subject=str(args.out), hint=hint)], ExitCode.USAGE)
     for engine in built_engines(recipe, options_of(args)):
-        packed = package(engine, args.out)
-        for path in (packed.archive, packed.debug):
+        packed = package(engine, args.out, args.version)
+        for path in (packed.archive, packed.debug, packed.wheel):
             sys.stdout.write(f"{byte_text(path.stat().st_size):>9}  {path}\n")
         if packed.verified is None:
             sys.stderr.write(f"{recipe.name}/{packed.target}: packed without having been verified here\n")
     return int(ExitCode.OK)
+
+
+def _version(text: str) -> str:
+    try:
+        return checked_version(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -13,7 +13,6 @@ import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
@@ -22,17 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bolt_build.dtypes import DType
+from bolt_build.layouts import Layout as Layout
 
 Array = npt.NDArray[Any]
-
-
-class Layout(Enum):
-    """Order of a dense tensor's axes in memory, outermost first."""
-
-    ROW = "row"
-    """As the logical shape says (NCHW for an image)."""
-    CHANNELS_LAST = "channels_last"
-    """Axis 1 moved to the end (NHWC for an image). Only for rank 3 and more."""
 
 
 @dataclass(frozen=True)

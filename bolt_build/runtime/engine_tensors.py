@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.arrays import numpy_dtype
-from bolt_build.graph.ir import Array, Layout
+from bolt_build.layouts import Layout
 from bolt_build.runtime import engine_abi as abi
 
+Array = npt.NDArray[Any]
 _DTYPES = (
     DType.F32, DType.F16, DType.BF16, DType.F64, DType.I64, DType.I32, DType.I8, DType.U8, DType.BOOL, DType.I16,
     DType.U16, DType.U32, DType.U64,
@@ -34,7 +35,13 @@ class TensorSpec:
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
         """The element type that arrays of this port have (bf16 is `ml_dtypes.bfloat16`)."""
-        return numpy_dtype(self.dtype)
+        if self.dtype is DType.BF16:
+            # NumPy has no such type: the package is needed where an engine has.
+            import ml_dtypes
+
+            half: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return half
+        return np.dtype("?" if self.dtype is DType.BOOL else f"{self.dtype.value[0]}{self.dtype.nbytes}")
 
     @property
     def stored_shape(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Runs a built engine from Python.
 
-    with Engine(Path("libresnet50.so")) as engine, engine.create(Path("resnet50.weights")) as model:
+    with Engine("libresnet50.so") as engine, engine.create("resnet50.weights") as model:
         with model.context(batch=1) as context:
             outputs = context.run({"input": image})
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -23,10 +24,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from bolt_build.graph.ir import Array
 from bolt_build.runtime import engine_abi as abi
 from bolt_build.runtime import names
-from bolt_build.runtime.engine_tensors import StepInfo, TensorSpec, spec_of, step_of, text_of
+from bolt_build.runtime.engine_tensors import Array, StepInfo, TensorSpec, spec_of, step_of, text_of
 
 __all__ = ["Context", "Engine", "EngineError", "Model", "Observer", "StepInfo", "TensorSpec"]
 
@@ -69,8 +69,8 @@ class Engine(_Closing):
     Raises ValueError where `library` is no engine of border version 1, and OSError where it cannot be loaded.
     """
 
-    def __init__(self, library: Path) -> None:
-        self.library = library.resolve()
+    def __init__(self, library: str | os.PathLike[str]) -> None:
+        self.library = Path(library).resolve()
         handle = ctypes.CDLL(str(self.library))
         symbol = names.symbol(self.library.name.removeprefix("lib").removesuffix(".so"))
         try:
@@ -105,8 +105,9 @@ class Engine(_Closing):
         """Ports in the engine's order. Raises EngineError for a batch it was not built for."""
         return tuple(self._port(self._table.output, batch, index) for index in range(self._table.output_count))
 
-    def create(self, weights: Path | bytes, threads: int = 0, device: int = 0) -> Model:
-        """A model with weights from a file or memory; `threads` 0 takes as many as the process may use."""
+    def create(self, weights: str | os.PathLike[str] | bytes, threads: int = 0, device: int = 0) -> Model:
+        """A model with weights from a file (its path) or from memory (bytes); `threads` 0 takes as many as the process
+        may use."""
         model = Model(self, weights, threads, device)
         self._models.add(model)
         return model
@@ -129,7 +130,7 @@ class Engine(_Closing):
 class Model(_Closing):
     """Weights and prepared kernels, shared by any number of threads. Closing it closes its contexts first."""
 
-    def __init__(self, engine: Engine, weights: Path | bytes, threads: int, device: int) -> None:
+    def __init__(self, engine: Engine, weights: str | os.PathLike[str] | bytes, threads: int, device: int) -> None:
         self.engine = engine
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
         self._handle = ctypes.c_void_p()
@@ -138,7 +139,7 @@ class Model(_Closing):
             options.weights = ctypes.cast(ctypes.c_char_p(weights), ctypes.c_void_p)
             options.weights_bytes = len(weights)
         else:
-            options.weights_path = str(weights).encode()
+            options.weights_path = os.fsencode(weights)
         engine.check(engine._table.create(ctypes.byref(options), ctypes.byref(self._handle)))
 
     def context(self, batch: int, staged: bool = False, *, queueing: int = 0) -> Context:

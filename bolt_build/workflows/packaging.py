@@ -1,11 +1,11 @@
-"""An engine as an archive that CMake and pkg-config find, with an example; its debug information in another archive.
+"""An engine as an archive that CMake and pkg-config find, with an example; its debug information in another archive;
+and as a Python wheel.
 
 Equal builds make equal archives: members are sorted, and have neither times nor owners.
 """
 
 from __future__ import annotations
 
-import functools
 import gzip
 import hashlib
 import io
@@ -18,15 +18,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
-
-import bolt_build
 from bolt_build.build.builder import verification_passed
 from bolt_build.build.files import told
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names
 from bolt_build.workflows.built import BuiltEngine
-from bolt_build.workflows.licences import licences
+from bolt_build.workflows.licences import Licence, licences
+from bolt_build.workflows.package_texts import package_text
+from bolt_build.workflows.wheel import write_wheel
 
 _TOOL = "objcopy"
 _README = """\
@@ -44,16 +43,17 @@ lib/{library} is without debug information. The manifest has the digest of the o
 
 @dataclass(frozen=True)
 class PackagedEngine:
-    """The archives of one target, and whether verification passed: None where it was not run here."""
+    """The archives and the wheel of one target, and whether verification passed: None where it was not run here."""
 
     target: str
     archive: Path
     debug: Path
+    wheel: Path
     verified: bool | None
 
 
-def package(engine: BuiltEngine, folder: Path) -> PackagedEngine:
-    """Writes `NAME-TARGET.tar.gz` and `NAME-TARGET-debug.tar.gz` into `folder`.
+def package(engine: BuiltEngine, folder: Path, version: str | None = None) -> PackagedEngine:
+    """Writes `NAME-TARGET.tar.gz`, `NAME-TARGET-debug.tar.gz` and a wheel into `folder`, of `version` if one is given.
 
     Raises BoltError: "not-verified" where the engine departs from the reference, "missing-tool" without objcopy,
     "strip-failed" where that fails, and where a file cannot be read or written.
@@ -67,35 +67,44 @@ def package(engine: BuiltEngine, folder: Path) -> PackagedEngine:
     archive, debug = folder / f"{base}.tar.gz", folder / f"{base}-debug.tar.gz"
     with told(folder, "write them to a folder of your own with --out DIR"):
         library, symbols = _split(engine.library)
-        _write(archive, base, _members(engine, library))
+        texts = licences(engine.directory.path / names.MANIFEST, _others(engine))
+        _write(archive, base, _members(engine, library, texts, version))
         _write(debug, base, {f"lib/{engine.library.name}.debug": symbols})
-    return PackagedEngine(engine.target, archive, debug, verified)
+        wheel = write_wheel(folder, _wheel_files(engine, library), texts, version)
+    return PackagedEngine(engine.target, archive, debug, wheel, verified)
 
 
-def _members(engine: BuiltEngine, library: bytes) -> dict[str, bytes]:
+def _others(engine: BuiltEngine) -> tuple[str, ...]:
+    """Libraries that lie beside the engine's."""
+    return tuple(each for each in engine.plan.graph.artifacts if ".so" in each and each != engine.library.name)
+
+
+def _wheel_files(engine: BuiltEngine, library: bytes) -> dict[str, bytes]:
+    paths = (engine.weights, *(engine.directory.path / name for name in (names.MANIFEST, *_others(engine))))
+    return {engine.library.name: library} | {path.name: path.read_bytes() for path in paths}
+
+
+def _members(engine: BuiltEngine, library: bytes, texts: tuple[Licence, ...], version: str | None) -> dict[str, bytes]:
     """Files of the package by their paths in it."""
-    name, here = engine.plan.engine.name, engine.directory.path
-    others = tuple(
-        each for each in engine.plan.graph.artifacts if ".so" in each and each != engine.library.name
-    )  # fmt: skip
+    name, here, others = engine.plan.engine.name, engine.directory.path, _others(engine)
     words = {
         "name": name, "target": engine.target, "identifier": names.identifier(name), "symbol": names.symbol(name),
         "library": engine.library.name, "header": names.header(name), "weights": engine.weights.name,
-        "version": bolt_build.__version__,
+        "version": version or "0",
     }  # fmt: skip
     found = {
         "README": _README.format(**words).encode(),
         f"include/{words['header']}": (here / words["header"]).read_bytes(),
         f"lib/{engine.library.name}": library,
-        f"lib/cmake/{name}/{name}Config.cmake": _text("config.cmake.j2", words),
-        f"lib/pkgconfig/{name}.pc": _text("engine.pc.j2", words),
+        f"lib/cmake/{name}/{name}Config.cmake": package_text("config.cmake.j2", words),
+        f"lib/pkgconfig/{name}.pc": package_text("engine.pc.j2", words),
         f"share/{name}/{engine.weights.name}": engine.weights.read_bytes(),
         f"share/{name}/{names.MANIFEST}": (here / names.MANIFEST).read_bytes(),
-        "example/CMakeLists.txt": _text("CMakeLists.txt.j2", words),
-        "example/main.cpp": _text("main.cpp.j2", words),
+        "example/CMakeLists.txt": package_text("CMakeLists.txt.j2", words),
+        "example/main.cpp": package_text("main.cpp.j2", words),
     }
     found |= {f"lib/{each}": (here / each).read_bytes() for each in others}
-    found |= {f"licences/{each.name}": each.text for each in licences(here / names.MANIFEST, others)}
+    found |= {f"licences/{each.name}": each.text for each in texts}
     sums = (f"{hashlib.sha256(data).hexdigest()}  {path}\n" for path, data in sorted(found.items()))
     return found | {"SHA256SUMS": "".join(sums).encode()}
 
@@ -137,15 +146,3 @@ def _write(path: Path, base: str, members: Mapping[str, bytes]) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _text(template: str, words: Mapping[str, str]) -> bytes:
-    return _environment().get_template(template).render(words).encode()
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("bolt_build.workflows", "templates"), undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-    )  # fmt: skip
