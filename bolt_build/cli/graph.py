@@ -1,19 +1,31 @@
-"""`bolt-build graph`: the typed graph of a recipe's model as text, or as a Mermaid flowchart."""
+"""`bolt-build graph`: the typed graph of a recipe's model as text, or as a chart of which kernels compute it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
-from bolt_build.build.builder import chosen
+from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.engine_from_model import parse
 from bolt_build.build.preparing import Preparer
-from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, count, one_of, options_of, read_recipes
-from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.cli.chart_format import FORMATS, check_batch, evidences
+from bolt_build.cli.common_arguments import (
+    add_cache,
+    add_format,
+    add_place,
+    add_recipes,
+    count,
+    one_of,
+    options_of,
+    read_recipes,
+)
+from bolt_build.errors import ExitCode
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.text import format_graph
-from bolt_build.report.mermaid import graph_chart
+from bolt_build.report.chart import Chart, Group
+from bolt_build.report.engine_charts import graph_groups
 from bolt_build.schema.recipe import Recipe
 
 NAME = "graph"
@@ -28,27 +40,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="before the passes or after them",
     )  # fmt: skip
     parser.add_argument("--batch", type=count, metavar="N", help="which of the recipe's batches (default: the first)")
-    add_format(parser, "graph", ("text", "mermaid"))
+    add_cache(parser, "the cache with the records, whose times charts show")
+    add_format(parser, "graph", ("text", *FORMATS))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the graph of each target; where several targets have the same, once. Raises BoltError."""
-    options = options_of(args)
+    """Prints the graph of each target; as text, where several targets have the same, once. Raises BoltError."""
+    options = replace(options_of(args), cache=args.cache)
+    recipes = read_recipes(args)
+    if args.format in FORMATS:
+        groups: list[Group] = []
+        for recipe in recipes:
+            groups += _groups(recipe, options, args, len(groups))
+        sys.stdout.write(FORMATS[args.format](Chart(tuple(groups))))
+        return int(ExitCode.OK)
     found: dict[str, list[str]] = {}
-    graphs: dict[str, Graph] = {}
-    for recipe in read_recipes(args):
+    for recipe in recipes:
         preparer = Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
         for name, graph in _graphs(recipe, preparer, args):
-            text = format_graph(graph)
-            found.setdefault(text, []).append(name)
-            graphs[text] = graph
-    if args.format == "mermaid":
-        sys.stdout.write(graph_chart([(", ".join(names), graphs[text]) for text, names in found.items()]))
-        return int(ExitCode.OK)
+            found.setdefault(format_graph(graph), []).append(name)
     for index, (text, names) in enumerate(found.items()):
         heading = f"// {', '.join(names)}\n" if len(found) > 1 else ""
         sys.stdout.write(("\n" if index else "") + heading + text)
     return int(ExitCode.OK)
+
+
+def _groups(recipe: Recipe, options: BuildOptions, args: argparse.Namespace, first: int) -> tuple[Group, ...]:
+    engines = evidences(recipe, options)
+    check_batch(recipe, (plan.batch for each in engines for plan in each.engine.plan.plans), args.batch)
+    if args.stage == "optimised":
+        return graph_groups(engines, args.batch, first=first)
+    model = parse(Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr)).model.path)
+    return graph_groups(engines, args.batch, lambda batch: model.bind(batch, recipe.model.dims), first)
 
 
 def _graphs(recipe: Recipe, preparer: Preparer, args: argparse.Namespace) -> list[tuple[str, Graph]]:
@@ -70,8 +93,5 @@ def _graphs(recipe: Recipe, preparer: Preparer, args: argparse.Namespace) -> lis
 
 def _batch(recipe: Recipe, batches: Sequence[int], asked: int | None) -> int:
     """The batch that is asked for, or the first. Raises BoltError ("unknown-batch") where the recipe has no such."""
-    if asked is None or asked in batches:
-        return batches[0] if asked is None else asked
-    hint = f"its batches: {', '.join(map(str, dict.fromkeys(batches)))}"
-    message = f"{recipe.path} has no batch {asked}"
-    raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)
+    check_batch(recipe, batches, asked)
+    return batches[0] if asked is None else asked

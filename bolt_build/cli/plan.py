@@ -1,17 +1,27 @@
-"""`bolt-build plan`: what would be built, step by step, without building it."""
+"""`bolt-build plan`: what would be built, step by step, without building it; as text, JSON or a chart."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from dataclasses import replace
 
 from bolt_build.build.builder import chosen
 from bolt_build.build.preparing import Preparer
-from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
+from bolt_build.cli.chart_format import FORMATS, check_batch, evidences
+from bolt_build.cli.common_arguments import (
+    add_cache,
+    add_format,
+    add_place,
+    add_recipes,
+    count,
+    options_of,
+    read_recipes,
+)
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
-from bolt_build.report.mermaid import plan_chart
+from bolt_build.report.engine_charts import plan_chart
 from bolt_build.report.plan import render
 from bolt_build.report.tables import terminal_width
 
@@ -22,19 +32,31 @@ HELP = "print the steps, kernels and memory of an engine, and what the planner d
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
-    add_format(parser, "plan", ("text", "json", "mermaid"))
+    parser.add_argument("--batch", type=count, metavar="N", help="which of the recipe's batches (default: all)")
+    add_cache(parser, "the cache with the records, whose times charts show")
+    add_format(parser, "plan", ("text", "json", *FORMATS))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the plan of every target. Raises BoltError."""
-    options, found = options_of(args), []
-    for recipe in read_recipes(args):
+    """Prints the plan of every target that has the batch. Raises BoltError."""
+    options = replace(options_of(args), cache=args.cache)
+    recipes = read_recipes(args)
+    if args.format in FORMATS:
+        engines = []
+        for recipe in recipes:
+            engines += (found := evidences(recipe, options))
+            check_batch(recipe, (each.batch for one in found for each in one.engine.plan.plans), args.batch)
+        sys.stdout.write(FORMATS[args.format](plan_chart(engines, args.batch)))
+        return int(ExitCode.OK)
+    plans = []
+    for recipe in recipes:
         preparer = Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr))
-        found += [preparer.plan_engine(spec).plan for spec in chosen(recipe, options.targets)]
+        own = [preparer.plan_engine(spec).plan for spec in chosen(recipe, options.targets)]
+        check_batch(recipe, (each.batch for plan in own for each in plan.plans), args.batch)
+        kept = [replace(plan, plans=tuple(p for p in plan.plans if args.batch in (None, p.batch))) for plan in own]
+        plans += [plan for plan in kept if plan.plans]
     if args.format == "json":
-        sys.stdout.write(json.dumps([encode(plan) for plan in found], indent=1) + "\n")
-    elif args.format == "mermaid":
-        sys.stdout.write(plan_chart(found))
+        sys.stdout.write(json.dumps([encode(plan) for plan in plans], indent=1) + "\n")
     else:
-        sys.stdout.write("\n".join(render(plan, width=terminal_width(sys.stdout)) for plan in found))
+        sys.stdout.write("\n".join(render(plan, width=terminal_width(sys.stdout)) for plan in plans))
     return int(ExitCode.OK)

@@ -1,0 +1,31 @@
+"""The forms of `plan` and `graph` that are charts: what both need for them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+
+from bolt_build.build.builder import BuildOptions, chosen
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.chart import Chart
+from bolt_build.report.mermaid import mermaid
+from bolt_build.report.svg import svg
+from bolt_build.schema.recipe import Recipe
+from bolt_build.workflows.evidence import Evidence, gather
+
+FORMATS: dict[str, Callable[[Chart], str]] = {"mermaid": mermaid, "svg": svg}
+
+
+def evidences(recipe: Recipe, options: BuildOptions) -> list[Evidence]:
+    """Of each of the chosen targets. Raises BoltError."""
+    specs = chosen(recipe, options.targets)
+    return [gather(recipe, spec, options, lambda text: print(text, file=sys.stderr)) for spec in specs]
+
+
+def check_batch(recipe: Recipe, batches: Iterable[int], asked: int | None) -> None:
+    """Raises BoltError ("unknown-batch") where the recipe has no such batch."""
+    known = list(dict.fromkeys(batches))
+    if asked is not None and asked not in known:
+        hint = f"its batches: {', '.join(map(str, known))}"
+        message = f"{recipe.path} has no batch {asked}"
+        raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)
