@@ -71,6 +71,8 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What is learnt of tools goes to no user's folder; the same for every worker of a parallel run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(_base(tmp_path_factory) / "state"))
+        # Nor do tests know what their user has set.
+        patch.setenv("XDG_CONFIG_HOME", str(_base(tmp_path_factory) / "settings"))
         patch.setenv(RUN, str(_base(tmp_path_factory)))
         # Where nothing may be kept beside the sources, hundreds of processes would compile the same modules.
         if os.environ.get("PYTHONDONTWRITEBYTECODE"):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bolt_build.build.cache import DEFAULT_LIMIT, Cache, default_cache_directory
+from bolt_build.build.caches import Caches
 from bolt_build.build.claim import Wait, directory_claim
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import told
@@ -21,11 +22,13 @@ from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.prepared_target import PreparedTarget
 from bolt_build.build.preparing import Preparer, missing_verifier
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.signal_handlers import handled
-from bolt_build.build.staleness import Forecast, forecast
+from bolt_build.build.staleness import Forecast, KnownOutputs, forecast
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.schema.user_settings import SharedPlace
 from bolt_build.schema.validate import suggest
 
 NOTHING_TO_RUN = SessionResult(interrupted=False, failed=(), finished=())
@@ -34,7 +37,7 @@ NOTHING_TO_RUN = SessionResult(interrupted=False, failed=(), finished=())
 @dataclass(frozen=True)
 class BuildOptions:
     """`targets` names some of the recipe's targets, none means all. `output` holds the recipes' directories. `locked`
-    fails where not every kernel comes from the lock."""
+    fails where not every kernel comes from the lock. `shared` is the store of a team, asked behind the local cache."""
 
     output: Path = Path("generated")
     cache: Path | None = None
@@ -45,6 +48,7 @@ class BuildOptions:
     wait: bool = True
     locked: bool = False
     targets: tuple[str, ...] = ()
+    shared: SharedPlace | None = None
 
     def directory(self, recipe: Recipe) -> RecipeDirectory:
         """Where a recipe's results go, as an absolute path."""
@@ -119,7 +123,8 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
     with ended, directory_claim(directory.path, wait=options.wait, say=wait.say) as claim:
         waited = wait.seconds
         planned, obstacles, code = _plan(recipe, options, listener)
-        forecasts = [_forecast(target, recipe, options) for target in planned]
+        # Progress counts the tasks alone: what the team's store has of them is asked when their turn comes.
+        forecasts = [_forecast(target, recipe, options.local_cache) for target in planned]
         planned = tuple(target.written() for target in planned)
         tasks = sum(len(found.stale) for found in forecasts)
         listener.start(recipe.name, tasks)
@@ -147,7 +152,8 @@ def foresee(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[
     planned, obstacles, code = _plan(recipe, options, listener)
     if obstacles:
         raise BoltError(_distinct(obstacles), code)
-    return tuple((target, _forecast(target, recipe, options)) for target in planned)
+    caches = Caches(options.local_cache, None if options.shared is None else SharedCache(options.shared))
+    return tuple((target, _forecast(target, recipe, caches)) for target in planned)
 
 
 class _Reasoning:
@@ -220,11 +226,11 @@ def _distinct(obstacles: dict[str, tuple[Diagnostic, ...]]) -> list[Diagnostic]:
     return list(dict.fromkeys(each for found in obstacles.values() for each in found))
 
 
-def _forecast(target: PreparedTarget, recipe: Recipe, options: BuildOptions) -> Forecast:
+def _forecast(target: PreparedTarget, recipe: Recipe, cache: KnownOutputs) -> Forecast:
     """What a build of the target would run, and what is to be said of it."""
     with told(target.directory.path):
         before = load_plan_file(target.directory.plan) if target.fresh else None
-        found = forecast(target.plan, target.directory, options.local_cache, target.foreseen(), recipe.mark, before)
+        found = forecast(target.plan, target.directory, cache, target.foreseen(), recipe.mark, before)
     return replace(found, warnings=target.warnings)
 
 
@@ -237,7 +243,7 @@ def _run(
 ) -> SessionResult:
     cache = options.local_cache
     session = SessionOptions(
-        options.jobs, options.keep_going, str(cache.directory), cache.limit, cache.read_only
+        options.jobs, options.keep_going, str(cache.directory), cache.limit, cache.read_only, options.shared
     )  # fmt: skip
     result = run_session(directory.path, tuple(t.plan.graph.target for t in planned), session, claim, listener.event)
     if any(not event.cached for event in result.finished):

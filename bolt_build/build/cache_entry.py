@@ -49,8 +49,9 @@ def entry_text(entry: CacheEntry) -> str:
     return json.dumps(data | {"seal": digest(data)}) + "\n"
 
 
-def read_entry(text: bytes, key: str, names: Sequence[str]) -> CacheEntry:
-    """The entry that `text` holds, which must be that of the task with this key, and of outputs with these names.
+def read_entry(text: bytes, key: str, names: Sequence[str] | None) -> CacheEntry:
+    """The entry that `text` holds, which must be that of the task with this key, and of outputs with these names (None:
+    with any).
 
     Raises RefusedEntry where it is another's, or is not what was written: nothing in it becomes part of a path before
     it is known to be a digest, and the seal is the digest of all the rest.
@@ -68,7 +69,7 @@ def read_entry(text: bytes, key: str, names: Sequence[str]) -> CacheEntry:
         raise RefusedEntry("was changed")
     if found.key != key:
         raise RefusedEntry("is another task's")
-    if sorted(output.name for output in outputs) != sorted(names):
+    if names is not None and sorted(output.name for output in outputs) != sorted(names):
         raise RefusedEntry("is of other outputs")
     return found
 

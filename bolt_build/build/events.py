@@ -27,8 +27,8 @@ class EventKind(Enum):
 
 @dataclass(frozen=True)
 class TaskEvent:
-    """`cached`: the outputs came from the cache. `text`: a note, or why it failed. `log`: the end of its output.
-    `reasons` say why the task was not up to date.
+    """`cached`: the outputs came from a cache; `shared`: from that which a team shares. `text`: a note, or why it
+    failed. `log`: the end of its output. `reasons` say why the task was not up to date.
 
     `command` is a line for a shell that repeats the task by hand.
     """
@@ -44,6 +44,7 @@ class TaskEvent:
     log_file: str = ""
     command: str = ""
     reasons: tuple[str, ...] = ()
+    shared: bool = False
 
 
 @dataclass

@@ -27,14 +27,17 @@ import SCons.Script
 
 from bolt_build.build.admission import Admission, available_memory_mb
 from bolt_build.build.cache import Cache
+from bolt_build.build.caches import Caches
 from bolt_build.build.events import EventWriter
 from bolt_build.build.files import unlink
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
+from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.task_runner import TaskFailed, TaskRunner, TaskStopped
 from bolt_build.build.tasks import Task
 from bolt_build.digest import decode
+from bolt_build.schema.user_settings import SharedPlace
 
 _PR_SET_PDEATHSIG = 1
 
@@ -51,6 +54,7 @@ class SessionRequest:
     cache_read_only: bool
     parent: int
     without: tuple[str, ...] = ()
+    shared: SharedPlace | None = None
 
 
 def open_session(request_json: str) -> None:
@@ -63,6 +67,7 @@ def open_session(request_json: str) -> None:
     cache = None
     if request.cache is not None:
         cache = Cache(Path(request.cache), request.cache_limit, request.cache_read_only)
+    caches = Caches(cache, None if request.shared is None else SharedCache(request.shared))
     writer = EventWriter(request.events)
     admission = Admission(available_memory_mb())
     forget = _once(lambda: unlink(recipe.signature_file))
@@ -76,7 +81,7 @@ def open_session(request_json: str) -> None:
         if plan is None:
             raise SCons.Errors.UserError(f"{directory.plan} cannot be read")
         _sweep(directory)
-        runner = TaskRunner(directory, plan, cache, groups, admission, writer.write, forget)
+        runner = TaskRunner(directory, plan, caches, groups, admission, writer.write, forget)
         for file in plan.model:
             runner.digests.learn(file)
         for task in plan.graph.tasks:

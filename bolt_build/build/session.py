@@ -17,6 +17,7 @@ from pathlib import Path
 from bolt_build.build.events import EventKind, TaskEvent, read_events
 from bolt_build.build.signal_handlers import handled
 from bolt_build.digest import encode
+from bolt_build.schema.user_settings import SharedPlace
 
 _KILL_AFTER_SECONDS = 1.2
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -29,6 +30,7 @@ class SessionOptions:
     cache: str | None
     cache_limit: int
     cache_read_only: bool = False
+    shared: SharedPlace | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def run_session(
         "is": "SessionRequest", "directory": str(directory), "targets": list(targets), "events": writing,
         "cache": options.cache, "cache_limit": options.cache_limit, "cache_read_only": options.cache_read_only,
         "parent": os.getpid(),
-        "without": encode(without),
+        "without": encode(without), "shared": encode(options.shared),
     }  # fmt: skip
     signals = handled(interrupts.handle, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     with tempfile.TemporaryFile() as complaints, signals:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from bolt_build.build.cache import Cache
+from bolt_build.build.cache_entry import CachedOutput
 from bolt_build.build.changes import (
     Change,
     FileChange,
@@ -46,6 +46,12 @@ _NAMED = 2
 """Kernels of a lock that are named; the others are counted."""
 
 
+class KnownOutputs(Protocol):
+    """A cache, as far as it is asked what a task would take from it."""
+
+    def lookup(self, key: str, outputs: Sequence[str]) -> tuple[CachedOutput, ...] | None: ...
+
+
 @dataclass(frozen=True)
 class StaleTask:
     """A task that would run, and why. `from_cache`: its outputs are in the cache.
@@ -76,7 +82,7 @@ class Forecast:
 def forecast(
     plan: PlanFile,
     directory: TargetDirectory,
-    cache: Cache | None,
+    cache: KnownOutputs | None,
     foreseen: Mapping[str, str],
     mark: Callable[[str], Mark | None],
     before: PlanFile | None = None,
@@ -96,7 +102,7 @@ class _Walk:
         self,
         plan: PlanFile,
         directory: TargetDirectory,
-        cache: Cache | None,
+        cache: KnownOutputs | None,
         foreseen: dict[str, str],
         mark: Callable[[str], Mark | None],
         before: PlanFile | None,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolt_build.build.admission import Admission
-from bolt_build.build.cache import Cache, RefusedEntry
+from bolt_build.build.caches import Caches, Origin
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import Digests, FileStamp, stamp, trouble, unlink
 from bolt_build.build.layout import TargetDirectory
@@ -51,13 +51,12 @@ class TaskRunner:
 
     directory: TargetDirectory
     plan: PlanFile
-    cache: Cache | None
+    caches: Caches
     groups: ProcessGroups
     admission: Admission
     tell: Callable[[TaskEvent], None]
     before_change: Callable[[], None]
     digests: Digests = field(default_factory=Digests)
-    _told: set[str] = field(default_factory=set)
 
     def run(self, task: Task) -> None:
         """Make the task's outputs what they should be. Raises TaskFailed, TaskStopped."""
@@ -108,8 +107,8 @@ class TaskRunner:
         try:
             for name in task.outputs:
                 (private / name).parent.mkdir(parents=True, exist_ok=True)
-            cached = self._fetch(task, key, private)
-            if not cached:
+            origin = self._fetch(task, key, private)
+            if origin is Origin.MADE:
                 with self.admission.admit(task.memory_mb):
                     if self.groups.stopping:
                         raise TaskStopped(task.name)
@@ -122,11 +121,15 @@ class TaskRunner:
             self._save(task, key, inputs, outputs, seconds)
         finally:
             shutil.rmtree(private, ignore_errors=True)
-        if not cached:
-            self._store(task, key, outputs)
+        if task.cached:
+            found = [(o.path, self.path(o.path), o.digest) for o in outputs]
+            self.caches.store(key, found, origin, lambda text: self._note(task, text))
         self.tell(
-            TaskEvent(EventKind.FINISHED, self.plan.graph.target, task.name, task.label, round(seconds, 3), cached)
-        )
+            TaskEvent(
+                EventKind.FINISHED, self.plan.graph.target, task.name, task.label, round(seconds, 3),
+                cached=origin is not Origin.MADE, shared=origin is Origin.SHARED,
+            )
+        )  # fmt: skip
 
     def _inputs(self, task: Task) -> tuple[FileStamp, ...]:
         found = []
@@ -147,26 +150,10 @@ class TaskRunner:
                 self._forget(task)
                 self._fail(task, f"{path} changed while the task ran: build again", seconds, None)
 
-    def _fetch(self, task: Task, key: str, private: Path) -> bool:
-        if self.cache is None or not task.cached:
-            return False
-        try:
-            return self.cache.fetch(key, task.outputs, private)
-        except RefusedEntry as refused:
-            self._note(task, f"the entry in the cache {refused}: it is not taken")
-            return False
-
-    def _store(self, task: Task, key: str, outputs: tuple[FileStamp, ...]) -> None:
-        if self.cache is None or not task.cached:
-            return
-        try:
-            self.cache.store(key, [(o.path, self.path(o.path), o.digest) for o in outputs])
-        except OSError as error:
-            reason = error.strerror or str(error)
-            text = f"the cache in {self.cache.directory} cannot be written ({reason}): what is built is not kept there"
-            if text not in self._told:
-                self._told.add(text)
-                self._note(task, text)
+    def _fetch(self, task: Task, key: str, private: Path) -> Origin:
+        if not task.cached:
+            return Origin.MADE
+        return self.caches.fetch(key, task.outputs, private, lambda text: self._note(task, text))
 
     def _execute(self, task: Task, private: Path, started: float) -> None:
         log_path = self.directory.logs / f"{task.name}.log"

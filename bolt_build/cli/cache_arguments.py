@@ -1,16 +1,23 @@
-"""Arguments of verbs that take finished tasks from the local cache and keep them there."""
+"""Arguments of verbs that take finished tasks from caches, the local one and that of a team, and keep them there."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.cache import DEFAULT_LIMIT
+from bolt_build.build.sharing.store import check_place, is_in_the_clear, shown
 from bolt_build.cli.common_arguments import add_cache
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.diagnostics import render
+from bolt_build.schema.user_settings import SharedPlace, read_settings, settings_file
 from bolt_build.user_files import size_text
 
+_USAGE = ExitCode.USAGE
+_NONE = "none"
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
 }  # fmt: skip
@@ -28,6 +35,47 @@ def add_task_cache(parser: argparse.ArgumentParser, *, may_only_read: bool = Fal
             "--cache-read-only", action="store_true",
             help="take finished tasks from the cache and change nothing in it; it may be another user's",
         )  # fmt: skip
+    add_shared_cache(parser)
+
+
+def add_shared_cache(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--shared-cache", type=named, metavar="URL",
+        help="ask this store of a team behind the local cache: a directory, s3://, https:// (default: the user's "
+        "settings; 'none' for none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shared-cache-write", action="store_true",
+        help="also put what is built into it: for those whom the team trusts",
+    )  # fmt: skip
+
+
+def named(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
+
+
+def shared_place(args: argparse.Namespace) -> SharedPlace | None:
+    """The store that the command line names, or else the user's settings; None where there is none.
+
+    Raises BoltError for what cannot be one, and where the settings are wrong.
+    """
+    asked = args.shared_cache
+    found = None if asked == _NONE else read_settings(settings_file()).shared
+    if asked is not None and asked != _NONE:
+        found = replace(found or SharedPlace(asked), url=asked, write=False)
+    if found is None:
+        if args.shared_cache_write:
+            hint = "name it with --shared-cache URL, or in your settings"
+            raise BoltError([Diagnostic("no-shared-cache", "there is no shared cache to write", hint=hint)], _USAGE)
+        return None
+    check_place(found)
+    if is_in_the_clear(found):
+        message = f"{shown(found.url)} is not encrypted: whoever is on the way to it can put code into engines"
+        warning = Diagnostic("in-the-clear", message, hint="use https://", severity="warning")
+        sys.stderr.write(render([warning], color=sys.stderr.isatty()))
+    return replace(found, write=found.write or args.shared_cache_write)
 
 
 def with_cache(options: BuildOptions, args: argparse.Namespace) -> BuildOptions:
@@ -35,7 +83,7 @@ def with_cache(options: BuildOptions, args: argparse.Namespace) -> BuildOptions:
     read_only = getattr(args, "cache_read_only", False)
     found = replace(options, cache=args.cache, cache_limit=args.cache_limit, cache_read_only=read_only)
     found.local_cache.folders.check()
-    return found
+    return replace(found, shared=shared_place(args))
 
 
 def size(text: str) -> int:

@@ -196,7 +196,8 @@ def _print_line(text: str) -> None:
 
 
 def _how_long(event: TaskEvent) -> str:
-    return "from the cache" if event.cached else f"{event.seconds:.1f} s"
+    where = "from the shared cache" if event.shared else "from the cache"
+    return where if event.cached else f"{event.seconds:.1f} s"
 
 
 def _because(event: TaskEvent) -> str:

@@ -21,6 +21,11 @@ def state_folder() -> Path | None:
     return _folder("XDG_STATE_HOME", "~/.local/state")
 
 
+def config_folder() -> Path | None:
+    """`$XDG_CONFIG_HOME/bolt-build`, or `~/.config/bolt-build`; None where there is neither."""
+    return _folder("XDG_CONFIG_HOME", "~/.config")
+
+
 def _folder(variable: str, otherwise: str) -> Path | None:
     """As the XDG rules have it, a relative path in the variable does not count."""
     named = os.environ.get(variable, "")

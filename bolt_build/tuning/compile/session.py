@@ -46,7 +46,7 @@ class TuningSession:
         self.listener.start(self.context.recipe.name, len(found.stale))
         cache = self.options.local_cache
         options = SessionOptions(
-            self.options.jobs, keep_going, str(cache.directory), cache.limit, cache.read_only
+            self.options.jobs, keep_going, str(cache.directory), cache.limit, cache.read_only, self.options.shared
         )  # fmt: skip
         name = self.directory.path.name
         try:
