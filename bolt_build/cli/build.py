@@ -20,6 +20,7 @@ from bolt_build.cli.common_arguments import (
     options_of,
     read_recipes,
 )
+from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.report.diagnostics import as_json, render
@@ -54,10 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a page with the tasks over time, the critical path, and what the cache saved",
     )  # fmt: skip
     add_format(parser)
+    add_outcome_files(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Builds recipe after recipe. Raises BoltError where nothing could be attempted."""
+    return with_outcome_files(args, NAME, lambda log: _run(args, log))
+
+
+def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
     recipes = read_recipes(args)
     options = replace(
         with_cache(options_of(args), args), keep_going=args.keep_going, wait=not args.no_wait, locked=args.locked
@@ -71,11 +77,11 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _dry_run(recipes, options, progress(args.format, quiet=args.quiet), args.format)
     if args.timings is not None:
-        return _timed(recipes, options, args)
-    return build_all(recipes, options, args, progress(args.format, quiet=args.quiet))
+        return _timed(recipes, options, args, log)
+    return build_all(recipes, options, args, progress(args.format, quiet=args.quiet), log)
 
 
-def _timed(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace) -> int:
+def _timed(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace, log: OutcomeLog) -> int:
     """Builds, and writes the page, whatever came of the build."""
     # It loads jinja2, which only a build with a page needs.
     from bolt_build.report.page import check_place
@@ -86,17 +92,20 @@ def _timed(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespac
     check_place(args.timings)
     directories = {recipe.name: options.directory(recipe) for recipe in recipes}
     keeper = Timekeeper(progress(args.format, quiet=args.quiet), directories)
-    code = build_all(recipes, options, args, keeper)
+    code = build_all(recipes, options, args, keeper, log)
     with told(args.timings, "write it to a folder of your own with --timings FILE.html"):
         write_text(args.timings, timings_page(keeper.timings()))
     return code
 
 
-def build_all(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace, listener: Listener) -> int:
-    """Builds recipe after recipe, in the form and as quietly as `args` say, and returns the exit code."""
+def build_all(
+    recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace, listener: Listener, log: OutcomeLog
+) -> int:
+    """Builds recipe after recipe, in the form and as quietly as `args` say, and returns the exit code. What comes of
+    each is noted in `log`."""
     codes = []
     for recipe in recipes:
-        code = _build(recipe, options, listener, args)
+        code = _build(recipe, options, listener, args, log)
         codes.append(code)
         if code is ExitCode.INTERRUPTED or (code is not ExitCode.OK and _stops(code, options)):
             break
@@ -138,15 +147,19 @@ def _dry_run(recipes: list[Recipe], options: BuildOptions, listener: Listener, f
     return int(ExitCode.OK)
 
 
-def _build(recipe: Recipe, options: BuildOptions, listener: Listener, args: argparse.Namespace) -> ExitCode:
+def _build(
+    recipe: Recipe, options: BuildOptions, listener: Listener, args: argparse.Namespace, log: OutcomeLog
+) -> ExitCode:
     try:
         result = build(recipe, options, listener)
     except BoltError as error:
+        log.found.append((recipe, error))
         if args.format == "json":
             _report_trouble(recipe, error)
         else:
             sys.stderr.write(render(error.diagnostics, color=sys.stderr.isatty()))
         return error.exit_code
+    log.found.append((recipe, result))
     if args.format == "json":
         sys.stdout.write(json.dumps(_data(result)) + "\n")
         return result.exit_code

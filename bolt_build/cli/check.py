@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, try_recipes
+from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.diagnostics import as_json
@@ -30,14 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--expand", action="store_true", help="print each recipe with every default, as YAML")
     add_format(parser, "report")
+    add_outcome_files(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Reports on every recipe, in the order given. Raises BoltError (text) with what is wrong with any of them."""
+    return with_outcome_files(args, NAME, lambda log: _run(args, log))
+
+
+def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
     recipes, wrong = try_recipes(args)
     checks = [_check_model(recipe, args) for recipe in recipes] if args.model else []
     wrong += [diagnostic for check in checks for diagnostic in check.wrong]
+    log.found += [(recipe, None) for recipe in recipes]
     if args.format == "json":
+        log.diagnostics += wrong
         sys.stdout.write(_json(recipes, checks, wrong, args.expand))
         return int(ExitCode.INVALID if wrong else ExitCode.OK)
     refused = [check.recipe for check in checks if check.wrong]

@@ -23,6 +23,7 @@ from bolt_build.cli.common_arguments import (
     options_of,
     read_recipes,
 )
+from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.progress import progress
 from bolt_build.schema.recipe import Recipe, TargetSpec
@@ -40,17 +41,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_task_cache(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     add_format(parser)
+    add_outcome_files(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Begins again with the emulated GPU, then builds. Raises BoltError where nothing could be attempted."""
+    return with_outcome_files(args, NAME, lambda log: _run(args, log))
+
+
+def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
     recipes = [_for_gpus(recipe, args) for recipe in read_recipes(args)]
     options = replace(with_cache(options_of(args), args), output=emulated(args.generated), targets=())
     if not emulator.in_use():
         _begin_again(options.local_cache)
     if args.jobs:
         options = replace(options, jobs=args.jobs)
-    return build_all(recipes, options, args, progress(args.format, quiet=args.quiet))
+    return build_all(recipes, options, args, progress(args.format, quiet=args.quiet), log)
 
 
 def _begin_again(cache: Cache) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from bolt_build.build.engine_file import read_engine
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
 from bolt_build.cli.engines_here import engines_here
+from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
 from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.tables import terminal_width
@@ -21,9 +22,6 @@ from bolt_build.verify import Tolerances, verify_engine
 from bolt_build.verify.report import VerifyReport
 from bolt_build.workflows.built import BuiltEngine
 
-if TYPE_CHECKING:
-    from bolt_build.verify import VerifyReport
-
 NAME = "verify"
 HELP = "compare built engines with the reference again, layer by layer"
 
@@ -32,13 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
     add_format(parser, "report")
+    add_outcome_files(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 5 where an engine departs from the reference. Raises BoltError where one is not built or is stale."""
-    reports = []
+    return with_outcome_files(args, NAME, lambda log: _run(args, log))
+
+
+def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
+    reports: list[VerifyReport] = []
     for recipe in read_recipes(args):
-        reports += [_verify(recipe, engine) for engine in engines_here(recipe, options_of(args), "verified")]
+        found = [_verify(recipe, engine) for engine in engines_here(recipe, options_of(args), "verified")]
+        log.found.append((recipe, tuple(found)))
+        reports += found
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(report) for report in reports], indent=1) + "\n")
     else:
