@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+UPGRADE = "update the checkout that bolt-build was installed from, and install it again"
+"""The hint where a later bolt-build wrote a file."""
+
 
 class ExitCode(IntEnum):
     """Exit codes of every `bolt-build` verb. Documented in the README; never renumbered."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
+from bolt_build.toolchain.wheels import EXTRAS, installing
+
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = ("cutlass", "cutlass_library", "cuda", "networkx", "pydot", "scipy", "treelib")
 """What nvidia-cutlass is, and what it needs: of it bolt-build reads headers alone."""
@@ -25,6 +27,12 @@ def test_slim_is_the_project_with_host_and_verify_but_without_cutlass() -> None:
     extras = project["optional-dependencies"]
     wanted = {*project["dependencies"], *extras["host"], *extras["verify"]} - {"nvidia-cutlass==4.2.0.0"}
     assert sorted(requirements((ROOT / "slim.txt").read_text())) == sorted(wanted)
+
+
+def test_hints_name_the_packages_that_extras_bring() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {name: list(packages) for name, packages in EXTRAS.items()} == {name: extras[name] for name in EXTRAS}
+    assert installing("verify") == "python -m pip install 'onnxruntime>=1.18'"
 
 
 def test_no_file_imports_what_slim_leaves_out() -> None:

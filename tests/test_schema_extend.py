@@ -176,7 +176,7 @@ def test_a_base_of_a_newer_format() -> None:
         == """\
 base.yaml:1:7: error[newer-version]: recipe format 9 is newer than this bolt-build, which reads format 1
   1 | bolt: 9
-    |       ^ python -m pip install --upgrade bolt-build
+    |       ^ update the checkout that bolt-build was installed from, and install it again
 """
     )
 

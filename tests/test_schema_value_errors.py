@@ -19,7 +19,7 @@ VALUES = {
         """\
 recipe.yaml:1:7: error[newer-version]: recipe format 2 is newer than this bolt-build, which reads format 1
   1 | bolt: 2
-    |       ^ python -m pip install --upgrade bolt-build
+    |       ^ update the checkout that bolt-build was installed from, and install it again
 """,
     ),
     "format that never was": (

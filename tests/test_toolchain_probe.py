@@ -14,6 +14,7 @@ from bolt_build.toolchain.memory import memory_file
 from bolt_build.toolchain.surroundings import Surroundings, surroundings
 from bolt_build.toolchain.tool import Tool
 from bolt_build.toolchain.trial import try_cxx
+from bolt_build.toolchain.wheels import installing
 
 VERSION_HEADER = """\
 #define DNNL_VERSION_MAJOR {0}
@@ -93,14 +94,18 @@ def test_known_tools() -> None:
     ("name", "problem", "mend"),
     [
         ("cxx", "no C++ compiler (g++, clang++ or c++) on PATH", "apt-get install g++"),
-        ("onednn", "oneDNN is not installed, or not its headers", "python -m pip install 'bolt-build[host]'"),
+        (
+            "onednn",
+            "oneDNN is not installed, or not its headers",
+            installing("host"),
+        ),
         (
             "nvcc",
             "the CUDA compiler nvcc is neither installed as a wheel nor on PATH",
-            "python -m pip install 'bolt-build[cuda]'",
+            installing("cuda"),
         ),
         ("cutlass", "CUTLASS is not installed", "python -m pip install nvidia-cutlass==4.2.0.0"),
-        ("onnxruntime", "onnxruntime is not installed", "python -m pip install 'bolt-build[verify]'"),
+        ("onnxruntime", "onnxruntime is not installed", installing("verify")),
         ("tpuc", "bolt-build does not know how to look for a tool called 'tpuc'", None),
     ],
 )
@@ -119,7 +124,7 @@ def test_missing_tools_are_diagnostics(machine: Machine) -> None:
     (diagnostic,) = chain.diagnostics()
     assert (diagnostic.code, diagnostic.subject) == ("missing-tool", "onnxruntime")
     assert diagnostic.message == "onnxruntime is not installed"
-    assert diagnostic.hint == "python -m pip install 'bolt-build[verify]'"
+    assert diagnostic.hint == installing("verify")
 
 
 def test_gcc_comes_before_clang(machine: Machine) -> None:

@@ -152,7 +152,7 @@ def test_a_newer_lock(tmp_path: Path) -> None:
     assert complaint(tmp_path, "lock: 4\nsurprise: yes\n") == (
         "net.lock.yaml:1:7: error[newer-version]: lock format 4 is newer than this bolt-build, which reads format 3\n"
         "  1 | lock: 4\n"
-        "    |       ^ python -m pip install --upgrade bolt-build\n"
+        "    |       ^ update the checkout that bolt-build was installed from, and install it again\n"
     )
 
 

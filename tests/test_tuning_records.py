@@ -194,7 +194,7 @@ def test_a_newer_file_is_said(tmp_path: Path) -> None:
     connection.close()
     assert complaint(path)[0] == (
         f"error[newer-version]: {path} has records of version 2, newer than this bolt-build, which reads 1\n"
-        "  hint: python -m pip install --upgrade bolt-build\n"
+        "  hint: update the checkout that bolt-build was installed from, and install it again\n"
     )
 
 

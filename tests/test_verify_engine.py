@@ -271,7 +271,7 @@ def test_without_onnxruntime_the_tool_is_named(monkeypatch: pytest.MonkeyPatch, 
     assert caught.value.exit_code is ExitCode.TOOL_MISSING
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.message == "verification compares with onnxruntime, which is not installed"
-    assert diagnostic.hint == "pip install 'bolt-build[verify]'"
+    assert diagnostic.hint == "python -m pip install 'onnxruntime>=1.18'"
 
 
 def test_a_library_that_is_no_engine_is_a_diagnostic(tmp_path: Path, net: Path) -> None:

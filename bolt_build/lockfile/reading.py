@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.errors import UPGRADE, BoltError, Diagnostic
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.contents import LOCK_VERSION, Lock, LockedEngine, LockedTarget, LockEntry
 from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
@@ -79,7 +79,7 @@ def _newer_version(table: Table) -> Diagnostic | None:
     if type(version) is not int or version <= LOCK_VERSION:
         return None
     message = f"lock format {version} is newer than this bolt-build, which reads format {LOCK_VERSION}"
-    hint = "python -m pip install --upgrade bolt-build"
+    hint = UPGRADE
     return Diagnostic("newer-version", message, entry.value.mark, hint)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bolt_build.errors import BoltError, Diagnostic, Mark
+from bolt_build.errors import UPGRADE, BoltError, Diagnostic, Mark
 from bolt_build.schema.document import read_document
 from bolt_build.schema.recipe import RECIPE_VERSION
 from bolt_build.schema.values import Entry, Scalar, Table
@@ -91,8 +91,7 @@ def _newer_version(table: Table) -> list[Diagnostic]:
     if type(version) is not int or version <= RECIPE_VERSION:
         return []
     message = f"recipe format {version} is newer than this bolt-build, which reads format {RECIPE_VERSION}"
-    hint = "python -m pip install --upgrade bolt-build"
-    return [Diagnostic("newer-version", message, entry.value.mark, hint)]
+    return [Diagnostic("newer-version", message, entry.value.mark, UPGRADE)]
 
 
 def _reached(diagnostic: Diagnostic, reached_by: Mark | None) -> Diagnostic:

@@ -27,6 +27,7 @@ from bolt_build.toolchain.surroundings import (
     wheel_digest,
 )
 from bolt_build.toolchain.tool import Tool, Toolchain, missing
+from bolt_build.toolchain.wheels import installing
 
 ONEDNN_LEAST = (3, 0)
 """Oldest oneDNN whose interface the engines use; Debian's 2.6 lacks it."""
@@ -90,7 +91,7 @@ def _cxx(around: Surroundings, memory: Memory) -> Tool:
 
 
 def _onednn(around: Surroundings, memory: Memory) -> Tool:
-    mend = "python -m pip install 'bolt-build[host]'"
+    mend = installing("host")
     wheel = _onednn_of_wheels(around)
     if wheel is not None:
         return _onednn_at(*wheel, memory, mend)
@@ -142,7 +143,7 @@ def _onednn_version(header: Path) -> tuple[int, int, int] | None:
 
 
 def _nvcc(around: Surroundings, memory: Memory) -> Tool:
-    mend = "python -m pip install 'bolt-build[cuda]'"
+    mend = installing("cuda")
     if around.cuda_compiler is not None:
         path = around.program((around.cuda_compiler,))
         if path is None:
@@ -202,7 +203,7 @@ def _cutlass(around: Surroundings, memory: Memory) -> Tool:
 
 def _onnxruntime(around: Surroundings, memory: Memory) -> Tool:
     wheel = around.find_distribution("onnxruntime")
-    mend = "python -m pip install 'bolt-build[verify]'"
+    mend = installing("verify")
     if wheel is None:
         return missing("onnxruntime", "onnxruntime is not installed", mend)
     path = Path(str(wheel.locate_file("onnxruntime")))

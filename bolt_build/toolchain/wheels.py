@@ -18,8 +18,6 @@ EXTRAS = {
     ),
     "verify": ("onnxruntime>=1.18",),
 }
-UPGRADE = "update the checkout that bolt-build was installed from, and install it again"
-"""What helps where a file was written by a later bolt-build."""
 
 
 def installing(extra: str) -> str:

@@ -14,6 +14,7 @@ import onnx
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.ir import Array
+from bolt_build.toolchain.wheels import installing
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
 from bolt_build.verify.segments import CutModel, Wanted
 from bolt_build.verify.taps import Tap
@@ -192,5 +193,5 @@ def _runtime() -> Any:
         return importlib.import_module("onnxruntime")
     except ImportError:
         message = "verification compares with onnxruntime, which is not installed"
-        hint = "pip install 'bolt-build[verify]'"
+        hint = installing("verify")
         raise BoltError([Diagnostic("tool-missing", message, hint=hint)], ExitCode.TOOL_MISSING) from None

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from bolt_build.digest import canonical_json, decode, encode
-from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.errors import UPGRADE, BoltError, Diagnostic, ExitCode
 from bolt_build.lockfile.fingerprint import Fingerprint, TuningTools
 from bolt_build.tuning.records.engine_record import EngineMeasurement, EngineRecord
 from bolt_build.tuning.records.kernel_record import RECORD_VERSION, Record
@@ -277,7 +277,7 @@ def _place(made: Path, path: Path) -> None:
 
 def _newer(version: int, subject: str) -> Diagnostic:
     message = f"{subject} has records of version {version}, newer than this bolt-build, which reads {RECORD_VERSION}"
-    return Diagnostic("newer-version", message, hint="python -m pip install --upgrade bolt-build", subject=subject)
+    return Diagnostic("newer-version", message, hint=UPGRADE, subject=subject)
 
 
 def _exported(data: Any, source: str) -> tuple[list[Measurement], list[EngineMeasurement]]:
