@@ -108,7 +108,7 @@ def test_what_is_missing_is_said_with_the_command_that_installs_it(monkeypatch: 
     assert raised.value.exit_code is ExitCode.TOOL_MISSING
     assert render(raised.value.diagnostics, color=False) == (
         "error[missing-library]: a shared cache needs obstore, which is not installed\n"
-        "  hint: python -m pip install 'bolt-build[shared]'\n"
+        "  hint: python -m pip install obstore\n"
     )
 
 

@@ -21,6 +21,7 @@ from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.session import SessionOptions, run_session
 from bolt_build.build.sharing.cache import SharedCache
+from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.sharing.store import StoreTrouble, open_store
 from bolt_build.schema.user_settings import SharedPlace
 
@@ -54,11 +55,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def writer(url: str) -> SharedCache:
-    return SharedCache(SharedPlace(url, write=True, timeout=PATIENCE))
+    return SharedCache(StoreClient(SharedPlace(url, write=True, timeout=PATIENCE)))
 
 
 def reader(url: str) -> SharedCache:
-    return SharedCache(SharedPlace(url, timeout=PATIENCE))
+    return SharedCache(StoreClient(SharedPlace(url, timeout=PATIENCE)))
 
 
 def put(cache: SharedCache, folder: Path, key: str = KEY, **outputs: bytes) -> None:
@@ -197,7 +198,7 @@ def trouble(cache: SharedCache, to: Path) -> str:
 
 def test_a_store_that_hangs_is_waited_for_once(server: HttpStore, tmp_path: Path) -> None:
     server.hangs = True
-    cache = SharedCache(SharedPlace(server.url, timeout=0.4))
+    cache = SharedCache(StoreClient(SharedPlace(server.url, timeout=0.4)))
     assert trouble(cache, tmp_path / "to") == "does not answer within 0.4 s"
     asked = len(server.requests)
     assert not cache.fetch(KEY, ["a"], tmp_path / "to")

@@ -23,6 +23,7 @@ from bolt_build.build.prepared_target import PreparedTarget
 from bolt_build.build.preparing import Preparer, missing_verifier
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.build.sharing.cache import SharedCache
+from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.signal_handlers import handled
 from bolt_build.build.staleness import Forecast, KnownOutputs, forecast
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
@@ -152,7 +153,7 @@ def foresee(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[
     planned, obstacles, code = _plan(recipe, options, listener)
     if obstacles:
         raise BoltError(_distinct(obstacles), code)
-    caches = Caches(options.local_cache, None if options.shared is None else SharedCache(options.shared))
+    caches = Caches(options.local_cache, None if options.shared is None else SharedCache(StoreClient(options.shared)))
     return tuple((target, _forecast(target, recipe, caches)) for target in planned)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from bolt_build.build.cache import Cache, RefusedEntry
 from bolt_build.build.cache_entry import CachedOutput
 from bolt_build.build.sharing.cache import SharedCache
-from bolt_build.build.sharing.store import StoreTrouble, shown
+from bolt_build.build.sharing.store import StoreTrouble
 
 Note = Callable[[str], None]
 
@@ -49,13 +49,15 @@ class Caches:
                 return Origin.LOCAL
         except RefusedEntry as refused:
             note(f"the entry in the cache {refused}: it is not taken")
+        if self.shared is None:
+            return Origin.MADE
         try:
-            if self.shared is not None and self.shared.fetch(key, outputs, to):
+            if self.shared.fetch(key, outputs, to):
                 return Origin.SHARED
         except RefusedEntry as refused:
             note(f"the entry in the shared cache {refused}: it is not taken")
         except StoreTrouble as trouble:
-            self._once(note, f"{self._name} {trouble}: the build goes on without it")
+            self._once(note, f"{self.shared.client.name} {trouble}: the build goes on without it")
         return Origin.MADE
 
     def store(self, key: str, outputs: Sequence[tuple[str, Path, str]], origin: Origin, note: Note) -> None:
@@ -71,12 +73,7 @@ class Caches:
             try:
                 self.shared.store(key, outputs)
             except (StoreTrouble, OSError) as error:
-                self._once(note, f"{self._name} {error}: what is built is not shared")
-
-    @property
-    def _name(self) -> str:
-        assert self.shared is not None, "it is the shared one that is named"
-        return f"the shared cache {shown(self.shared.place.url)}"
+                self._once(note, f"{self.shared.client.name} {error}: what is built is not shared")
 
     def _once(self, note: Note, text: str) -> None:
         if text not in self._told:

@@ -34,6 +34,7 @@ from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.sharing.cache import SharedCache
+from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.task_runner import TaskFailed, TaskRunner, TaskStopped
 from bolt_build.build.tasks import Task
 from bolt_build.digest import decode
@@ -67,7 +68,7 @@ def open_session(request_json: str) -> None:
     cache = None
     if request.cache is not None:
         cache = Cache(Path(request.cache), request.cache_limit, request.cache_read_only)
-    caches = Caches(cache, None if request.shared is None else SharedCache(request.shared))
+    caches = Caches(cache, None if request.shared is None else SharedCache(StoreClient(request.shared)))
     writer = EventWriter(request.events)
     admission = Admission(available_memory_mb())
     forget = _once(lambda: unlink(recipe.signature_file))

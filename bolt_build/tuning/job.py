@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener
 from bolt_build.build.context import BuildContext
-from bolt_build.build.files import told, trouble, write_text
+from bolt_build.build.files import told, write_text
 from bolt_build.build.plan_file import EngineSummary
 from bolt_build.build.session import SessionResult
+from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.target_lock import target_lock
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.lockfile.fingerprint import Fingerprint, TuningTools
 from bolt_build.lockfile.reading import updated_lock_text
 from bolt_build.planner.selection import PREDICTED
-from bolt_build.schema.recipe import Recipe
 from bolt_build.toolchain import Toolchain
 from bolt_build.tuning.agenda import Agenda
 from bolt_build.tuning.choice.engines import engine_evidence
@@ -49,10 +49,12 @@ from bolt_build.tuning.records.carrying import carried, carried_engines
 from bolt_build.tuning.records.counting import Measurement, comparable, unmeasured
 from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.records.engine_record import EngineMeasurement
+from bolt_build.tuning.shared_records import SharedRecords
 from bolt_build.tuning.store import TuningStore
 from bolt_build.tuning.this_machine import FoundDevice, Measured, devices_of, measure_here, play_here
 from bolt_build.tuning.trials.engine_table import EngineLineup
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
+from bolt_build.tuning.written_lock import writing_lock
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class TuningJob:
             return self._failed(_of_session(made), time.monotonic() - started)
         devices = devices_of(session.directory.path / RUN, self.plan.target, foreign=self._foreign)
         here = tuple(dict.fromkeys(Fingerprint(each.device, self._tools) for each in devices))
+        self._store.learn(self._digests)
         unmeasured_ones = self._unmeasured(here)  # damaged records are told of before anything is compiled
         problems = self.plan.problems.problems if again else unmeasured_ones
         known = len(self.plan.problems.problems) - len(problems)
@@ -199,6 +202,8 @@ class TuningJob:
             measurements = self._comparable(self._kept(records))
             selection = select(self.plan.problems, measurements)
             lineups = self.plan.lineups(selection) if selection.winners else ()
+        self._store.learn(tables=(lineup.table.digest for lineup in lineups))
+        with self._store.records() as records:
             known = self._kept_engines(records.engines(lineup.table.digest for lineup in lineups))
         found = evidence(self.plan.problems, measurements)
         here = tuple(dict.fromkeys(Fingerprint(each.device, self._tools) for each in devices))
@@ -256,16 +261,18 @@ class TuningJob:
         """Select from the records, find the covers, and write the lock where it changes."""
         assert self.lock is not None, "only an export has no lock"
         started = time.monotonic()
+        self._store.learn(self._digests)
         with self._store.records() as records:
             measurements = self._comparable(self._kept(records))
-            played = self._kept_engines(records.engines()) if self.plan.recipe.tuning.engine else ()
         selection = select(self.plan.problems, measurements)
         if not selection.winners:
             nothing = Diagnostic("nothing-measured", f"no record says how fast any kernel of {self._name} is")
             return self._result(ExitCode.TASK_FAILED, phases=phases, diagnostics=(nothing,), measurements=measurements)
         engine = self.plan.engine(selection)
         found = evidence(self.plan.problems, measurements)
-        engines = engine_evidence(self.plan.lineups(selection), found, measurements, played) if played else ()
+        lineups = self.plan.lineups(selection)
+        played = self._played_before(lineups) if self.plan.recipe.tuning.engine else ()
+        engines = engine_evidence(lineups, found, measurements, played) if played else ()
         part = lock_from(self.plan.problems, measurements, engine.covers, engines)
         text = updated_lock_text(self.lock, part)
         with writing_lock(self.plan.recipe, self.lock):
@@ -337,16 +344,22 @@ class TuningJob:
         """The same of whole engines."""
         return found if self.toolchain is None else carried_engines(found, self._tools)
 
+    def _played_before(self, lineups: Sequence[EngineLineup]) -> tuple[EngineMeasurement, ...]:
+        self._store.learn(tables=(lineup.table.digest for lineup in lineups))
+        with self._store.records() as records:
+            return self._kept_engines(records.engines())
+
     def _comparable(self, found: Sequence[Measurement]) -> tuple[Measurement, ...]:
         tools = None if self.toolchain is None else self._tools
         return comparable(found, self.plan.target, tools, foreign=self._foreign)
 
-    @property
+    @cached_property
     def _store(self) -> TuningStore:
-        cache = self.options.local_cache
+        cache, shared = self.options.local_cache, self.options.shared
         with told(cache.directory):
             cache.folders.make()
-        return TuningStore(cache.directory / "tuning")
+        team = None if shared is None else SharedRecords(StoreClient(shared), self.listener.say)
+        return TuningStore(cache.directory / "tuning", team)
 
     @property
     def _tools(self) -> TuningTools:
@@ -364,17 +377,6 @@ class TuningJob:
     @property
     def _name(self) -> str:
         return f"{self.plan.recipe.name} for {self.plan.spec.name}"
-
-
-@contextlib.contextmanager
-def writing_lock(recipe: Recipe, path: Path) -> Iterator[None]:
-    """Turn OSError inside into a BoltError ("lock-not-writable") that points to where the recipe names the lock."""
-    try:
-        yield
-    except OSError as error:
-        message = f"the lock: {trouble(error, str(path)).message}"
-        hint = "name another file; records of what was measured stay"
-        raise BoltError([Diagnostic("lock-not-writable", message, recipe.mark("tuning.lock"), hint)]) from error
 
 
 def _outcome(compiled: Compiled) -> CompileOutcome:

@@ -20,8 +20,9 @@ from bolt_build.targets import target_named
 from bolt_build.toolchain import Toolchain, probe
 from bolt_build.toolchain.machine import found_gpus, why_not_here
 from bolt_build.tuning.agenda import EVERY_CANDIDATE, agenda_of
-from bolt_build.tuning.job import TuningJob, writing_lock
+from bolt_build.tuning.job import TuningJob
 from bolt_build.tuning.outcome import TuneResult
+from bolt_build.tuning.written_lock import writing_lock
 
 
 @dataclass(frozen=True)

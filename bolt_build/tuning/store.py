@@ -13,13 +13,29 @@ from bolt_build.tuning.records.counting import Measurement
 from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.records.engine_record import EngineMeasurement
 from bolt_build.tuning.records.kernel_record import Record
+from bolt_build.tuning.shared_records import Log, SharedRecords
 
 
 @dataclass(frozen=True)
 class TuningStore:
-    """A folder of the local cache. Every method raises BoltError for what cannot be read or written there."""
+    """A folder of the local cache, and what a team shares. Every method raises BoltError for what cannot be read or
+    written in the folder."""
 
     folder: Path
+    shared: SharedRecords | None = None
+
+    def learn(self, problems: Iterable[str] = (), tables: Iterable[str] = ()) -> None:
+        """Take what the team has measured of problems and of engines with these tables (their digests), where nothing
+        was measured here; and give it what it lacks."""
+        if self.shared is None:
+            return
+        wanted, engines = self.shared.unasked(Log.PROBLEMS, problems), self.shared.unasked(Log.TABLES, tables)
+        if not wanted and not engines:
+            return
+        with self.records() as records:
+            records.add(*self.shared.taken(wanted, engines))
+            found, played = records.all(wanted), records.engines(engines) if engines else ()
+        self.shared.give(found, played)
 
     def records(self) -> Records:
         return Records(self.folder / "records.sqlite")
@@ -32,7 +48,10 @@ class TuningStore:
         with self.records() as records:
             for fingerprint, found in by_fingerprint.items():
                 records.merge(fingerprint, found)
-            records.merge_engines(engines)
+            found_engines = tuple(engines)
+            records.merge_engines(found_engines)
+        if self.shared is not None:
+            self.shared.give(measurements, found_engines)
 
     def remember(self, bundle: Bundle) -> None:
         """Keep what a bundle holds: results name it by its id alone."""

@@ -3,18 +3,14 @@
 An entry is taken under the same rules as one of the local cache (`cache_entry.py`), and contents are hashed before
 they get their place. So a store that is damaged, or lies about contents, costs a compilation. Whoever may write into
 it can still make entries that say what they please: it is its writers who are trusted, so few should be able to write.
-
-A store that is gone is asked once. What it does not give is built.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from bolt_build.build.cache_entry import (
     LARGEST_ENTRY,
@@ -26,10 +22,8 @@ from bolt_build.build.cache_entry import (
 )
 from bolt_build.build.cache_folders import BLOBS, ENTRIES
 from bolt_build.build.files import unlink
-from bolt_build.build.sharing.store import Store, StoreTrouble, open_store
-from bolt_build.schema.user_settings import SharedPlace
-
-_Answer = TypeVar("_Answer")
+from bolt_build.build.sharing.client import StoreClient
+from bolt_build.build.sharing.store import Store
 
 
 def entry_name(key: str) -> str:
@@ -40,15 +34,11 @@ def blob_name(digest: str) -> str:
     return f"{BLOBS}/{digest[:2]}/{digest}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class SharedCache:
     """Thread-safe. Trouble is raised once, as StoreTrouble; from then on nothing is found, or nothing is stored."""
 
-    place: SharedPlace
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _store: Store | None = None
-    _gone: bool = False
-    _closed: bool = False
+    client: StoreClient
 
     def lookup(self, key: str, outputs: Sequence[str]) -> tuple[CachedOutput, ...] | None:
         """What the store says that the `outputs` of `key` are; None where it has none to be believed. Raises
@@ -90,16 +80,15 @@ class SharedCache:
                     store.create(blob_name(digest), path)
             store.create(entry_name(key), entry_text(CacheEntry(key, found)).encode())
 
-        if self.place.write and not self._closed:
-            self._ask(give, "_closed")
+        self.client.give(give)
 
     def _entry(self, key: str, outputs: Sequence[str]) -> CacheEntry | None:
-        text = self._ask(lambda store: store.read(entry_name(key), LARGEST_ENTRY), "_gone")
+        text = self.client.ask(lambda store: store.read(entry_name(key), LARGEST_ENTRY))
         return None if text is None else read_entry(text, key, outputs)
 
     def _fetch_blob(self, output: CachedOutput, to: Path) -> bool:
         to.parent.mkdir(parents=True, exist_ok=True)
-        found = self._ask(lambda store: store.copy(blob_name(output.digest), output.size, to), "_gone")
+        found = self.client.ask(lambda store: store.copy(blob_name(output.digest), output.size, to))
         if found is None:
             return False
         if found != output.digest:
@@ -107,23 +96,3 @@ class SharedCache:
         if output.executable:
             to.chmod(to.stat().st_mode | 0o111)
         return True
-
-    def _ask(self, question: Callable[[Store], _Answer], trouble: str) -> _Answer | None:
-        """The answer of the store, None where it was gone before. Raises StoreTrouble the first time, and notes it in
-        the attribute that `trouble` names."""
-        try:
-            store = self._opened()
-            return None if store is None else question(store)
-        except StoreTrouble:
-            with self._lock:
-                first = not getattr(self, trouble)
-                setattr(self, trouble, True)
-            if first:
-                raise
-            return None
-
-    def _opened(self) -> Store | None:
-        with self._lock:
-            if self._store is None and not self._gone:
-                self._store = open_store(self.place)
-            return None if self._gone else self._store

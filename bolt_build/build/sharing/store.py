@@ -23,7 +23,7 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.user_settings import SharedPlace
 
 SCHEMES = ("s3", "https", "http", "gs", "az")
-INSTALL = "python -m pip install 'bolt-build[shared]'"
+INSTALL = "python -m pip install obstore"
 
 _CONNECT_SECONDS = 5.0
 _RETRIES = 1

@@ -17,10 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bolt_build.digest import canonical_json, decode, encode
-from bolt_build.errors import UPGRADE, BoltError, Diagnostic, ExitCode
+from bolt_build.digest import canonical_json, decode
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.lockfile.fingerprint import Fingerprint, TuningTools
 from bolt_build.tuning.records.engine_record import EngineMeasurement, EngineRecord
+from bolt_build.tuning.records.export import exported_data, exported_records, newer_version
 from bolt_build.tuning.records.kernel_record import RECORD_VERSION, Record
 
 BUSY_SECONDS = 60.0
@@ -41,6 +42,9 @@ CREATE TABLE IF NOT EXISTS engines (
 ) WITHOUT ROWID;
 """
 """Beside what older programs know, which leave it alone: files of theirs get it with their first engine."""
+
+_NEWER_RECORD = "DO UPDATE SET status = excluded.status, data = excluded.data WHERE data <> excluded.data"
+_NEWER_ENGINE = "DO UPDATE SET data = excluded.data WHERE data <> excluded.data"
 
 Measurement = tuple[Fingerprint, Record]
 
@@ -110,6 +114,10 @@ class Records:
                 if wanted is None or engine in wanted
             )
 
+    def add(self, found: Iterable[Measurement], engines: Iterable[EngineMeasurement] = ()) -> int:
+        """Keep what there is no record of yet, all or none; what there is stays. Returns how many were kept."""
+        return self._merge(list(found), list(engines), "DO NOTHING", "DO NOTHING")
+
     def tell_apart(self, tools: TuningTools) -> None:
         """Note which headers each family has where records with these tools do not say it yet."""
         with self._told():
@@ -137,24 +145,22 @@ class Records:
             (fingerprint, record) for fingerprint, record in self.engines()
             if wanted is None or {problem for problem, _ in record.base} <= set(wanted)
         ]  # fmt: skip
-        fingerprints = {fingerprint.digest: encode(fingerprint) for fingerprint, _ in (*found, *engines)}
-        data = {
-            "version": RECORD_VERSION,
-            "fingerprints": dict(sorted(fingerprints.items())),
-            "records": [{"fingerprint": fingerprint.digest, "record": encode(record)} for fingerprint, record in found],
-        }
-        if engines:
-            data["engines"] = [{"fingerprint": f.digest, "record": encode(record)} for f, record in engines]
-        return data
+        return exported_data(found, engines)
 
     def load_export(self, data: Any, source: str = "the export") -> int:
         """Keep what `export` gave, all or none. Returns how many were not there before, or other.
 
         Raises BoltError ("bad-export", "newer-version") that calls the data `source`.
         """
-        return self._merge(*_exported(data, source))
+        return self._merge(*exported_records(data, source))
 
-    def _merge(self, found: list[Measurement], engines: Sequence[EngineMeasurement] = ()) -> int:
+    def _merge(
+        self,
+        found: list[Measurement],
+        engines: Sequence[EngineMeasurement] = (),
+        known_record: str = _NEWER_RECORD,
+        known_engine: str = _NEWER_ENGINE,
+    ) -> int:
         rows = [
             (record.problem, record.candidate.digest, fingerprint.digest, record.status.value, canonical_json(record))
             for fingerprint, record in found
@@ -169,16 +175,8 @@ class Records:
             before = connection.total_changes
             connection.executemany("INSERT OR IGNORE INTO fingerprints VALUES (?, ?)", sorted(known.items()))
             added = connection.total_changes - before
-            connection.executemany(
-                "INSERT INTO records VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET status = excluded.status, "
-                "data = excluded.data WHERE data <> excluded.data",
-                rows,
-            )
-            connection.executemany(
-                "INSERT INTO engines VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data "
-                "WHERE data <> excluded.data",
-                whole,
-            )
+            connection.executemany(f"INSERT INTO records VALUES (?, ?, ?, ?, ?) ON CONFLICT {known_record}", rows)
+            connection.executemany(f"INSERT INTO engines VALUES (?, ?, ?, ?) ON CONFLICT {known_engine}", whole)
             return connection.total_changes - before - added
 
     @property
@@ -203,7 +201,7 @@ class Records:
     def _check(self, connection: sqlite3.Connection) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > RECORD_VERSION:
-            raise BoltError([_newer(version, str(self._path))])
+            raise BoltError([newer_version(version, str(self._path))])
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if version != RECORD_VERSION or not {"fingerprints", "records"} <= tables:
             raise self._damaged("it is another program's database")
@@ -273,31 +271,3 @@ def _place(made: Path, path: Path) -> None:
     except OSError:  # a file system without links
         if not path.exists():
             made.rename(path)
-
-
-def _newer(version: int, subject: str) -> Diagnostic:
-    message = f"{subject} has records of version {version}, newer than this bolt-build, which reads {RECORD_VERSION}"
-    return Diagnostic("newer-version", message, hint=UPGRADE, subject=subject)
-
-
-def _exported(data: Any, source: str) -> tuple[list[Measurement], list[EngineMeasurement]]:
-    def bad(why: str) -> BoltError:
-        return BoltError([Diagnostic("bad-export", f"{source} holds no exported records: {why}", subject=source)])
-
-    if not isinstance(data, dict) or not isinstance(data.get("version"), int):
-        raise bad("it has no version")
-    if data["version"] > RECORD_VERSION:
-        raise BoltError([_newer(data["version"], source)])
-    try:
-        fingerprints = {digest: decode(Fingerprint, each) for digest, each in data["fingerprints"].items()}
-        found = [(fingerprints[each["fingerprint"]], decode(Record, each["record"])) for each in data["records"]]
-        whole = data.get("engines", [])
-        engines = [(fingerprints[each["fingerprint"]], decode(EngineRecord, each["record"])) for each in whole]
-    except KeyError as error:
-        raise bad(f"{error} is missing") from error
-    except (ValueError, TypeError, AttributeError) as error:
-        raise bad(str(error)) from error
-    wrong = [digest for digest, fingerprint in fingerprints.items() if digest != fingerprint.digest]
-    if wrong:
-        raise bad(f"the fingerprint {wrong[0]} is another one's")
-    return found, engines
