@@ -8,6 +8,7 @@ from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
 from gpu_attention_layers import attention_trials
 from gpu_averages import averages
+from gpu_bf16 import in_bf16
 from gpu_forms import (
     FORMS,
     SLICED,
@@ -272,6 +273,10 @@ def of_warps() -> list[Trial]:
     return found + squeezes() + grouped_trials() + averages() + attention_trials()
 
 
+_IN_BF16 = 4
+"""One trial of so many is tried in bf16 too."""
+
+
 def trials() -> list[Trial]:
     """Everything, in the order in which it runs."""
     found = [trial for layer in LAYERS for trial in trials_of(layer, "portable")]
@@ -285,6 +290,7 @@ def trials() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += forms() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     found += attention_trials() + prologues() + averages()
+    found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

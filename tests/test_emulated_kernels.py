@@ -9,6 +9,7 @@ from pathlib import Path
 
 import emulated
 import pytest
+from gpu_bf16 import in_bf16
 from gpu_harness import Library, Trial, compile_all, write
 from gpu_layers import trials
 from shared_folders import SharedFolder
@@ -64,10 +65,25 @@ LABELS = (
     "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16",
 )
 
+# The same in bf16: each form in which a kernel multiplies, rounds and stores.
+IN_BF16 = (
+    "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16",
+    "form-1x1-residual-cutlass-128x64x64xpairs-f16",
+    "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32",
+    "pair-resident-odd+72-cutlass-14x128x3xturns-f16",
+    "gate-7-cutlass-256x64x64xcooperativexgatex8-f16",
+    "dw-residual-odd-grouped-",
+    "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16",
+    "mean-3x3-grouped-rowsx",
+    "at-form-attention-warpx1x4x1x64-f16",
+    "at-form-attention-warpgroupx1x80x1xownx4xquarter",
+)
+
 
 def chosen() -> list[Trial]:
     known = {trial.label: trial for trial in trials() if not trial.large}
-    return [next(trial for name, trial in known.items() if name.startswith(label)) for label in LABELS]
+    found = [next(trial for name, trial in known.items() if name.startswith(label)) for label in (*LABELS, *IN_BF16)]
+    return found[: len(LABELS)] + [in_bf16(trial) for trial in found[len(LABELS) :]]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +101,7 @@ def library(shared_folder: SharedFolder) -> Library:
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2])
-@pytest.mark.parametrize("index", range(len(LABELS)), ids=LABELS)
+@pytest.mark.parametrize("index", range(len(LABELS) + len(IN_BF16)), ids=[*LABELS, *(f"bf16-{x}" for x in IN_BF16)])
 def test_agrees_with_numpy(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, seed: int | None) -> None:
     if seed is not None:
         # So few that each works through several tiles.

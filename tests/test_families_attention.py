@@ -70,7 +70,7 @@ def test_is_predicted_to_beat_the_plain_kernel(layer: Layer, target: Target) -> 
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
-        (replace(BERT, precision=DType.F32), "takes tensors in f16, not in f32"),
+        (replace(BERT, precision=DType.F32), "takes tensors in f16 or bf16, not in f32"),
         (replace(BERT, epilogue=(EpilogueOp(Activation("relu")),)), "takes no epilogue"),
         (
             with_op(BERT, AttentionOp(12, 12, -0.5, packed=True)),

@@ -349,7 +349,7 @@ def test_says_why_a_problem_is_left_to_others() -> None:
     ]
     scaled = conv(wide, weights, SAME, Input((32, 1, 1), True), stages=(stage("mul", 3),))
     assert reasons(scaled) == ["an epilogue operand [32, 1, 1] is no tensor like [2, 32, 8, 8]"]
-    assert reasons(replace(conv(wide, weights), precision=DType.F32)) == ["takes tensors in f16, not in f32"]
+    assert reasons(replace(conv(wide, weights), precision=DType.F32)) == ["takes tensors in f16 or bf16, not in f32"]
     assert reasons(conv((512, 64, 224, 224), (64, 64, 3, 3))) == [
         "a tensor of 3288334336 bytes is beyond the reach of 32-bit offsets"
     ]

@@ -72,7 +72,7 @@ def test_is_predicted_to_beat_the_direct_kernel(layer: Layer, target: Target) ->
             conv("volume", (1, 8, 5, 6, 7), 8, (3, 3, 3), groups=8),
             "convolves over one or two spatial axes, not 3",
         ),
-        (replace(DEPTHWISE, precision=DType.F32), "takes tensors in f16, not in f32"),
+        (replace(DEPTHWISE, precision=DType.F32), "takes tensors in f16 or bf16, not in f32"),
         (
             replace(DEPTHWISE, inputs=(DEPTHWISE.inputs[0], Input((96, 1, 3, 3)), DEPTHWISE.inputs[2])),
             "weights and bias must be constants, to be packed when the engine loads",

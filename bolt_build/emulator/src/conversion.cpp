@@ -102,15 +102,15 @@ void to_halves(Warp& warp, const Instruction& i, Mask mask) {
 }
 
 /// Arithmetic of two halves at once, rounded after each operation.
-template <float (*f)(float, float)>
+template <float (*f)(float, float), float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)>
 void of_halves(Warp& warp, const Instruction& i, Mask mask) {
   std::uint32_t* const d = warp.at<std::uint32_t>(i.at[0]);
   const std::uint32_t *const a = warp.at<std::uint32_t>(i.at[1]), *const b = warp.at<std::uint32_t>(i.at[2]);
   each(mask, [&](int lane) {
     const auto half = [&](int shift) {
-      const float x = float_of_half(static_cast<std::uint16_t>(a[lane] >> shift));
-      const float y = float_of_half(static_cast<std::uint16_t>(b[lane] >> shift));
-      return static_cast<std::uint32_t>(half_of_float(f(x, y))) << shift;
+      const float x = widen(static_cast<std::uint16_t>(a[lane] >> shift));
+      const float y = widen(static_cast<std::uint16_t>(b[lane] >> shift));
+      return static_cast<std::uint32_t>(narrow(f(x, y))) << shift;
     };
     d[lane] = half(0) | half(16);
   });
@@ -187,6 +187,16 @@ void between_widths(Warp& warp, const Instruction& i, Mask mask) {
   });
 }
 
+/// What a statement does to two halves at once, nullptr where it is none of these.
+template <float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)>
+Execute of_two(const Statement& s) {
+  if (s.base == "max") return s.has("NaN") ? of_halves<most_or_nan, widen, narrow> : of_halves<most, widen, narrow>;
+  if (s.base == "min") return s.has("NaN") ? of_halves<least_or_nan, widen, narrow> : of_halves<least, widen, narrow>;
+  if (s.base == "add") return of_halves<sum, widen, narrow>;
+  if (s.base == "mul") return of_halves<product, widen, narrow>;
+  return nullptr;
+}
+
 bool decode_cvt(Reader& reader, const Statement& s, Instruction& i) {
   const std::string_view to_word = s.modifiers.at(s.modifiers.size() - 2), from_word = s.type();
   i.at[0] = reader.reg(s.operands.at(0)).offset;
@@ -257,14 +267,11 @@ bool decode_conversion(Reader& reader, const Statement& s, Instruction& i) {
     i.execute = to_address<std::uint64_t>;
     return true;
   }
-  if (s.type() == "f16x2") {
+  if (s.type() == "f16x2" || s.type() == "bf16x2") {
     i.at[0] = reader.reg(s.operands.at(0)).offset;
     i.at[1] = reader.source(s.operands.at(1), {'b', 4});
     i.at[2] = reader.source(s.operands.at(2), {'b', 4});
-    if (s.base == "max") i.execute = s.has("NaN") ? of_halves<most_or_nan> : of_halves<most>;
-    if (s.base == "min") i.execute = s.has("NaN") ? of_halves<least_or_nan> : of_halves<least>;
-    if (s.base == "add") i.execute = of_halves<sum>;
-    if (s.base == "mul") i.execute = of_halves<product>;
+    i.execute = s.type() == "f16x2" ? of_two<float_of_half, half_of_float>(s) : of_two<float_of_bfloat, bfloat_of_float>(s);
     return i.execute != nullptr;
   }
   return false;

@@ -21,14 +21,17 @@ bool whole(Warp& warp, Mask mask) {
   return false;
 }
 
+using Widen = float(std::uint16_t);
+
 /// 16 rows of 16 halves, as registers of lanes hold a left factor.
+template <Widen wide>
 void left_of_registers(Warp& warp, const std::vector<std::uint32_t>& registers, float left[rows][depth]) {
   for (std::size_t r = 0; r < registers.size(); ++r) {
     const std::uint32_t* const x = warp.at<std::uint32_t>(registers[r]);
     for (int lane = 0; lane < lanes; ++lane) {
       const int row = lane / 4 + (r % 2 == 0 ? 0 : 8), k = lane % 4 * 2 + (r < 2 ? 0 : 8);
-      left[row][k] = float_of_half(static_cast<Half>(x[lane]));
-      left[row][k + 1] = float_of_half(static_cast<Half>(x[lane] >> 16));
+      left[row][k] = wide(static_cast<Half>(x[lane]));
+      left[row][k + 1] = wide(static_cast<Half>(x[lane] >> 16));
     }
   }
 }
@@ -57,18 +60,19 @@ void multiply(Warp& warp, const std::vector<std::uint32_t>& sums, const float le
 }
 
 /// mma.m16n8k16 (or k8): d = a * b + c.
+template <Widen wide>
 bool warp_product(Warp& warp, const Instruction& i, Mask mask) {
   if (!whole(warp, mask)) return false;
   float left[rows][depth] = {}, right[depth * 8];
   const std::vector<std::uint32_t> d(i.list.begin(), i.list.begin() + 4), c(i.list.begin() + 4, i.list.end());
   const int registers = i.bytes / 8;  // of b: k / 8
-  left_of_registers(warp, {i.second.begin(), i.second.end() - registers}, left);
+  left_of_registers<wide>(warp, {i.second.begin(), i.second.end() - registers}, left);
   for (int r = 0; r < registers; ++r) {
     const std::uint32_t* const x = warp.at<std::uint32_t>(*(i.second.end() - registers + r));
     for (int lane = 0; lane < lanes; ++lane) {
       const int k = lane % 4 * 2 + r * 8, column = lane / 4;
-      right[k * 8 + column] = float_of_half(static_cast<Half>(x[lane]));
-      right[(k + 1) * 8 + column] = float_of_half(static_cast<Half>(x[lane] >> 16));
+      right[k * 8 + column] = wide(static_cast<Half>(x[lane]));
+      right[(k + 1) * 8 + column] = wide(static_cast<Half>(x[lane] >> 16));
     }
   }
   if (d != c)
@@ -119,41 +123,50 @@ class Described {
   bool swizzled_;
 };
 
-void widen(const Half* from, float* to) {
+template <Widen wide>
+void widen(const Half* from, float* to);
+template <>
+void widen<float_of_half>(const Half* from, float* to) {
   _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+}
+template <>
+void widen<float_of_bfloat>(const Half* from, float* to) {
+  for (int i = 0; i < 8; ++i) to[i] = float_of_bfloat(from[i]);
 }
 
 /// One warp's sixteen rows of wgmma.m64nNk16: the left factor from registers (`form` 1) or from shared memory.
+template <Widen wide>
 void four_warp_product(Warp& warp, const Instruction& i, bool fresh, std::uint64_t left_bits, std::uint64_t right_bits) {
   const int n = static_cast<int>(i.list.size()) * 2;
   float left[rows][depth];
   if (i.form == 1) {
-    left_of_registers(warp, i.second, left);
+    left_of_registers<wide>(warp, i.second, left);
   } else {
     const Described described(warp, left_bits);
     for (int row = 0; row < rows; ++row)
       for (int half = 0; half < 2; ++half)
-        widen(described.chunk(static_cast<int>(warp.number % 4) * rows + row, half != 0), left[row] + half * 8);
+        widen<wide>(described.chunk(static_cast<int>(warp.number % 4) * rows + row, half != 0), left[row] + half * 8);
   }
   alignas(64) static thread_local float right[depth * 256];
   const Described described(warp, right_bits);
   for (int column = 0; i.bytes != 0 && column < n; ++column)
-    for (int k = 0; k < depth; ++k) right[k * n + column] = float_of_half(described.transposed(k, column));
+    for (int k = 0; k < depth; ++k) right[k * n + column] = wide(described.transposed(k, column));
   for (int column = 0; i.bytes == 0 && column < n; ++column)
     for (int half = 0; half < 2; ++half) {
       float values[8];
-      widen(described.chunk(column, half != 0), values);
+      widen<wide>(described.chunk(column, half != 0), values);
       for (int k = 0; k < 8; ++k) right[(half * 8 + k) * n + column] = values[k];
     }
   multiply(warp, i.list, left, right, n, depth, fresh);
 }
 
+template <Widen wide>
 bool wgmma(Warp& warp, const Instruction& i, Mask mask) {
   if (!whole(warp, mask)) return false;
   const bool fresh = i.number == 0 ? false : (warp.predicate(i.at[2]) & 1) == 0;
   const std::uint64_t left = i.form == 1 ? 0 : warp.at<std::uint64_t>(i.at[0])[0];
   const std::uint64_t right = warp.at<std::uint64_t>(i.at[1])[0];
-  const auto happen = [&warp, &i, fresh, left, right] { four_warp_product(warp, i, fresh, left, right); };
+  const auto happen = [&warp, &i, fresh, left, right] { four_warp_product<wide>(warp, i, fresh, left, right); };
   if (warp.block.cluster.shuffled())
     warp.products.push_back({happen, warp.product_group});
   else
@@ -238,7 +251,9 @@ bool decode_wgmma(Reader& reader, const Statement& s, Instruction& i) {
     i.number = reader.integer(s.operands.at(0));
     i.attempt = await_products;
   } else if (s.has("mma_async")) {
-    if (s.modifiers.size() < 7 || s.modifiers[s.modifiers.size() - 3] != "f32" || s.type() != "f16") return false;
+    const std::size_t types = s.modifiers.size();
+    if (types < 7 || s.modifiers[types - 3] != "f32" || (s.type() != "f16" && s.type() != "bf16")) return false;
+    if (s.modifiers[types - 2] != s.type()) return false;
     for (const auto word : elements(s.operands.at(0))) i.list.push_back(reader.reg(word).offset);
     i.form = s.operands.at(1)[0] == '{' ? 1 : 0;
     if (i.form == 1)
@@ -253,7 +268,7 @@ bool decode_wgmma(Reader& reader, const Statement& s, Instruction& i) {
     for (std::size_t n = 4; n < s.operands.size(); ++n)
       if (s.operands[n] != (n < 6 ? "1" : "0") && (n != right || n < 6 || s.operands[n] != "1")) return false;
     i.bytes = right >= 6 && s.operands[right] == "1" ? 1 : 0;
-    i.attempt = wgmma;
+    i.attempt = s.type() == "f16" ? wgmma<float_of_half> : wgmma<float_of_bfloat>;
   }
   return i.execute != nullptr || i.attempt != nullptr;
 }
@@ -268,13 +283,15 @@ bool decode_products(Reader& reader, const Statement& s, Instruction& i) {
   if (!long_step && !s.has("m16n8k8")) return false;
   // Types of d, a, b and c.
   const auto& m = s.modifiers;
-  if (m.size() < 4 || m[m.size() - 4] != "f32" || m[m.size() - 3] != "f16" || m[m.size() - 1] != "f32") return false;
+  if (m.size() < 4 || m[m.size() - 4] != "f32" || m[m.size() - 1] != "f32") return false;
+  const std::string_view factors = m[m.size() - 3];
+  if ((factors != "f16" && (factors != "bf16" || !long_step)) || m[m.size() - 2] != factors) return false;
   i.bytes = long_step ? 16 : 8;
   for (const auto word : elements(s.operands.at(0))) i.list.push_back(reader.reg(word).offset);
   for (const auto word : elements(s.operands.at(3))) i.list.push_back(reader.source(word, {'f', 4}));
   for (int n = 1; n < 3; ++n)
     for (const auto word : elements(s.operands.at(static_cast<std::size_t>(n)))) i.second.push_back(reader.reg(word).offset);
-  i.attempt = warp_product;
+  i.attempt = factors == "f16" ? warp_product<float_of_half> : warp_product<float_of_bfloat>;
   return true;
 }
 

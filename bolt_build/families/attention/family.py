@@ -114,6 +114,8 @@ def _refuse(problem: KernelProblem, target: Target) -> str | None:
         return "is for attention"
     if target.gpu is None or target.gpu.instruction("fp16") is None:
         return f"target '{target.name}' has no tensor cores"
+    if problem.outputs[0].format.dtype is DType.BF16 and target.gpu.instruction("bf16") is None:
+        return f"tensor cores of target '{target.name}' have no bf16"
     return refuse(problem)
 
 

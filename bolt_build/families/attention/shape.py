@@ -8,7 +8,7 @@ from math import e, log2, prod
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
-from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.element_types import COMPUTED, HALVES, element
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.stages import aligned as as_broadcast
 from bolt_build.graph.ir import Layout
@@ -24,7 +24,7 @@ class Shape:
     """Attention of `heads` heads, of which `group` neighbours share keys and values. Heads of queries and keys have
     `depth` elements, those of values `columns`; `widths` are the elements of one access to queries and keys, to values
     and to the output. `mask` is the C++ type of the mask's elements, empty where there is none. `nbytes` are all that
-    must move once."""
+    must move once. `dtype` is the type of queries, keys, values and results."""
 
     batch: int
     heads: int
@@ -37,6 +37,7 @@ class Shape:
     causal: bool
     mask: str
     nbytes: int
+    dtype: DType = DType.F16
 
     @property
     def of_heads(self) -> tuple[int, int]:
@@ -47,6 +48,11 @@ class Shape:
     def mask_type(self) -> str:
         """What the kernels are instantiated with."""
         return self.mask or f"{SPACE}::Unmasked"
+
+    @property
+    def element(self) -> str:
+        """What C++ types of tiles end with that do not compute in f16: `, bolt::portable::bf16`."""
+        return element(self.dtype)
 
     @property
     def pairs(self) -> int:
@@ -68,13 +74,15 @@ def refuse(problem: KernelProblem) -> str | None:
     assert isinstance(op, Attention)
     if problem.epilogue:
         return "takes no epilogue"
-    own = problem.inputs[: op.sources]
+    own, dtype = problem.inputs[: op.sources], problem.outputs[0].format.dtype
     for operand in (*own, *problem.outputs):
-        if operand.format.dtype is not DType.F16:
-            return f"takes tensors in f16, not in {operand.format.dtype.value}"
+        if operand.format.dtype not in HALVES:
+            return f"takes tensors in f16 or bf16, not in {operand.format.dtype.value}"
+        if operand.format.dtype is not dtype:
+            return f"stores {dtype.value} where it reads that, not {operand.format.dtype.value}"
     for operand in problem.inputs[op.sources :]:
-        if operand.format.dtype not in (DType.F16, DType.F32):
-            return f"adds masks in f16 or f32, not in {operand.format.dtype.value}"
+        if operand.format.dtype not in (dtype, DType.F32):
+            return f"adds masks in {dtype.value} or f32, not in {operand.format.dtype.value}"
     if any(operand.format.layout is not Layout.ROW for operand in (*problem.inputs, *problem.outputs)):
         return "reads and writes row-major tensors alone"
     if any(operand.type.elements == 0 for operand in (*problem.inputs, *problem.outputs)):
@@ -100,6 +108,7 @@ def shape_of(problem: KernelProblem) -> Shape:
     return Shape(
         found.batch, op.heads, op.heads // op.kv_heads, found.queries, found.keys, found.depth, found.columns, widths,
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
+        problem.outputs[0].format.dtype,
     )  # fmt: skip
 
 

@@ -103,7 +103,7 @@ class WarpTile:
     def cxx(self, shape: Shape) -> str:
         """`bolt::attention::WarpTile<64, 64, 4, 1, 1, 64, 8, 8, 8>`"""
         sizes = (shape.depth, shape.columns, self.down, self.across, self.fragments, self.keys, *shape.widths)
-        return f"{SPACE}::WarpTile<{', '.join(map(str, sizes))}>"
+        return f"{SPACE}::WarpTile<{', '.join(map(str, sizes))}{shape.element}>"
 
 
 def tiles(shape: Shape) -> Iterator[WarpTile]:

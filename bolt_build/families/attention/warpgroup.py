@@ -138,7 +138,7 @@ class WarpgroupTile:
             boolean(self.turns),
             *map(str, (self.blocks, self.every, shape.widths[2])),
         )
-        return f"{SPACE}::WarpgroupTile<{', '.join(words)}>"
+        return f"{SPACE}::WarpgroupTile<{', '.join(words)}{shape.element}>"
 
 
 def tiles(shape: Shape) -> Iterator[WarpgroupTile]:

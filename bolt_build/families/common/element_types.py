@@ -13,3 +13,11 @@ COMPUTED = {
 
 MOVED = {1: "std::uint8_t", 2: "std::uint16_t", 4: "std::uint32_t", 8: "std::uint64_t"}
 """C++ types, by size, of elements that are only moved."""
+
+HALVES = (DType.F16, DType.BF16)
+"""Types of two bytes, which tensor cores multiply."""
+
+
+def element(dtype: DType) -> str:
+    """What the parameters of a kernel's C++ type end with where it computes in another half precision than f16."""
+    return "" if dtype is DType.F16 else f", {COMPUTED[dtype]}"

@@ -7,7 +7,7 @@ from math import prod
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand
 from bolt_build.families.common.cxx import struct
-from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass import beside
@@ -40,7 +40,7 @@ def gathers(problem: KernelProblem) -> bool:
 
 def _plain_input(x: Operand) -> bool:
     """True for what kernels can read as it is, or in wider loads."""
-    return x.format.dtype is DType.F16 and x.format.layout is Layout.CHANNELS_LAST
+    return x.format.dtype in HALVES and x.format.layout is Layout.CHANNELS_LAST
 
 
 def refuse(problem: KernelProblem) -> str | None:
@@ -57,11 +57,13 @@ def refuse(problem: KernelProblem) -> str | None:
         return "weights and bias must be constants, to be packed when the engine loads"
     if max(weights.shape[2:]) > _MOST_TAPS:
         return f"windows reach over at most {_MOST_TAPS} positions, not {max(weights.shape[2:])}"
-    if weights.format.dtype is not DType.F16 or y.format.dtype is not DType.F16:
-        return f"takes tensors in f16, not in {y.format.dtype.value}"
+    dtype = y.format.dtype
+    if weights.format.dtype is not dtype or dtype not in HALVES:
+        return f"takes tensors in f16 or bf16, not in {dtype.value}"
     if y.format.layout is not Layout.CHANNELS_LAST:
         return "writes channels-last tensors alone"
-    if not _plain_input(x) and not (gathers(problem) and x.format.dtype in (DType.F16, DType.F32)):
+    as_it_is = _plain_input(x) and x.format.dtype is dtype
+    if not as_it_is and not (gathers(problem) and x.format.dtype in (dtype, DType.F32)):
         return f"reads {x.format} only where channels are copied anyway, few ones or no multiple of {ALIGNMENT}"
     return refuse_epilogue(problem) or too_large(product_of(problem), problem)
 
@@ -93,7 +95,7 @@ def product_of(problem: KernelProblem, loads: int = ALIGNMENT, *, whole_rows: bo
     height, width = _two(x.shape[2:], 1)
     out = _two(problem.outputs[0].shape[2:], 1)
     channels = aligned(x.shape[1], loads)
-    widen = None if channels == x.shape[1] else _widen(x, width, channels, 0)
+    widen = None if channels == x.shape[1] else _widen(x, weights, width, channels, 0)
     pads = (*op.pads_begin, *op.pads_end)
     m, n = x.shape[0] * out[0] * out[1], weights.shape[0]
     if kernel == (1, 1) and stride == (1, 1) and not any(pads):
@@ -111,7 +113,7 @@ def product_of(problem: KernelProblem, loads: int = ALIGNMENT, *, whole_rows: bo
     taps, reads = kernel[0] * kernel[1], residual(problem) is not None
     packed = _filter(n, x.shape[1], kernel[0], kernel[1], kernel[1], channels)
     reach = max(*pads, *((k - 1) * by for k, by in zip(kernel, dilation, strict=True)))
-    return Product("Conv", m, n, channels, taps, shape, packed, widen, reach, reads)
+    return Product("Conv", m, n, channels, taps, shape, packed, widen, reach, reads, dtype=weights.format.dtype)
 
 
 def _plain(problem: KernelProblem, n: int, depth: int, widen: Widen | None) -> Product:
@@ -119,7 +121,8 @@ def _plain(problem: KernelProblem, n: int, depth: int, widen: Widen | None) -> P
     m, k = prod(y.shape) // n, x.shape[1]
     shape = (("m", m), ("n", n), ("k", depth))
     reads = residual(problem) is not None
-    return Product("Gemm", m, n, depth, 1, shape, _filter(n, k, 1, 1, 1, depth), widen, residual=reads)
+    dtype = y.format.dtype
+    return Product("Gemm", m, n, depth, 1, shape, _filter(n, k, 1, 1, 1, depth), widen, residual=reads, dtype=dtype)
 
 
 def _whole_image(problem: KernelProblem, n: int, kernel: tuple[int, int], channels: int) -> Product:
@@ -127,7 +130,8 @@ def _whole_image(problem: KernelProblem, n: int, kernel: tuple[int, int], channe
     m, depth = problem.outputs[0].shape[0], kernel[0] * kernel[1] * channels
     shape = (("m", m), ("n", n), ("k", depth))
     packed = _filter(n, channels, kernel[0], kernel[1], kernel[1], channels)
-    return Product("Gemm", m, n, depth, 1, shape, packed, None, residual=residual(problem) is not None)
+    reads, dtype = residual(problem) is not None, problem.outputs[0].format.dtype
+    return Product("Gemm", m, n, depth, 1, shape, packed, None, residual=reads, dtype=dtype)
 
 
 def _fields(**values: int) -> tuple[tuple[str, int], ...]:
@@ -155,7 +159,7 @@ def _over_rows(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -
     channels = half if x.shape[1] <= half and stride[1] * half % ALIGNMENT == 0 else ALIGNMENT
     taps = aligned(kernel[1] * channels) // channels
     columns = (out[1] - 1) * stride[1] + taps
-    widen = _widen(x, columns, channels, begin[1])
+    widen = _widen(x, weights, columns, channels, begin[1])
     shape = _fields(
         batch=x.shape[0], height=height, width=out[1], channels=taps * channels,
         out_channels=weights.shape[0], kernel_h=kernel[0], kernel_w=1, out_h=out[0], out_w=out[1],
@@ -167,7 +171,8 @@ def _over_rows(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -
     reads = residual(problem) is not None
     packed = _filter(n, x.shape[1], kernel[0], kernel[1], taps, channels)
     reach = max(begin[0], _two(op.pads_end, 0)[0], (kernel[0] - 1) * _two(op.dilations, 1)[0])
-    return Product("Conv", m, n, taps * channels, kernel[0], shape, packed, widen, reach, reads)
+    dtype = weights.format.dtype
+    return Product("Conv", m, n, taps * channels, kernel[0], shape, packed, widen, reach, reads, dtype=dtype)
 
 
 def _over_pairs(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -> Product:
@@ -176,7 +181,7 @@ def _over_pairs(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) 
     out = problem.outputs[0].shape[2:]
     taps, pixel = beside.taps(kernel[1]), beside.PIXEL
     columns = out[1] - 2 + taps
-    widen = _widen(x, columns, pixel, begin[1])
+    widen = _widen(x, weights, columns, pixel, begin[1])
     shape = _fields(
         batch=x.shape[0], height=x.shape[2], width=out[1] // 2, channels=taps * pixel,
         out_channels=2 * weights.shape[0], kernel_h=kernel[0], kernel_w=1, out_h=out[0], out_w=out[1] // 2,
@@ -186,7 +191,8 @@ def _over_pairs(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) 
     m, n = x.shape[0] * out[0] * out[1] // 2, 2 * weights.shape[0]
     packed = beside.weights(weights.shape[0], x.shape[1], kernel[0], kernel[1])
     reach = max(begin[0], op.pads_end[0], kernel[0] - 1)
-    return Product("Conv", m, n, taps * pixel, kernel[0], shape, packed, widen, reach)
+    dtype = weights.format.dtype
+    return Product("Conv", m, n, taps * pixel, kernel[0], shape, packed, widen, reach, dtype=dtype)
 
 
 def _over_cells(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) -> Product:
@@ -202,13 +208,14 @@ def _over_cells(problem: KernelProblem, op: Conv, x: Operand, weights: Operand) 
     )  # fmt: skip
     m, n = x.shape[0] * out[0] * out[1], weights.shape[0]
     reads = residual(problem) is not None
-    return Product("Conv", m, n, folded.depth, folded.rows, shape, folded.weights, fold, folded.rows - 1, reads)
+    reach, dtype = folded.rows - 1, weights.format.dtype
+    return Product("Conv", m, n, folded.depth, folded.rows, shape, folded.weights, fold, reach, reads, dtype=dtype)
 
 
-def _widen(x: Operand, to_width: int, to_channels: int, left: int) -> Widen:
+def _widen(x: Operand, weights: Operand, to_width: int, to_channels: int, left: int) -> Widen:
     step = strides(x)
     height, width = _two(x.shape[2:], 1)
     row = step[2] if len(x.shape) == 4 else 0
     along = (step[0], row, step[-1], step[1])
-    element = COMPUTED[x.format.dtype]
-    return Widen(x.shape[0], height, width, x.shape[1], along, to_width, to_channels, left, element)
+    element, to = COMPUTED[x.format.dtype], weights.format.dtype
+    return Widen(x.shape[0], height, width, x.shape[1], along, to_width, to_channels, left, element, to)

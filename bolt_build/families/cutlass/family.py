@@ -22,6 +22,7 @@ from bolt_build.families.base import (
     TensorFormat,
 )
 from bolt_build.families.common.chains import chained
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.cutlass import conv, flatten
@@ -148,6 +149,8 @@ def _refuse(problem: KernelProblem, target: Target) -> Refusal | None:
         return Refusal(FAMILY, what, f"{what} is left to other families")
     if target.gpu is None or target.gpu.instruction("fp16") is None:
         return Refusal(FAMILY, what, f"target '{target.name}' has no tensor cores")
+    if problem.outputs[0].format.dtype is DType.BF16 and target.gpu.instruction("bf16") is None:
+        return Refusal(FAMILY, what, f"tensor cores of target '{target.name}' have no bf16")
     return None
 
 
@@ -198,7 +201,7 @@ def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tup
     last = Layout.CHANNELS_LAST if isinstance(node.op, Conv | Pool) else Layout.ROW
     layouts = tuple(last if graph.type(name).rank == rank else Layout.ROW for name in node.inputs)
     problem = problem_of(graph, node, target, precision, layouts, last)
-    if isinstance(node.op, MatMul) and node.outputs[0] in graph.outputs and precision is DType.F16:
+    if isinstance(node.op, MatMul) and node.outputs[0] in graph.outputs and precision in HALVES:
         output = Operand(problem.outputs[0].shape, TensorFormat(DType.F32, Layout.ROW))
         return (problem, replace(problem, outputs=(output,))) if _is_f32(graph, node) else (problem,)
     if not isinstance(node.op, Conv):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import Operand
 from bolt_build.families.common.cxx import struct
-from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.element_types import COMPUTED, element
 from bolt_build.families.common.geometry import strides
 from bolt_build.graph.ops.conv import Conv
 
@@ -22,7 +23,8 @@ class Fold:
     """A copy of the input in cells of two by two pixels, made before the product: cell (i, j) begins at row
     2 i - top and column 2 j - left, and what lies outside the image is zero.
 
-    `strides` are those of image, row, column and channel in the input, in elements.
+    `strides` are those of image, row, column and channel in the input, in elements. `element` is the C++ type of the
+    input, `to` the type of the copy.
     """
 
     batch: int
@@ -35,6 +37,7 @@ class Fold:
     top: int
     left: int
     element: str
+    to: DType = DType.F16
 
     @property
     def nbytes(self) -> int:
@@ -44,7 +47,7 @@ class Fold:
     @property
     def form(self) -> str:
         """In a few words."""
-        return f"f16 cells of 2x2 pixels of {CHANNELS} channels"
+        return f"{self.to.value} cells of 2x2 pixels of {CHANNELS} channels"
 
     @property
     def text(self) -> str:
@@ -59,7 +62,7 @@ class Fold:
 
     @property
     def source(self) -> str:
-        return f"{_SPACE}::Folded<{self.element}>"
+        return f"{_SPACE}::Folded<{self.element}{element(self.to)}>"
 
 
 def folds(op: Conv, x: Operand) -> bool:
@@ -90,6 +93,7 @@ def folding(op: Conv, x: Operand, weights: Operand, out: tuple[int, int]) -> Fol
     fold = Fold(
         x.shape[0], x.shape[2], x.shape[3], channels, (step[0], step[2], step[3], step[1]),
         out[0] - 1 + rows, out[1] - 1 + taps, op.pads_begin[0], op.pads_begin[1], COMPUTED[x.format.dtype],
+        weights.format.dtype,
     )  # fmt: skip
     packed = struct(
         f"{_SPACE}::FoldedFilter",

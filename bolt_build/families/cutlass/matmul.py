@@ -7,7 +7,7 @@ from math import prod
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.cxx import struct
-from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import refuse_epilogue, residual
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Widen, aligned, narrow_loads, too_large
@@ -27,8 +27,9 @@ def refuse(problem: KernelProblem) -> str | None:
         return "the right factor and the bias must be constants, to be packed when the engine loads"
     if op.transpose_a or prod(b.shape[:-2]) != 1 or prod(a.shape[:-2]) != prod(c.shape[:-2]):
         return "multiplies rows by one matrix"
-    if any(operand.format.dtype is not DType.F16 for operand in (a, b)) or c.format.dtype not in (DType.F16, DType.F32):
-        return f"takes tensors in f16, not in {c.format.dtype.value}"
+    dtype = b.format.dtype
+    if dtype not in HALVES or a.format.dtype is not dtype or c.format.dtype not in (dtype, DType.F32):
+        return f"takes tensors in f16 or bf16, not in {c.format.dtype.value}"
     if any(operand.format.layout is not Layout.ROW for operand in (a, c)):
         return "takes row-major tensors alone"
     return refuse_epilogue(problem) or too_large(product_of(problem), problem)
@@ -48,11 +49,12 @@ def product_of(problem: KernelProblem, loads: int = ALIGNMENT) -> Product:
     a, c = problem.inputs[own[0]], problem.outputs[0]
     m, k, n = prod(c.shape[:-1]), a.shape[-1], c.shape[-1]
     depth = aligned(k, loads)
-    widen = None if depth == k else Widen(m, 1, 1, k, (k, 0, 0, 1), 1, depth, 0, COMPUTED[a.format.dtype])
+    dtype = a.format.dtype
+    widen = None if depth == k else Widen(m, 1, 1, k, (k, 0, 0, 1), 1, depth, 0, COMPUTED[dtype], dtype)
     shape = (("m", m), ("n", n), ("k", depth))
     if op.transpose_b:
         weights = struct(f"{_SPACE}::Filter", outputs=n, channels=k, rows=1, taps=1, to_taps=1, to_channels=depth)
     else:
         weights = struct(f"{_SPACE}::Factor", n=n, k=k, to_k=depth)
     wide, reads = c.format.dtype is DType.F32, residual(problem) is not None
-    return Product("Gemm", m, n, depth, 1, shape, weights, widen, residual=reads, wide=wide)
+    return Product("Gemm", m, n, depth, 1, shape, weights, widen, residual=reads, wide=wide, dtype=dtype)

@@ -145,7 +145,7 @@ class ProductKind(Generic[T]):
             return Offers(none=(reason,))
         found, refusals = [], []
         for tile in (tile for tile in self.tiles if tile.loads == loads):
-            none = tile.refuse(gpu, product)
+            none = tile.refuse(gpu, product) or _refuse_type(tile, gpu, product)
             for kernel in (Kernel(tile), Kernel(tile, partial=True))[: 2 if none is None and not self.narrow else 1]:
                 reason = none or self._refuse_use(kernel, gpu, product)
                 if reason is None:
@@ -166,6 +166,7 @@ class ProductKind(Generic[T]):
             return f"{candidate} is none of its candidates"
         product = product_of(problem, tile.loads)
         reason = refuse_padding(problem, product, tile.loads) or tile.refuse(gpu, product)
+        reason = reason or _refuse_type(tile, gpu, product)
         reason = reason or self._refuse_use(kernel, gpu, product)
         return reason or _refuse_settings(kernel, product, candidate, gpu)
 
@@ -206,7 +207,7 @@ class ProductKind(Generic[T]):
             raise ValueError(f"{candidate} states not all of its settings")
         name = f"Split{product.kernel}" if kernel.partial else product.kernel
         tile = kernel.tile.cxx(product, gpu_of(target))
-        out = ", float" if product.wide else ""
+        out = product.stored if kernel.partial else ""
         member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem)}, {product.source}{out}>"
         arguments = (
             product.arguments((*settings.fields, *stored_apart(at))), product.source_value, constant(at, own[1]),
@@ -231,6 +232,12 @@ class ProductKind(Generic[T]):
         stages = "" if kernel.partial else stage_words(problem)
         label = f"{kind} {kernel}{stages}"
         return KernelUnit(f"k_{digest(text)[:16]}.cu", text, kernel.tile.memory_mb, label)
+
+
+def _refuse_type(tile: ProductTile, gpu: Gpu, product: Product) -> str | None:
+    """Why a legal tile does not compute in the product's type: one whose C++ type does not say it computes in f16."""
+    computes = not product.element or product.element in tile.cxx(product, gpu)
+    return None if computes else f"computes in f16, not in {product.dtype.value}"
 
 
 def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, gpu: Gpu) -> str | None:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.element_types import element
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import residual
 from bolt_build.families.cutlass.fold import Fold
@@ -22,7 +24,8 @@ _SPACE = "bolt::cutlass_kernels"
 class Widen:
     """A copy of the input, made before the product, whose channels and columns are padded with zeros.
 
-    `strides` are those of image, row, column and channel in the input, in elements.
+    `strides` are those of image, row, column and channel in the input, in elements. `element` is the C++ type of the
+    input, `to` the type of the copy.
     """
 
     batch: int
@@ -34,6 +37,7 @@ class Widen:
     to_channels: int
     left: int
     element: str
+    to: DType = DType.F16
 
     @property
     def nbytes(self) -> int:
@@ -43,7 +47,7 @@ class Widen:
     @property
     def form(self) -> str:
         """In a few words."""
-        return f"f16/channels_last of {self.to_channels} channels"
+        return f"{self.to.value}/channels_last of {self.to_channels} channels"
 
     @property
     def text(self) -> str:
@@ -66,7 +70,7 @@ class Widen:
 
     @property
     def source(self) -> str:
-        return f"{_SPACE}::Widened<{self.element}>"
+        return f"{_SPACE}::Widened<{self.element}{element(self.to)}>"
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,23 @@ class Product:
     residual: bool = False
     wide: bool = False
     """Results in fp32, which split-K's partial sums alone become."""
+    dtype: DType = DType.F16
+    """Of both factors, of the residual and, where it is not `wide`, of the results."""
 
     @property
     def access(self) -> int:
         """Elements that one access to the output takes: what divides a row of it."""
         return next(size for size in (8, 4, 2, 1) if self.n % size == 0)
+
+    @property
+    def element(self) -> str:
+        """What C++ types of tiles end with that do not compute in f16: `, bolt::portable::bf16`."""
+        return element(self.dtype)
+
+    @property
+    def stored(self) -> str:
+        """The same of what split-K's sums are stored as: `, float`."""
+        return ", float" if self.wide else self.element
 
     @property
     def step(self) -> int:

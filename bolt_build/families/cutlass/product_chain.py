@@ -137,7 +137,7 @@ class ChainKind(Generic[T]):
         tiles, none = self.tiles(gpu, chain)
         found, refusals = [], []
         for tile in tiles:
-            if (why := tile.refuse(gpu, chain)) is None:
+            if (why := tile.refuse(gpu, chain) or _refuse_type(tile, gpu, chain)) is None:
                 candidate = Candidate(FAMILY, tile.parameters)
                 found.append(Offer(_seconds(problem, chain, tile, target), candidate, tile.group))
             else:
@@ -151,7 +151,7 @@ class ChainKind(Generic[T]):
         tiles, none = self.tiles(gpu, chain)
         if none is not None or tile not in tiles or candidate.settings:
             return none or f"{candidate} is none of its candidates"
-        return tile.refuse(gpu, chain)
+        return tile.refuse(gpu, chain) or _refuse_type(tile, gpu, chain)
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         return _seconds(problem, chain_of(problem), self.tile_of(candidate), target)
@@ -196,6 +196,12 @@ class ChainKind(Generic[T]):
         )
         label = f"{kind}{stage_words(first)} | {kind}{stage_words(second)}, tile {tile}"
         return KernelUnit(f"k_{digest(text)[:16]}.cu", text, tile.memory_mb, label)
+
+
+def _refuse_type(tile: ChainTile, gpu: Gpu, chain: ProductChain) -> str | None:
+    """Why a legal tile does not compute in the products' type: one whose C++ type does not say it computes in f16."""
+    computes = not chain.first.element or chain.first.element in tile.cxx(gpu, chain)
+    return None if computes else f"computes in f16, not in {chain.first.dtype.value}"
 
 
 def _seconds(problem: KernelProblem, chain: ProductChain, tile: ChainTile, target: Target) -> float:

@@ -8,6 +8,7 @@ from math import prod
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand
 from bolt_build.families.common.chains import parts
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.cutlass.product import ALIGNMENT, Product
 from bolt_build.families.cutlass.products import product_of, refuse_problem
 from bolt_build.graph.ir import EpilogueOp, Layout
@@ -69,15 +70,15 @@ def _prologue(first: KernelProblem) -> Prologue | str:
     if not isinstance(first.op, Binary) or first.op.function != "mul" or len(sides) != 1:
         return "transforms what one tensor is multiplied by, one number a channel"
     (x,), scale = sides, 1 - sides[0]
-    if (reason := _refuse_x(first.inputs[x])) is not None:
+    if (reason := _refuse_x(first.inputs[x], output)) is not None:
         return reason
     pixels = prod(output.shape[2:])
     factor = first.inputs[scale]
     if not factor.constant:
         if factor.shape != (output.shape[0], output.shape[1], *(1,) * (len(output.shape) - 2)):
             return f"a gate of {list(factor.shape)} is not one number a channel of each image"
-        if factor.format.dtype is not DType.F16:
-            return f"takes gates in f16, not in {factor.format.dtype.value}"
+        if factor.format.dtype is not output.format.dtype:
+            return f"takes gates in {output.format.dtype.value}, not in {factor.format.dtype.value}"
         if first.epilogue:
             return "nothing may follow a gate before the product"
         return Prologue(x, scale, None, (), True, pixels)
@@ -96,9 +97,12 @@ def _prologue(first: KernelProblem) -> Prologue | str:
     return Prologue(x, scale, shift, tuple(functions), False, pixels)
 
 
-def _refuse_x(x: Operand) -> str | None:
-    if x.constant or x.format.dtype is not DType.F16 or x.format.layout is not Layout.CHANNELS_LAST:
-        return f"transforms tensors in f16/channels_last, not {'constants' if x.constant else f'in {x.format}'}"
+def _refuse_x(x: Operand, output: Operand) -> str | None:
+    dtype = output.format.dtype if output.format.dtype in HALVES else DType.F16
+    if x.constant or x.format.dtype is not dtype or x.format.layout is not Layout.CHANNELS_LAST:
+        return (
+            f"transforms tensors in {dtype.value}/channels_last, not {'constants' if x.constant else f'in {x.format}'}"
+        )
     return None
 
 

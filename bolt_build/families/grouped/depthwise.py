@@ -153,7 +153,7 @@ class DepthwiseTile:
         load = wide(shape.channels, self.inputs(shape))
         sizes = (shape.of_group[1], self.vector, self.lanes, self.rows, self.columns, self.each, self.pitch(shape))
         words = (shape.window, *map(str, sizes), boolean(self.held), str(load), str(wide(shape.filters)))
-        return f"{SPACE}::DepthwiseTile<{', '.join(words)}>"
+        return f"{SPACE}::DepthwiseTile<{', '.join(words)}{shape.element}>"
 
 
 def min_extent(shape: Shape) -> tuple[int, int]:

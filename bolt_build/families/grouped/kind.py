@@ -98,7 +98,7 @@ class Kind:
         legal, reasons = list[tuple[float, Tile]](), dict[str, Refusal]()
         gpu = gpu_of(target)
         for tile in self.tiles(shape):
-            if (reason := tile.refuse(shape, gpu)) is None:
+            if (reason := tile.refuse(shape, gpu) or _refuse_type(tile, shape, gpu)) is None:
                 legal.append((tile.seconds(shape, target, _USUAL), tile))
             else:
                 reasons.setdefault(reason, Refusal(FAMILY, f"tile {tile}", reason))
@@ -117,7 +117,8 @@ class Kind:
             return f"{candidate} is none of its candidates"
         if all(candidate != candidate_of(tile, run) for run in runs(tile, shape)):
             return f"{candidate} has settings that it cannot have here, or lacks some"
-        return tile.refuse(shape, gpu_of(target))
+        gpu = gpu_of(target)
+        return tile.refuse(shape, gpu) or _refuse_type(tile, shape, gpu)
 
 
 T = TypeVar("T", bound=Tile)
@@ -127,6 +128,12 @@ def gpu_of(target: Target) -> Gpu:
     """The row of the target's GPU."""
     assert target.gpu is not None, "kinds are asked about GPUs alone"
     return target.gpu
+
+
+def _refuse_type(tile: Tile, shape: Shape, gpu: Gpu) -> str | None:
+    """Why a legal tile does not compute in the problem's type: one whose C++ type does not say it computes in f16."""
+    computes = not shape.element or shape.element in tile.cxx(shape, gpu)
+    return None if computes else f"computes in f16, not in {shape.dtype.value}"
 
 
 def runs(tile: Tile, shape: Shape) -> tuple[int, ...]:

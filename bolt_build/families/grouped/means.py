@@ -3,7 +3,6 @@ kernel adds up those of an image, in one order."""
 
 from __future__ import annotations
 
-from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.grouped.kind import Sums
 from bolt_build.families.grouped.shape import Shape
@@ -30,9 +29,9 @@ def refuse(problem: KernelProblem) -> str | None:
     """Why no kernel leaves the means that a problem has; None where some may, or it has none."""
     if not averages(problem):
         return None
-    mean = problem.outputs[1]
-    if mean.format.dtype is not DType.F16 or mean.format.layout is not Layout.CHANNELS_LAST:
-        return f"leaves means in f16/channels_last, not in {mean.format}"
+    results, mean = problem.outputs
+    if mean.format.dtype is not results.format.dtype or mean.format.layout is not Layout.CHANNELS_LAST:
+        return f"leaves means in {results.format.dtype.value}/channels_last, not in {mean.format}"
     return None
 
 

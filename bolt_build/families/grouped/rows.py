@@ -132,7 +132,8 @@ class RowsTile:
         """`bolt::grouped::RowsTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 4, 36, 28, 4, 14, 4, 144, 8, 8>`"""
         load = wide(shape.channels, self.channels)
         sizes = (self.vector, self.lanes, self.columns, self.each, self.rows, self.stages, aligned(self.channels))
-        return f"{SPACE}::RowsTile<{shape.window}, {', '.join(map(str, (*sizes, load, wide(shape.filters))))}>"
+        words = map(str, (*sizes, load, wide(shape.filters)))
+        return f"{SPACE}::RowsTile<{shape.window}, {', '.join(words)}{shape.element}>"
 
 
 def _parts(extent: int, unit: int, most: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from math import ceil, prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
-from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.element_types import COMPUTED, HALVES, element
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.functors import TRANSCENDENTAL
 from bolt_build.families.common.problems import op_operands
@@ -23,7 +23,7 @@ class Shape:
     """A convolution over rows and columns; one over a line has one row. Pairs are heights and widths.
 
     `nbytes` are all that must move once, `input_bytes` those of the input; `epilogue` counts operations a result behind
-    the sum.
+    the sum. `dtype` is the type of inputs, weights and results.
     """
 
     batch: int
@@ -39,6 +39,12 @@ class Shape:
     nbytes: int
     input_bytes: int
     epilogue: int
+    dtype: DType = DType.F16
+
+    @property
+    def element(self) -> str:
+        """What C++ types of tiles end with that do not compute in f16: `, bolt::portable::bf16`."""
+        return element(self.dtype)
 
     @property
     def of_group(self) -> tuple[int, int]:
@@ -91,8 +97,10 @@ def refuse(problem: KernelProblem) -> str | None:
     if not all(problem.inputs[index].constant for index in own[1:]):
         return "weights and bias must be constants, to be packed when the engine loads"
     for operand in (x, weights, y):
-        if operand.format.dtype is not DType.F16:
-            return f"takes tensors in f16, not in {operand.format.dtype.value}"
+        if operand.format.dtype not in HALVES:
+            return f"takes tensors in f16 or bf16, not in {operand.format.dtype.value}"
+        if operand.format.dtype is not y.format.dtype:
+            return f"stores {y.format.dtype.value} where it reads that, not {operand.format.dtype.value}"
     if x.format.layout is not Layout.CHANNELS_LAST or y.format.layout is not Layout.CHANNELS_LAST:
         return "reads and writes channels-last tensors alone"
     if (largest := max(prod(operand.shape) for operand in (x, y))) >= 1 << 31:
@@ -119,7 +127,7 @@ def shape_of(problem: KernelProblem) -> Shape:
     return Shape(
         x.shape[0], _two(x.shape[2:], 1), x.shape[1], _two(y.shape[2:], 1), y.shape[1], op.groups,
         _two(weights.shape[2:], 1), _two(op.strides, 1), _two(op.dilations, 1), _two(op.pads_begin, 0),
-        problem.nbytes, x.nbytes, 4 + stages,
+        problem.nbytes, x.nbytes, 4 + stages, y.format.dtype,
     )  # fmt: skip
 
 

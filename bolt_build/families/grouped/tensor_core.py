@@ -169,7 +169,7 @@ class TensorCoreTile:
         sizes = (given, made, self.units, self.rows, self.columns, self.warps, self.fragments, self.together, self.n)
         widths = (load_width(shape), wide(made, shape.filters), instruction(gpu))
         words = (shape.window, *map(str, (*sizes, self.pitch(shape))), boolean(self.held), *map(str, widths))
-        return f"{SPACE}::TensorCoreTile<{', '.join(words)}>"
+        return f"{SPACE}::TensorCoreTile<{', '.join(words)}{shape.element}>"
 
 
 def instruction(gpu: Gpu) -> int:

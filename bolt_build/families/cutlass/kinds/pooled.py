@@ -99,7 +99,7 @@ class PooledTile:
     def cxx(self, product: Product) -> str:
         """`bolt::cutlass_kernels::PooledTile<16, 4, 4, 1, 16, 3>`"""
         values = (self.rows, self.steps, *taps(product), self.width, self.pool)
-        return f"{SPACE}::PooledTile<{', '.join(map(str, values))}>"
+        return f"{SPACE}::PooledTile<{', '.join(map(str, values))}{product.element}>"
 
     def refuse(self, gpu: Gpu, product: Product, pooled: tuple[int, int]) -> str | None:
         """Why the tile is none on this GPU for a convolution that is pooled to so many rows and columns."""

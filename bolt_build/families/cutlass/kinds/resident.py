@@ -83,7 +83,7 @@ class ResidentTile:
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::ResidentTile<14, 4, true, 3, 3, 8>`"""
         values = (self.rows, self.steps, boolean(self.together), *taps(product), self.width)
-        return f"{SPACE}::ResidentTile<{', '.join(map(str, values))}>"
+        return f"{SPACE}::ResidentTile<{', '.join(map(str, values))}{product.element}>"
 
     def packed(self, product: Product) -> str:
         """The product's weights as the tile's threads hold them."""

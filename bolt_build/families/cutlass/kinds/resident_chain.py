@@ -75,7 +75,7 @@ class ResidentChainTile:
     def cxx(self, gpu: Gpu, chain: ProductChain) -> str:
         """`bolt::cutlass_kernels::ResidentPair<8, 4, 256, 3, 3>`"""
         values = (self.rows, self.steps, self.n1, *taps(chain.first))
-        return f"{SPACE}::ResidentPair<{', '.join(map(str, values))}>"
+        return f"{SPACE}::ResidentPair<{', '.join(map(str, values))}{chain.first.element}>"
 
     def packed(self, chain: ProductChain) -> str:
         return packed(chain.first, self.steps, 1)

@@ -83,9 +83,9 @@ class WarpTile:
         instruction = gpu.instruction("fp16")
         assert instruction is not None
         values = [self.m, self.n, self.k, self.warp_m, self.warp_n, self.stages, product.access, instruction[2]]
-        if self.loads != WHOLE:
+        if self.loads != WHOLE or product.element:
             values.append(self.loads)
-        return f"{SPACE}::Tile<{', '.join(map(str, values))}>"
+        return f"{SPACE}::Tile<{', '.join(map(str, values))}{product.element}>"
 
     def packed(self, product: Product) -> str:
         return product.weights

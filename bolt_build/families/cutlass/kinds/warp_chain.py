@@ -73,7 +73,7 @@ class WarpChainTile:
         assert instruction is not None
         warps = (first.warp_m, first.warp_n, self.warp_n1, first.stages, boolean(self.shared))
         values = (first.m, first.n, self.n1, first.k, *warps, chain.second.access, instruction[2])
-        return f"{SPACE}::Pair<{', '.join(map(str, values))}>"
+        return f"{SPACE}::Pair<{', '.join(map(str, values))}{chain.first.element}>"
 
     def packed(self, chain: ProductChain) -> str:
         return chain.first.weights

@@ -113,9 +113,9 @@ class WgmmaTile:
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1>`"""
-        teams = (self.teams,) if self.pairs else ()
+        teams = (self.teams,) if self.pairs or product.element else ()
         values = (self.m, self.n, self.k, boolean(self.cooperative), *self.cluster, *teams)
-        return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}>"
+        return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}{product.element}>"
 
     def packed(self, product: Product) -> str:
         return product.weights

@@ -68,7 +68,7 @@ class WgmmaChainTile:
         """`bolt::cutlass_kernels::WarpgroupPair<128, 64, 64, 64, false>`"""
         first = self.first
         values = (first.m, first.n, self.n1, first.k, boolean(first.cooperative))
-        return f"{SPACE}::WarpgroupPair<{', '.join(map(str, values))}>"
+        return f"{SPACE}::WarpgroupPair<{', '.join(map(str, values))}{chain.first.element}>"
 
     def packed(self, chain: ProductChain) -> str:
         return chain.first.weights

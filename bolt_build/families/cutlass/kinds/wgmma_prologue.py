@@ -109,11 +109,11 @@ class PrologueTile:
         fragments = self.left_registers / 4
         return seconds(self.tile, work, target, before=fragments * (_GATE if self.images else _AFFINE) / speed)
 
-    def cxx(self) -> str:
+    def cxx(self, product: Product) -> str:
         """`bolt::cutlass_kernels::WarpgroupPrologue<128, 128, 64, false>`"""
         tile = self.tile
         values = (tile.m, tile.n, tile.k, boolean(tile.cooperative))
-        return f"{SPACE}::WarpgroupPrologue<{', '.join(map(str, values))}>"
+        return f"{SPACE}::WarpgroupPrologue<{', '.join(map(str, values))}{product.element}>"
 
     def __str__(self) -> str:
         return f"{self.tile} with gates of {self.images} images" if self.images else f"{self.tile} with scales"
@@ -185,7 +185,7 @@ class WgmmaPrologue:
             parts(problem), self.tile_of(candidate), prologue_of(problem), behind(problem)
         )  # fmt: skip
         own = [index for index in op_operands(problem) if index >= len(first.inputs)]
-        member = f"{SPACE}::PrologueGemm<{tile.cxx()}, {_type(tile, prologue)}, {epilogue_type(second)}>"
+        member = f"{SPACE}::PrologueGemm<{tile.cxx(product)}, {_type(tile, prologue)}, {epilogue_type(second)}>"
         apart = {"x_row": at.input_pitch(prologue.x)} if at.input_pitch(prologue.x) else {}
         rows = first.outputs[0].shape[0] if prologue.gate else 2
         constants = () if prologue.gate else (prologue.scale,)
@@ -206,7 +206,7 @@ class WgmmaPrologue:
         (first, second), tile, prologue = parts(problem), self.tile_of(candidate), prologue_of(problem)
         text = (
             f'#include "bolt_cutlass/gemm_prologue_warpgroup_kernel.h"\n\n'
-            f"template void {SPACE}::launch_gemm(\n    {tile.cxx()},\n"
+            f"template void {SPACE}::launch_gemm(\n    {tile.cxx(behind(problem))},\n"
             f"    const {SPACE}::GemmArguments&, const {SPACE}::PrologueArguments&,\n"
             f"    const {_type(tile, prologue)}&,\n    const {epilogue_type(second)}&, void*);\n"
         )

@@ -8,20 +8,23 @@
 namespace bolt::attention {
 
 using Index = portable::Index;
+/// Two bytes, an element of either type that tensor cores multiply.
 using Half = portable::f16;
 
 /// Tensor-core instructions of one warp. A block computes 16 * `down` * `fragments` queries of a head with `down` warps
 /// below each other; `across` warps beside each other have parts of the `keys` of a step. Heads of queries and keys have
 /// `depth` elements, those of values `columns`. `load` and `load_v` are the elements of one access to them, `access` that
-/// to the output.
-template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access>
+/// to the output. Queries, keys, values and results are `Element`s, f16 or bf16.
+template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
+          typename Element = portable::f16>
 struct WarpTile {};
 
 /// WGMMA. A block computes 64 queries of a head with each of `groups` warpgroups. Steps of `keys` keys
 /// are copied `stages` steps ahead. With `ahead` the next step's scores are computed while this one's powers are multiplied
-/// with values; in `turns`, warpgroups begin their products one after the other. A multiprocessor has room for `blocks` blocks. One power of two of `every` (0: none) is a
-/// polynomial; `access` is as above.
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access>
+/// with values; in `turns`, warpgroups begin their products one after the other. A multiprocessor has room for `blocks`
+/// blocks. One power of two of `every` (0: none) is a polynomial; `access` and `Element` are as above.
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
+          typename Element = portable::f16>
 struct WarpgroupTile {};
 
 /// No mask is added to the scores.
@@ -33,7 +36,7 @@ struct Rows {
   Index first, image, row;
 };
 
-/// y = softmax(scale q k^T + mask) v for each head, in half precision. Head h reads head h / `group` of keys and values.
+/// y = softmax(scale q k^T + mask) v for each head. Head h reads head h / `group` of keys and values.
 /// `scale` is positive, and multiplied by log2(e) already. `mask_steps` are elements of the mask from one image, head,
 /// query and key to the next, 0 where they share it. `causal`: query i reads keys 0 to i alone. A query that reads no key
 /// gives NaN, or 0 if `safe`.
@@ -54,14 +57,14 @@ struct Arguments {
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched. Mask is
 /// Unmasked or the element type of the mask.
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
-          typename Mask>
-void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>, Mask, const Arguments& arguments,
-            void* stream);
+          typename Element, typename Mask>
+void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, Mask,
+            const Arguments& arguments, void* stream);
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access>, Mask, const Arguments& arguments,
-            void* stream);
+          typename Element, typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element>, Mask,
+            const Arguments& arguments, void* stream);
 
 /// What plans call. Pointers in `shape` are not looked at.
 template <typename Tile, typename Mask>

@@ -1,7 +1,6 @@
 // What kernels of attention do with scores, whatever instructions make them.
 #pragma once
 
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <type_traits>
 
 #include "bolt_attention/launch.h"
+#include "bolt_portable/cuda/halves.h"
 #include "bolt_portable/cuda/launch.h"
 
 namespace bolt::attention {
@@ -60,12 +60,6 @@ __device__ inline float largest_of_row(float x, const Larger& of_two) {
 __device__ inline float sum_of_row(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
-/// Two numbers as neighbours in half precision, the first at the lower address.
-__device__ inline std::uint32_t pair(float low, float high) {
-  const __half2 both = __floats2half2_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&both);
 }
 
 /// What is subtracted from scores whose largest is `most`: nothing where all of them are hidden, so that their powers are
@@ -207,18 +201,18 @@ __device__ inline void times(float (&result)[results][4], const float (&factor)[
 }
 
 /// Sixteen columns of powers as a left factor of 16 rows: they lie as the sums that they were.
-template <int scores>
+template <typename Element, int scores>
 __device__ inline void left_factor(const float (&power)[scores][4], int step, std::uint32_t (&left)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float(&x)[4] = power[2 * step + i / 2];
-    left[i] = pair(x[i % 2 * 2], x[i % 2 * 2 + 1]);
+    left[i] = portable::paired<Element>(x[i % 2 * 2], x[i % 2 * 2 + 1]);
   }
 }
 
 /// A warp's 16 rows of results, through shared memory that is its own (rows `pitch` halves apart), to those rows from
 /// `first_row` on that there are.
-template <int columns, int access, int pitch, int results>
+template <typename Element, int columns, int access, int pitch, int results>
 __device__ inline void store_rows(const Arguments& a, const float (&result)[results][4], Half* to, Half* y,
                                   int first_row) {
   const int lane = threadIdx.x % 32;
@@ -227,7 +221,7 @@ __device__ inline void store_rows(const Arguments& a, const float (&result)[resu
 #pragma unroll
     for (int j = 0; j < results; ++j)
       *reinterpret_cast<std::uint32_t*>(to + (8 * r + lane / 4) * pitch + 8 * j + lane % 4 * 2) =
-          pair(result[j][2 * r], result[j][2 * r + 1]);
+          portable::paired<Element>(result[j][2 * r], result[j][2 * r + 1]);
   __syncwarp();
   constexpr int of_row = columns / access;
 #pragma unroll

@@ -32,9 +32,19 @@ __device__ inline void load_matrices(std::uint32_t (&x)[4], const Half* row) {
                  : "memory");
 }
 
-/// sums[16, 8] += left[16, 16] * right[16, 8]. Before sm_80 the depth of an instruction is 8: registers lie the same.
+/// sums[16, 8] += left[16, 16] * right[16, 8]. Before sm_80 the depth of an instruction is 8: registers lie the same, and
+/// there is no bf16.
+template <typename Element>
 __device__ inline void multiply(float (&sums)[4], const std::uint32_t (&left)[4], std::uint32_t low, std::uint32_t high) {
 #if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<Element, portable::bf16>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
+    return;
+  }
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -51,8 +61,9 @@ __device__ inline void multiply(float (&sums)[4], const std::uint32_t (&left)[4]
 
 template <typename Tile>
 struct Warps;
-template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access>
-struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>> {
+template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
+          typename Element>
+struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>> {
   static constexpr int threads = 32 * down * across, rows = 16 * down * fragments;
   static constexpr int own_keys = keys / across;  // of a warp
   static_assert(keys % (16 * across) == 0);
@@ -177,7 +188,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         times(result[f], share);
         // Where the warp's queries were.
         __syncwarp();
-        store_rows<columns, access, pitch_q>(a, result[f], q_shared + (own_row + 16 * f) * pitch_q, y,
+        store_rows<Element, columns, access, pitch_q>(a, result[f], q_shared + (own_row + 16 * f) * pitch_q, y,
                                              first_row + own_row + 16 * f);
       }
     }
@@ -199,8 +210,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         load_matrices<false>(right, own + 16 * two * pitch + 16 * step);
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
-          multiply(score[f][2 * two], now[f], right[0], right[1]);
-          multiply(score[f][2 * two + 1], now[f], right[2], right[3]);
+          multiply<Element>(score[f][2 * two], now[f], right[0], right[1]);
+          multiply<Element>(score[f][2 * two + 1], now[f], right[2], right[3]);
         }
       }
     }
@@ -214,15 +225,15 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
     for (int step = 0; step < own_keys / 16; ++step) {
       Left left;
 #pragma unroll
-      for (int f = 0; f < fragments; ++f) left_factor(power[f], step, left[f]);
+      for (int f = 0; f < fragments; ++f) left_factor<Element>(power[f], step, left[f]);
 #pragma unroll
       for (int two = 0; two < results / 2; ++two) {
         std::uint32_t right[4];
         load_matrices<true>(right, own + 16 * step * pitch_v + 16 * two);
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
-          multiply(result[f][2 * two], left[f], right[0], right[1]);
-          multiply(result[f][2 * two + 1], left[f], right[2], right[3]);
+          multiply<Element>(result[f][2 * two], left[f], right[0], right[1]);
+          multiply<Element>(result[f][2 * two + 1], left[f], right[2], right[3]);
         }
       }
     }
@@ -269,7 +280,7 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
       const float share = share_of(total, a.safe);
 #pragma unroll
       for (int j = 0; j < access; ++j) found[j] *= share;
-      portable::store_lanes<access>(y + (first_row + row) * a.y_rows.row + at, found);
+      portable::store_lanes<access>(reinterpret_cast<Element*>(y) + (first_row + row) * a.y_rows.row + at, found);
     }
   }
 };
@@ -281,10 +292,10 @@ __global__ void __launch_bounds__(Warps<Tile>::threads, Warps<Tile>::beside(Scor
 }
 
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
-          typename Mask>
-void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>, Mask, const Arguments& a,
-            void* stream) {
-  using Tile = WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access>;
+          typename Element, typename Mask>
+void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, Mask,
+            const Arguments& a, void* stream) {
+  using Tile = WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>;
   using Kernel = Warps<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, blocks = tiles * a.batch * a.heads;
   if (blocks == 0) return;

@@ -125,13 +125,18 @@ __device__ inline std::uint64_t describe(const Half* rows, int apart = 16) {
 using Major = cute::SM90::GMMA::Major;
 /// CUTLASS's instructions: both factors in shared memory with the depth in a row; and the left one in registers, of the
 /// right one rows are the depth.
-template <int columns>
+template <int columns, typename Element>
 struct Instruction;
-#define BOLT_INSTRUCTION(columns)                                                                    \
-  template <>                                                                                        \
-  struct Instruction<columns> {                                                                      \
-    using Shared = cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_SS<Major::K, Major::K>;         \
-    using Registers = cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_RS<Major::K, Major::MN>;     \
+#define BOLT_INSTRUCTION(columns)                                                                  \
+  template <>                                                                                      \
+  struct Instruction<columns, portable::f16> {                                                     \
+    using Shared = cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_SS<Major::K, Major::K>;       \
+    using Registers = cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_RS<Major::K, Major::MN>;   \
+  };                                                                                               \
+  template <>                                                                                      \
+  struct Instruction<columns, portable::bf16> {                                                    \
+    using Shared = cute::SM90::GMMA::MMA_64x##columns##x16_F32BF16BF16_SS<Major::K, Major::K>;     \
+    using Registers = cute::SM90::GMMA::MMA_64x##columns##x16_F32BF16BF16_RS<Major::K, Major::MN>; \
   }
 BOLT_INSTRUCTION(16);
 BOLT_INSTRUCTION(32);
@@ -149,36 +154,36 @@ constexpr int instruction_width(int columns) {
   return 16;
 }
 
-template <int columns, int... i>
+template <int columns, typename Element, int... i>
 __device__ inline void issue(std::uint64_t left, std::uint64_t right, bool fresh, float* sums,
                              std::integer_sequence<int, i...>) {
   using Scale = cute::SM90::GMMA::ScaleOut;
-  Instruction<columns>::Shared::fma(left, right, sums[i]..., fresh ? Scale::Zero : Scale::One);
+  Instruction<columns, Element>::Shared::fma(left, right, sums[i]..., fresh ? Scale::Zero : Scale::One);
 }
-template <int columns, int... i>
+template <int columns, typename Element, int... i>
 __device__ inline void issue(const std::uint32_t (&left)[4], std::uint64_t right, float* sums,
                              std::integer_sequence<int, i...>) {
-  Instruction<columns>::Registers::fma(left[0], left[1], left[2], left[3], right, sums[i]...);
+  Instruction<columns, Element>::Registers::fma(left[0], left[1], left[2], left[3], right, sums[i]...);
 }
 
 /// sums[64, columns] += left[64, 16] * right[columns, 16]^T. `right` has rows of `width` halves.
-template <int columns, int width>
+template <int columns, int width, typename Element>
 __device__ inline void multiply_keys(std::uint64_t left, std::uint64_t right, bool fresh, float* sums) {
   constexpr int now = instruction_width(columns);
-  issue<now>(left, right, fresh, sums, std::make_integer_sequence<int, now / 2>{});
+  issue<now, Element>(left, right, fresh, sums, std::make_integer_sequence<int, now / 2>{});
   if constexpr (columns > now)
-    multiply_keys<columns - now, width>(left, right + now * width * 2 / 16, fresh, sums + now / 2);
+    multiply_keys<columns - now, width, Element>(left, right + now * width * 2 / 16, fresh, sums + now / 2);
 }
 
 /// sums[64, columns] += left[64, 16] * right[16, columns], the left factor in registers. Of `right` each `width` columns
 /// lie `apart` bytes behind the ones in front.
-template <int columns, int width>
+template <int columns, int width, typename Element>
 __device__ inline void multiply_values(const std::uint32_t (&left)[4], std::uint64_t right, int apart, float* sums) {
   constexpr int now = instruction_width(columns);
   static_assert(now % width == 0 || columns == now);
-  issue<now>(left, right, sums, std::make_integer_sequence<int, now / 2>{});
+  issue<now, Element>(left, right, sums, std::make_integer_sequence<int, now / 2>{});
   if constexpr (columns > now)
-    multiply_values<columns - now, width>(left, right + now / width * (apart / 16), apart, sums + now / 2);
+    multiply_values<columns - now, width, Element>(left, right + now / width * (apart / 16), apart, sums + now / 2);
 }
 
 /// What was written to registers is there for the instructions that follow.

@@ -17,8 +17,9 @@ struct WarpgroupArguments {
 
 template <typename Tile>
 struct Warpgroups;
-template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access>
-struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access>> {
+template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
+          typename Element>
+struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element>> {
   static constexpr int threads = 128 * groups, rows = 64 * groups, beside = blocks;
   static constexpr int deep = (depth + 15) / 16 * 16, wide = (columns + 15) / 16 * 16;
   // Heads lie in parts of `width` elements, a box each.
@@ -155,8 +156,8 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
 #pragma unroll
       for (int i = 0; i < deep / 16; ++i) {
         const int part = i * 16 / width, column = i * 16 % width;
-        multiply_keys<keys, width>(q + (part * 64 * width + column) / 8, k + (part * keys * width + column) / 8, i == 0,
-                                   score[0]);
+        multiply_keys<keys, width, Element>(q + (part * 64 * width + column) / 8, k + (part * keys * width + column) / 8,
+                                            i == 0, score[0]);
       }
       commit_products();
       hold(score);
@@ -170,7 +171,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
       const std::uint64_t v = describe<width_v>(v_stage(step % stages), apart);
 #pragma unroll
       for (int i = 0; i < keys / 16; ++i)
-        multiply_values<wide, width_v>(power[i], v + i * 16 * width_v / 8, apart, result[0]);
+        multiply_values<wide, width_v, Element>(power[i], v + i * 16 * width_v / 8, apart, result[0]);
       commit_products();
       hold(result);
       hold(power);
@@ -192,7 +193,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
     };
     const auto take_powers = [&] {
 #pragma unroll
-      for (int i = 0; i < keys / 16; ++i) left_factor(score, i, power[i]);
+      for (int i = 0; i < keys / 16; ++i) left_factor<Element>(score, i, power[i]);
     };
 
     barriers.q.wait(0);
@@ -253,7 +254,7 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
     // All warps of the warpgroup have used its queries.
     together(group);
     Half* const y = static_cast<Half*>(a.y) + a.y_rows.first + barriers.image * a.y_rows.image + barriers.head * columns;
-    store_rows<columns, access, pitch_y>(a, result, q_part(group) + warp % 4 * 16 * pitch_y, y, first_row + 16 * warp);
+    store_rows<Element, columns, access, pitch_y>(a, result, q_part(group) + warp % 4 * 16 * pitch_y, y, first_row + 16 * warp);
   }
 };
 
@@ -264,10 +265,10 @@ __global__ void __launch_bounds__(Warpgroups<Tile>::threads, Warpgroups<Tile>::b
 }
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,
-          typename Mask>
-void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access>, Mask, const Arguments& a,
-            void* stream) {
-  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access>;
+          typename Element, typename Mask>
+void launch(WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element>, Mask,
+            const Arguments& a, void* stream) {
+  using Tile = WarpgroupTile<depth, columns, groups, keys, stages, ahead, turns, blocks, every, access, Element>;
   using Kernel = Warpgroups<Tile>;
   const Index tiles = (a.queries + Kernel::rows - 1) / Kernel::rows, count = tiles * a.batch * a.heads;
   if (count == 0) return;

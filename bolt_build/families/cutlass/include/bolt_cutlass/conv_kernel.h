@@ -31,11 +31,11 @@ inline Channels y_layout(const ConvArguments& a) {
 inline Channels stored_layout(const ConvArguments& a) {
   return Channels::packed({a.batch, a.out_h, a.out_w, a.y_row == 0 ? a.out_channels : a.y_row});
 }
-inline Half* half(const void* at) { return static_cast<Half*>(const_cast<void*>(at)); }
 
 template <typename S, typename Stages>
 void launch_whole_conv(const ConvArguments& a, const Stages& stages, void* stream) {
   namespace conv = ::cutlass::conv;
+  using Half = typename S::Half;
   using Kernel = typename conv::kernel::DefaultConv2dFpropWithBroadcast<
       Half, Channels, Half, Channels, Half, Channels, float, ::cutlass::arch::OpClassTensorOp, typename S::Arch,
       typename S::Threadblock, typename S::Warp, typename S::Instruction, typename S::template Op<Stages>, ConvSwizzle,
@@ -44,8 +44,9 @@ void launch_whole_conv(const ConvArguments& a, const Stages& stages, void* strea
   using Device = conv::device::ImplicitGemmConvolution<Kernel>;
 
   const typename Device::Arguments arguments(
-      problem_size(a), {half(a.x), x_layout(a)}, {half(a.weights), weights_layout(a)}, {half(a.residual), y_layout(a)},
-      {half(a.y), stored_layout(a)}, {stages}, conv::SplitKMode::kSerial, const_cast<float*>(a.bias), nullptr, 0, 0);
+      problem_size(a), {tensor<Half>(a.x), x_layout(a)}, {tensor<Half>(a.weights), weights_layout(a)},
+      {tensor<Half>(a.residual), y_layout(a)}, {tensor<Half>(a.y), stored_layout(a)}, {stages},
+      conv::SplitKMode::kSerial, const_cast<float*>(a.bias), nullptr, 0, 0);
   require(Device::can_implement(arguments), "convolution");
   Device device;
   require(device.initialize(arguments, nullptr, static_cast<cudaStream_t>(stream)), "convolution");
@@ -57,6 +58,7 @@ void launch_whole_conv(const ConvArguments& a, const Stages& stages, void* strea
 template <typename S>
 void launch_conv_slices(const ConvArguments& a, void* stream) {
   namespace conv = ::cutlass::conv;
+  using Half = typename S::Half;
   using Kernel = typename conv::kernel::DefaultConv2dFprop<
       Half, Channels, Half, Channels, float, Channels, float, ::cutlass::arch::OpClassTensorOp, typename S::Arch,
       typename S::Threadblock, typename S::Warp, typename S::Instruction, typename S::PartialOp, ConvSwizzle,
@@ -65,18 +67,18 @@ void launch_conv_slices(const ConvArguments& a, void* stream) {
   using Device = conv::device::ImplicitGemmConvolution<Kernel>;
 
   float* const sums = static_cast<float*>(a.y);
-  const typename Device::Arguments arguments(problem_size(a), {half(a.x), x_layout(a)},
-                                             {half(a.weights), weights_layout(a)}, {sums, y_layout(a)},
+  const typename Device::Arguments arguments(problem_size(a), {tensor<Half>(a.x), x_layout(a)},
+                                             {tensor<Half>(a.weights), weights_layout(a)}, {sums, y_layout(a)},
                                              {sums, y_layout(a)}, {}, conv::SplitKMode::kParallel);
   require(Device::can_implement(arguments), "convolution");
   launch_kernel<Kernel, ConvSwizzle>(typename Kernel::Params(arguments, nullptr), stream, "convolution");
 }
 
 template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, int loads,
-          typename Stages>
-void launch_conv(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads>, const ConvArguments& a,
+          typename Element, typename Stages>
+void launch_conv(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads, Element>, const ConvArguments& a,
                  const Stages& stages, void* stream) {
-  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads>>;
+  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads, Element>>;
   if constexpr (std::is_same_v<Stages, Partial>)
     launch_conv_slices<S>(a, stream);
   else

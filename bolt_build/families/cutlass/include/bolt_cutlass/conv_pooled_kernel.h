@@ -8,15 +8,27 @@
 
 #include "bolt_cutlass/resident_windows.h"
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 namespace bolt::cutlass_kernels {
 
+/// Two neighbours of a type, as the instructions for maxima take them.
+template <typename Element>
+struct PairOf {
+  using Type = __half2;
+};
+template <>
+struct PairOf<portable::bf16> {
+  using Type = __nv_bfloat162;
+};
+
 /// One warp loads, two warpgroups compute 64 channels each of strips in turns: one stores while the other multiplies. A
 /// strip is one tile of `rows` by `width` positions, or with `pool` 3 several, one below the other.
-template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Stages>
+template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Element, typename Stages>
 struct PooledWindows {
-  using Factor = ResidentFactor<rows, width, taps_h, taps_w, steps>;
+  using Factor = ResidentFactor<rows, width, taps_h, taps_w, steps, Element>;
+  using Two = typename PairOf<Element>::Type;
   static constexpr int shifts = taps_w, channels = Factor::channels, halves = width / 8;
   // Windows of three reach from a strip into the next one, to the right and below.
   static constexpr bool overlaps = pool == 3;
@@ -226,11 +238,12 @@ struct PooledWindows {
     if (leads) cute::tma_store_wait<0>();
   }
 
-  CUTLASS_DEVICE static __half2 lowest() { return __half2_raw{0xfc00, 0xfc00}; }
+  CUTLASS_DEVICE static Two two(std::uint32_t bits) { return *reinterpret_cast<const Two*>(&bits); }
+  CUTLASS_DEVICE static Two lowest() { return two(portable::lowest_pair<Element>); }
 
   /// Of a row of a tile, a thread's positions: two neighbours of each eight; each of a channel and the eighth one below.
   struct Row {
-    __half2 at[halves][2];
+    Two at[halves][2];
     CUTLASS_DEVICE void clear() {
 #pragma unroll
       for (int i = 0; i < halves * 2; ++i) at[i / 2][i % 2] = lowest();
@@ -257,7 +270,7 @@ struct PooledWindows {
                                     Row& above, const Place& place) {
 #pragma unroll
     for (int group = 0; group < staged_rows; group += at_once) {
-      __half2 found[at_once][halves];
+      Two found[at_once][halves];
 #pragma unroll
       for (int row = 0; row < at_once; ++row) {
         if (group + row < pool_rows) {
@@ -270,11 +283,11 @@ struct PooledWindows {
       std::uint32_t words[4];
 #pragma unroll
       for (int pair = 0; pair < 2; ++pair) {
-        const __half2 one = halves == 1 ? found[pair * (at_once / 2)][0] : found[pair][0];
-        const __half2 other = halves == 1 ? found[pair * (at_once / 2) + 1][0] : found[pair][halves - 1];
-        const __half2 upper = __lows2half2(one, other), lower = __highs2half2(one, other);
-        words[pair * 2] = *reinterpret_cast<const std::uint32_t*>(&upper);
-        words[pair * 2 + 1] = *reinterpret_cast<const std::uint32_t*>(&lower);
+        const Two one = halves == 1 ? found[pair * (at_once / 2)][0] : found[pair][0];
+        const Two other = halves == 1 ? found[pair * (at_once / 2) + 1][0] : found[pair][halves - 1];
+        const auto bits = [](const Two& x) { return *reinterpret_cast<const std::uint32_t*>(&x); };
+        words[pair * 2] = __byte_perm(bits(one), bits(other), 0x5410);
+        words[pair * 2 + 1] = __byte_perm(bits(one), bits(other), 0x7632);
       }
       cute::SM90_U16x8_STSM_T::copy(words[0], words[1], words[2], words[3], place.at(group, at.below));
     }
@@ -282,7 +295,7 @@ struct PooledWindows {
 
   /// A row of the pooling: a thread's column of each eight positions of the tile.
   CUTLASS_DEVICE static void pool_row(const Params& params, const At& at, int row, const float* sums, float2 bias,
-                                      int lane, Row& above, __half2 (&found)[halves]) {
+                                      int lane, Row& above, Two (&found)[halves]) {
     // Of what is pooled, nothing is beyond it, whatever the windows sum up there.
     const bool first_in = at.row + 2 * row < params.out_h, second_in = at.row + 2 * row + 1 < params.out_h;
     Row columns;
@@ -292,9 +305,9 @@ struct PooledWindows {
       for (int i = 0; i < 2; ++i) {
         const float* const first = sums + (row * 2 * halves + half) * 4 + i;
         const float* const second = first + halves * 4;
-        const __half2 upper = first_in ? value(params, first, bias) : lowest();
-        const __half2 lower = second_in ? value(params, second, bias) : lowest();
-        __half2 larger = __hmax2_nan(upper, lower);
+        const Two upper = first_in ? value(params, first, bias) : lowest();
+        const Two lower = second_in ? value(params, second, bias) : lowest();
+        Two larger = __hmax2_nan(upper, lower);
         if constexpr (overlaps) {
           larger = __hmax2_nan(larger, above.at[half][i]);
           above.at[half][i] = lower;
@@ -307,23 +320,23 @@ struct PooledWindows {
       found[half] = __hmax2_nan(columns.at[half][0], columns.at[half][1]);
       if constexpr (overlaps) {
         // The third column is the first of the next lane, or of the first lane of the next eight.
-        const __half2 given = half + 1 < halves && lane % 4 == 0 ? columns.at[halves - 1][0] : columns.at[half][0];
+        const Two given = half + 1 < halves && lane % 4 == 0 ? columns.at[halves - 1][0] : columns.at[half][0];
         found[half] = __hmax2_nan(found[half], __shfl_sync(0xffffffff, given, lane / 4 * 4 + (lane + 1) % 4));
       }
     }
   }
 
   /// A position's value in a channel and in the eighth one below it.
-  CUTLASS_DEVICE static __half2 value(const Params& params, const float* sums, float2 bias) {
-    return __floats2half2_rn(params.stages(sums[0] + bias.x, 0.0f), params.stages(sums[2] + bias.y, 0.0f));
+  CUTLASS_DEVICE static Two value(const Params& params, const float* sums, float2 bias) {
+    return two(portable::paired<Element>(params.stages(sums[0] + bias.x, 0.0f), params.stages(sums[2] + bias.y, 0.0f)));
   }
 };
 
-template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Stages>
-void launch_conv(PooledTile<rows, steps, taps_h, taps_w, width, pool>, const ConvArguments& a, const Pooling& pooling,
-                 const Stages& stages, void* stream) {
+template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Element, typename Stages>
+void launch_conv(PooledTile<rows, steps, taps_h, taps_w, width, pool, Element>, const ConvArguments& a,
+                 const Pooling& pooling, const Stages& stages, void* stream) {
   check_windows(a, taps_h, taps_w, steps);
-  using Kernel = PooledWindows<rows, steps, taps_h, taps_w, width, pool, Stages>;
+  using Kernel = PooledWindows<rows, steps, taps_h, taps_w, width, pool, Element, Stages>;
   launch<Kernel>({a, pooling, stages}, a.overlap, stream, "convolution with a pooling behind it");
 }
 

@@ -10,9 +10,9 @@ namespace bolt::cutlass_kernels {
 /// One warp loads, two warpgroups compute 64 channels each: of a tile (`together`), or of tiles in turns, where one
 /// stores while the other multiplies. `rows` by `width` are those of a tile, `steps` the instructions of a tap, 16
 /// channels each.
-template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Stages>
+template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Stages>
 struct ResidentWindows {
-  using Factor = ResidentFactor<rows, width, taps_h, taps_w, steps>;
+  using Factor = ResidentFactor<rows, width, taps_h, taps_w, steps, Element>;
   static constexpr bool reads_residual = Stages::reads_residual;
   static constexpr int shifts = taps_w, pixels = Factor::pixels, channels = Factor::channels;
   static constexpr int staged_halves = pixels * channels, staged_bytes = staged_halves * 2;
@@ -193,7 +193,7 @@ struct ResidentWindows {
       }
 #pragma unroll
       for (int pair = 0; pair < pixels / 16; ++pair)
-        finish_channels(params.stages, sums + pair * 8, bias, place + pair * 16 * channels);
+        finish_channels<Element>(params.stages, sums + pair * 8, bias, place + pair * 16 * channels);
       // Before TMA reads what is staged.
       cute::tma_store_fence();
       ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
@@ -207,11 +207,11 @@ struct ResidentWindows {
   }
 };
 
-template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Stages>
-void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width>, const ConvArguments& a,
+template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Stages>
+void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>, const ConvArguments& a,
                  const Stages& stages, void* stream) {
   check_windows(a, taps_h, taps_w, steps);
-  using Kernel = ResidentWindows<rows, steps, together, taps_h, taps_w, width, Stages>;
+  using Kernel = ResidentWindows<rows, steps, together, taps_h, taps_w, width, Element, Stages>;
   launch<Kernel>({a, stages}, a.overlap, stream, "convolution");
 }
 

@@ -14,25 +14,25 @@
 namespace bolt::cutlass_kernels {
 
 /// sums[64 rows, `pixels`] += left[64, 16] * right[`pixels`, 16], both described in shared memory.
-template <int pixels>
+template <int pixels, typename Element>
 CUTLASS_DEVICE void multiply_pixels(std::uint64_t left, std::uint64_t right, bool fresh, float* sums) {
   // 112 is no width of CUTLASS's plain header.
   constexpr int wide = pixels == 112 ? 96 : pixels, narrow = pixels - wide;
-  multiply_shared<wide>(left, right, fresh, sums, std::make_integer_sequence<int, wide / 2>{});
+  multiply_shared<wide, Element>(left, right, fresh, sums, std::make_integer_sequence<int, wide / 2>{});
   // Descriptors count in 16 bytes; a pixel has 128.
   if constexpr (narrow > 0)
-    multiply_shared<narrow>(left, right + wide * 8, fresh, sums + wide / 2,
-                            std::make_integer_sequence<int, narrow / 2>{});
+    multiply_shared<narrow, Element>(left, right + wide * 8, fresh, sums + wide / 2,
+                                     std::make_integer_sequence<int, narrow / 2>{});
 }
 
 /// One warp loads windows, one the residual, and two warpgroups compute tiles of `rows` by 8 pixels in turns: of 64
 /// channels between the products, `second_n` behind them. `steps` are as in ResidentWindows.
-template <int rows, int steps, int second_n, int taps_h, int taps_w, typename Between, typename After>
+template <int rows, int steps, int second_n, int taps_h, int taps_w, typename Element, typename Between, typename After>
 struct ResidentWindowsPair {
   static constexpr bool reads_residual = After::reads_residual;
   static_assert(!Between::reads_residual, "a residual is read after the second product alone");
   static constexpr int shifts = taps_w, width = 8;
-  using Factor = ResidentFactor<rows, width, taps_h, taps_w, steps>;
+  using Factor = ResidentFactor<rows, width, taps_h, taps_w, steps, Element>;
   using Sums = typename Factor::Sums;
   static constexpr int pixels = Factor::pixels, channels = Factor::channels, groups = second_n / channels;
   static constexpr int window_bytes = Factor::window_bytes;
@@ -297,7 +297,7 @@ struct ResidentWindowsPair {
         Half* const box = shared.output[ring.index];
 #pragma unroll
         for (int pair = 0; pair < pixels / 16; ++pair)
-          finish_channels(params.after, sums + pair * 8, second_bias, box + place + pair * 16 * channels);
+          finish_channels<Element>(params.after, sums + pair * 8, second_bias, box + place + pair * 16 * channels);
         // Before TMA reads the box.
         cute::tma_store_fence();
         ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(own));
@@ -345,7 +345,7 @@ struct ResidentWindowsPair {
     cute::warpgroup_arrive();
 #pragma unroll
     for (int step = 0; step < channels / 16; ++step)
-      multiply_pixels<pixels>(left + step * 2, right + step * 2, step == 0, sums);
+      multiply_pixels<pixels, Element>(left + step * 2, right + step * 2, step == 0, sums);
     cute::warpgroup_commit_batch();
   }
 
@@ -356,18 +356,18 @@ struct ResidentWindowsPair {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
       const float added = q % 2 == 0 ? bias.x : bias.y;
-      const __half2 y = __floats2half2_rn(params.between(sums[q * 2] + added, 0.0f),
-                                          params.between(sums[q * 2 + 1] + added, 0.0f));
-      words[q] = channel + q % 2 * 8 < params.out_channels ? *reinterpret_cast<const std::uint32_t*>(&y) : 0u;
+      const std::uint32_t y = portable::paired<Element>(params.between(sums[q * 2] + added, 0.0f),
+                                                        params.between(sums[q * 2 + 1] + added, 0.0f));
+      words[q] = channel + q % 2 * 8 < params.out_channels ? y : 0u;
     }
     cute::SM90_U16x8_STSM_T::copy(words[0], words[1], words[2], words[3], *reinterpret_cast<cute::uint128_t*>(place));
   }
 };
 
-template <int rows, int steps, int n1, int taps_h, int taps_w, typename Between, typename After>
-void launch_conv(ResidentPair<rows, steps, n1, taps_h, taps_w>, const ConvArguments& first,
+template <int rows, int steps, int n1, int taps_h, int taps_w, typename Element, typename Between, typename After>
+void launch_conv(ResidentPair<rows, steps, n1, taps_h, taps_w, Element>, const ConvArguments& first,
                  const SecondArguments& second, const Between& between, const After& after, void* stream) {
-  using Kernel = ResidentWindowsPair<rows, steps, n1, taps_h, taps_w, Between, After>;
+  using Kernel = ResidentWindowsPair<rows, steps, n1, taps_h, taps_w, Element, Between, After>;
   require_whole_rows<Kernel::channels, n1>(first.out_channels, second.n);
   check_windows(first, taps_h, taps_w, steps);
   launch<Kernel>({first, second, between, after}, first.overlap, stream, "pair of products");

@@ -6,13 +6,14 @@
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Stages>
-void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams>, const ConvArguments& a,
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
+          typename Stages>
+void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>, const ConvArguments& a,
                  const Stages& stages, void* stream) {
-  using Finish = StoreOf<m, n, k, cooperative, Stages, teams>;
+  using Finish = StoreOf<m, n, k, cooperative, Stages, teams, Element>;
   using Kernel = WarpgroupKernel<WindowLoads<m, n, k, cluster_m, cluster_n>, typename Finish::Type, m, n, k,
                                  cooperative, cluster_m, cluster_n, stages_beside<typename Finish::Type, m, n, k>,
-                                 SharedProducts<m, n, k, cooperative>, teams>;
+                                 SharedProducts<m, n, k, cooperative, Element>, teams>;
   const int steps = (a.channels + k - 1) / k * a.kernel_w * a.kernel_h;
   if (steps % a.slices != 0)
     throw std::runtime_error("could not launch a convolution: slices of its depth would not be alike");

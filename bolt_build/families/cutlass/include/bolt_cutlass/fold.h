@@ -14,19 +14,19 @@ struct Fold {
   int rows, columns, top, left;
 
   std::size_t bytes() const {
-    return static_cast<std::size_t>(batch) * rows * columns * 16 * sizeof(portable::f16);
+    return static_cast<std::size_t>(batch) * rows * columns * 16 * 2;
   }
 };
 
-template <typename In>
+template <typename In, typename Out>
 void fold(const Run& r, const Fold& p, const void* x, void* to) {
   const In* in = static_cast<const In*>(x);
-  portable::f16* out = static_cast<portable::f16*>(to);
+  Out* out = static_cast<Out*>(to);
   portable::launch_each(
       r, static_cast<portable::Index>(p.batch) * p.rows * p.columns,
       [=] __device__(std::uint32_t item) {
         struct alignas(16) Half {
-          portable::f16 at[8];  // two pixels of a row
+          Out at[8];  // two pixels of a row
         };
         const int column = static_cast<int>(item % p.columns) * 2 - p.left;
         const std::uint32_t line = item / p.columns;
@@ -38,7 +38,7 @@ void fold(const Run& r, const Fold& p, const void* x, void* to) {
           const int y = row + i / 8, x = column + i / 4 % 2, c = i % 4;
           const bool there = y >= 0 && y < p.height && x >= 0 && x < p.width && c < p.channels;
           const float value = there ? portable::load(from + y * p.row + x * p.column + c * p.channel) : 0.0f;
-          cell[i / 8].at[i % 8] = portable::f16(value);
+          cell[i / 8].at[i % 8] = Out(value);
         }
         Half* written = reinterpret_cast<Half*>(out + static_cast<portable::Index>(item) * 16);
         written[0] = cell[0];

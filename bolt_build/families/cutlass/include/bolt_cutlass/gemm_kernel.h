@@ -11,6 +11,7 @@ template <typename S, typename Stages>
 void launch_whole_gemm(const GemmArguments& a, const Stages& stages, void* stream) {
   namespace gemm = ::cutlass::gemm;
   using RowMajor = ::cutlass::layout::RowMajor;
+  using Half = typename S::Half;
   using Op = typename S::template Op<Stages>;
   using Device = gemm::device::GemmUniversalWithBroadcast<
       Half, RowMajor, Half, ::cutlass::layout::ColumnMajor, Half, RowMajor, float, ::cutlass::arch::OpClassTensorOp,
@@ -35,6 +36,7 @@ template <typename S>
 void launch_gemm_slices(const GemmArguments& a, void* stream) {
   namespace gemm = ::cutlass::gemm;
   using RowMajor = ::cutlass::layout::RowMajor;
+  using Half = typename S::Half;
   using Swizzle = gemm::threadblock::GemmIdentityThreadblockSwizzle<8>;
   using Kernel = typename gemm::kernel::DefaultGemmUniversal<
       Half, RowMajor, ::cutlass::ComplexTransform::kNone, S::kLoads, Half, ::cutlass::layout::ColumnMajor,
@@ -54,10 +56,10 @@ void launch_gemm_slices(const GemmArguments& a, void* stream) {
 }
 
 template <int m, int n, int k, int warp_m, int warp_n, int stages_, int access, int instruction_k, int loads,
-          typename Stages>
-void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads>, const GemmArguments& a,
+          typename Element, typename Stages>
+void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads, Element>, const GemmArguments& a,
                  const Stages& stages, void* stream) {
-  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads>>;
+  using S = Shapes<Tile<m, n, k, warp_m, warp_n, stages_, access, instruction_k, loads, Element>>;
   if constexpr (std::is_same_v<Stages, Partial>)
     launch_gemm_slices<S>(a, stream);
   else

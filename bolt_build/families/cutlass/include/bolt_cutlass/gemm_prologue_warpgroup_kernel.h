@@ -25,9 +25,9 @@ cute::TmaDescriptor table_boxes(const void* table, int rows, int columns, int wi
 
 /// Factors that are matrices, the left one with rows that may lie apart, and what of the prologue's operands belongs to
 /// them.
-template <int m, int n, int k, typename Prologue>
+template <int m, int n, int k, typename Prologue, typename Number>
 struct PrologueLoads {
-  using Step = PrologueStep<Prologue, k>;
+  using Step = PrologueStep<Prologue, k, Number>;
   static constexpr int width = FactorShape<k>::width;
   struct Arguments {
     const GemmArguments& product;
@@ -81,14 +81,14 @@ struct PrologueLoads {
   };
 };
 
-template <int m, int n, int k, bool cooperative, typename Prologue, typename Stages>
-void launch_gemm(WarpgroupPrologue<m, n, k, cooperative>, const GemmArguments& a, const PrologueArguments& before,
+template <int m, int n, int k, bool cooperative, typename Number, typename Prologue, typename Stages>
+void launch_gemm(WarpgroupPrologue<m, n, k, cooperative, Number>, const GemmArguments& a, const PrologueArguments& before,
                  const Prologue& prologue, const Stages& stages, void* stream) {
-  using Finish = StoreOf<m, n, k, cooperative, Stages>;
-  using Products = PrologueProducts<m, n, k, cooperative, Prologue>;
+  using Finish = StoreOf<m, n, k, cooperative, Stages, cooperative ? 1 : 2, Number>;
+  using Products = PrologueProducts<m, n, k, cooperative, Prologue, Number>;
   constexpr int room = stages_beside<typename Finish::Type, m, n, k, Products::stage_bytes>;
-  using Kernel = WarpgroupKernel<PrologueLoads<m, n, k, Prologue>, typename Finish::Type, m, n, k, cooperative, 1, 1, room,
-                                 Products>;
+  using Kernel = WarpgroupKernel<PrologueLoads<m, n, k, Prologue, Number>, typename Finish::Type, m, n, k, cooperative, 1,
+                                 1, room, Products>;
   launch<Kernel>({{a, before, prologue}, Finish::arguments(a, stages), a.m, a.n, (a.k + k - 1) / k, 1, a.swizzle, a.along},
                  a.overlap, stream, "matrix product with a prologue");
 }

@@ -47,13 +47,14 @@ struct MatrixLoads {
   };
 };
 
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Stages>
-void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams>, const GemmArguments& a,
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
+          typename Stages>
+void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>, const GemmArguments& a,
                  const Stages& stages, void* stream) {
-  using Finish = StoreOf<m, n, k, cooperative, Stages, teams>;
+  using Finish = StoreOf<m, n, k, cooperative, Stages, teams, Element>;
   using Kernel = WarpgroupKernel<MatrixLoads<m, n, k, cluster_m, cluster_n>, typename Finish::Type, m, n, k,
                                  cooperative, cluster_m, cluster_n, stages_beside<typename Finish::Type, m, n, k>,
-                                 SharedProducts<m, n, k, cooperative>, teams>;
+                                 SharedProducts<m, n, k, cooperative, Element>, teams>;
   if (a.k % a.slices != 0 || a.k / a.slices % 8 != 0)
     throw std::runtime_error("could not launch a matrix product: slices of its depth would not be whole loads");
   launch<Kernel>({a, Finish::arguments(a, stages), a.m, a.n, (a.k / a.slices + k - 1) / k, a.slices, a.swizzle, a.along},

@@ -6,32 +6,37 @@
 
 namespace bolt::cutlass_kernels {
 
+/// Factors, residuals and results of a kernel are numbers of its tile's `Element`, f16 or bf16; sums are fp32.
+
 /// An instantiation: tile of a block and of a warp, pipeline stages, elements of one access to the output, the k of
 /// the tensor-core instruction (m is 16, n is 8), and elements of one load of x and weights (8, 4 or 2).
-template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads = 8>
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads = 8,
+          typename Element = portable::f16>
 struct Tile {};
 
 /// An instantiation of WGMMA fed by TMA: tile of a block, which one warpgroup computes while another stores (pingpong), or
 /// two share (cooperative); and blocks along m and n that make a cluster, whose loads of what they have in common are
 /// multicast. `teams` take tiles in turns: pairs of warpgroups, where two share a tile and there are two teams.
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams = cooperative ? 1 : 2>
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams = cooperative ? 1 : 2,
+          typename Element = portable::f16>
 struct WarpgroupTile {};
 
 /// An instantiation on WGMMA for windows of `taps_h` by `taps_w` without gaps over 16 * `steps` channels
 /// at most, whose weights (packed as ResidentFilter) stay in registers: tiles of `rows` by `width` (8 or 16) pixels of the
 /// output. Two warpgroups compute 64 channels each of a tile `together`, or take tiles in turns.
-template <int rows, int steps, bool together, int taps_h = 3, int taps_w = 3, int width = 8>
+template <int rows, int steps, bool together, int taps_h = 3, int taps_w = 3, int width = 8,
+          typename Element = portable::f16>
 struct ResidentTile {};
 
 /// The same in turns, with a pooling of maxima behind the convolution, whose results are never stored: `pool` 2 is two by
 /// two positions, 3 is three by three with a position of padding in front, both two apart. `rows` are even, and 16 pixels
 /// wide where `pool` is 3.
-template <int rows, int steps, int taps_h, int taps_w, int width, int pool>
+template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Element = portable::f16>
 struct PooledTile {};
 
 /// A product on WGMMA whose left factor is transformed as it is loaded. Rows, depth and turns are as in
 /// WarpgroupTile.
-template <int m, int n, int k, bool cooperative>
+template <int m, int n, int k, bool cooperative, typename Element = portable::f16>
 struct WarpgroupPrologue {};
 
 /// A transformation: function(x * scale + shift), one scale and one shift a column. `Function` is an Epilogue without a
@@ -47,24 +52,24 @@ struct Gate {};
 /// A pair of products in one kernel on WGMMA: whole rows of the first's `n0` columns at most stay in
 /// registers, where they are the left factor of the second, of `n1` columns at most. Rows, depth and turns are as in
 /// WarpgroupTile.
-template <int m, int n0, int n1, int k, bool cooperative>
+template <int m, int n0, int n1, int k, bool cooperative, typename Element = portable::f16>
 struct WarpgroupPair {};
 
 /// The same on tensor-core instructions of one warp, whose tiles of the two products are warp_m x warp_n0 and warp_m x
 /// warp_n1. `shared`: the first's rows go through shared memory; in registers, a warp owns whole rows of both.
 template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
-          int instruction_k>
+          int instruction_k, typename Element = portable::f16>
 struct Pair {};
 
 /// A pair whose first product's weights (packed as ResidentFilter) stay in registers as in ResidentTile: of 64 channels
 /// at most, then `n1` at most, a multiple of 64.
-template <int rows, int steps, int n1, int taps_h = 3, int taps_w = 3>
+template <int rows, int steps, int n1, int taps_h = 3, int taps_w = 3, typename Element = portable::f16>
 struct ResidentPair {};
 
 /// In the place of an epilogue: every slice of the depth leaves its own sums, in fp32, one [m, n] behind the other.
 struct Partial {};
 
-/// Two-dimensional convolution of half-precision tensors, channels last, as the kernel sees it. Strides of x are in
+/// Two-dimensional convolution of tensors of two bytes an element, channels last, as the kernel sees it. Strides of x are in
 /// elements and may overlap; x and weights (KRSC) are 16-byte aligned, and `channels` is a multiple of a kernel's loads.
 ///
 /// `slices` of the depth (taps, and channels in runs of a tile's k) are for kernels of Partial alone. Persistent kernels
@@ -89,7 +94,7 @@ struct ConvArguments {
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
 
-/// y[m, n] = sum over k of x[m, k] * weights[n, k], dense row-major half precision; k is a multiple of a kernel's
+/// y[m, n] = sum over k of x[m, k] * weights[n, k], dense row-major; k is a multiple of a kernel's
 /// loads. The bias has n values, the residual is dense. What follows y is as in ConvArguments.
 struct GemmArguments {
   int m, n, k;
@@ -106,7 +111,7 @@ struct GemmArguments {
 };
 
 /// What a transformation of a product's left factor reads: `table` [rows, k], dense and 16-byte aligned. Of Affine that are
-/// scales and shifts in fp32, of Gate the gates of all images in half precision, of which each has `pixels` rows of the
+/// scales and shifts in fp32, of Gate the gates of all images, as the factors are, of which each has `pixels` rows of the
 /// factor. Rows of x lie `x_row` elements apart, a multiple of 8 where it is not 0: dense.
 struct PrologueArguments {
   const void* table;
@@ -116,7 +121,7 @@ struct PrologueArguments {
 
 /// The second product of a pair: y[m, n] over the columns of the first, which are its depth. The first's `residual`, `y`
 /// and `y_row` are those of the whole; its `bias` stays its own, and has zeros behind it up to a multiple of 8. Weights
-/// are [n, columns of the first, then zeros up to a multiple of 8] in half precision, 16-byte aligned; n is a multiple of
+/// are [n, columns of the first, then zeros up to a multiple of 8], 16-byte aligned; n is a multiple of
 /// 8.
 struct SecondArguments {
   int n;
@@ -132,51 +137,53 @@ struct Pooling {
 
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched.
 template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
-          typename Epilogue>
-void launch_conv(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads>, const ConvArguments& arguments,
-                 const Epilogue& epilogue, void* stream);
+          typename Element, typename Epilogue>
+void launch_conv(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>,
+                 const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
 template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads,
+          typename Element, typename Epilogue>
+void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>,
+                 const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
           typename Epilogue>
-void launch_gemm(Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads>, const GemmArguments& arguments,
-                 const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Epilogue>
-void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams>, const ConvArguments& arguments,
-                 const Epilogue& epilogue, void* stream);
-template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Epilogue>
-void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width>, const ConvArguments& arguments,
-                 const Epilogue& epilogue, void* stream);
-template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Epilogue>
-void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams>, const GemmArguments& arguments,
-                 const Epilogue& epilogue, void* stream);
+void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,
+                 const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
+template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Epilogue>
+void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>,
+                 const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
+template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
+          typename Epilogue>
+void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams, Element>,
+                 const GemmArguments& arguments, const Epilogue& epilogue, void* stream);
 
 /// `prologue` is an Affine or a Gate.
-template <int m, int n, int k, bool cooperative, typename Prologue, typename Epilogue>
-void launch_gemm(WarpgroupPrologue<m, n, k, cooperative>, const GemmArguments& arguments,
+template <int m, int n, int k, bool cooperative, typename Element, typename Prologue, typename Epilogue>
+void launch_gemm(WarpgroupPrologue<m, n, k, cooperative, Element>, const GemmArguments& arguments,
                  const PrologueArguments& before, const Prologue& prologue, const Epilogue& epilogue, void* stream);
 
 /// `epilogue` comes before the pooling.
-template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Epilogue>
-void launch_conv(PooledTile<rows, steps, taps_h, taps_w, width, pool>, const ConvArguments& arguments,
+template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Element, typename Epilogue>
+void launch_conv(PooledTile<rows, steps, taps_h, taps_w, width, pool, Element>, const ConvArguments& arguments,
                  const Pooling& pooling, const Epilogue& epilogue, void* stream);
 
 /// Pairs: `between` follows the first product and its bias, `after` the second.
-template <int m, int n0, int n1, int k, bool cooperative, typename Between, typename After>
-void launch_conv(WarpgroupPair<m, n0, n1, k, cooperative>, const ConvArguments& first, const SecondArguments& second,
-                 const Between& between, const After& after, void* stream);
-template <int rows, int steps, int n1, int taps_h, int taps_w, typename Between, typename After>
-void launch_conv(ResidentPair<rows, steps, n1, taps_h, taps_w>, const ConvArguments& first,
+template <int m, int n0, int n1, int k, bool cooperative, typename Element, typename Between, typename After>
+void launch_conv(WarpgroupPair<m, n0, n1, k, cooperative, Element>, const ConvArguments& first,
                  const SecondArguments& second, const Between& between, const After& after, void* stream);
-template <int m, int n0, int n1, int k, bool cooperative, typename Between, typename After>
-void launch_gemm(WarpgroupPair<m, n0, n1, k, cooperative>, const GemmArguments& first, const SecondArguments& second,
-                 const Between& between, const After& after, void* stream);
+template <int rows, int steps, int n1, int taps_h, int taps_w, typename Element, typename Between, typename After>
+void launch_conv(ResidentPair<rows, steps, n1, taps_h, taps_w, Element>, const ConvArguments& first,
+                 const SecondArguments& second, const Between& between, const After& after, void* stream);
+template <int m, int n0, int n1, int k, bool cooperative, typename Element, typename Between, typename After>
+void launch_gemm(WarpgroupPair<m, n0, n1, k, cooperative, Element>, const GemmArguments& first,
+                 const SecondArguments& second, const Between& between, const After& after, void* stream);
 template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
-          int instruction_k, typename Between, typename After>
-void launch_conv(Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, access, instruction_k>,
+          int instruction_k, typename Element, typename Between, typename After>
+void launch_conv(Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, access, instruction_k, Element>,
                  const ConvArguments& first, const SecondArguments& second, const Between& between, const After& after,
                  void* stream);
 template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
-          int instruction_k, typename Between, typename After>
-void launch_gemm(Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, access, instruction_k>,
+          int instruction_k, typename Element, typename Between, typename After>
+void launch_gemm(Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, access, instruction_k, Element>,
                  const GemmArguments& first, const SecondArguments& second, const Between& between, const After& after,
                  void* stream);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 
+#include "bolt_cutlass/cutlass_type.h"
 #include "bolt_cutlass/launch.h"
 #include "cutlass/arch/arch.h"
 #include "cutlass/array.h"
@@ -18,8 +19,6 @@
 #include "cutlass/numeric_types.h"
 
 namespace bolt::cutlass_kernels {
-
-using Half = ::cutlass::half_t;
 
 /// Functions of many instructions: epilogues with one are not unrolled over the whole tile.
 template <typename Function>
@@ -47,8 +46,8 @@ inline constexpr bool is_long<Map<Function>> = is_long<Function>;
 template <typename... Stages>
 inline constexpr bool is_long<Epilogue<Stages...>> = (is_long<Stages> || ...);
 
-/// y = epilogue(accumulator + bias, residual), `access` neighbouring channels at a time.
-template <typename Stages, int access>
+/// y = epilogue(accumulator + bias, residual), `access` neighbouring channels at a time, stored as CUTLASS's type `Half`.
+template <typename Stages, int access, typename Half>
 class OutputOp {
  public:
   using ElementOutput = Half;
@@ -104,8 +103,9 @@ class OutputOp {
 /// A `Tile` in CUTLASS's terms.
 template <typename T>
 struct Shapes;
-template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads>
-struct Shapes<Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads>> {
+template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, int instruction_k, int loads, typename Element>
+struct Shapes<Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads, Element>> {
+  using Half = CutlassType<Element>;
   using Threadblock = ::cutlass::gemm::GemmShape<m, n, k>;
   using Warp = ::cutlass::gemm::GemmShape<warp_m, warp_n, k>;
   using Instruction = ::cutlass::gemm::GemmShape<16, 8, instruction_k>;
@@ -114,7 +114,7 @@ struct Shapes<Tile<m, n, k, warp_m, warp_n, stages, access, instruction_k, loads
   static constexpr int kStages = stages;
   static constexpr int kLoads = loads;
   template <typename Stages>
-  using Op = OutputOp<Stages, access>;
+  using Op = OutputOp<Stages, access, Half>;
   // Sums as they are, 16 bytes at once where a row allows it.
   using PartialOp =
       ::cutlass::epilogue::thread::LinearCombination<float, (access < 4 ? access : 4), float, float,

@@ -24,7 +24,7 @@ std::string in_key(Numbers... numbers) {
   return (... + ("/" + std::to_string(numbers)));
 }
 
-/// Half-precision weights [outputs, channels, taps] to [outputs, taps (then zeros up to to_taps), channels (then zeros
+/// Weights of two bytes each, [outputs, channels, taps], to [outputs, taps (then zeros up to to_taps), channels (then zeros
 /// up to to_channels)]. `rows` of kernel positions are padded one by one: taps and to_taps count those of one row.
 struct Filter {
   int outputs, channels, rows, taps, to_taps, to_channels;
@@ -64,7 +64,7 @@ struct FilterBeside {
   }
 };
 
-/// Half-precision weights [outputs, channels, kernel_h, kernel_w] to [outputs, rows, taps, 2, 2, 4]: cells of two by two
+/// The same of [outputs, channels, kernel_h, kernel_w] to [outputs, rows, taps, 2, 2, 4]: cells of two by two
 /// positions, four channels each; what the kernel has not is zero.
 struct FoldedFilter {
   int outputs, channels, kernel_h, kernel_w, rows, taps;
@@ -141,7 +141,7 @@ struct Factor {
   }
 };
 
-/// Packs half-precision weights as one of the layouts above says.
+/// Packs weights of two bytes each as one of the layouts above says.
 template <typename Layout>
 std::shared_ptr<const void> pack(const Prepare& p, const Constant& weights, const Layout& layout) {
   const std::size_t bytes = layout.count() * sizeof(std::uint16_t);

@@ -12,8 +12,8 @@
 
 namespace bolt::cutlass_kernels {
 
-/// half(between(sums + bias)), the sums of one instruction at a time, as the example's mainloops call it.
-template <typename Between>
+/// between(sums + bias) rounded to `Half`, the sums of one instruction at a time, as the example's mainloops call it.
+template <typename Between, typename Half>
 class BetweenOp {
  public:
   static_assert(!Between::reads_residual, "a residual is read after the second product alone");
@@ -52,8 +52,9 @@ class BetweenOp {
 template <typename P>
 struct PairShapes;
 template <int m, int n0, int n1, int k, int warp_m, int warp_n0, int warp_n1, int stages, bool shared, int access,
-          int instruction_k>
-struct PairShapes<Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, access, instruction_k>> {
+          int instruction_k, typename Element>
+struct PairShapes<Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, access, instruction_k, Element>> {
+  using Half = CutlassType<Element>;
   using Threadblock = ::cutlass::gemm::GemmShape<m, n0, k>;
   using SecondThreadblock = ::cutlass::gemm::GemmShape<m, n1, k>;
   using Warp = ::cutlass::gemm::GemmShape<warp_m, warp_n0, k>;
@@ -64,7 +65,7 @@ struct PairShapes<Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, a
   static constexpr int kStages = stages;
   static constexpr bool kShared = shared;
   template <typename After>
-  using Op = OutputOp<After, access>;
+  using Op = OutputOp<After, access, Half>;
   // Asked for by the example's definitions, whose own epilogue is not used.
   using UnusedOp = ::cutlass::epilogue::thread::LinearCombination<Half, access, float, float>;
 
@@ -80,6 +81,7 @@ struct PairShapes<Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, a
 /// One block: m rows of both products. `Factors` says how the mainloop reads the factors.
 template <typename Factors, typename S, typename After>
 struct PairKernel {
+  using Half = typename S::Half;
   using Mma = typename Factors::Mma;
   using First = typename Mma::OutputOp;
   using Last = typename S::template Op<After>;
@@ -140,8 +142,7 @@ void launch_pair(const Factors& factors, const Arguments& a, int rows, int colum
   const ::cutlass::layout::RowMajor dense(second.n), stored(a.y_row == 0 ? second.n : a.y_row);
   const typename Kernel::Params params{
       factors, blocks, rows, columns, second.n, a.bias, second.bias,
-      static_cast<Half*>(const_cast<void*>(a.residual)), static_cast<Half*>(a.y), {dense}, {stored}, {between},
-      {after}};
+      tensor<typename S::Half>(a.residual), tensor<typename S::Half>(a.y), {dense}, {stored}, {between}, {after}};
   launch_kernel<Kernel, typename S::Swizzle>(params, stream, what);
 }
 

@@ -23,24 +23,24 @@ struct AsItIs {
   const void* operator()(const Run&, const void* x) const { return x; }
 };
 
-/// The input goes through `Widen` into scratch memory first.
-template <typename In>
+/// The input goes through `Widen` into scratch memory first, as `Element`s.
+template <typename In, typename Element = portable::f16>
 struct Widened {
   Widen shape;
   std::size_t bytes() const { return shape.bytes(); }
   const void* operator()(const Run& r, const void* x) const {
-    widen<In>(r, shape, x, r.scratch());
+    widen<In, Element>(r, shape, x, r.scratch());
     return r.scratch();
   }
 };
 
-/// The input goes through `Fold` into scratch memory first.
-template <typename In>
+/// The input goes through `Fold` into scratch memory first, as `Element`s.
+template <typename In, typename Element = portable::f16>
 struct Folded {
   Fold shape;
   std::size_t bytes() const { return shape.bytes(); }
   const void* operator()(const Run& r, const void* x) const {
-    fold<In>(r, shape, x, r.scratch());
+    fold<In, Element>(r, shape, x, r.scratch());
     return r.scratch();
   }
 };
@@ -113,8 +113,8 @@ template <typename Tile, typename Epilogue, typename Source>
 using Conv = Product<ConvArguments, Tile, Epilogue, Source, false>;
 template <typename Tile, typename Epilogue, typename Source>
 using Gemm = Product<GemmArguments, Tile, Epilogue, Source, false>;
-template <typename Tile, typename Epilogue, typename Source>
-using SplitConv = Product<ConvArguments, Tile, Epilogue, Source, true>;
+template <typename Tile, typename Epilogue, typename Source, typename Out = portable::f16>
+using SplitConv = Product<ConvArguments, Tile, Epilogue, Source, true, Out>;
 template <typename Tile, typename Epilogue, typename Source, typename Out = portable::f16>
 using SplitGemm = Product<GemmArguments, Tile, Epilogue, Source, true, Out>;
 

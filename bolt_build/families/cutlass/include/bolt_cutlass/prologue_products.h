@@ -1,7 +1,6 @@
 // Products whose left factor is transformed on its way from shared memory to the registers that the instructions read.
 #pragma once
 
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include "bolt_cutlass/register_mma.h"
 #include "bolt_cutlass/swizzle.h"
 #include "bolt_cutlass/warpgroup_products.h"
+#include "bolt_portable/cuda/halves.h"
 #include "cute/arch/copy_sm75.hpp"
 
 namespace bolt::cutlass_kernels {
@@ -19,14 +19,14 @@ namespace bolt::cutlass_kernels {
 /// below, and both again 8 columns further on.
 using LeftFragment = std::uint32_t[4];
 
-/// How `Prologue` transforms a left factor, of which a step of the pipeline holds `k` columns. `Table` is what of its
+/// How `Prologue` transforms a left factor of `Number`s, of which a step of the pipeline holds `k` columns. `Table` is what of its
 /// operands lies beside the factors of a step, `Rows` what a thread knows of its rows in a tile of `down` times 64 of them,
 /// `between` apart.
-template <typename Prologue, int k>
+template <typename Prologue, int k, typename Number>
 struct PrologueStep;
 
-template <typename Function, int k>
-struct PrologueStep<Affine<Function>, k> {
+template <typename Function, int k, typename Number>
+struct PrologueStep<Affine<Function>, k, Number> {
   using Element = float;
   static constexpr int rows = 2;
   struct Table {
@@ -57,17 +57,16 @@ struct PrologueStep<Affine<Function>, k> {
                                    int, LeftFragment& left) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const float2 x = __half22float2(*reinterpret_cast<const __half2*>(&left[q]));
+      const float2 x = portable::unpaired<Number>(left[q]);
       const float2 scale = operands.scale[q / 2], shift = operands.shift[q / 2];
-      const __half2 y = __floats2half2_rn(prologue.function(fmaf(x.x, scale.x, shift.x), 0.0f),
-                                          prologue.function(fmaf(x.y, scale.y, shift.y), 0.0f));
-      left[q] = *reinterpret_cast<const std::uint32_t*>(&y);
+      left[q] = portable::paired<Number>(prologue.function(fmaf(x.x, scale.x, shift.x), 0.0f),
+                                         prologue.function(fmaf(x.y, scale.y, shift.y), 0.0f));
     }
   }
 };
 
-template <int images, int k>
-struct PrologueStep<Gate<images>, k> {
+template <int images, int k, typename Number>
+struct PrologueStep<Gate<images>, k, Number> {
   using Element = Half;
   static constexpr int rows = images;
   struct Table {
@@ -89,25 +88,31 @@ struct PrologueStep<Gate<images>, k> {
   struct Operands {};
   CUTLASS_DEVICE static Operands operands(const Table&, int) { return {}; }
 
-  /// A product of halves is rounded once.
+  /// A product is rounded once. That of two bf16 is exact in fp32.
   template <typename R>
   CUTLASS_DEVICE static void apply(const Gate<images>&, const Table& table, const Operands&, const R& rows, int i,
                                    int column, LeftFragment& left) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const __half2 gate = *reinterpret_cast<const __half2*>(&table.of[rows.image[i][q % 2]][column + q / 2 * 8]);
-      const __half2 y = __hmul2(*reinterpret_cast<const __half2*>(&left[q]), gate);
-      left[q] = *reinterpret_cast<const std::uint32_t*>(&y);
+      const Half* const gates = &table.of[rows.image[i][q % 2]][column + q / 2 * 8];
+      if constexpr (std::is_same_v<Number, portable::f16>) {
+        const __half2 y = __hmul2(*reinterpret_cast<const __half2*>(&left[q]), *reinterpret_cast<const __half2*>(gates));
+        left[q] = *reinterpret_cast<const std::uint32_t*>(&y);
+      } else {
+        const float2 x = portable::unpaired<Number>(left[q]);
+        const float2 gate = portable::unpaired<Number>(*reinterpret_cast<const std::uint32_t*>(gates));
+        left[q] = portable::paired<Number>(x.x * gate.x, x.y * gate.y);
+      }
     }
   }
 };
 
 /// The left factor of a tile of m x n goes through registers, half a step at a time: one half is transformed while the
 /// instructions of the other one run.
-template <int m, int n, int k, bool cooperative, typename Prologue>
+template <int m, int n, int k, bool cooperative, typename Prologue, typename Number>
 struct PrologueProducts {
-  using Shared = SharedProducts<m, n, k, cooperative>;
-  using Step = PrologueStep<Prologue, k>;
+  using Shared = SharedProducts<m, n, k, cooperative, Number>;
+  using Step = PrologueStep<Prologue, k, Number>;
   static constexpr int warpgroups = Shared::warpgroups, down = Shared::down, width = Shared::width, parts = Shared::parts;
   static constexpr int stage_bytes = Shared::stage_bytes + static_cast<int>(sizeof(typename Step::Table));
   static constexpr bool has_table = true;
@@ -152,7 +157,7 @@ struct PrologueProducts {
 #pragma unroll
           for (int i = 0; i < down; ++i)
             // Descriptors count in 16 bytes.
-            multiply_once<n>(left[half][at][i], right + (part * n * width + column % width) / 8,
+            multiply_once<n, Number>(left[half][at][i], right + (part * n * width + column % width) / 8,
                              step == 0 && half == 0 && at == 0, sums.at[i], std::make_integer_sequence<int, n / 2>{});
         }
         cute::warpgroup_commit_batch();

@@ -13,6 +13,7 @@
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/next_kernel.h"
 #include "bolt_cutlass/register_mma.h"
+#include "bolt_portable/cuda/halves.h"
 #include "cute/arch/cluster_sm90.hpp"
 #include "cute/arch/copy_sm75.hpp"
 #include "cute/arch/copy_sm90.hpp"
@@ -28,7 +29,7 @@
 
 namespace bolt::cutlass_kernels {
 
-/// TMA's view of an image tensor of half precision, [image, row, column, channel], in boxes of 64 channels,
+/// TMA's view of an image tensor of two bytes an element, [image, row, column, channel], in boxes of 64 channels,
 /// `width` columns and `height` rows, swizzled over 128 bytes; zero beyond the tensor. Strides are in elements. Throws
 /// std::runtime_error.
 inline cute::TmaDescriptor image_boxes(const void* tensor, int images, int rows, int columns, int channels,
@@ -63,8 +64,8 @@ struct Turn {
 };
 
 /// 64 channels of a convolution over `taps_h` x `taps_w` taps of 16 * `steps` channels, for `rows` x `width` pixels: the
-/// weights of a thread of a warpgroup, and the products of a box of the input with them.
-template <int rows, int width, int taps_h, int taps_w, int steps>
+/// weights of a thread of a warpgroup, and the products of a box of the input with them, all of type `Element`.
+template <int rows, int width, int taps_h, int taps_w, int steps, typename Element = portable::f16>
 struct ResidentFactor {
   static constexpr int channels = 64, pixels = rows * width, fragments = taps_h * taps_w * steps;
   static constexpr int window_rows = rows + taps_h - 1, window_halves = window_rows * width * channels;
@@ -112,7 +113,7 @@ struct ResidentFactor {
 #pragma unroll
         for (int part = 0; part < pixels / at_once; ++part)
           // Descriptors count in 16 bytes: 1024 a unit of 8 pixels, 32 to the next channels.
-          multiply_once<at_once>(weights[(shift * taps_h + row) * steps + step],
+          multiply_once<at_once, Element>(weights[(shift * taps_h + row) * steps + step],
                                  rows_of_window + row * (width / 8) * 64 + part * at_once * 8 + step * 2,
                                  shift == 0 && row == 0 && step == 0, sums + part * at_once / 2,
                                  std::make_integer_sequence<int, at_once / 2>{});
@@ -146,7 +147,7 @@ CUTLASS_DEVICE void load_windows(const Params& params, Shared& shared, Buffers& 
 
 /// 16 pixels of a warp's 16 channels into `place`, four matrices that lie transposed: two of 8 pixels, lower channels
 /// second. A residual that `stages` read lies there before.
-template <typename Stages>
+template <typename Element = portable::f16, typename Stages>
 CUTLASS_DEVICE void finish_channels(const Stages& stages, const float* sums, float2 bias, Half* place) {
   constexpr bool reads_residual = Stages::reads_residual;
   auto& matrices = *reinterpret_cast<cute::uint128_t*>(place);
@@ -154,12 +155,9 @@ CUTLASS_DEVICE void finish_channels(const Stages& stages, const float* sums, flo
   if constexpr (reads_residual) cute::SM75_U16x8_LDSM_T::copy(matrices, words[0], words[1], words[2], words[3]);
 #pragma unroll
   for (int q = 0; q < 4; ++q) {
-    const __half2 residual = *reinterpret_cast<const __half2*>(&words[q]);
-    const float2 wide = reads_residual ? __half22float2(residual) : make_float2(0.0f, 0.0f);
+    const float2 wide = reads_residual ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
     const float added = q % 2 == 0 ? bias.x : bias.y;
-    const __half2 y =
-        __floats2half2_rn(stages(sums[q * 2] + added, wide.x), stages(sums[q * 2 + 1] + added, wide.y));
-    words[q] = *reinterpret_cast<const std::uint32_t*>(&y);
+    words[q] = portable::paired<Element>(stages(sums[q * 2] + added, wide.x), stages(sums[q * 2 + 1] + added, wide.y));
   }
   cute::SM90_U16x8_STSM_T::copy(words[0], words[1], words[2], words[3], matrices);
 }

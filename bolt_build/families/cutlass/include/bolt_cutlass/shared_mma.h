@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "bolt_portable/element.h"
 #include "cute/arch/mma_sm90_desc.hpp"
 #include "cute/arch/mma_sm90_gmma.hpp"
 #include "cute/arch/util.hpp"
@@ -12,12 +13,15 @@ namespace bolt::cutlass_kernels {
 
 /// CUTLASS's instruction of 64 rows and so many columns: those of its plain header. Named one by one, because its
 /// selector brings the headers of tensor algebra along.
-template <int columns>
+template <int columns, typename Element>
 struct SharedMma;
-#define BOLT_SHARED_MMA(columns)                                                                            \
-  template <>                                                                                               \
-  struct SharedMma<columns>                                                                                 \
-      : cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K> {}
+#define BOLT_SHARED_MMA(columns)                                                                                    \
+  template <>                                                                                                       \
+  struct SharedMma<columns, portable::f16>                                                                          \
+      : cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K> {}; \
+  template <>                                                                                                       \
+  struct SharedMma<columns, portable::bf16>                                                                         \
+      : cute::SM90::GMMA::MMA_64x##columns##x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K> {}
 BOLT_SHARED_MMA(16);
 BOLT_SHARED_MMA(32);
 BOLT_SHARED_MMA(64);
@@ -44,11 +48,11 @@ CUTE_DEVICE std::uint64_t describe_factor(const void* rows) {
 }
 
 /// sums[64 rows, `columns`] += left[64, 16] * right[`columns`, 16]. `fresh` sums begin at zero.
-template <int columns, int... register_>
+template <int columns, typename Element = portable::f16, int... register_>
 CUTE_DEVICE void multiply_shared(std::uint64_t left, std::uint64_t right, bool fresh, float* sums,
                                  std::integer_sequence<int, register_...>) {
   using Scale = cute::SM90::GMMA::ScaleOut;
-  SharedMma<columns>::fma(left, right, sums[register_]..., fresh ? Scale::Zero : Scale::One);
+  SharedMma<columns, Element>::fma(left, right, sums[register_]..., fresh ? Scale::Zero : Scale::One);
 }
 
 }  // namespace bolt::cutlass_kernels

@@ -13,10 +13,10 @@ struct Sums {
   std::size_t bytes() const { return sizeof(float) * slices * rows * columns; }
 };
 
-/// y = epilogue(sums of all slices + bias, residual) of `lanes` neighbouring columns; slices are added in their order.
+/// y = epilogue(sums of all slices + bias, residual), which is stored as y is, of `lanes` neighbouring columns; slices are added in their order.
 template <int lanes, typename Out, typename Stages>
-__device__ inline void add_up_cell(const Sums& p, const float* sums, const float* bias, const portable::f16* residual,
-                                   Out* y, const Stages& stages, portable::Index item) {
+__device__ inline void add_up_cell(const Sums& p, const float* sums, const float* bias, const Out* residual, Out* y,
+                                   const Stages& stages, portable::Index item) {
   const portable::Index at = item * lanes, slice = static_cast<portable::Index>(p.rows) * p.columns;
   float total[lanes], more[lanes];
   portable::load_lanes<lanes>(sums + at, total);
@@ -41,7 +41,7 @@ __device__ inline void add_up_cell(const Sums& p, const float* sums, const float
 template <typename Out, typename Stages>
 void add_up(const Run& r, const Sums& p, const float* sums, const float* bias, const void* residual, void* y,
             const Stages& stages) {
-  const auto* other = static_cast<const portable::f16*>(residual);
+  const auto* other = static_cast<const Out*>(residual);
   auto* out = static_cast<Out*>(y);
   const portable::Index cells = static_cast<portable::Index>(p.rows) * p.columns;
   const bool aligned = portable::aligned_to_16(sums, bias, residual, y);

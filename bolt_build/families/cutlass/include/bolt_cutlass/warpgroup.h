@@ -8,16 +8,17 @@
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, bool cooperative, typename Stages, int teams = cooperative ? 1 : 2>
+template <int m, int n, int k, bool cooperative, typename Stages, int teams = cooperative ? 1 : 2,
+          typename Element = portable::f16>
 struct StoreOf {
-  using Type = TileStore<m, n, cooperative, Stages, (m + n) * k * 2, 0, teams>;
+  using Type = TileStore<m, n, cooperative, Stages, (m + n) * k * 2, 0, teams, Element>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const Stages& stages) {
     return {a.bias, a.residual, a.y, stages, a.y_row};
   }
 };
-template <int m, int n, int k, bool cooperative, int teams>
-struct StoreOf<m, n, k, cooperative, Partial, teams> {
+template <int m, int n, int k, bool cooperative, int teams, typename Element>
+struct StoreOf<m, n, k, cooperative, Partial, teams, Element> {
   using Type = PartialStore<m, n, cooperative>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const Partial&) {

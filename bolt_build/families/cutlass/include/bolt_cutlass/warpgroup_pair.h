@@ -7,9 +7,10 @@
 
 namespace bolt::cutlass_kernels {
 
-template <int m, int n, int k, bool cooperative, int second_n, typename Between, typename After, int teams>
-struct StoreOf<m, n, k, cooperative, ThenMultiply<second_n, Between, After>, teams> {
-  using Type = SecondProduct<m, n, k, cooperative, second_n, Between, After>;
+template <int m, int n, int k, bool cooperative, int second_n, typename Between, typename After, int teams,
+          typename Element>
+struct StoreOf<m, n, k, cooperative, ThenMultiply<second_n, Between, After>, teams, Element> {
+  using Type = SecondProduct<m, n, k, cooperative, second_n, Between, After, Element>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const ThenMultiply<second_n, Between, After>& then) {
     return {{then.second.bias, a.residual, a.y, then.after, a.y_row},

@@ -47,21 +47,22 @@ constexpr int instruction_width(int columns) {
 
 /// sums[64 rows, `columns`] += rows[64, 16] * weights[`columns`, 16], the left factor in registers. `weights` describes
 /// the right one in shared memory; `fresh` sums begin at zero.
-template <int columns>
+template <int columns, typename Element>
 CUTLASS_DEVICE void multiply(const std::uint32_t (&rows)[4], std::uint64_t weights, bool fresh, float* sums) {
   constexpr int width = instruction_width(columns);
-  multiply_once<width>(rows, weights, fresh, sums, std::make_integer_sequence<int, width / 2>{});
+  multiply_once<width, Element>(rows, weights, fresh, sums, std::make_integer_sequence<int, width / 2>{});
   // Descriptors count in 16 bytes; a row of a box has 128.
-  if constexpr (columns > width) multiply<columns - width>(rows, weights + width * 8, fresh, sums + width / 2);
+  if constexpr (columns > width) multiply<columns - width, Element>(rows, weights + width * 8, fresh, sums + width / 2);
 }
 
-/// y = after(half(between(sums + first bias)) * second weights + second bias, residual). Everything behind the second
-/// sums is TileStore's, of the second width.
-template <int m, int n, int k, bool cooperative, int second_n, typename Between, typename After>
-struct SecondProduct
-    : TileStore<m, second_n, cooperative, After, (m + n) * k * 2, (n + 63) / 64 * second_n * 128 + 1024> {
+/// y = after(rounded(between(sums + first bias)) * second weights + second bias, residual), rounded to `Element` between
+/// the products. Everything behind the second sums is TileStore's, of the second width.
+template <int m, int n, int k, bool cooperative, int second_n, typename Between, typename After, typename Element>
+struct SecondProduct : TileStore<m, second_n, cooperative, After, (m + n) * k * 2, (n + 63) / 64 * second_n * 128 + 1024,
+                                 cooperative ? 1 : 2, Element> {
   static_assert(!Between::reads_residual, "a residual is read after the second product alone");
-  using Store = TileStore<m, second_n, cooperative, After, (m + n) * k * 2, (n + 63) / 64 * second_n * 128 + 1024>;
+  using Store = TileStore<m, second_n, cooperative, After, (m + n) * k * 2, (n + 63) / 64 * second_n * 128 + 1024,
+                          cooperative ? 1 : 2, Element>;
   using typename Store::LoadPipeline;
   using typename Store::LoadPipelineState;
   using typename Store::StorePipeline;
@@ -173,7 +174,7 @@ struct SecondProduct
       cute::warpgroup_arrive();
 #pragma unroll
       for (int step = 0; step < n / 16; ++step)
-        multiply<second_n>(rows[i][step], describe_rows(storage.weights[step / 4]) + step % 4 * 2, step == 0, to);
+        multiply<second_n, Element>(rows[i][step], describe_rows(storage.weights[step / 4]) + step % 4 * 2, step == 0, to);
       cute::warpgroup_commit_batch();
     }
     cute::warpgroup_wait<0>();
@@ -195,10 +196,10 @@ struct SecondProduct
 #pragma unroll
       for (int below = 0; below < 2; ++below) {
         const float* const pair = first + step * 8 + half * 4 + below * 2;
-        const __half2 y = __floats2half2_rn(params_.between(pair[0] + bias.x, 0.0f),
-                                            params_.between(pair[1] + bias.y, 0.0f));
         std::uint32_t& factor = rows[half * 2 + below];
-        factor = *reinterpret_cast<const std::uint32_t*>(&y) & there;
+        factor = portable::paired<Element>(params_.between(pair[0] + bias.x, 0.0f),
+                                           params_.between(pair[1] + bias.y, 0.0f)) &
+                 there;
         // Computed before the instructions that read it are begun.
         cute::warpgroup_fence_operand(factor);
       }

@@ -13,6 +13,7 @@
 
 namespace bolt::cutlass_kernels {
 
+/// Two bytes in shared memory, an element of either type.
 using Half = ::cutlass::half_t;
 
 /// Columns of the depth that lie side by side in shared memory, at most 128 bytes; a step of `k` has several such parts.
@@ -36,8 +37,9 @@ struct TileSums {
   }
 };
 
-/// Both factors of a tile of m x n stay in shared memory, `k` of the depth a step.
-template <int m, int n, int k, bool cooperative>
+/// Both factors of a tile of m x n stay in shared memory, `k` of the depth a step: numbers of type `Element`, two bytes
+/// each.
+template <int m, int n, int k, bool cooperative, typename Element = portable::f16>
 struct SharedProducts {
   static constexpr int warpgroups = cooperative ? 2 : 1;  // that share a tile
   static constexpr int down = m / (64 * warpgroups);
@@ -101,7 +103,7 @@ struct SharedProducts {
       const int part = sixteen * 16 / width, column = sixteen * 16 % width;
 #pragma unroll
       for (int i = 0; i < down; ++i)
-        multiply_shared<n>(left + (part * m * width + i * warpgroups * 64 * width + column) / 8,
+        multiply_shared<n, Element>(left + (part * m * width + i * warpgroups * 64 * width + column) / 8,
                            right + (part * n * width + column) / 8, fresh && sixteen == 0, sums.at[i],
                            std::make_integer_sequence<int, n / 2>{});
     }

@@ -11,6 +11,7 @@
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/shared_memory.h"
 #include "bolt_cutlass/swizzle.h"
+#include "bolt_portable/cuda/halves.h"
 #include "cute/arch/copy_sm75.hpp"
 #include "cute/arch/copy_sm90.hpp"
 #include "cute/arch/copy_sm90_desc.hpp"
@@ -24,6 +25,7 @@
 
 namespace bolt::cutlass_kernels {
 
+/// Two bytes in shared memory, an element of either type.
 using Half = ::cutlass::half_t;
 
 /// What the kernels ask of every epilogue, and what is the same for all of them. `stages` are buffers of the residual.
@@ -164,9 +166,10 @@ struct StoreBoxes {
   static constexpr int loaded = boxes(width, (enough(width) ? 32 : 16) << 10);
 };
 
-/// y = epilogue(sums + bias, residual) in half precision. Sub-tiles go through shared memory to TMA, and the
+/// y = epilogue(sums + bias, residual), stored as `Element`. Sub-tiles go through shared memory to TMA, and the
 /// residual comes the same way.
-template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2>
+template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2,
+          typename Element = portable::f16>
 struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, stage, taken, teams>::loaded> {
   static constexpr bool reads_residual = Stages::reads_residual;
   using Boxes = StoreBoxes<n, cooperative, reads_residual, stage, taken, teams>;
@@ -341,12 +344,10 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
                                     words[3]);
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const __half2 residual = *reinterpret_cast<const __half2*>(&words[q]);
-      const float2 wide = reads_residual ? __half22float2(residual) : make_float2(0.0f, 0.0f);
+      const float2 wide = reads_residual ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
       const float2 added = bias[q / 2];
-      const __half2 y = __floats2half2_rn(params_.stages(sums[q * 2] + added.x, wide.x),
-                                          params_.stages(sums[q * 2 + 1] + added.y, wide.y));
-      words[q] = *reinterpret_cast<const std::uint32_t*>(&y);
+      words[q] = portable::paired<Element>(params_.stages(sums[q * 2] + added.x, wide.x),
+                                           params_.stages(sums[q * 2 + 1] + added.y, wide.y));
     }
     cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
                                   *reinterpret_cast<cute::uint128_t*>(place + at));

@@ -1,4 +1,4 @@
-// Brings an image into the form that the kernels read: half precision, channels last, channels and width padded.
+// Brings an image into the form that the kernels read: f16 or bf16, channels last, channels and width padded.
 #pragma once
 
 #include "bolt_portable/cuda/launch.h"
@@ -13,15 +13,15 @@ struct Widen {
   int to_width, to_channels, left;
 
   std::size_t bytes() const {
-    return static_cast<std::size_t>(batch) * height * to_width * to_channels * sizeof(portable::f16);
+    return static_cast<std::size_t>(batch) * height * to_width * to_channels * 2;
   }
 };
 
 /// `lanes` channels of one pixel, stored at once.
-template <int lanes, typename In>
-__device__ inline void widen_cell(const Widen& p, const In* x, portable::f16* to, portable::Index item) {
+template <int lanes, typename In, typename Out>
+__device__ inline void widen_cell(const Widen& p, const In* x, Out* to, portable::Index item) {
   struct alignas(lanes * 2) Lanes {
-    portable::f16 at[lanes];
+    Out at[lanes];
   };
   const int groups = p.to_channels / lanes;
   const int first = static_cast<int>(item % groups) * lanes;
@@ -34,15 +34,15 @@ __device__ inline void widen_cell(const Widen& p, const In* x, portable::f16* to
   for (int lane = 0; lane < lanes; ++lane) {
     const int channel = first + lane;
     const bool there = inside && channel < p.channels;
-    out.at[lane] = portable::f16(there ? portable::load(from + channel * p.channel) : 0.0f);
+    out.at[lane] = Out(there ? portable::load(from + channel * p.channel) : 0.0f);
   }
   *reinterpret_cast<Lanes*>(to + item * lanes) = out;
 }
 
-template <typename In>
+template <typename In, typename Out>
 void widen(const Run& r, const Widen& p, const void* x, void* to) {
   const In* in = static_cast<const In*>(x);
-  portable::f16* out = static_cast<portable::f16*>(to);
+  Out* out = static_cast<Out*>(to);
   const portable::Index pixels = static_cast<portable::Index>(p.batch) * p.height * p.to_width;
   if (p.to_channels == 4) {
     portable::launch_each(r, pixels, [=] __device__(std::uint32_t item) { widen_cell<4>(p, in, out, item); }, "widening");

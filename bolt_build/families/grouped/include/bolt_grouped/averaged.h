@@ -22,12 +22,13 @@ class AveragedConv {
   }
   const void* constant(int index) const { return conv_.constant(index); }
 
-  /// `means` [images, channels] are half precision.
+  /// `means` [images, channels] are of the tile's type.
   template <typename Epilogue>
   void run(const Run& r, const void* x, void* y, void* means, const Epilogue& epilogue) const {
     float* const sums = static_cast<float*>(r.scratch());
     conv_.run(r, x, y, epilogue, sums);
-    portable::f16* const to = static_cast<portable::f16*>(means);
+    using Half = typename ElementOf<Tile>::Type;
+    Half* const to = static_cast<Half*>(means);
     const int channels = channels_, tiles = tiles_;
     const float scale = scale_;
     portable::launch_each(

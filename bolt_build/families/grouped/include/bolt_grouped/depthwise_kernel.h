@@ -7,14 +7,14 @@
 namespace bolt::grouped {
 
 /// Weights of a thread's results in registers: as floats where those are few, else as they are stored.
-template <int taps, int vector, bool wide = taps * vector <= 80 || vector == 1>
+template <typename Half, int taps, int vector, bool wide = taps * vector <= 80 || vector == 1>
 struct HeldWeights {
   float at[taps][vector];
   __device__ void load(int tap, const Half* from) { portable::load_lanes<vector>(from, at[tap]); }
   __device__ float operator()(int tap, int i) const { return at[tap][i]; }
 };
-template <int taps, int vector>
-struct HeldWeights<taps, vector, false> {
+template <typename Half, int taps, int vector>
+struct HeldWeights<Half, taps, vector, false> {
   portable::Lanes<Half, vector> at[taps];
   __device__ void load(int tap, const Half* from) { at[tap] = *reinterpret_cast<const portable::Lanes<Half, vector>*>(from); }
   __device__ float operator()(int tap, int i) const { return static_cast<float>(at[tap].at[i]); }
@@ -23,8 +23,8 @@ struct HeldWeights<taps, vector, false> {
 template <typename Tile>
 struct Depthwise;
 template <typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held, int load,
-          int access>
-struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>> {
+          int access, typename Half>
+struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>> {
   static constexpr int outputs = lanes * vector, inputs = outputs / multiplier, strips = columns / each;
   static constexpr int threads = lanes * strips * rows;
   static_assert(outputs % multiplier == 0 && columns % each == 0 && threads <= 1024);
@@ -44,7 +44,7 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
   }
 
   /// Sums of a strip that begins at `corner` of the halo. A column is read once for all windows that it is part of.
-  static __device__ void sums(const HeldWeights<W::taps, vector>& weight, const Half* corner, int lane,
+  static __device__ void sums(const HeldWeights<Half, W::taps, vector>& weight, const Half* corner, int lane,
                               float (&sum)[each][vector]) {
     constexpr int span = W::columns(each);
 #pragma unroll
@@ -100,7 +100,7 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
 
     // Constants, which no kernel in front writes.
     const Half* const packed = static_cast<const Half*>(a.weights) + part * outputs;
-    HeldWeights<held ? W::taps : 1, vector> weight;
+    HeldWeights<Half, held ? W::taps : 1, vector> weight;
     if constexpr (held) {
 #pragma unroll
       for (int tap = 0; tap < W::taps; ++tap) weight.load(tap, packed + Index{tap} * parts * outputs + lane * vector);
@@ -140,7 +140,7 @@ struct Depthwise<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each
 #pragma unroll
       for (int j = 0; j < each; ++j) {
         if (at.y + y < a.out_h && at.x + x + j < a.out_w) {
-          put<vector, access>(a, epilogue, sum[j], (at.image * a.out_h + at.y + y) * a.out_w + at.x + x + j, channel);
+          put<vector, access, Half>(a, epilogue, sum[j], (at.image * a.out_h + at.y + y) * a.out_w + at.x + x + j, channel);
           if constexpr (with_sums) of_tile.add(sum[j]);
         }
       }
@@ -159,10 +159,10 @@ __global__ void __launch_bounds__(Depthwise<Tile>::threads) depthwise_kernel(Arg
 }
 
 template <bool sums, typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held,
-          int load, int access, typename Epilogue>
-void launch_depthwise(DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>,
+          int load, int access, typename Half, typename Epilogue>
+void launch_depthwise(DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>,
                       const Arguments& a, const Epilogue& epilogue, void* stream) {
-  using Tile = DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>;
+  using Tile = DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>;
   using Kernel = Depthwise<Tile>;
   const int tiles = Tiles<rows, columns>(a).count(a), parts = (a.out_channels + Kernel::outputs - 1) / Kernel::outputs;
   if (tiles == 0) return;
@@ -172,16 +172,16 @@ void launch_depthwise(DepthwiseTile<W, multiplier, vector, lanes, rows, columns,
 }
 
 template <typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held, int load,
-          int access, typename Epilogue>
-void launch(DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access> tile,
+          int access, typename Half, typename Epilogue>
+void launch(DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half> tile,
             const Arguments& a, const Epilogue& epilogue, void* stream) {
   launch_depthwise<false>(tile, a, epilogue, stream);
 }
 template <typename W, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held, int load,
-          int access, typename Epilogue>
-void launch(WithSums<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>>,
+          int access, typename Half, typename Epilogue>
+void launch(WithSums<DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>>,
             const Arguments& a, const Epilogue& epilogue, void* stream) {
-  using Tile = DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>;
+  using Tile = DepthwiseTile<W, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Half>;
   launch_depthwise<true>(Tile{}, a, epilogue, stream);
 }
 

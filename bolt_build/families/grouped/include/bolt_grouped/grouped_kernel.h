@@ -1,6 +1,8 @@
 // Grouped convolutions as implicit GEMM on the tensor-core instructions of one warp, from a halo in shared memory.
 #pragma once
 
+#include <type_traits>
+
 #include "bolt_grouped/halo.h"
 
 namespace bolt::grouped {
@@ -12,10 +14,10 @@ struct alignas(4 * words) Right {
 };
 
 /// Loads a left factor of 16 rows, whose addresses (of 8 halves each) the lanes give, and multiplies it by a right one.
-template <int instruction>
+template <int instruction, typename Half = portable::f16>
 struct Multiply;
-template <>
-struct Multiply<16> {
+template <typename Half>
+struct Multiply<16, Half> {
   std::uint32_t a[4];
   __device__ void load(std::uint32_t row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -25,6 +27,14 @@ struct Multiply<16> {
   }
   __device__ void operator()(const Right<2>& b, float (&c)[4]) const {
 #if __CUDA_ARCH__ >= 800
+    if constexpr (std::is_same_v<Half, portable::bf16>) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
+          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.at[0]), "r"(b.at[1]));
+      return;
+    }
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -33,7 +43,7 @@ struct Multiply<16> {
   }
 };
 template <>
-struct Multiply<8> {
+struct Multiply<8, portable::f16> {
   std::uint32_t a[2];
   __device__ void load(std::uint32_t row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(a[0]), "=r"(a[1]) : "r"(row) : "memory");
@@ -48,9 +58,9 @@ struct Multiply<8> {
 template <typename Tile>
 struct TensorCores;
 template <typename W, int in, int out, int units, int rows, int columns, int warps, int fragments, int together, int n,
-          int pitch, bool held, int load, int access, int instruction>
+          int pitch, bool held, int load, int access, int instruction, typename Half>
 struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragments, together, n, pitch, held, load, access,
-                                  instruction>> {
+                                  instruction, Half>> {
   static constexpr int threads = 32 * warps, octets = (in + 7) / 8, padded = 8 * octets, of_step = instruction / 8;
   static constexpr int depth = W::taps * octets, steps = (depth + of_step - 1) / of_step;
   static constexpr int splits = ((out + 7) / 8 + n - 1) / n, tiles_n = splits * n;
@@ -87,7 +97,7 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
         const int offset = table[step * of_step + part];
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
-          Multiply<instruction> product;
+          Multiply<instruction, Half> product;
           product.load(offset < 0 ? nothing : pixel[f] + static_cast<std::uint32_t>(offset + unit * 2 * padded));
 #pragma unroll
           for (int j = 0; j < n; ++j) product(b[j], sum[f][unit][j]);
@@ -127,7 +137,7 @@ struct TensorCores<TensorCoreTile<W, in, out, units, rows, columns, warps, fragm
 #pragma unroll
         for (int k = 0; k < access; ++k) value[k] += bias[k];
       }
-      put<access, access>(a, epilogue, value, (at.image * a.out_h + y) * a.out_w + x, channel);
+      put<access, access, Half>(a, epilogue, value, (at.image * a.out_h + y) * a.out_w + x, channel);
     }
     __syncwarp();
   }
@@ -208,12 +218,12 @@ __global__ void __launch_bounds__(TensorCores<Tile>::threads) tensor_core_kernel
 }
 
 template <typename W, int in, int out, int units, int rows, int columns, int warps, int fragments, int together, int n,
-          int pitch, bool held, int load, int access, int instruction, typename Epilogue>
+          int pitch, bool held, int load, int access, int instruction, typename Half, typename Epilogue>
 void launch(TensorCoreTile<W, in, out, units, rows, columns, warps, fragments, together, n, pitch, held, load, access,
-                           instruction>,
+                           instruction, Half>,
             const Arguments& a, const Epilogue& epilogue, void* stream) {
   using Tile = TensorCoreTile<W, in, out, units, rows, columns, warps, fragments, together, n, pitch, held, load, access,
-                              instruction>;
+                              instruction, Half>;
   using Kernel = TensorCores<Tile>;
   const int tiles = Tiles<rows, columns>(a).count(a), parts = (a.out_channels + units * out - 1) / (units * out);
   if (tiles == 0) return;

@@ -42,7 +42,7 @@ struct Halo {
   static_assert(channels % load == 0 && padded % load == 0 && pitch >= units * padded && pitch % 8 == 0);
 
   /// Begins the copies of `threads` threads, from channel `first` on.
-  template <int threads>
+  template <int threads, typename Half>
   static __device__ void fill(Half* to, const Arguments& a, const Corner& corner, int first) {
     const Half* const x = static_cast<const Half*>(a.x);
     const int top = corner.y * Window::step_h - a.pad_h, left = corner.x * Window::step_w - a.pad_w;

@@ -1,4 +1,4 @@
-// Half-precision values of a thread: loads, the epilogue over neighbours, stores.
+// Values of a thread in half precision: loads, the epilogue over neighbours, stores.
 #pragma once
 
 #include "bolt_grouped/launch.h"
@@ -48,12 +48,12 @@ __device__ inline void along(const portable::Chain<First, Rest...>& chain, float
   along<count>(chain.rest, x, at);
 }
 
-/// Applies the epilogue to `count` results from `channel` of a pixel on, and stores those that there are.
-template <int count, int access, typename Epilogue>
+/// Applies the epilogue to `count` results from `channel` of a pixel on, and stores those that there are as `Element`s.
+template <int count, int access, typename Element = Half, typename Epilogue>
 __device__ inline void put(const Arguments& a, const Epilogue& epilogue, float* x, int pixel, int channel) {
   constexpr int part = access < count ? access : count;
   const int row = a.y_row == 0 ? a.out_channels : a.y_row;
-  Half* const y = static_cast<Half*>(a.y);
+  Element* const y = static_cast<Element*>(a.y);
 #pragma unroll
   for (int i = 0; i < count; i += part) {
     if (channel + i >= a.out_channels) continue;

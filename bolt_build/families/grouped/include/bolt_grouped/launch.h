@@ -16,18 +16,20 @@ struct Window {
   static constexpr int columns(int outputs) { return (outputs - 1) * stride_w + (width - 1) * dilation_w + 1; }
 };
 
+/// Inputs, weights and results of a kernel are `Element`s of its tile, f16 or bf16; sums are fp32.
+
 /// One filter of one channel a result, `multiplier` results a channel. A block computes `rows` by `columns` positions of
 /// `lanes` times `vector` results; a thread `each` neighbours along a row, of `vector` results. A pixel of the halo takes
 /// `pitch` elements of shared memory. Weights stay in registers where they are `held`, else in shared memory. `load` and
 /// `access` are the elements of one access to the input and to the output.
 template <typename Window, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held,
-          int load, int access>
+          int load, int access, typename Element = portable::f16>
 struct DepthwiseTile {};
 
 /// The same, `columns` positions wide, of which a block computes `rows` rows one behind the other, each thread `each`
 /// neighbours of a row. The next `stages - 1` rows of the input are copied while one is used.
 template <typename Window, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
-          int access>
+          int access, typename Element = portable::f16>
 struct RowsTile {};
 
 /// Products of groups on tensor cores. A unit is one group or several small ones, `in` channels that follow each other and
@@ -36,14 +38,29 @@ struct RowsTile {};
 /// results each. A pixel of the halo takes `pitch` elements of shared memory. Weights lie in shared memory where they are
 /// `held`, else they are read from global memory. `instruction` is the depth of the tensor-core instruction, 16 or 8.
 template <typename Window, int in, int out, int units, int rows, int columns, int warps, int fragments, int together,
-          int n, int pitch, bool held, int load, int access, int instruction>
+          int n, int pitch, bool held, int load, int access, int instruction, typename Element = portable::f16>
 struct TensorCoreTile {};
 
 /// The same as another tile, which also leaves the sums of each tile's results, behind the epilogue, in fp32.
 template <typename Tile>
 struct WithSums {};
 
-/// A convolution of half-precision tensors, channels last. Tensors are 16-byte aligned; weights are packed as the tile
+/// The type of a tile WithSums.
+template <typename Tile>
+struct ElementOf;
+template <typename Window, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held,
+          int load, int access, typename Element>
+struct ElementOf<WithSums<
+    DepthwiseTile<Window, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Element>>> {
+  using Type = Element;
+};
+template <typename Window, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
+          int access, typename Element>
+struct ElementOf<WithSums<RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access, Element>>> {
+  using Type = Element;
+};
+
+/// A convolution of tensors of two bytes an element, channels last. Tensors are 16-byte aligned; weights are packed as the tile
 /// wants them, biases (may be null) have zeros behind them up to whole blocks. A block computes `run` tiles, one behind the
 /// other. Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense. `sums`
 /// are [tiles of all images, out_channels], for tiles WithSums.
@@ -64,25 +81,26 @@ struct Arguments {
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched.
 /// Operands of the epilogue (a bolt::portable::Chain) are dense.
 template <typename Window, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held,
-          int load, int access, typename Epilogue>
-void launch(DepthwiseTile<Window, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>,
+          int load, int access, typename Element, typename Epilogue>
+void launch(DepthwiseTile<Window, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Element>,
             const Arguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Window, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
-          int access, typename Epilogue>
-void launch(RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access>, const Arguments& arguments,
-            const Epilogue& epilogue, void* stream);
+          int access, typename Element, typename Epilogue>
+void launch(RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access, Element>,
+            const Arguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Window, int multiplier, int vector, int lanes, int rows, int columns, int each, int pitch, bool held,
-          int load, int access, typename Epilogue>
-void launch(WithSums<DepthwiseTile<Window, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access>>,
+          int load, int access, typename Element, typename Epilogue>
+void launch(WithSums<DepthwiseTile<Window, multiplier, vector, lanes, rows, columns, each, pitch, held, load, access, Element>>,
             const Arguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Window, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
-          int access, typename Epilogue>
-void launch(WithSums<RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access>>,
+          int access, typename Element, typename Epilogue>
+void launch(WithSums<RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access, Element>>,
             const Arguments& arguments, const Epilogue& epilogue, void* stream);
 template <typename Window, int in, int out, int units, int rows, int columns, int warps, int fragments, int together,
-          int n, int pitch, bool held, int load, int access, int instruction, typename Epilogue>
+          int n, int pitch, bool held, int load, int access, int instruction, typename Element,
+          typename Epilogue>
 void launch(TensorCoreTile<Window, in, out, units, rows, columns, warps, fragments, together, n, pitch, held, load, access,
-                           instruction>,
+                           instruction, Element>,
             const Arguments& arguments, const Epilogue& epilogue, void* stream);
 
 }  // namespace bolt::grouped

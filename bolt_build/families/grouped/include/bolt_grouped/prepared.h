@@ -31,7 +31,7 @@ inline std::shared_ptr<const void> copy(const Prepare& p, const Constant& consta
   });
 }
 
-/// Half-precision weights as one of the layouts of fragments.h says.
+/// Weights of two bytes each as one of the layouts of fragments.h says.
 template <typename Layout>
 std::shared_ptr<const void> pack(const Prepare& p, const Constant& weights, const Layout& layout) {
   const std::size_t bytes = layout.count() * sizeof(std::uint16_t);

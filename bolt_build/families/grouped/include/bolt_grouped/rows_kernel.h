@@ -9,8 +9,9 @@ namespace bolt::grouped {
 
 template <typename Tile>
 struct DepthwiseRows;
-template <typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load, int access>
-struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>> {
+template <typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load, int access,
+          typename Half>
+struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>> {
   static constexpr int outputs = lanes * vector, strips = columns / each, threads = lanes * strips;
   static_assert(columns % each == 0 && threads <= 1024 && stages > 1 && W::gap_h == 1 && W::taps_h >= W::step_h);
   /// Rows of the output whose sums are under way at once.
@@ -51,7 +52,7 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
 
     // Constants, which no kernel in front writes.
     const Half* const packed = static_cast<const Half*>(a.weights) + part * outputs + lane * vector;
-    HeldWeights<W::taps, vector> weight;
+    HeldWeights<Half, W::taps, vector> weight;
 #pragma unroll
     for (int tap = 0; tap < W::taps; ++tap) weight.load(tap, packed + Index{tap} * parts * outputs);
     float bias[vector] = {};
@@ -109,7 +110,7 @@ struct DepthwiseRows<RowsTile<W, vector, lanes, columns, each, rows, stages, pit
 #pragma unroll
       for (int j = 0; j < each; ++j) {
         if (corner.x + x + j < a.out_w) {
-          put<vector, access>(a, epilogue, from[j],
+          put<vector, access, Half>(a, epilogue, from[j],
                               (corner.image * a.out_h + corner.y + out) * a.out_w + corner.x + x + j, channel);
           if constexpr (sums) of_tile.add(from[j]);
         }
@@ -177,10 +178,10 @@ __global__ void __launch_bounds__(DepthwiseRows<Tile>::threads) rows_kernel(Argu
 }
 
 template <bool sums, typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load,
-          int access, typename Epilogue>
-void launch_rows(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>, const Arguments& a,
+          int access, typename Half, typename Epilogue>
+void launch_rows(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>, const Arguments& a,
                  const Epilogue& epilogue, void* stream) {
-  using Tile = RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>;
+  using Tile = RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>;
   using Kernel = DepthwiseRows<Tile>;
   const int tiles = Tiles<rows, columns>(a).count(a), parts = (a.out_channels + Kernel::outputs - 1) / Kernel::outputs;
   if (tiles == 0) return;
@@ -188,16 +189,16 @@ void launch_rows(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, 
 }
 
 template <typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load, int access,
-          typename Epilogue>
-void launch(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access> tile, const Arguments& a,
+          typename Half, typename Epilogue>
+void launch(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half> tile, const Arguments& a,
             const Epilogue& epilogue, void* stream) {
   launch_rows<false>(tile, a, epilogue, stream);
 }
 template <typename W, int vector, int lanes, int columns, int each, int rows, int stages, int pitch, int load, int access,
-          typename Epilogue>
-void launch(WithSums<RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>>, const Arguments& a,
+          typename Half, typename Epilogue>
+void launch(WithSums<RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>>, const Arguments& a,
             const Epilogue& epilogue, void* stream) {
-  launch_rows<true>(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access>{}, a, epilogue, stream);
+  launch_rows<true>(RowsTile<W, vector, lanes, columns, each, rows, stages, pitch, load, access, Half>{}, a, epilogue, stream);
 }
 
 }  // namespace bolt::grouped

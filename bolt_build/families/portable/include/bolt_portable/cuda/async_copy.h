@@ -9,9 +9,11 @@
 
 namespace bolt::portable {
 
-/// `count` halves to shared memory, zeros where they are not `inside`. May still be under way when it returns: see settle.
-template <int count>
-__device__ inline void copy(f16* to, const f16* from, bool inside) {
+/// `count` numbers of two bytes to shared memory, zeros where they are not `inside`. May still be under way when it returns:
+/// see settle.
+template <int count, typename T>
+__device__ inline void copy(T* to, const T* from, bool inside) {
+  static_assert(sizeof(T) == 2);
   static_assert(count == 1 || count == 2 || count == 4 || count == 8);
 #if __CUDA_ARCH__ >= 800
   if constexpr (count > 1) {
@@ -26,9 +28,9 @@ __device__ inline void copy(f16* to, const f16* from, bool inside) {
     return;
   }
 #endif
-  Lanes<f16, count> read{};
-  if (inside) read = *reinterpret_cast<const Lanes<f16, count>*>(from);
-  *reinterpret_cast<Lanes<f16, count>*>(to) = read;
+  Lanes<T, count> read{};
+  if (inside) read = *reinterpret_cast<const Lanes<T, count>*>(from);
+  *reinterpret_cast<Lanes<T, count>*>(to) = read;
 }
 
 /// Ends a group of copies.
