@@ -173,8 +173,7 @@ bool decode_memory(Reader& reader, const Statement& s, Instruction& i) {
     i.execute = wait_for_kernel_in_front;
     return true;
   }
-  if (s.base == "fence" || s.base == "membar" || s.base == "prefetch" || s.base == "griddepcontrol" ||
-      s.base == "setmaxnreg") {
+  if (s.base == "fence" || s.base == "membar" || s.base == "prefetch" || s.base == "griddepcontrol") {
     i.execute = nothing;
     return true;
   }

@@ -51,6 +51,7 @@ Block::Block(Cluster& c, const Entry& entry, const Launch& launch, unsigned r)
 void Block::begin(Dim at) {
   index = at;
   numbered = {};
+  spare_registers = 0;
   barriers_.clear();
   std::memset(memory_.get(), 0xff, bytes_);
   for (const auto& warp : warps) warp->begin();

@@ -6,6 +6,20 @@
 namespace emulator {
 namespace {
 
+/// setmaxnreg: a block has the registers that it was launched with, and no more. A warp that asks for more than others
+/// have given back waits until they do, on a GPU for ever where they never do.
+bool change_registers(Warp& warp, const Instruction& i, Mask) {
+  const auto wanted = static_cast<unsigned>(i.number);
+  const bool more = i.form != 0;
+  if (more ? wanted < warp.registers : wanted > warp.registers)
+    warp.fail("setmaxnreg from " + std::to_string(warp.registers) + " to " + std::to_string(wanted) + " registers");
+  unsigned& spare = warp.block.spare_registers;
+  if (more && spare < wanted - warp.registers) return false;
+  spare += warp.registers - wanted;
+  warp.registers = wanted;
+  return true;
+}
+
 /// Whether those of `wanted` that have not left go together; the others come, or are stuck where they are.
 bool together(Warp& warp, Mask mask, Mask wanted) {
   if ((mask & wanted) != mask) warp.fail("lanes that their own mask leaves out");
@@ -225,6 +239,12 @@ bool decode_bar(Reader& reader, const Statement& s, Instruction& i) {
 }  // namespace
 
 bool decode_waiting(Reader& reader, const Statement& s, Instruction& i) {
+  if (s.base == "setmaxnreg") {
+    i.number = reader.integer(s.operands.at(0));
+    i.form = s.has("inc") ? 1 : 0;
+    i.attempt = change_registers;
+    return true;
+  }
   if (s.base == "mbarrier") return decode_mbarrier(reader, s, i);
   if (s.base == "bar" || s.base == "barrier") return decode_bar(reader, s, i);
   if (s.base == "mapa" && s.has("shared::cluster") && s.type() == "u32") {

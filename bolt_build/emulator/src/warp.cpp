@@ -1,9 +1,11 @@
 // How a warp goes through its instructions: which lanes, in which order.
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
+#include "launch_limits.h"
 #include "module.h"
 
 namespace emulator {
@@ -34,6 +36,8 @@ Warp::Warp(Block& b, const Entry& e, const Launch& launch, unsigned n)
 void Warp::begin() {
   const Dim& threads = launch_.block;
   const Dim& cluster = launch_.cluster;
+  // As many as the compiler may use where a kernel says how many threads a block has, in steps of 8.
+  registers = std::min(kMultiprocessorRegisters / (threads.x * threads.y * threads.z) / 8 * 8, kMostRegisters);
   const auto value = [&](const std::string& name, int lane) -> std::uint64_t {
     const unsigned thread = number * lanes + static_cast<unsigned>(lane);
     const Dim& index = block.index;

@@ -106,6 +106,8 @@ class Block {
   Dim index;
   std::vector<std::unique_ptr<Warp>> warps;
   std::array<NumberedBarrier, 16> numbered;
+  /// What setmaxnreg.dec gave back and setmaxnreg.inc takes: registers of a thread, times warps.
+  unsigned spare_registers = 0;
   std::byte* memory() { return memory_.get(); }
 
  private:
@@ -153,6 +155,7 @@ class Warp {
   std::uint64_t copy_group = 0, product_group = 0;
   std::array<std::uint64_t, lanes> bulk_group{};
   Mask refused = 0;  // lanes that a wait has given up on, and that will try again
+  unsigned registers = 0;  // of a thread
   std::uint64_t cluster_arrivals = 0, cluster_turns = 0;  // at the cluster's barrier: begun, and waited for
 
  private:

@@ -6,6 +6,7 @@
 // the last row of one waits in registers for the next, so that only what is at the border of two strips is computed twice.
 #pragma once
 
+#include "bolt_cutlass/divided_registers.h"
 #include "bolt_cutlass/resident_windows.h"
 
 #include <cuda_bf16.h>
@@ -43,6 +44,7 @@ struct PooledWindows {
   static_assert(!Stages::reads_residual);
 
   static constexpr int MaxThreadsPerBlock = 384, MinBlocksPerMultiprocessor = 1;
+  using Registers = DividedRegisters<2, 24, 240>;
   static constexpr unsigned cluster_x = 1, cluster_y = 1;
 
   struct Arguments {
@@ -120,10 +122,10 @@ struct PooledWindows {
     __syncthreads();
     const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
     if (warpgroup == 0) {
-      ::cutlass::arch::warpgroup_reg_dealloc<24>();
+      Registers::load();
       if (threadIdx.x < 32 && cute::elect_one_sync()) load(params, shared);
     } else {
-      ::cutlass::arch::warpgroup_reg_alloc<240>();
+      Registers::compute();
       compute(params, shared, warpgroup - 1);
     }
   }

@@ -3,6 +3,7 @@
 // one of equal work reads where both factors lie there, and that was what such a convolution waited for.
 #pragma once
 
+#include "bolt_cutlass/divided_registers.h"
 #include "bolt_cutlass/resident_windows.h"
 
 namespace bolt::cutlass_kernels {
@@ -19,6 +20,7 @@ struct ResidentWindows {
   static constexpr int depth = boxes_ahead<Factor, shifts, 2 * staged_bytes>();
 
   static constexpr int MaxThreadsPerBlock = 384, MinBlocksPerMultiprocessor = 1;
+  using Registers = DividedRegisters<2, 24, 240>;
   static constexpr unsigned cluster_x = 1, cluster_y = 1;
 
   struct Arguments {
@@ -92,10 +94,10 @@ struct ResidentWindows {
     __syncthreads();
     const int warpgroup = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 128, 0);
     if (warpgroup == 0) {
-      ::cutlass::arch::warpgroup_reg_dealloc<24>();
+      Registers::load();
       if (threadIdx.x < 32 && cute::elect_one_sync()) load(params, shared);
     } else {
-      ::cutlass::arch::warpgroup_reg_alloc<240>();
+      Registers::compute();
       compute(params, shared, warpgroup - 1);
     }
   }

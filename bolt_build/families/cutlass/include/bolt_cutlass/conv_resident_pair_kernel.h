@@ -7,6 +7,7 @@
 // stored from the box that its residual came in.
 #pragma once
 
+#include "bolt_cutlass/divided_registers.h"
 #include "bolt_cutlass/resident_windows.h"
 #include "bolt_cutlass/shared_mma.h"
 #include "bolt_cutlass/whole_rows.h"
@@ -60,6 +61,7 @@ struct ResidentWindowsPair {
   static constexpr int own_boxes = boxes / 2;
 
   static constexpr int MaxThreadsPerBlock = 384, MinBlocksPerMultiprocessor = 1;
+  using Registers = DividedRegisters<2, 24, 240>;
   static constexpr unsigned cluster_x = 1, cluster_y = 1;
 
   struct Arguments {
@@ -152,12 +154,12 @@ struct ResidentWindowsPair {
     __syncthreads();
     const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp < 4) {
-      ::cutlass::arch::warpgroup_reg_dealloc<24>();
+      Registers::load();
       if (warp == 0 && cute::elect_one_sync()) load(params, shared);
       if constexpr (reads_residual)
         if (warp == 1 && cute::elect_one_sync()) load_residual(params, shared);
     } else {
-      ::cutlass::arch::warpgroup_reg_alloc<240>();
+      Registers::compute();
       compute(params, shared, warp / 4 - 1);
     }
   }

@@ -8,12 +8,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "bolt_cutlass/divided_registers.h"
 #include "bolt_cutlass/next_kernel.h"
 #include "bolt_cutlass/warpgroup_launch.h"
 #include "bolt_cutlass/warpgroup_order.h"
 #include "bolt_cutlass/warpgroup_products.h"
 #include "bolt_cutlass/warpgroup_store.h"
-#include "cutlass/arch/reg_reconfig.h"
 
 #if defined(__CUDA_ARCH__) && !defined(CUTE_ARCH_MMA_SM90A_ENABLED)
 #error "these kernels' instructions are those of sm_90a alone"
@@ -56,9 +56,9 @@ struct WarpgroupKernel {
   static constexpr int warpgroups = cooperative ? 2 : 1;  // that share a tile
   static constexpr int MaxThreadsPerBlock = 128 * (1 + warpgroups * teams), MinBlocksPerMultiprocessor = 1;
   static constexpr unsigned cluster_x = cluster_m, cluster_y = cluster_n;
-  // A multiprocessor has 512 for each thread of a warpgroup: what loads needs few, and leaves the others more.
+  // What loads needs few registers, and leaves the others more.
   static constexpr bool four = warpgroups * teams == 4;
-  static constexpr int loading_registers = four ? 32 : 40, computing_registers = four ? 120 : 232;
+  using Registers = DividedRegisters<warpgroups * teams, four ? 32 : 40, four ? 112 : 232>;
   static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
   static_assert(m * n / (128 * warpgroups) <= (four ? 64 : 128), "sums beside what else a thread keeps");
@@ -125,13 +125,13 @@ struct WarpgroupKernel {
     // What the next kernel does before it waits, its weights' loads above all, costs this one nothing.
     let_next_kernel_begin();
     if (warpgroup == 0) {
-      ::cutlass::arch::warpgroup_reg_dealloc<loading_registers>();
+      Registers::load();
       if (warp == 0)
         load_factors(params, shared.factors, pipeline, after_factors);
       else if (warp == 2 && store.is_producer_load_needed())
         load_residuals(params, shared, store, residuals, after_factors);
     } else {
-      ::cutlass::arch::warpgroup_reg_alloc<computing_registers>();
+      Registers::compute();
       compute(params, shared, store, pipeline, residuals, turns, warpgroup);
     }
   }
