@@ -11,7 +11,7 @@ from bolt_build.cli.main import main
 from bolt_build.cli.verbs import VERBS
 from bolt_build.errors import ExitCode
 
-WITHOUT_JSON = ("diff", "init", "run", "graph", "report", "package", "clean", "operators", "schema", "doctor")
+WITHOUT_JSON = ("diff", "init", "run", "graph", "report", "package", "clean", "cache", "operators", "schema", "doctor")
 """Verbs without --format json, or without one recipe that they need."""
 
 GOOD = "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: }\n"

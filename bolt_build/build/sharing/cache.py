@@ -69,8 +69,6 @@ class SharedCache:
         names what is not there. Raises StoreTrouble, OSError."""
 
         def give(store: Store) -> None:
-            if store.has(entry_name(key)):
-                return
             found = tuple(
                 CachedOutput(name, digest, path.stat().st_size, os.access(path, os.X_OK))
                 for name, path, digest in outputs
@@ -78,7 +76,8 @@ class SharedCache:
             for _, path, digest in outputs:
                 if not store.has(blob_name(digest)):
                     store.create(blob_name(digest), path)
-            store.create(entry_name(key), entry_text(CacheEntry(key, found)).encode())
+            if not store.has(entry_name(key)):
+                store.create(entry_name(key), entry_text(CacheEntry(key, found)).encode())
 
         self.client.give(give)
 
