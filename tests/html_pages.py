@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+_INLINE = ("a", "span")
+"""They are part of the text that they stand in."""
 _VOID = ("meta", "link", "br", "img", "input", "hr")
 
 
@@ -27,9 +29,12 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        named = [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        self.loads += [each for each in named if not each.startswith("#")]
         if tag not in _VOID:
             self._open.append(tag)
+        if tag in _INLINE:
+            return
         self._text = ""
         if tag == "tr":
             self._rows.append([])
@@ -42,6 +47,8 @@ class Page(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self._open.pop() == tag, f"</{tag}> closes what is not open"
+        if tag in _INLINE:
+            return
         text = self._text
         if tag == "caption":
             self._rows = []

@@ -37,7 +37,20 @@ def test_a_tuned_engine_that_was_not_built(
         assert [(row["layer"], row["kernel"], row["us"], row["how"]) for row in rows] == [
             (each["name"], each["kernel"], f"{each['measured']:.2f}", "measured") for each in batch["layers"]
         ]
-        assert [row["share of the bound"] for row in rows] == [f"{e['roofline']['share']:.1%}" for e in batch["layers"]]
+        roofs, whole = [each["roofline"] for each in batch["layers"]], batch["totals"]["time"]
+        assert [row["bound / us"] for row in rows] == [f"{roof['share']:.1%}" for roof in roofs]
+        assert [row["bound by"] for row in rows] == [roof["by"] for roof in roofs]
+        shares = [f"{each['measured'] / whole:.1%}" for each in batch["layers"]]
+        assert [row["share of the time"] for row in rows] == shares
+        (line,) = [row for row in page.rows("Every engine and batch") if row["engine"] == title]
+        assert (line["sum of kernels, us"], line["verification"]) == (f"{whole:.2f}", "not built")
+        kernels = {each["kernel"] for each in batch["layers"]}
+        counts = {row["kernel"]: int(row["steps"]) for row in page.rows(f"Kernels of {title}")}
+        assert counts == {k: sum(each["kernel"] == k for each in batch["layers"]) for k in kernels}
+        # Each step is pointed at in the strip and in the roofline, with the same numbers.
+        for layer, share in zip(batch["layers"], shares, strict=True):
+            said = f"step {layer['step']}: {layer['name']}: {layer['measured']:.2f} us measured, {share} of the time"
+            assert sum(text.startswith(said) and layer["kernel"] in text for text in page.titles) >= 2
         layers = {each["digest"]: each for each in batch["layers"]}
         others = [each["runner_up"] for each in layers.values()]
         assert [(row["runner-up"], row["margin"]) for row in page.rows(f"Tuning of {title}")] == [

@@ -63,6 +63,21 @@ def test_the_page_says_what_the_events_say(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_what_came_before_the_tasks_has_bars_too(tmp_path: Path) -> None:
+    """A stage lasts from what was said until the next thing that is said, or the tasks begin."""
+    told = keeper(tmp_path, [10.0, 11.0, 13.0, 13.0, 16.0, 16.0, 17.0, 18.0])
+    told.say("writing <tiny>")
+    told.say("planning toy for host")
+    told.event(event(EventKind.STARTED, "a"))
+    told.event(event(EventKind.FINISHED, "a", 0.25))
+    page = read_page(timings_page(told.timings()))
+    assert page.facts["before the tasks"] == "5.0 s of planning and what else comes first"
+    assert [tuple(row.values()) for row in page.rows("What the build did before its tasks")] == [
+        ("writing <tiny>", "1.000", "2.000"), ("planning toy for host", "3.000", "3.000"),
+    ]  # fmt: skip
+    assert page.titles[:2] == ["writing <tiny>: 2.000 s", "planning toy for host: 3.000 s"]
+
+
 def test_nothing_ran() -> None:
     page = read_page(timings_page(Timings((), 0, 0.5)))
     assert page.facts["tasks"] == "none ran"

@@ -44,12 +44,23 @@ class TimedTask:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """What a build did before its tasks, in its own words: writing a model, planning, waiting for another build."""
+
+    label: str
+    began: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Timings:
-    """A recording: tasks by their begin, how many were up to date although they were asked for, and all its seconds."""
+    """A recording: tasks by their begin, how many were up to date although they were asked for, and all its seconds;
+    and the stages between them."""
 
     tasks: tuple[TimedTask, ...]
     current: int
     seconds: float
+    stages: tuple[Stage, ...] = ()
 
     @property
     def work(self) -> float:
@@ -83,6 +94,8 @@ class Timekeeper:
     directories: Mapping[str, RecipeDirectory]
     clock: Callable[[], float] = time.monotonic
     _zero: float = 0.0
+    _stages: list[Stage] = field(default_factory=list)
+    _stage: tuple[str, float] | None = None
     _recipe: str = ""
     _current: int = 0
     _begun: dict[tuple[str, str, str], float] = field(default_factory=dict)
@@ -93,13 +106,18 @@ class Timekeeper:
         self._zero = self.clock()
 
     def say(self, text: str) -> None:
+        """What is said begins a stage, and ends the one before."""
+        self._end_stage()
+        self._stage = (text, self.clock() - self._zero)
         self.listener.say(text)
 
     def start(self, recipe: str, tasks: int) -> None:
+        self._end_stage()
         self._recipe = recipe
         self.listener.start(recipe, tasks)
 
     def event(self, event: TaskEvent) -> None:
+        self._end_stage()
         now, task = self.clock() - self._zero, (self._recipe, event.target, event.task)
         if event.kind is EventKind.STARTED:
             self._begun[task] = now
@@ -120,7 +138,13 @@ class Timekeeper:
             plan = load_plan_file(self.directories[recipe].target(target).plan)
             found += _planned(tasks, plan.graph.tasks) if plan is not None else tasks
         ordered = tuple(sorted(found, key=lambda each: (each.began, each.recipe, each.target, each.task)))
-        return Timings(ordered, self._current, self.clock() - self._zero)
+        self._end_stage()
+        return Timings(ordered, self._current, self.clock() - self._zero, tuple(self._stages))
+
+    def _end_stage(self) -> None:
+        if self._stage is not None:
+            (label, began), self._stage = self._stage, None
+            self._stages.append(Stage(label, began, self.clock() - self._zero - began))
 
     def _note(self, event: TaskEvent, now: float) -> None:
         began = self._begun.get((self._recipe, event.target, event.task), max(now - event.seconds, 0.0))

@@ -69,20 +69,19 @@ class Group:
     arrows: tuple[Arrow, ...]
     kernels: tuple[ShownKernel, ...]
 
+    @property
+    def colors(self) -> dict[str, str]:
+        return kernel_colors(self.kernels)
+
 
 @dataclass(frozen=True)
 class Chart:
     groups: tuple[Group, ...]
 
-    @property
-    def colors(self) -> dict[str, str]:
-        """A colour a kernel, the same in every group: those that take most have one of their own."""
-        shares: dict[str, float] = {}
-        for group in self.groups:
-            for kernel in group.kernels:
-                shares[kernel.name] = shares.get(kernel.name, 0.0) + kernel.share
-        ordered = sorted(shares, key=lambda name: (-shares[name], name))
-        return {name: _COLORS[i] if i < len(_COLORS) else _OTHERS for i, name in enumerate(ordered)}
+
+def kernel_colors(kernels: Sequence[ShownKernel]) -> dict[str, str]:
+    """A colour a kernel of a batch: those that take most, which come first, have one of their own."""
+    return {each.name: _COLORS[i] if i < len(_COLORS) else _OTHERS for i, each in enumerate(kernels)}
 
 
 def shade(share: float | None, most: float) -> int:
@@ -109,7 +108,7 @@ def plan_group(name: str, title: str, plan: BatchPlan, explained: Batch) -> Grou
         lines = (step.name, _ops(step.problem), layer.kernel, *_time(layer, whole))
         boxes.append(Box(f"{name}s{step.index}", lines, layer.kernel, _share(layer, whole), _detail(layer)))
     boxes += [Box(f"{name}o{index}", (port.name,)) for index, port in enumerate(plan.outputs)]
-    return Group(name, title, tuple(boxes), tuple(_step_arrows(name, plan)), _kernels(explained))
+    return Group(name, title, tuple(boxes), tuple(_step_arrows(name, plan)), kernels_of(explained))
 
 
 def graph_group(name: str, title: str, graph: Graph, explained: Batch) -> Group:
@@ -128,10 +127,11 @@ def graph_group(name: str, title: str, graph: Graph, explained: Batch) -> Group:
         lines = (node.name, _words(node), layer.kernel, *said)
         boxes.append(Box(f"{name}n{index}", lines, layer.kernel, _share(layer, whole), _detail(layer)))
     boxes += [Box(f"{name}o{index}", (each,)) for index, each in enumerate(graph.outputs)]
-    return Group(name, title, tuple(boxes), tuple(_node_arrows(name, graph)), _kernels(explained))
+    return Group(name, title, tuple(boxes), tuple(_node_arrows(name, graph)), kernels_of(explained))
 
 
-def _kernels(explained: Batch) -> tuple[ShownKernel, ...]:
+def kernels_of(explained: Batch) -> tuple[ShownKernel, ...]:
+    """Those of a batch's steps, by time."""
     found: dict[str, list[float]] = {}
     for layer in explained.layers:
         if layer.kernel != VIEW:

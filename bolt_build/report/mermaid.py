@@ -20,19 +20,18 @@ def mermaid(chart: Chart) -> str:
             *(f"    {each}" for each in _inner(group)),
             "  end",
         ]
-    names = {kernel: f"k{index}" for index, kernel in enumerate(chart.colors)}
+    styles: dict[str, str] = {}
     classes: dict[str, list[str]] = {}
-    for group in chart.groups:
+    for number, group in enumerate(chart.groups):
         most = max((box.share or 0.0 for box in group.boxes), default=0.0)
-        for box in group.boxes:
-            if box.kernel:
-                name = VIEW if box.kernel == VIEW else f"{names[box.kernel]}_{shade(box.share, most)}"
-                classes.setdefault(name, []).append(box.name)
-    for kernel, color in chart.colors.items():
-        for level in range(4):
-            if f"{names[kernel]}_{level}" in classes:
-                style = f"fill:{fill(color, level)},stroke:{color},color:#1c2024"
-                lines.append(f"  classDef {names[kernel]}_{level} {style}")
+        for box in (each for each in group.boxes if each.kernel):
+            name = VIEW
+            if box.kernel != VIEW:
+                color, level = group.colors[box.kernel], shade(box.share, most)
+                name = f"g{number}k{list(group.colors).index(box.kernel)}_{level}"
+                styles[name] = f"fill:{fill(color, level)},stroke:{color},color:#1c2024"
+            classes.setdefault(name, []).append(box.name)
+    lines += [f"  classDef {name} {style}" for name, style in sorted(styles.items())]
     if VIEW in classes:
         lines.append("  classDef view fill:#ffffff,stroke:#5b636b,stroke-dasharray:4 3,color:#1c2024")
     lines += [f"  class {','.join(boxes)} {name}" for name, boxes in classes.items()]

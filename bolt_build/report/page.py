@@ -16,28 +16,34 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 
 @dataclass(frozen=True)
 class Cell:
-    """`mark` is a class of the styles: "bad", "good" or "dim"; `bar` fills so much of the cell (0 to 1)."""
+    """`mark` is a class of the styles: "bad", "good" or "dim"; `bar` fills so much of the cell (0 to 1). `color` stands
+    before the text as a square, and `link` names a place in the page."""
 
     text: str
     mark: str = ""
     bar: float | None = None
+    color: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """`right` are indices of columns with numbers. A caption says what the table is, to those who only hear it."""
+    """`right` are indices of columns with numbers, `long` of those whose text may be broken between lines. A caption
+    says what the table is, to those who only hear it."""
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     right: tuple[int, ...] = ()
+    long: tuple[int, ...] = ()
 
 
 def page_table(
-    caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell | str]], right: Sequence[int] = ()
-) -> PageTable:
+    caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell | str]], right: Sequence[int] = (),
+    long: Sequence[int] = (),
+) -> PageTable:  # fmt: skip
     cells = tuple(tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
-    return PageTable(caption, tuple(columns), cells, tuple(right))
+    return PageTable(caption, tuple(columns), cells, tuple(right), tuple(long))
 
 
 def rendered(template: str, **context: Any) -> str:

@@ -43,12 +43,13 @@ def svg(chart: Chart) -> str:
         graph.node_attr.update(shape="box", fontname=_FONT, fontsize="11", fontcolor=_INK, margin="0.16,0.07")
         graph.edge_attr.update(fontname=_FONT, fontsize="9", fontcolor=_DIM, color=_DIM, arrowsize="0.6")
         for group in chart.groups:
-            _add(graph, group, chart.colors)
+            _add(graph, group)
         drawn: bytes = graph.draw(format="svg", prog="dot")
     return drawn.decode("utf-8")
 
 
-def _add(graph: Any, group: Group, colors: dict[str, str]) -> None:
+def _add(graph: Any, group: Group) -> None:
+    colors = group.colors
     most = max((box.share or 0.0 for box in group.boxes), default=0.0)
     for box in group.boxes:
         graph.add_node(box.name, label=_label(box), tooltip=_tip(box), **_style(box, colors, most))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bolt_build.build.timings import TimedTask, Timings
+from bolt_build.build.timings import Stage, TimedTask, Timings
 from bolt_build.report.page import Cell, PageTable, page_table, rendered
 
 _LEFT, _RIGHT, _TOP, _PITCH = 60.0, 995.0, 18, 24
@@ -15,6 +15,7 @@ _CHARACTER = 6.2
 """Width of a letter in a bar, in the picture's units."""
 _RULES = ("compile", "link", "verify", "manifest", "copy")
 """Each has a colour of its own; any other rule has the last."""
+_STAGES = "c6"
 _HOW = {"run": "ran", "cache": "from the cache", "failed": "failed", "stopped": "interrupted"}
 
 
@@ -23,7 +24,7 @@ class _Bar:
     x: float
     y: int
     width: float
-    color: int
+    color: str
     critical: bool
     title: str
     text: str
@@ -46,13 +47,17 @@ def timings_page(timings: Timings) -> str:
     """The whole page, as HTML."""
     rows = lanes(timings.tasks)
     end = max([timings.seconds, *(each.ended for each in timings.tasks)])
-    bars = [_bar(each, y, end) for y, lane in enumerate(tasks for _, tasks in rows) for each in lane]
-    labels = [_Label(name, y=_TOP + index * _PITCH) for index, (name, _) in enumerate(rows)]
+    first = 1 if timings.stages else 0
+    bars = [_stage_bar(each, end) for each in timings.stages]
+    bars += [_bar(each, y, end) for y, lane in enumerate((tasks for _, tasks in rows), first) for each in lane]
+    names = [*(["before"] if first else []), *(name for name, _ in rows)]
+    labels = [_Label(name, y=_TOP + index * _PITCH) for index, name in enumerate(names)]
     chains = [_Chain(*_chain(chain)) for chain in timings.chains if chain]
     recipes = ", ".join(dict.fromkeys(each.recipe for each in timings.tasks)) or "nothing to do"
     return rendered(
         "timings.html.j2", title=f"Build of {recipes}", facts=_facts(timings), lanes=labels, bars=bars,
-        ticks=_ticks(end), height=_TOP + len(rows) * _PITCH, chains=chains, tasks=_table(timings.tasks),
+        ticks=_ticks(end), height=_TOP + len(names) * _PITCH, chains=chains, tasks=_table(timings.tasks),
+        stages=_stages(timings.stages), legend=_legend(timings),
     )  # fmt: skip
 
 
@@ -63,6 +68,9 @@ def _facts(timings: Timings) -> list[tuple[str, str]]:
         ("tasks", ", ".join(f"{count[how]} {word}" for how, word in _HOW.items() if count[how]) or "none ran"),
         ("all tasks one by one", f"{timings.work:.1f} s"),
     ]
+    if timings.stages:
+        before = sum(each.seconds for each in timings.stages)
+        found.append(("before the tasks", f"{before:.1f} s of planning and what else comes first"))
     if timings.current:
         found.append(("up to date", f"{timings.current} of the tasks that were asked for"))
     if timings.cached:
@@ -87,15 +95,45 @@ def lanes(tasks: Sequence[TimedTask]) -> list[tuple[str, list[TimedTask]]]:
     return found
 
 
-def _bar(task: TimedTask, lane: int, end: float) -> _Bar:
-    x, width = _at(task.began, end), max(_at(task.ended, end) - _at(task.began, end), 1.0)
+def _stages(stages: Sequence[Stage]) -> PageTable | None:
+    longest = max((each.seconds for each in stages), default=0.0)
+    rows = [(each.label, f"{each.began:.3f}", _seconds(each.seconds, longest)) for each in stages]
+    caption = "What the build did before its tasks; times in seconds."
+    return page_table(caption, ("stage", "began", "seconds"), rows, (1, 2), (0,)) if rows else None
+
+
+def _legend(timings: Timings) -> list[tuple[str, str]]:
+    """Names and classes of the colours that the lanes have."""
+    used = {each.rule for each in timings.tasks}
+    found = [(rule, f"c{index}") for index, rule in enumerate(_RULES) if rule in used]
+    if used - set(_RULES):
+        found.append(("others", f"c{len(_RULES)}"))
+    return [*([("before the tasks", _STAGES)] if timings.stages else []), *found]
+
+
+def _stage_bar(stage: Stage, end: float) -> _Bar:
+    x, width = _place(stage.began, stage.began + stage.seconds, end)
+    return _Bar(x, _TOP, width, _STAGES, False, f"{stage.label}: {stage.seconds:.3f} s", _fitted(stage.label, width))
+
+
+def _place(began: float, ended: float, end: float) -> tuple[float, float]:
+    """Where a bar begins, and its width."""
+    x = _at(began, end)
+    return round(x, 2), round(max(_at(ended, end) - x, 1.0), 2)
+
+
+def _fitted(text: str, width: float) -> str:
     room = int((width - 8) / _CHARACTER)
-    text = task.label if len(task.label) <= room else f"{task.label[: room - 1]}\N{HORIZONTAL ELLIPSIS}"
-    color = _RULES.index(task.rule) if task.rule in _RULES else len(_RULES)
+    if room < 4:
+        return ""
+    return text if len(text) <= room else f"{text[: room - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _bar(task: TimedTask, lane: int, end: float) -> _Bar:
+    x, width = _place(task.began, task.ended, end)
+    color = f"c{_RULES.index(task.rule) if task.rule in _RULES else len(_RULES)}"
     title = f"{task.recipe}/{task.target}: {task.label}: {_HOW[task.how]}, {task.seconds:.3f} s"
-    return _Bar(
-        round(x, 2), _TOP + lane * _PITCH, round(width, 2), color, task.critical, title, text if room >= 4 else ""
-    )  # fmt: skip
+    return _Bar(x, _TOP + lane * _PITCH, width, color, task.critical, title, _fitted(task.label, width))
 
 
 _SHORTEST = 1e-6
@@ -120,7 +158,7 @@ def _chain(chain: Sequence[TimedTask]) -> tuple[str, PageTable]:
     title = f"Critical path of {first.recipe}/{first.target}: {total:.3f} s"
     caption = "Each task needs what the one before makes: with any number of CPUs the build takes no less."
     rows = [(each.label, _HOW[each.how], _seconds(each.seconds, total)) for each in chain]
-    return title, page_table(caption, ("task", "how", "seconds"), rows, (2,))
+    return title, page_table(caption, ("task", "how", "seconds"), rows, (2,), (0,))
 
 
 def _table(tasks: Sequence[TimedTask]) -> PageTable:
@@ -134,7 +172,7 @@ def _table(tasks: Sequence[TimedTask]) -> PageTable:
         )
         for each in tasks
     ]  # fmt: skip
-    return page_table("Every task, by its begin; times in seconds.", columns, rows, (4, 5, 6))
+    return page_table("Every task, by its begin; times in seconds.", columns, rows, (4, 5, 6), (2, 8))
 
 
 def _seconds(value: float, whole: float) -> Cell:
