@@ -132,6 +132,28 @@ BANDWIDTH = [
 ]  # fmt: skip
 
 
+def _single(layer: Layer) -> Layer:
+    return replace(layer, precision=DType.F32, tolerance=2e-5, label=f"single-{layer.label}")
+
+
+# Products in fp32, in tiles: odd extents, groups, factors stored either way, batches, tiles of both sizes.
+SINGLE = [
+    *map(
+        _single,
+        (
+            conv("3x3s2-residual", (2, 48, 27, 23), 72, (3, 3), 2, epilogue=RESIDUAL),
+            conv("5x3-asymmetric", (2, 17, 12, 10), 40, (5, 3), 2, ((1, 2), (3, 0))),
+            conv("grouped", (2, 64, 9, 11), 96, (3, 3), groups=4),
+            conv("1d", (2, 24, 50), 40, (5,), 2),
+            conv("large-tiles", (4, 24, 64, 64), 256, (1, 1)),
+            matmul("matmul", (33, 46), 40, True, (RELU,)),
+        ),
+    ),
+    Layer("single-batched", MatMul(), (Input((2, 3, 20, 35)), Input((2, 3, 35, 17))), (), DType.F32, 2e-5),
+    Layer("single-transposed", MatMul(True, True), (Input((3, 35, 20)), Input((17, 35))), (), DType.F32, 2e-5),
+]
+
+
 def forms() -> list[Trial]:
     """Clusters, orders of tiles, and slices of the depth: with strides, odd sizes, residuals, activations."""
     found = []
@@ -279,7 +301,7 @@ _IN_BF16 = 4
 
 def trials() -> list[Trial]:
     """Everything, in the order in which it runs."""
-    found = [trial for layer in LAYERS for trial in trials_of(layer, "portable")]
+    found = [trial for layer in (*LAYERS, *SINGLE) for trial in trials_of(layer, "portable")]
     wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
                     precision=DType.F16, tolerance=TOLERANCE, label=f"wide-{layer.label}")
             for layer in BANDWIDTH]  # fmt: skip

@@ -18,8 +18,8 @@ from bolt_build.toolchain import probe
 
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
 # registers; pairs, with residuals; pooling behind windows; plain loops; groups of channels, odd ones in whatever tile;
-# attention, keys shared by warps; rows that lie apart, read and stored; gates of two products of single pixels; left
-# factors that are transformed as they are loaded; means of what was convolved.
+# products in fp32, in tiles; attention, keys shared by warps; rows that lie apart, read and stored; gates of two
+# products of single pixels; left factors that are transformed as they are loaded; means of what was convolved.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
@@ -30,6 +30,9 @@ LABELS = (
     "attention-hidden-safe-portable-direct-f32/row-f32/row",
     "f16-attention-packed-portable-direct-f16/row-f16/row",
     "sin-portable-direct-f32/row-f32/row",
+    "single-3x3s2-residual-portable-direct-f32/channels_last-f32/channels_last",
+    "single-grouped-portable-direct-f32/row-f32/row",
+    "single-transposed-portable-direct-f32/row-f32/row",
     "f16-gelu-portable-direct-f16/row-f32/row",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",

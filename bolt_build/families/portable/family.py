@@ -29,7 +29,7 @@ from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.families.portable.kernels.squeeze import squeezed
-from bolt_build.families.portable.rule import Rule
+from bolt_build.families.portable.rule import Rule, in_single
 from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.targets import Target
@@ -39,7 +39,9 @@ def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
     efficiency = rule.efficiency(problem)
     if target.gpu is None:
         return roofline(problem, target, efficiency)
-    if rule.gpu_efficiency is not None:
+    if rule.gpu_single is not None and in_single(problem):
+        efficiency = rule.gpu_single(problem)
+    elif rule.gpu_efficiency is not None:
         efficiency = rule.gpu_efficiency
     return roofline(problem, target, efficiency, rule.gpu_bandwidth(problem)) + rule.gpu_latency
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, same_bytes
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.graph.ir import Layout, Node, Op, TensorType
@@ -34,9 +35,10 @@ class Rule:
 
     `refuse` gives a sentence, or None for a problem that `emit` can take. `efficiency` is the part of the target's peak
     arithmetic rate that is expected; `gpu_efficiency` the same on a GPU, whose peak is that of tensor cores, which none
-    of these kernels use (None: no other than elsewhere), `gpu_bandwidth` the part of a GPU's bandwidth, `gpu_latency`
-    the seconds that a kernel there takes on top of that, whatever its size. `in_place` names inputs of the op itself
-    whose memory may also be the output's. Where `is_view`, nothing runs: the output is the input's bytes from
+    of these kernels use (None: no other than elsewhere), `gpu_single` of problems all in fp32, whose peak is that of
+    plain instructions (None: as of others), `gpu_bandwidth` the part of a GPU's bandwidth, `gpu_latency` the seconds
+    that a kernel there takes on top of that, whatever its size. `in_place` names inputs of the op itself whose memory
+    may also be the output's. Where `is_view`, nothing runs: the output is the input's bytes from
     `view_offset` on. Where `pitched`, rows of the output may be stored further apart than they are long; `reads_apart`
     are the inputs whose rows may lie so.
     """
@@ -46,6 +48,7 @@ class Rule:
     emit: Callable[[KernelProblem, StepExpressions], StepCode]
     efficiency: Callable[[KernelProblem], float]
     gpu_efficiency: float | None = None
+    gpu_single: Callable[[KernelProblem], float] | None = None
     gpu_bandwidth: Callable[[KernelProblem], float] = lambda problem: 1.0
     gpu_latency: float = 0.0
     layouts: Callable[[Node, tuple[TensorType, ...], TensorType], tuple[Layouts, ...]] = same_layouts
@@ -63,6 +66,11 @@ def computed_only(problem: KernelProblem) -> str | None:
             names = ", ".join(dtype.value for dtype in COMPUTED)
             return f"computes with {names}, not with {operand.format.dtype.value}"
     return None
+
+
+def in_single(problem: KernelProblem) -> bool:
+    """True where all tensors are in fp32."""
+    return all(operand.format.dtype is DType.F32 for operand in (*problem.inputs, *problem.outputs))
 
 
 def no_epilogue(problem: KernelProblem) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import braces, struct
 from bolt_build.families.common.element_types import COMPUTED
@@ -63,4 +65,24 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/matmul.h",), None, "", call)
 
 
-RULES = (Rule(MatMul, _refuse, _emit, lambda problem: 0.02, gpu_efficiency=0.0003, layouts=row_major),)
+LEAST_TILED, TILED, SCALAR = 16, 0.4, 0.005
+"""Rows and columns from which a GPU computes products in tiles (`least_tiled` of cuda/tiles.h), and parts of the peak
+rate of fp32 that are expected of tiles, and where a thread computes each result by itself. Guesses, not measured."""
+
+
+def single_efficiency(rows: int, columns: int) -> float:
+    """The part of a GPU's peak rate of fp32 that a product of so many rows and columns is expected to reach."""
+    if min(rows, columns) < LEAST_TILED:
+        return SCALAR
+    whole = rows / (64 * ceil(rows / 64)) * columns / (64 * ceil(columns / 64))
+    return TILED * whole
+
+
+def _single(problem: KernelProblem) -> float:
+    rows, columns = problem.outputs[0].shape[-2:]
+    return single_efficiency(rows, columns)
+
+
+RULES = (
+    Rule(MatMul, _refuse, _emit, lambda problem: 0.02, gpu_efficiency=0.0003, gpu_single=_single, layouts=row_major),
+)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.geometry import three
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.portable.kernels.products import single_efficiency
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue, row_major, same_layouts
 from bolt_build.families.portable.typed import ctype
 from bolt_build.graph.ir import Layout, Node, TensorType
@@ -132,9 +135,24 @@ def _pool_bandwidth(problem: KernelProblem) -> float:
     return 1.0 if _last(problem) else 0.125
 
 
+def _single(problem: KernelProblem) -> float:
+    """Rows of the implicit product are positions, columns the filters of a group."""
+    op, shape = problem.op, problem.outputs[0].shape
+    assert isinstance(op, Conv)
+    return single_efficiency(shape[0] * prod(shape[2:]), shape[1] // op.groups)
+
+
 RULES = (
     Rule(Pool, refuse_windows, _emit_pool, lambda problem: 0.02, gpu_bandwidth=_pool_bandwidth, pitched=_last),
     Rule(LpPool, refuse_windows, _emit_lp_pool, lambda problem: 0.02, gpu_bandwidth=_pool_bandwidth),
     Rule(PoolPlaces, _refuse_places, _emit_places, lambda problem: 0.02, gpu_efficiency=0.001, layouts=row_major),
-    Rule(Conv, refuse_windows, _emit_conv, lambda problem: 0.01, gpu_efficiency=0.0003, layouts=_conv_layouts),
+    Rule(
+        Conv,
+        refuse_windows,
+        _emit_conv,
+        lambda problem: 0.01,
+        gpu_efficiency=0.0003,
+        gpu_single=_single,
+        layouts=_conv_layouts,
+    ),
 )
