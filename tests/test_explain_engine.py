@@ -109,6 +109,17 @@ def the_convolution(explanation: Explanation) -> str:
     return render_layer(of_layer([explanation], "/conv")[0])
 
 
+@pytest.mark.parametrize("width", [100, 120, 160])
+def test_it_fits_a_terminal(width: int) -> None:
+    """Every line, tables and prose, of all steps and of one."""
+    explained = explain(evidence())
+    lines = render(explained, width=width).splitlines()
+    (layer,) = of_layer([explained], "/relu")
+    lines += render_layer(layer, width=width).splitlines()
+    assert [line for line in lines if len(line) > width] == []
+    assert any(line.startswith("step  layer") and "share" in line for line in lines) or width == 100
+
+
 def test_every_step_stands_in_a_table_with_totals_and_decisions(golden: Golden) -> None:
     golden("explain/predicted.txt", render(explain(evidence())))
     golden("explain/measured.txt", render(explain(measured(locked(evidence())))))

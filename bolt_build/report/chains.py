@@ -12,6 +12,7 @@ from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.chain import Averaged
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.persistent import ChainOutcome
+from bolt_build.report.brief import brief_words, wrapped
 from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import Counted, counted
 from bolt_build.report.tables import Column, byte_text, table
@@ -94,7 +95,7 @@ def _split(found: ChainOutcome, together: float, apart: Sequence[float | None], 
 
 
 _COLUMNS = (
-    Column("first", name=True), Column("then", name=True), Column("computes", name=True, spare=2),
+    Column("first", name=True), Column("then", name=True), Column("computes", name=True, spare=2, brief=brief_words),
     Column("one kernel", right=True), Column("apart", right=True), Column("gain", right=True),
     Column("traffic", right=True), Column("launch", right=True), Column("lost", right=True), Column("became"),
 )  # fmt: skip
@@ -110,10 +111,11 @@ def render_chains(batch: int, found: Chains | None, width: int | None) -> list[s
     if found.legal:
         lines.append(_LEGEND.format(rate=_rate(found.bandwidth)))
         lines += [line.plain for line in table(_COLUMNS, [_row(each) for each in found.legal], width)]
-        lines += [f"  {' then '.join(each.nodes)}: {each.reason}" for each in found.legal if not each.fused]
+        apart = [f"  {' then '.join(each.nodes)}: {each.reason}" for each in found.legal if not each.fused]
+        lines += wrapped(apart, width)
     if found.illegal:
         lines.append("chains left apart:")
-        lines += [f"  {each.count} {each.reason}" for each in found.illegal]
+        lines += wrapped([f"  {each.count} {each.reason}" for each in found.illegal], width)
     return lines
 
 

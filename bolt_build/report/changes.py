@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from bolt_build.families.base import Expense, Operand, TensorFormat, same_bytes
 from bolt_build.graph.ops.shape import Cast, Convert, Transpose
 from bolt_build.planner.engine_plan import Step, StepTensor
+from bolt_build.report.brief import brief_kernel
 from bolt_build.report.tables import Column, byte_text, table
 
 ALONE, FUSED, COPIED, MODEL = "alone", "fused", "copied", "model"
@@ -23,8 +24,9 @@ _HOW = {
     MODEL: "the model's own",
 }
 _COLUMNS = (
-    Column("step", right=True), Column("layer", name=True), Column("tensor", name=True, spare=2), Column("from"),
-    Column("to"), Column("bytes", right=True), Column("where"), Column("how"), Column("kernel", name=True, spare=1),
+    Column("step", right=True), Column("layer", name=True), Column("tensor", name=True, spare=2),
+    Column("from", name=True), Column("to", name=True), Column("bytes", right=True), Column("where", spare=3),
+    Column("how", name=True), Column("kernel", name=True, spare=1, brief=brief_kernel),
 )  # fmt: skip
 
 

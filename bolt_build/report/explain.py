@@ -9,6 +9,7 @@ from typing import Any
 
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.report.brief import brief_kernel, brief_words, wrapped
 from bolt_build.report.chains import of_nodes, render_chains
 from bolt_build.report.changes import render_changes
 from bolt_build.report.explanation import ELSEWHERE, Batch, Explanation, Layer
@@ -21,18 +22,21 @@ SHOWN_REASONS = 8
 """Reasons of refusals listed before the rest is counted together."""
 
 _STEPS = (
-    Column("step", right=True), Column("layer", name=True), Column("computes", name=True, spare=3),
-    Column("kernel", name=True, spare=1), Column("chosen by", name=True, spare=4), Column("us", right=True),
+    Column("step", right=True), Column("layer", name=True),
+    Column("computes", name=True, spare=3, brief=brief_words), Column("kernel", name=True, spare=1, brief=brief_kernel),
+    Column("chosen by", name=True, spare=4), Column("us", right=True), Column("share", right=True, spare=2),
     Column("predicted", right=True, spare=5), Column("roofline", right=True),
-    Column("runner-up", name=True, spare=6), Column("margin", right=True, spare=2),
+    Column("runner-up", name=True, spare=6, brief=brief_kernel), Column("margin", right=True, spare=2),
     Column("padding", right=True, spare=7),
 )  # fmt: skip
-_LEGEND = "us: measured, or ~ predicted; roofline: bound / us; margin: how much longer the runner-up takes"
+_LEGEND = (
+    "us: measured, or ~ predicted; share: of the sum; roofline: bound / us; margin: how much longer the runner-up takes"
+)
 _ATTEMPTS = (
-    Column("kernel", name=True), Column("us", right=True), Column("slower", right=True),
+    Column("kernel", name=True, brief=brief_kernel), Column("us", right=True), Column("slower", right=True),
     Column("predicted", right=True), Column("status"), Column("message", name=True, spare=1),
 )  # fmt: skip
-_UNTRIED = (Column("not tried", name=True), Column("because"))
+_UNTRIED = (Column("not tried", name=True), Column("because", name=True))
 
 
 def of_batch(explanation: Explanation, batch: int) -> Explanation:
@@ -75,17 +79,16 @@ def as_json(explanation: Explanation, *, attempts: bool) -> Any:
 
 def render(explanation: Explanation, *, width: int | None = None) -> str:
     """All steps of every batch in tables that fit `width` characters (None: no limit), totals and decisions."""
-    lines = [_title(explanation), _LEGEND]
+    lines = wrapped([_title(explanation), _LEGEND], width)
     for batch in explanation.batches:
         views = sum(layer.kernel == "view" for layer in batch.layers)
         lines += ["", f"batch {batch.batch}: {len(batch.layers)} steps, {views} of them views"]
-        lines += [line.plain for line in table(_STEPS, [_row(layer) for layer in batch.layers], width)]
-        lines += _totals(batch)
-        lines += map(str, batch.slow)
-        lines += engine_lines(batch.engine) if batch.engine is not None else []
-        lines += _others(batch)
-    lines += _fusion(explanation)
-    lines += _reasons(f"families did not offer {_count(explanation.refusals)} alternatives", explanation.refusals)
+        lines += [line.plain for line in table(_STEPS, [_row(layer, batch) for layer in batch.layers], width)]
+        said = [*_totals(batch), *map(str, batch.slow)]
+        said += engine_lines(batch.engine) if batch.engine is not None else []
+        lines += wrapped([*said, *_others(batch)], width)
+    said = _reasons(f"families did not offer {_count(explanation.refusals)} alternatives", explanation.refusals)
+    lines += wrapped([*_fusion(explanation), *said], width)
     for batch in explanation.batches:
         lines += render_chains(batch.batch, batch.chains, width)
         lines += render_changes(batch.batch, batch.changes, width)
@@ -98,10 +101,11 @@ def render_layer(explanation: Explanation, *, width: int | None = None) -> str:
     for batch in explanation.batches:
         for layer in batch.layers:
             lines += ["", f"batch {batch.batch}, step {layer.step}: {layer.name}"]
-            lines += [f"  {title:<11} {text}" for title, text in _facts(layer) if text]
-            lines += [f"  {'others' if not index else '':<11} {line}" for index, line in enumerate(_fell(layer))]
-            lines += [f"  {'decided' if not i else '':<11} {line}" for i, line in enumerate(_decisions(layer))]
-            lines += [f"  {'chain':<11} {line}" for line in of_nodes(batch.chains, (layer.name, *layer.nodes))]
+            said = [f"  {title:<11} {text}" for title, text in _facts(layer) if text]
+            said += [f"  {'others' if not index else '':<11} {line}" for index, line in enumerate(_fell(layer))]
+            said += [f"  {'decided' if not i else '':<11} {line}" for i, line in enumerate(_decisions(layer))]
+            said += [f"  {'chain':<11} {line}" for line in of_nodes(batch.chains, (layer.name, *layer.nodes))]
+            lines += wrapped(said, width, inset=14)
             if layer.attempts:
                 lines.append("")
                 lines += [f"  {line.plain}" for line in table(_ATTEMPTS, _attempts(layer), width and width - 2)]
@@ -124,13 +128,14 @@ def _title(explanation: Explanation) -> str:
     return f"{explanation.name} for {explanation.target} in {explanation.precision}, {kernels}"
 
 
-def _row(layer: Layer) -> tuple[str, ...]:
+def _row(layer: Layer, batch: Batch) -> tuple[str, ...]:
     if layer.kernel == "view":
-        return (str(layer.step), layer.name, layer.words, "view", *[""] * 7)
+        return (str(layer.step), layer.name, layer.words, "view", *[""] * 8)
     runner, roofline = layer.runner_up, layer.roofline
     return (
         str(layer.step), layer.name, layer.words, layer.kernel, layer.source,
         f"{layer.measured:.2f}" if layer.measured is not None else f"~{layer.time:.2f}",
+        f"{layer.time / batch.totals.time:.1%}" if batch.totals.time else "",
         "" if layer.predicted is None else f"{layer.predicted:.2f}",
         "" if roofline is None else _percent(roofline.share), "" if runner is None else runner.kernel,
         "" if runner is None else _margin(runner.margin),

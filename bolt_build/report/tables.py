@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -23,13 +23,14 @@ class Column:
     """`spare`: columns with higher numbers are left out first where the width does not suffice, equal ones together,
     those with 0 never.
 
-    `name`: cells may be abbreviated.
+    `name`: cells may be abbreviated, to the first of the `brief` forms that fits, where there are such.
     """
 
     title: str
     right: bool = False
     spare: int = 0
     name: bool = False
+    brief: Callable[[str], Sequence[str]] | None = None
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], width: int | None) -> tuple[Text, ...]:
@@ -42,7 +43,8 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], width
         kept = [i for i in kept if columns[i].spare != most]
     if width is not None:
         _shrink(columns, widths, kept, width)
-        cells = [[_fitted(cell, columns[i], widths[i]) for i, cell in enumerate(row)] for row in cells]
+        fitted = [_fitted([row[i] for row in cells], column, widths[i]) for i, column in enumerate(columns)]
+        cells = [list(row) for row in zip(*fitted, strict=True)]
         widths = _widths(columns, cells)
     header = [Text(column.title, "bold") for column in columns]
     return tuple(_line(columns, widths, kept, row) for row in (header, *cells))
@@ -83,8 +85,19 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]]) -> list[
     return [max([cell_len(c.title), *(row[i].cell_len for row in cells)]) for i, c in enumerate(columns)]
 
 
-def _fitted(cell: Text, column: Column, width: int) -> Text:
-    return Text(shortened(cell.plain, width), cell.style) if column.name and cell.cell_len > width else cell
+def _fitted(cells: Sequence[Text], column: Column, width: int) -> list[Text]:
+    """A column's cells, in one form where one fits all of them; otherwise each in the longest that fits it."""
+    if not column.name or all(cell.cell_len <= width for cell in cells):
+        return list(cells)
+    forms = [(cell.plain, *(column.brief(cell.plain) if column.brief is not None else ())) for cell in cells]
+    for level in range(1, min(map(len, forms))):
+        if all(cell_len(each[level]) <= width for each in forms):
+            return [Text(each[level], cell.style) for each, cell in zip(forms, cells, strict=True)]
+    found = [next((form for form in each if cell_len(form) <= width), None) for each in forms]
+    return [
+        Text(shortened(each[-1], width) if fits is None else fits, cell.style)
+        for fits, each, cell in zip(found, forms, cells, strict=True)
+    ]
 
 
 def _least(columns: Sequence[Column], widths: Sequence[int], kept: Sequence[int]) -> int:

@@ -118,9 +118,9 @@ def _roofs(bandwidth: float, rate: float, across: _Axis, upward: _Axis) -> tuple
     first = max(across.least, upward.least / bandwidth)
     slope = Roof(
         across.at(first), upward.at(first * bandwidth), across.at(ridge), upward.at(rate),
-        f"{bandwidth / 1e12:.2f} TB/s",
+        f"{_scaled(bandwidth)}B/s",
     )  # fmt: skip
-    level = Roof(across.at(ridge), upward.at(rate), _RIGHT, upward.at(rate), f"{rate / 1e12:.1f} TFLOP/s")
+    level = Roof(across.at(ridge), upward.at(rate), _RIGHT, upward.at(rate), f"{_scaled(rate)}FLOP/s")
     return slope, level
 
 
@@ -154,6 +154,12 @@ def _power(power: int, unit: str) -> str:
     return f"{10.0 ** (power - 3 * step):g} {('', 'k', 'M', 'G', 'T', 'P')[step]}{unit}"
 
 
+def _scaled(value: float) -> str:
+    """Three digits and the letter of the power of a thousand."""
+    step = min(max(int(math.log10(value) // 3), 0), 5)
+    return f"{value / 1000.0**step:.3g} {('', 'k', 'M', 'G', 'T', 'P')[step]}"
+
+
 def _intensity(layer: Layer) -> float:
     """Operations a byte that the problem itself moves."""
     assert layer.roofline is not None
@@ -172,5 +178,5 @@ def _radius(layer: Layer, batch: Batch) -> float:
 
 def _point_title(layer: Layer, batch: Batch) -> str:
     assert layer.roofline is not None
-    reached = f"{_reached(layer) / 1e12:.2f} TFLOP/s at {_intensity(layer):.1f} FLOP/byte"
+    reached = f"{_scaled(_reached(layer))}FLOP/s at {_intensity(layer):.1f} FLOP/byte"
     return f"{step_title(layer, batch)}; {reached}, {layer.roofline.share:.1%} of what {layer.roofline.by} allows"
