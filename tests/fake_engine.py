@@ -100,6 +100,6 @@ class FakeModel:
     stray: float = 0.0
 
     @contextmanager
-    def context(self, batch: int) -> Iterator[FakeContext]:
+    def context(self, batch: int, *, dims: Mapping[str, int]) -> Iterator[FakeContext]:
         (graph,) = (graph for graph in self.graphs if graph.batch == batch)
         yield FakeContext(graph, self.faults, self.blind, self.stray)

@@ -106,6 +106,6 @@ class PlannedModel:
     changes: Mapping[int, Change] = field(default_factory=dict)
 
     @contextmanager
-    def context(self, batch: int) -> Iterator[PlannedContext]:
-        (plan,) = (plan for plan in self.engine.plan.plans if plan.batch == batch)
+    def context(self, batch: int, *, dims: Mapping[str, int]) -> Iterator[PlannedContext]:
+        (plan,) = (plan for plan in self.engine.plan.plans if plan.batch == batch and dict(plan.dims) == dims)
         yield PlannedContext(plan, self.engine.constants, self.changes)

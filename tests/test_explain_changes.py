@@ -17,6 +17,7 @@ from bolt_build.graph.zoo.resnet18 import build as build_resnet18
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.report.changes import Change, changes_of, render_changes
 from bolt_build.schema.recipe import TargetSpec
+from bolt_build.sizes import Sizes
 from bolt_build.targets import target_named
 
 H200 = target_named("h200")
@@ -92,12 +93,12 @@ def test_the_list_as_text() -> None:
     found = changes(odd())
     own = sum(each.how == "model" for each in found)
     inside = sum(not each.edge for each in found) - own
-    text = render_changes(2, found, None)
+    text = render_changes(Sizes(2), found, None)
     assert text[:2] == ["", f"layout and type changes, batch 2: {len(found)}, {inside} of them inside"]
     assert len(text) == 3 + len(found)
     edges = [each for each in found if each.edge]
-    assert render_changes(2, edges, None)[1].endswith(f"{len(edges)}, all at the model's edges")
-    assert render_changes(2, (), None) == ["", "layout and type changes, batch 2: none"]
+    assert render_changes(Sizes(2), edges, None)[1].endswith(f"{len(edges)}, all at the model's edges")
+    assert render_changes(Sizes(2), (), None) == ["", "layout and type changes, batch 2: none"]
 
 
 def light(name: str, folder: Path) -> Graph:

@@ -10,6 +10,8 @@ from graph_models import bound, model, node, ones, saved, tensor
 
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.planner.structure import graph_digest
+from bolt_build.sizes import sizes_of
 
 
 def shapes(graph) -> dict[str, tuple[int, ...]]:
@@ -123,3 +125,16 @@ def test_dims_that_bind_nothing(tmp_path: Path) -> None:
 
 def test_input_without_dimensions(tmp_path: Path) -> None:
     assert shapes(bound(tmp_path, two_inputs([], ["N"]), batch=3)) == {"i0": (), "i1": (3,), "y": ()}
+
+
+def test_graphs_of_an_engine_are_those_of_every_batch_with_every_extent(tmp_path: Path) -> None:
+    loaded = load_model(saved(tmp_path, two_inputs(["N", "height", "width"], ["N", "width"])))
+    graphs = loaded.graphs((1, 4), (("height", 5),), (("width", (7, 8)),))
+    assert [str(sizes_of(graph)) for graph in graphs] == [
+        "batch 1, width 7", "batch 1, width 8", "batch 4, width 7", "batch 4, width 8",
+    ]  # fmt: skip
+    assert [graph.type("i0").shape for graph in graphs] == [(1, 5, 7), (1, 5, 8), (4, 5, 7), (4, 5, 8)]
+    assert sizes_of(graphs[3]).numbers == (4, 8)
+    # Where a dimension has one extent, its graph says no more of it than its shapes do.
+    (single,) = loaded.graphs((4,), (("height", 5), ("width", 8)), ())
+    assert (single.dims, graph_digest(single)) == ((), graph_digest(graphs[3]))

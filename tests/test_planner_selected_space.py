@@ -321,3 +321,15 @@ def test_whatever_was_measured_there_is_a_cover_and_winners_are_what_runs(data: 
     for each in cover.alternatives:
         for problem in problems_of(each):
             assert problem not in known or chosen[each.family, problem] == known[problem].candidate
+
+
+def test_a_cover_holds_for_its_graph_whatever_other_extents_its_engine_has() -> None:
+    """So a lock of one length serves the recipe that has more, and what is said names the extents."""
+    tiled = Tiled(conversion=1e-6)
+    by = covered(tiled, LAST)
+    longer = replace(net(), dims=(("width", 8),))
+    engine = planned(tiled, by=by, graphs=[longer])
+    assert engine.declined == ()
+    assert said(engine)[0] == "batch 1, width 8: took the cover of net.lock.yaml (it was found for this graph)"
+    none = planned(tiled, by=replace(by, covers=()), graphs=[longer])
+    assert none.declined == (Declined("cover", 1, "it has none for batch 1, width 8", (("width", 8),)),)

@@ -271,3 +271,17 @@ def test_what_expand_writes_is_yaml_to_others_too(tmp_path: Path) -> None:
     data = yaml.safe_load(expand(load_recipe(path)))
     assert data["model"]["zoo"] == "no"
     assert list(data["layers"]) == ["1e3"]
+
+
+def test_a_dimension_may_have_several_extents(tmp_path: Path) -> None:
+    text = (
+        "bolt: 1\nmodel: {zoo: bert_base, dims: {sequence: [384, 64, 128], width: [7], height: 5}}\ntargets: {host: }\n"
+    )
+    path = write(tmp_path, text)
+    recipe = load_recipe(path)
+    assert recipe.model.dims == (("width", 7), ("height", 5))
+    assert recipe.model.lengths == (("sequence", (64, 128, 384)),)
+    assert recipe.model.largest == (("width", 7), ("height", 5), ("sequence", 384))
+    path.write_text(expand(recipe))
+    assert without_place(load_recipe(path)) == without_place(recipe)
+    assert dict(flatten(recipe))["model.dims.sequence"] == "[64, 128, 384]"

@@ -313,3 +313,15 @@ def test_the_plan_of_a_whole_engine_is_the_cover_of_the_lock(tmp_path: Path) -> 
     path = tmp_path / "net.lock.yaml"
     path.write_text(lock_text(Lock((part,))))
     assert load_lock(path) == Lock((part,))
+
+
+def test_plans_for_several_extents_are_told_apart(tmp_path: Path) -> None:
+    """A graph's digest tells already; the extents are there for people."""
+    covers = [replace(COVER, graph=letter * 64, dims=(("sequence", n),)) for letter, n in (("b", 64), ("a", 128))]
+    part = lock_from(FOUND, RECORDS, covers)
+    text = lock_text(Lock((part,)))
+    assert [line.strip() for line in text.splitlines() if "batch:" in line or "dims:" in line] == [
+        "- batch: 1", "dims: {sequence: 64}", "- batch: 1", "dims: {sequence: 128}",
+    ]  # fmt: skip
+    (tmp_path / "net.lock").write_text(text)
+    assert load_lock(tmp_path / "net.lock") == Lock((part,))

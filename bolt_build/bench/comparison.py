@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from bolt_build.bench.device import DeviceState
 from bolt_build.bench.process import Ready
 from bolt_build.bench.rounds import Round
+from bolt_build.digest import UNSAID
 from bolt_build.errors import ExitCode
 from bolt_build.graph.ir import Array
+from bolt_build.sizes import Dims, Sizes
 from bolt_build.verify.compare import cosine, difference
 
 COMPARISON_VERSION = 1
@@ -67,6 +69,7 @@ class Measured:
     engine_speedup: float
     agreement: tuple[Agreement, ...]
     wrong: str | None
+    dims: Dims = field(default=(), metadata=UNSAID)
 
     @property
     def agrees(self) -> bool:
@@ -84,6 +87,7 @@ class Failed:
     missing: bool
     hint: str
     log: tuple[str, ...]
+    dims: Dims = field(default=(), metadata=UNSAID)
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ class Performance:
         return statistics.median(time for turn in self.rounds for time in turn.times_ms)
 
 
-def measured(batch: int, shown: Performance, engine: Performance) -> Measured:
+def measured(sizes: Sizes, shown: Performance, engine: Performance) -> Measured:
     """The result of one contestant, its outputs compared with the engine's."""
     times = sorted(time for turn in shown.rounds for time in turn.times_ms)
     sustained = [turn.sustained for turn in shown.rounds if turn.sustained is not None]
@@ -140,7 +144,7 @@ def measured(batch: int, shown: Performance, engine: Performance) -> Measured:
     energies = [s.joules for s in sustained if s.joules is not None]
     told = bool(energies) and len(energies) == len(sustained)
     agreement, wrong = _compared(shown.outputs, engine.outputs)
-    ready = shown.ready
+    ready, batch = shown.ready, sizes.batch
     return Measured(
         name=shown.name, batch=batch, library=ready.library, precision=ready.precision, form=ready.form,
         runs=len(times), median_ms=shown.median_ms, p99_ms=_p99(times), min_ms=times[0],
@@ -151,6 +155,7 @@ def measured(batch: int, shown: Performance, engine: Performance) -> Measured:
         joules_per_image=sum(energies) / (runs * batch) if told else None,
         memory_bytes=ready.memory_bytes, setup_seconds=ready.setup_seconds, compile_seconds=ready.compile_seconds,
         engine_speedup=shown.median_ms / engine.median_ms, agreement=agreement, wrong=wrong,
+        dims=sizes.dims,
     )  # fmt: skip
 
 

@@ -21,7 +21,8 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array
 from bolt_build.graph.zoo.samples import sample
-from bolt_build.planner.engine_plan import EnginePlan
+from bolt_build.planner.engine_plan import BatchPlan, EnginePlan
+from bolt_build.sizes import Dims, Sizes
 from bolt_build.targets import target_named
 from bolt_build.verify.index_ranges import index_ranges
 
@@ -30,8 +31,9 @@ _COARSEST = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16":
 
 @dataclass(frozen=True)
 class Contest:
-    """A built engine and who runs against it. `batches` are some of the engine's, `dims` those of the recipe's model;
-    `threads` CPU threads for every contestant, 0 for as many as there are."""
+    """A built engine and who runs against it. `batches` are some of the engine's, and `only` has extents of dimensions
+    that have several, where not all count; `dims` are those of the recipe's model that have one. `threads` CPU threads
+    for every contestant, 0 for as many as there are."""
 
     plan: EnginePlan
     library: Path
@@ -43,6 +45,17 @@ class Contest:
     batches: tuple[int, ...]
     threads: int = 0
     effort: Effort = field(default_factory=Effort)
+    only: Dims = ()
+
+    @property
+    def chosen(self) -> tuple[BatchPlan, ...]:
+        """The plans that are timed, in the order of the batches."""
+        return tuple(
+            plan
+            for batch in self.batches
+            for plan in self.plan.plans
+            if plan.batch == batch and plan.sizes.has(self.only)
+        )
 
 
 @dataclass
@@ -63,8 +76,8 @@ def compete(contest: Contest, say: Callable[[str], None]) -> Comparison:
     check_peers(contest.peers)
     results: list[Measured | Failed] = []
     ready: list[Ready] = []
-    for batch in contest.batches:
-        found, first = _Heat(contest, batch, say, _given_up(results)).run()
+    for plan in contest.chosen:
+        found, first = _Heat(contest, plan, say, _given_up(results)).run()
         results += found
         ready.append(first)
     target = target_named(contest.plan.target)
@@ -74,10 +87,11 @@ def compete(contest: Contest, say: Callable[[str], None]) -> Comparison:
     )  # fmt: skip
 
 
-def inputs_of(plan: EnginePlan, batch: int, seed: int) -> list[Array]:
-    """Seeded inputs of a batch, in the order of the ports. Floating-point ones are f32, numbers that the engine's
-    precision has exactly, so that rounding gives no contestant other ones; whole ones are indices that lie inside."""
-    (batch_plan,) = (each for each in plan.plans if each.batch == batch)
+def inputs_of(plan: EnginePlan, batch: int, seed: int, dims: Dims = ()) -> list[Array]:
+    """Seeded inputs of a batch (with these extents of dimensions that have several), in the order of the ports.
+    Floating-point ones are f32, numbers that the engine's precision has exactly, so that rounding gives no contestant
+    other ones; whole ones are indices that lie inside."""
+    (batch_plan,) = (each for each in plan.plans if each.sizes == Sizes(batch, dims))
     coarsest, ranges = _COARSEST[plan.precision], index_ranges(batch_plan)
     found: list[Array] = []
     for index, port in enumerate(batch_plan.inputs):
@@ -98,8 +112,10 @@ def _given_up(results: Sequence[Measured | Failed]) -> dict[str, Failed]:
 class _Heat:
     """All contestants on one batch. They get ready one after the other, alone on the machine; then they take turns."""
 
-    def __init__(self, contest: Contest, batch: int, say: Callable[[str], None], given_up: dict[str, Failed]) -> None:
-        self._contest, self._batch, self._say, self._given_up = contest, batch, say, given_up
+    def __init__(
+        self, contest: Contest, plan: BatchPlan, say: Callable[[str], None], given_up: dict[str, Failed]
+    ) -> None:
+        self._contest, self._plan, self._say, self._given_up = contest, plan, say, given_up
         self._seats: dict[str, _Seat] = {}
         self._failed: dict[str, Failed] = {}
 
@@ -108,7 +124,7 @@ class _Heat:
         names = (ENGINE, *self._contest.peers)
         with folder() as files, ExitStack() as processes:
             inputs = files / "inputs.npz"
-            np.savez(inputs, *inputs_of(self._contest.plan, self._batch, self._contest.seed))
+            np.savez(inputs, *inputs_of(self._contest.plan, self._plan.batch, self._contest.seed, self._plan.dims))
             for name in names:
                 self._seat(name, inputs, files, processes)
             for number in range(self._contest.effort.rounds):
@@ -117,7 +133,7 @@ class _Heat:
         engine = shown[ENGINE]
         assert engine is not None
         results = [
-            measured(self._batch, performance, engine) if (performance := shown.get(name)) else self._failed[name]
+            measured(self._plan.sizes, performance, engine) if (performance := shown.get(name)) else self._failed[name]
             for name in names
         ]
         return results, engine.ready
@@ -125,9 +141,9 @@ class _Heat:
     def _seat(self, name: str, inputs: Path, files: Path, processes: ExitStack) -> None:
         if name in self._given_up:
             before = self._given_up[name]
-            self._failed[name] = Failed(name, self._batch, before.reason, before.missing, before.hint, before.log)
+            self._failed[name] = self._gone(name, before)
             return
-        self._say(f"batch {self._batch}: {name} gets ready")
+        self._say(f"{self._plan.sizes}: {name} gets ready")
         own = files / name
         own.mkdir()
         opponent = processes.enter_context(Opponent(self._setup(name, inputs), own))
@@ -143,7 +159,7 @@ class _Heat:
     def _round(self, number: int) -> None:
         seats = tuple(self._seats.items())
         if not number:
-            self._say(f"batch {self._batch}: {self._contest.effort.rounds} rounds of {', '.join(self._seats)}")
+            self._say(f"{self._plan.sizes}: {self._contest.effort.rounds} rounds of {', '.join(self._seats)}")
         for name, seat in order(seats, number):
             try:
                 seat.rounds.append(seat.opponent.round())
@@ -163,16 +179,19 @@ class _Heat:
         log = opponent.log()
         if opponent.name == ENGINE:
             subject = str(self._contest.library)
-            wrong = Diagnostic("engine-failed", f"batch {self._batch}: {why.reason}", subject=subject)
+            wrong = Diagnostic("engine-failed", f"{self._plan.sizes}: {why.reason}", subject=subject)
             raise BoltError([wrong], ExitCode.TASK_FAILED)
-        self._failed[opponent.name] = Failed(opponent.name, self._batch, why.reason, why.missing, why.hint, log)
+        self._failed[opponent.name] = self._gone(opponent.name, why, log)
+
+    def _gone(self, name: str, why: NotReady | Failed, log: tuple[str, ...] = ()) -> Failed:
+        log = why.log if isinstance(why, Failed) else log
+        return Failed(name, self._plan.batch, why.reason, why.missing, why.hint, log, self._plan.dims)
 
     def _setup(self, name: str, inputs: Path) -> Setup:
-        contest = self._contest
-        (plan,) = (plan for plan in contest.plan.plans if plan.batch == self._batch)
+        contest, plan = self._contest, self._plan
         return Setup(
             contestant=name, where=target_named(contest.plan.target).where, precision=contest.plan.precision,
-            batch=self._batch, threads=contest.threads, model=str(contest.model), dims=contest.dims,
+            batch=plan.batch, threads=contest.threads, model=str(contest.model), dims=(*contest.dims, *plan.dims),
             library=str(contest.library), weights=str(contest.weights), inputs=str(inputs),
-            input_names=tuple(port.name for port in plan.inputs), effort=contest.effort,
+            input_names=tuple(port.name for port in plan.inputs), effort=contest.effort, chosen=plan.dims,
         )  # fmt: skip

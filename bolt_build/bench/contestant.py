@@ -30,8 +30,8 @@ class Setup:
 
     `where` is the memory that tensors live in ("cpu", "cuda"), `precision` what the engine computes in ("fp32", "fp16",
     "bf16"), `threads` the CPU threads to use, 0 for as many as the process may. `model` is the ONNX file, its symbolic
-    dimensions bound by `dims`; `inputs` an .npz with one array an input, `arr_0` for the first of `input_names`.
-    """
+    dimensions bound by `dims`, some of which the engine has several extents of (`chosen`); `inputs` an .npz with one
+    array an input, `arr_0` for the first of `input_names`."""
 
     contestant: str
     where: str
@@ -45,6 +45,7 @@ class Setup:
     inputs: str
     input_names: tuple[str, ...]
     effort: Effort
+    chosen: tuple[tuple[str, int], ...] = ()
 
     @property
     def model_path(self) -> Path:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bolt_build.digest import decode
+from bolt_build.digest import UNSAID, decode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.sizes import Dims
 
 
 @dataclass(frozen=True)
 class Measurement:
     """What a runner says of one batch and number of threads; milliseconds a run.
 
-    `threads` is None for an engine whose runs use no CPU threads, `p99_ms` where there were fewer than 100 runs.
-    """
+    `dims` are extents of dimensions of which the engine has several. `threads` is None for an engine whose runs use no
+    CPU threads, `p99_ms` where there were fewer than 100 runs."""
 
     name: str
     target: str
@@ -29,11 +30,14 @@ class Measurement:
     median_ms: float
     p99_ms: float | None
     images_per_second: float
+    dims: Dims = field(default=(), metadata=UNSAID)
 
 
-def measure_alone(runner: Path, batch: int, threads: int | None, seconds: float) -> Measurement:
+def measure_alone(runner: Path, batch: int, threads: int | None, seconds: float, dims: Dims = ()) -> Measurement:
     """Runs the program for about `seconds`. Raises BoltError where it fails."""
     argv = [os.fspath(runner), "--bench", "--json", "--batch", str(batch), "--seconds", str(seconds)]
+    for name, extent in dims:
+        argv += ["--dim", f"{name}={extent}"]
     if threads is not None:
         argv += ["--threads", str(threads)]
     done = subprocess.run(argv, check=False, capture_output=True, text=True)

@@ -24,5 +24,5 @@ def plan_parsed(
 
     Raises BoltError.
     """
-    graphs = [model.bind(batch, recipe.model.dims) for batch in model.batches(recipe.batches(spec))]
+    graphs = model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
     return plan_engine(graphs, recipe, spec, target, load(target), selection)

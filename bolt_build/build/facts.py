@@ -3,7 +3,10 @@ them say why a task would run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from bolt_build.digest import UNSAID
+from bolt_build.sizes import Dims
 
 _MARK = 12
 
@@ -48,6 +51,7 @@ class BatchChoice:
     kind: str
     batch: int
     mark: str
+    dims: Dims = field(default=(), metadata=UNSAID)
 
 
 @dataclass(frozen=True)

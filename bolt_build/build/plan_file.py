@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolt_build.build.facts import Facts
 from bolt_build.build.files import FileStamp, write_text
 from bolt_build.build.tasks import Task, TaskGraph
-from bolt_build.digest import decode, encode
+from bolt_build.digest import UNSAID, decode, encode
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
+from bolt_build.sizes import Sizes
 
 PLAN_FILE_VERSION = 7
 
@@ -50,7 +51,7 @@ class EngineSummary:
     """What tasks must know of an engine plan, so that they can be made again without planning.
 
     `families` are the names of the kernel families of its steps, `packages` of the installed packages that it has
-    operators, kernels or its target from.
+    operators, kernels or its target from. `sizes` are what its plans are for, where dimensions have several extents.
     """
 
     name: str
@@ -63,6 +64,12 @@ class EngineSummary:
     steps: int
     families: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    sizes: tuple[Sizes, ...] = field(default=(), metadata=UNSAID)
+
+    @property
+    def plans(self) -> tuple[Sizes, ...]:
+        """What each of its plans is for."""
+        return self.sizes or tuple(map(Sizes, self.batches))
 
 
 @dataclass(frozen=True)

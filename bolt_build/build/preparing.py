@@ -339,9 +339,11 @@ def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
         UnitSummary(unit.name, unit.memory_mb, unit.label) for unit in kernel_units(plan, target, load(target))
     )
     return EngineSummary(
-        plan.name, source_names(plan, target), units, tuple(p.batch for p in plan.plans), plan.layout_digest,
+        plan.name, source_names(plan, target), units, tuple(dict.fromkeys(p.batch for p in plan.plans)),
+        plan.layout_digest,
         payload_bytes(plan.weights), max(p.arena_bytes for p in plan.plans), sum(len(p.steps) for p in plan.plans),
         used_families(plan), used_packages(plan, target),
+        tuple(p.sizes for p in plan.plans if p.dims),
     )  # fmt: skip
 
 

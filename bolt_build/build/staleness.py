@@ -39,6 +39,7 @@ from bolt_build.build.tasks import Task, Value, ValueKind
 from bolt_build.build.up_to_date import Fault, Verdict, judge
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.planner.kernel_sources import UsedProblem
+from bolt_build.sizes import sizes_of
 
 _LOCK = "tuning.lock"
 _PREDICTIONS = "predictions"
@@ -269,7 +270,7 @@ def _lock_change(
     # Kernels of the engine first, and of these the ones that are others now, not just measured again.
     kernels.sort(key=lambda each: (each[0] not in places, _kernel(each[1]) == _kernel(each[2])))
     named = [KernelChange(places[problem], *pair) for problem, *pair in kernels[:_NAMED] if problem in places]
-    batches = _differing(*({(each.kind, each.batch): each for each in facts.batches} for facts in (old, new)))
+    batches = _differing(*({(each.kind, sizes_of(each)): each for each in facts.batches} for facts in (old, new)))
     others = (old.others != new.others) + (old.other_graphs != new.other_graphs) + sum(1 for _ in batches)
     more = len(kernels) - len(named) + others
     return (LockChange(_LOCK, mark, tuple(named), more),) if named or more else ()

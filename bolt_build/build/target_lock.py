@@ -14,6 +14,7 @@ from bolt_build.digest import digest
 from bolt_build.errors import BoltError, Diagnostic, ExitCode, Mark
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.sizes import sizes_of
 from bolt_build.targets import Target
 from bolt_build.toolchain import Toolchain
 
@@ -69,8 +70,8 @@ class TargetLock:
         covers = (cover for cover in self.part.covers if cover.graph in use.graphs)
         engines = (engine.choice for engine in self.part.engines if engine.graph in use.graphs and engine.swaps)
         batches = (
-            *(BatchChoice("cover", cover.batch, short(digest(cover))) for cover in covers),
-            *(BatchChoice("engine", engine.batch, short(digest(engine))) for engine in engines),
+            *(BatchChoice("cover", cover.batch, short(digest(cover)), cover.dims) for cover in covers),
+            *(BatchChoice("engine", engine.batch, short(digest(engine)), engine.dims) for engine in engines),
         )
         # What is of other graphs is not taken, but it is the reason that is given for that.
         others_of = [each for each in self.part.covers if each.graph not in use.graphs]
@@ -153,7 +154,7 @@ class TargetLock:
             return ()
         found = []
         for each in use.declined:
-            of = f"of batch {each.batch} of '{self.spec.name}'"
+            of = f"of {sizes_of(each)} of '{self.spec.name}'"
             what = f"the cover {of} is" if each.what == "cover" else f"the whole engine's kernels {of} are"
             message = f"{what} not taken from {self.name}: {each.reason}"
             found.append(Diagnostic(f"{each.what}-not-locked", message, self._mark, self._hint, severity=severity))

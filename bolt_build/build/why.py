@@ -84,7 +84,7 @@ def _sources_of_layers(engine: EnginePlan, name: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for plan in engine.plans:
         for step in plan.steps:
-            sources = {f"plan_b{plan.batch}.{suffix}"}
+            sources = {f"plan_b{plan.sizes.key}.{suffix}"}
             if not step.view:
                 units = families[step.candidate.family].units(((step.problem, step.candidate),), target)
                 sources |= {unit.name for unit in units}

@@ -81,7 +81,7 @@ def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:
     spec = canonical_json(replace(recipe.variant, name=""))
     if recipe.model.zoo is not None:
         return f"{recipe.model.zoo} {spec}"
-    return f"{digest([file.digest for file in base])} {canonical_json(list(map(list, recipe.model.dims)))} {spec}"
+    return f"{digest([file.digest for file in base])} {canonical_json(list(map(list, recipe.model.largest)))} {spec}"
 
 
 def _code(recipe: Recipe) -> str:
@@ -125,7 +125,7 @@ def _write(recipe: Recipe, path: Path) -> tuple[str, ...]:
     told_of: list[str] = []
 
     def change(model: ModelProto, *, draw: bool) -> ModelProto:
-        found = vary(model, variant, recipe.model.dims, draw=draw)
+        found = vary(model, variant, recipe.model.largest, draw=draw)
         told_of.extend(found.changes)
         return found.model
 

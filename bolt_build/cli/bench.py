@@ -6,13 +6,23 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from bolt_build.bench.comparison import worst_exit_code
 from bolt_build.bench.contest import compete
 from bolt_build.bench.contestant import Effort
 from bolt_build.bench.peers import check_peers
 from bolt_build.bench.runner import Measurement, measure_alone
-from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, count, options_of, read_recipes, seconds
+from bolt_build.cli.common_arguments import (
+    add_dims,
+    add_format,
+    add_place,
+    add_recipes,
+    count,
+    options_of,
+    read_recipes,
+    seconds,
+)
 from bolt_build.cli.engines_here import engines_here
 from bolt_build.digest import encode
 from bolt_build.errors import ExitCode
@@ -20,8 +30,9 @@ from bolt_build.report import diagnostics
 from bolt_build.report.bench import missing_packages, render
 from bolt_build.report.tables import Column, table, terminal_width
 from bolt_build.schema.recipe import Recipe
+from bolt_build.sizes import sizes_of
 from bolt_build.workflows.built import BuiltEngine
-from bolt_build.workflows.contests import batches_of, contests_of, threads_of
+from bolt_build.workflows.contests import contests_of, plans_of, threads_of
 
 NAME = "bench"
 HELP = "time built engines for each batch and, where they run on CPU threads, number of threads; also against peers"
@@ -31,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
     parser.add_argument("--batch", type=count, action="append", metavar="N", help="only this batch (repeatable)")
+    add_dims(parser)
     parser.add_argument(
         "--threads", type=count, action="append", metavar="N",
         help="so many CPU threads, for engines that run on them (repeatable; default: 1 and all, against peers all)",
@@ -58,13 +70,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _alone(args: argparse.Namespace) -> int:
     found = [
-        measure_alone(engine.runner, batch, threads, args.seconds)
+        measure_alone(engine.runner, sizes.batch, threads, args.seconds, sizes.dims)
         for _, engine in _engines(args)
-        for batch in batches_of(engine, args.batch)
+        for sizes in plans_of(engine, args.batch, args.dim)
         for threads in threads_of(engine, args.threads)
     ]
     if args.format == "json":
-        sys.stdout.write(json.dumps([vars(measurement) for measurement in found], indent=1) + "\n")
+        sys.stdout.write(json.dumps([_data(measurement) for measurement in found], indent=1) + "\n")
     else:
         _show(found)
     return int(ExitCode.OK)
@@ -75,7 +87,7 @@ def _against(args: argparse.Namespace) -> int:
     effort = Effort(rounds=args.rounds, seconds=args.seconds / args.rounds)
     found = []
     for recipe, engine in _engines(args):
-        for contest in contests_of(recipe, engine, args.against, args.batch, args.threads, effort):
+        for contest in contests_of(recipe, engine, args.against, args.batch, args.threads, effort, args.dim):
             found.append(compete(contest, lambda text: print(text, file=sys.stderr, flush=True)))
             if args.format == "text":
                 sys.stdout.write(render(found[-1], color=sys.stdout.isatty(), width=terminal_width(sys.stdout)))
@@ -106,10 +118,17 @@ def _show(found: list[Measurement]) -> None:
     columns += [Column(title, right=True) for title in numbers]
     rows = [
         (
-            m.name, m.target, str(m.batch), "-" if m.threads is None else str(m.threads),
+            m.name, m.target, sizes_of(m).words, "-" if m.threads is None else str(m.threads),
             f"{m.median_ms:.3f}", f"{m.min_ms:.3f}",
             "-" if m.p99_ms is None else f"{m.p99_ms:.3f}", f"{m.images_per_second:.1f}", str(m.runs),
         )
         for m in found
     ]  # fmt: skip
     sys.stdout.write("".join(f"{line.plain}\n" for line in table(columns, rows, None)))
+
+
+def _data(measurement: Measurement) -> dict[str, Any]:
+    """What it says of dimensions only where some have several extents."""
+    found = dict(vars(measurement))
+    dims = dict(found.pop("dims"))
+    return found | ({"dims": dims} if dims else {})

@@ -52,7 +52,9 @@ def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
     for recipe in recipes:
         if args.expand or recipe not in refused:
             sys.stdout.write(_expanded(recipe, len(recipes) > 1) if args.expand else _summary(recipe))
-        sys.stdout.write("".join(_size(size) for check in checks if check.recipe is recipe for size in check.sizes))
+        sys.stdout.write(
+            "".join(_size(size, check.recipe) for check in checks if check.recipe is recipe for size in check.sizes)
+        )
     sys.stdout.flush()
     if wrong:
         raise BoltError(wrong)
@@ -66,13 +68,19 @@ def _check_model(recipe: Recipe, args: argparse.Namespace) -> ModelCheck:
     return check_model(recipe, options_of(args), lambda text: print(text, file=sys.stderr, flush=True))
 
 
-def _size(size: PlannedSize) -> str:
+def _size(size: PlannedSize, recipe: Recipe) -> str:
     # Tables load rich, and only --model shows sizes.
     from bolt_build.report.tables import byte_text
 
     batches = ", ".join(map(str, size.batches))
     memory = f"weights {byte_text(size.weight_bytes)}, arena {byte_text(size.arena_bytes)}"
-    return f"  {size.target}: can be planned: {size.steps} steps for batch {batches}, {memory}\n"
+    where = f"batch {batches}{_lengths(recipe)}"
+    return f"  {size.target}: can be planned: {size.steps} steps for {where}, {memory}\n"
+
+
+def _lengths(recipe: Recipe) -> str:
+    """Dimensions with several extents, each of which has plans for every batch."""
+    return "".join(f", {name} {' or '.join(map(str, extents))}" for name, extents in recipe.model.lengths)
 
 
 def _summary(recipe: Recipe) -> str:
@@ -80,7 +88,7 @@ def _summary(recipe: Recipe) -> str:
     source = f"zoo model {model.zoo}" if model.zoo is not None else str(model.onnx)
     batches = ", ".join(str(batch) for batch in model.batch) or "of the model"
     targets = ", ".join(f"{target.name} ({_target(target)})" for target in recipe.targets)
-    return f"{recipe.path}: ok: {recipe.name}, {source}, batch {batches}, for {targets}\n"
+    return f"{recipe.path}: ok: {recipe.name}, {source}, batch {batches}{_lengths(recipe)}, for {targets}\n"
 
 
 def _target(target: TargetSpec) -> str:

@@ -144,6 +144,22 @@ def count(text: str) -> int:
     return int(text)
 
 
+def add_dims(parser: argparse.ArgumentParser) -> None:
+    """The option for one extent of a dimension of which the recipe has several."""
+    parser.add_argument(
+        "--dim", type=extent, action="append", default=[], metavar="NAME=N",
+        help="only this extent of a dimension that has several in the recipe, such as sequence=128 (repeatable)",
+    )  # fmt: skip
+
+
+def extent(text: str) -> tuple[str, int]:
+    """A dimension and its extent; the name may hold "=" itself."""
+    name, equals, number = text.rpartition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"'{text[:20]}' is not of the form NAME=N")
+    return name, count(number)
+
+
 def seconds(text: str) -> float:
     """A time above 0, at most a day."""
     try:

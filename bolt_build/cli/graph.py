@@ -27,6 +27,7 @@ from bolt_build.graph.text import format_graph
 from bolt_build.report.chart import Chart, Group
 from bolt_build.report.engine_charts import graph_groups
 from bolt_build.schema.recipe import Recipe
+from bolt_build.sizes import all_sizes
 
 NAME = "graph"
 HELP = "print the graph of a recipe's model, as imported or as optimised"
@@ -71,7 +72,9 @@ def _groups(recipe: Recipe, options: BuildOptions, args: argparse.Namespace, fir
     if args.stage == "optimised":
         return graph_groups(engines, args.batch, first=first)
     model = parse(Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr)).model.path)
-    return graph_groups(engines, args.batch, lambda batch: model.bind(batch, recipe.model.dims), first)
+    return graph_groups(
+        engines, args.batch, lambda sizes: model.bind(sizes.batch, recipe.model.dims, sizes.dims), first
+    )
 
 
 def _graphs(recipe: Recipe, preparer: Preparer, args: argparse.Namespace) -> list[tuple[str, Graph]]:
@@ -80,14 +83,15 @@ def _graphs(recipe: Recipe, preparer: Preparer, args: argparse.Namespace) -> lis
     if args.stage == "imported":
         own = [each for spec in specs for each in spec.batch]
         batch = _batch(recipe, [*preparer.batches(None), *own], args.batch)
-        return [(recipe.name, parse(preparer.model.path).bind(batch, recipe.model.dims))]
+        first = all_sizes((batch,), recipe.model.lengths)[0]
+        return [(recipe.name, parse(preparer.model.path).bind(batch, recipe.model.dims, first.dims))]
     _batch(recipe, [each for spec in specs for each in preparer.batches(spec)], args.batch)
     found = []
     for spec in specs:
-        batches = preparer.batches(spec)
-        if args.batch in (None, *batches):
-            at = 0 if args.batch is None else batches.index(args.batch)
-            found.append((f"{recipe.name} for {spec.name}", preparer.plan_engine(spec).graphs[at]))
+        if args.batch in (None, *preparer.batches(spec)):
+            graphs = preparer.plan_engine(spec).graphs
+            chosen_graph = next(graph for graph in graphs if args.batch in (None, graph.batch))
+            found.append((f"{recipe.name} for {spec.name}", chosen_graph))
     return found
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.cli.common_arguments import add_place, add_recipe, count, options_of, read_recipe
+from bolt_build.cli.common_arguments import add_dims, add_place, add_recipe, count, options_of, read_recipe
 from bolt_build.cli.engines_here import the_engine_here
 from bolt_build.errors import Diagnostic, ExitCode
 from bolt_build.report.diagnostics import render
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a .npy for the output NAME (repeatable), or one .npz for all outputs; without it a summary is printed",
     )  # fmt: skip
     parser.add_argument("--batch", type=count, metavar="N", help="which of the engine's batches (default: the inputs')")
+    add_dims(parser)
     parser.add_argument("--threads", type=count, metavar="N", help="threads (default: as many as CPUs)")
 
 
@@ -76,4 +77,6 @@ def _arguments(args: argparse.Namespace) -> list[str]:
     for option, number in (("--batch", args.batch), ("--threads", args.threads)):
         if number is not None:
             found += [option, str(number)]
+    for name, extent in args.dim:
+        found += ["--dim", f"{name}={extent}"]
     return found

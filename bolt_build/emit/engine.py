@@ -41,7 +41,7 @@ def source_names(plan: EnginePlan, target: Target) -> tuple[str, ...]:
     """
     return (
         "engine.cpp",
-        *(f"plan_b{batch.batch}.{target.kernel_suffix}" for batch in plan.plans),
+        *(f"plan_b{batch.sizes.key}.{target.kernel_suffix}" for batch in plan.plans),
         names.header(plan.name),
         names.EXPORTS,
     )
@@ -111,7 +111,10 @@ def _engine_source(plan: EnginePlan, target: Target, facts: BuildFacts) -> str:
         name=c_string(plan.name),
         namespace=_namespace(plan),
         outputs=len(plan.plans[0].outputs),
-        plans=[batch.batch for batch in plan.plans],
+        batches=list(dict.fromkeys(batch.batch for batch in plan.plans)),
+        dims=[c_string(name) for name, _ in plan.plans[0].dims],
+        plans=[batch.sizes.key for batch in plan.plans],
+        sizes=[batch.sizes.numbers for batch in plan.plans],
         symbol=names.symbol(plan.name),
         target=c_string(plan.target),
         title=comment(f"{plan.name} for {plan.target}, {plan.precision}"),
@@ -127,11 +130,13 @@ def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family]
     where = f"BOLT_{target.where.upper()}"
     steps = [step_source(step, families, target) for step in batch.steps]
     if [step.index for step in steps] != list(range(len(steps))):
-        raise ValueError(f"steps of batch {batch.batch} are not numbered in their order")
+        raise ValueError(f"steps of {batch.sizes} are not numbered in their order")
     return _render(
         "plan.cpp.j2",
         arena_bytes=batch.arena_bytes,
         batch=batch.batch,
+        extents=[extent for _, extent in batch.dims],
+        key=batch.sizes.key,
         includes=sorted({include for step in steps for include in step.includes}),
         inputs=[_tensor(port.name, port.operand, where) for port in batch.inputs],
         kept_weights=sorted({index for step in steps for index in step.kept_weights}),
@@ -145,7 +150,7 @@ def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family]
         ],
         steps=steps,
         taps=[tap for step in batch.steps for tap in _taps(step, where)],
-        title=comment(f"{plan.name} for {plan.target}, {plan.precision}, batch {batch.batch}"),
+        title=comment(f"{plan.name} for {plan.target}, {plan.precision}, {batch.sizes}"),
     )
 
 

@@ -18,6 +18,7 @@ from bolt_build.digest import digest_file
 from bolt_build.emit.elf import read_elf
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Port, SlowSteps, Step
 from bolt_build.planner.kernel_sources import KernelSource
+from bolt_build.sizes import Dims
 from bolt_build.targets import Target
 
 MANIFEST_VERSION = 1
@@ -127,7 +128,8 @@ def _slow(found: Sequence[SlowSteps]) -> dict[str, Any]:
     """Where kernels leave most of the hardware unused; microseconds."""
     steps = [
         {
-            "batch": each.batch, "bound": round(each.bound * 1e6, 3), "kernel": each.kernel, "measured": each.measured,
+            "batch": each.batch, **_dims(each.dims), "bound": round(each.bound * 1e6, 3), "kernel": each.kernel,
+            "measured": each.measured,
             "reasons": list(each.reasons), "share": round(each.share, 3), "steps": list(each.steps),
             "time": round(each.seconds * 1e6, 3),
         }
@@ -157,10 +159,16 @@ def _batch(plan: BatchPlan) -> dict[str, Any]:
     return {
         "arenaBytes": plan.arena_bytes,
         "batch": plan.batch,
+        **_dims(plan.dims),
         "inputs": [_port(port) for port in plan.inputs],
         "kernels": [_kernel(step) for step in plan.steps if not step.view],
         "outputs": [_port(port) for port in plan.outputs],
     }
+
+
+def _dims(dims: Dims) -> dict[str, Any]:
+    """The extents of dimensions of which the engine has several."""
+    return {"dims": dict(dims)} if dims else {}
 
 
 def _kernel(step: Step) -> dict[str, Any]:

@@ -20,8 +20,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from bolt_build.digest import UNSAID
 from bolt_build.dtypes import DType
 from bolt_build.layouts import Layout as Layout
+from bolt_build.sizes import Dims
 
 Array = npt.NDArray[Any]
 
@@ -184,6 +186,8 @@ class Graph:
     outputs: tuple[str, ...]
     values: tuple[Value, ...]
     nodes: tuple[Node, ...]
+    dims: Dims = field(default=(), metadata=UNSAID)
+    """Of the dimensions of which the engine has several extents the one that this graph is for."""
 
     @cached_property
     def _values(self) -> dict[str, Value]:
@@ -231,6 +235,7 @@ def graph_of(
     outputs: Iterable[str],
     values: Iterable[Value],
     nodes: Iterable[Node],
+    dims: Dims = (),
 ) -> Graph:
     """A graph with its nodes in a stable topological order and without values that nothing refers to.
 
@@ -244,7 +249,7 @@ def graph_of(
         by_name[value.name] = value
     ordered = _in_order(nodes)
     used = dict.fromkeys([*inputs, *(n for node in ordered for n in (*node.inputs, *node.outputs)), *outputs])
-    return Graph(name, batch, inputs, outputs, tuple(by_name[n] for n in used), ordered)
+    return Graph(name, batch, inputs, outputs, tuple(by_name[n] for n in used), ordered, dims)
 
 
 def _in_order(nodes: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -21,6 +21,7 @@ from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.operators import importers
 from bolt_build.graph.ops.shape import Identity
 from bolt_build.plugins import remembered
+from bolt_build.sizes import Dims, Lengths, all_sizes
 
 if TYPE_CHECKING:
     from bolt_build.graph.onnx_file import OnnxInput
@@ -94,14 +95,21 @@ class OnnxModel:
         """The batches that are `asked` for; where none is, the one that the model itself has (see `own_batch`)."""
         return asked or (own_batch(self.inputs),)
 
-    def bind(self, batch: int, dims: tuple[tuple[str, int], ...] = ()) -> Graph:
-        """The graph for one batch, symbolic dimensions set by `dims`; constants are shared between graphs.
+    def graphs(self, asked: tuple[int, ...], dims: Dims, lengths: Lengths) -> tuple[Graph, ...]:
+        """The graphs of an engine: of each batch (see `batches`) with each extent of the dimensions that have several.
+        Raises BoltError as `bind` does.
+        """
+        return tuple(self.bind(each.batch, dims, each.dims) for each in all_sizes(self.batches(asked), lengths))
+
+    def bind(self, batch: int, dims: Dims = (), chosen: Dims = ()) -> Graph:
+        """The graph for one batch, symbolic dimensions set by `dims`, and by `chosen` where the engine has several
+        extents of one; constants are shared between graphs.
 
         Raises BoltError with everything that is in the way: inputs, dimensions that cannot be bound, operators that are
         not supported, and every node that does not fit.
         """
         table = importer_table()
-        return _Import(self, bind_inputs(self.inputs, batch, dims), table).graph(batch)
+        return _Import(self, bind_inputs(self.inputs, batch, (*dims, *chosen)), table).graph(batch, chosen)
 
 
 def load_model(path: Path) -> OnnxModel:
@@ -179,7 +187,7 @@ class _Import:
         self._lost: dict[str, bool] = {}
         """Values that could not be had, and whether they depend on data."""
 
-    def graph(self, batch: int) -> Graph:
+    def graph(self, batch: int, chosen: Dims) -> Graph:
         for name, type_ in self._binding.types:
             self._builder.define(name, type_)
         for value in self._model.constants:
@@ -201,6 +209,7 @@ class _Import:
             self._model.outputs,
             self._builder.values.values(),
             _live(self._builder.nodes, self._model.outputs),
+            chosen,
         )
 
     def _diagnostics(self) -> list[Diagnostic]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.planner.selection import ChosenCover, EngineChoice, Selection, Winner
+from bolt_build.sizes import Dims
 
 LOCK_VERSION = 3
 """Candidates state all their settings."""
@@ -55,12 +56,13 @@ class LockedEngine:
     fingerprint: str
     plans: int = 0
     in_place_of: str | None = None
+    dims: Dims = ()
 
     @property
     def choice(self) -> EngineChoice:
         """As the planner takes it."""
         swaps = (Winner(problem, candidate, median * 1e-6) for problem, candidate, median in self.swaps)
-        return EngineChoice(self.graph, self.batch, tuple(swaps), self.before * 1e-6, self.after * 1e-6)
+        return EngineChoice(self.graph, self.batch, tuple(swaps), self.before * 1e-6, self.after * 1e-6, self.dims)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from bolt_build.planner.selection import ChosenAlternative, ChosenCover
 from bolt_build.schema.document import MAX_BYTES, DocumentKind, read_document
 from bolt_build.schema.validate import validate
 from bolt_build.schema.values import Items, Scalar, Table, plain
+from bolt_build.sizes import sizes_of
 from bolt_build.user_files import read_regular
 
 __all__ = [
@@ -123,14 +124,15 @@ def _target(name: str, data: Mapping[str, Any], stated: bool) -> LockedTarget:
                 ChosenAlternative(tuple(one["nodes"]), one["family"], tuple(one["problems"]))
                 for one in each["alternatives"]
             ),
+            tuple(each.get("dims", {}).items()),
         )
         for each in data["covers"]
     )  # fmt: skip
     entries = (_read_entry(problem, each) for problem, each in data["problems"].items())
     return LockedTarget(
         name, tuple(sorted(fingerprints.items())), tuple(sorted(entries, key=lambda each: each.problem)),
-        tuple(sorted(covers, key=lambda cover: (cover.batch, cover.graph))),
-        tuple(sorted(map(_read_engine, data.get("engines", ())), key=lambda each: (each.batch, each.graph))),
+        tuple(sorted(covers, key=lambda cover: (sizes_of(cover), cover.graph))),
+        tuple(sorted(map(_read_engine, data.get("engines", ())), key=lambda each: (sizes_of(each), each.graph))),
         stated,
     )  # fmt: skip
 
@@ -142,7 +144,7 @@ def _read_engine(data: Mapping[str, Any]) -> LockedEngine:
     return LockedEngine(
         data["batch"], data["graph"], data["table"], float(data["before"]), float(data["after"]),
         float(data["gain"]), data["tried"], tuple(swaps), data["fingerprint"], data["plans"],
-        data.get("in_place_of"),
+        data.get("in_place_of"), tuple(data.get("dims", {}).items()),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from bolt_build.lockfile.contents import Lock, LockedEngine, LockedTarget, LockE
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.planner.selection import ChosenAlternative, ChosenCover
 from bolt_build.schema.document import CoreLoader, resolve_plain
+from bolt_build.sizes import Dims, Sizes, sizes_of
 
 _HEAD = """\
 # The fastest kernels, as `bolt-build tune` measured them; `bolt-build build` takes them from here.
@@ -94,6 +95,10 @@ def _places(text: str, lines: list[str]) -> _Places | None:
     return key.start_mark.line + 1, found
 
 
+def _place(each: ChosenCover | LockedEngine) -> tuple[Sizes, str]:
+    return sizes_of(each), each.graph
+
+
 def _target(part: LockedTarget) -> str:
     lines = [f"  {_word(part.target)}:", "    fingerprints:"]
     for name, fingerprint in part.fingerprints:
@@ -102,11 +107,11 @@ def _target(part: LockedTarget) -> str:
     for entry in sorted(part.entries, key=lambda each: each.problem):
         lines += _entry(entry)
     lines.append("    covers:")
-    for cover in sorted(part.covers, key=lambda each: (each.batch, each.graph)):
+    for cover in sorted(part.covers, key=_place):
         lines += _cover(cover)
     if part.engines:
         lines.append("    engines:")
-    for engine in sorted(part.engines, key=lambda each: (each.batch, each.graph)):
+    for engine in sorted(part.engines, key=_place):
         lines += _engine(engine)
     return "\n".join(_empty(lines)) + "\n"
 
@@ -159,15 +164,22 @@ def _candidate(candidate: Candidate, median: float) -> str:
 def _cover(cover: ChosenCover) -> list[str]:
     return [
         f"      - batch: {cover.batch}",
+        *_dims(cover.dims),
         f"        graph: {_word(cover.graph)}",
         "        alternatives:" if cover.alternatives else "        alternatives: []",
         *(f"          - {_alternative(each)}" for each in cover.alternatives),
     ]
 
 
+def _dims(dims: Dims) -> list[str]:
+    """The extents that a plan is for, of dimensions that have several."""
+    return [f"        dims: {_flow(dims)}"] if dims else []
+
+
 def _engine(engine: LockedEngine) -> list[str]:
     return [
         f"      - batch: {engine.batch}",
+        *_dims(engine.dims),
         f"        graph: {_word(engine.graph)}",
         f"        table: {_word(engine.table)}",
         *([] if engine.in_place_of is None else [f"        in_place_of: {_word(engine.in_place_of)}"]),

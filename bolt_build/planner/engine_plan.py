@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from bolt_build.digest import digest
+from bolt_build.digest import UNSAID, digest
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, Refusal
+from bolt_build.sizes import Dims, Sizes, sizes_of
 
 PLAN_VERSION = 1
 
@@ -73,7 +74,8 @@ class Port:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """The steps for one batch. `live_peak` is the largest sum of bytes of arena buffers alive at one step."""
+    """The steps for one batch and, where dimensions have several extents, one of each (`dims`). `live_peak` is the
+    largest sum of bytes of arena buffers alive at one step."""
 
     batch: int
     inputs: tuple[Port, ...]
@@ -81,6 +83,12 @@ class BatchPlan:
     steps: tuple[Step, ...]
     arena_bytes: int
     live_peak: int
+    dims: Dims = field(default=(), metadata=UNSAID)
+
+    @property
+    def sizes(self) -> Sizes:
+        """What it is for, of all that the engine has plans for."""
+        return Sizes(self.batch, self.dims)
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,7 @@ class SlowSteps:
     seconds: float
     bound: float
     measured: bool
+    dims: Dims = field(default=(), metadata=UNSAID)
 
     def __str__(self) -> str:
         named = ", ".join(self.steps[:3]) + (f" and {len(self.steps) - 3} more" if len(self.steps) > 3 else "")
@@ -128,7 +137,7 @@ class SlowSteps:
         how = "measured" if self.measured else "predicted"
         reached = f"at {self.bound / self.seconds:.1%} of what the hardware allows ({how})"
         why = "; ".join(self.reasons) or "no other kernel is offered"
-        what = f"slow: batch {self.batch}: {named} {takes} {self.share:.0%} of the time {reached}"
+        what = f"slow: {sizes_of(self)}: {named} {takes} {self.share:.0%} of the time {reached}"
         return f"{what}: {self.kernel}, for {why}"
 
 

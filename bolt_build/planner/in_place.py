@@ -16,6 +16,7 @@ from bolt_build.families.base import PART_ALIGNMENT, memory_axes
 from bolt_build.graph.ops.shape import Concat
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.schedule import VIEW, Schedule, ScheduledStep, ScheduledTensor
+from bolt_build.sizes import Sizes
 
 STAGE = "write-in-place"
 _HOLDERS = {"input": "a graph input", "output": "a graph output", "weight": "a constant"}
@@ -29,15 +30,15 @@ class PlacedSchedule:
     decisions: tuple[Decision, ...]
 
 
-def write_in_place(schedule: Schedule, batch: int) -> PlacedSchedule:
-    """Lets concatenations' inputs be written where their outputs lie. `batch` names the plan in decisions."""
+def write_in_place(schedule: Schedule, sizes: Sizes) -> PlacedSchedule:
+    """Lets concatenations' inputs be written where their outputs lie. `sizes` name the plan in decisions."""
     placer, found = _Placer(schedule), dict[int, Decision]()
     concats = [i for i, step in enumerate(schedule.steps) if isinstance(step.problem.op, Concat) and not step.view]
     for index in sorted(concats, key=lambda i: -schedule.steps[i].outputs[0].operand.nbytes):
         step = schedule.steps[index]
         assert isinstance(step.problem.op, Concat)
         action, reason = placer.place(index, step, step.problem.op.axis)
-        found[index] = Decision(STAGE, f"batch {batch}: {step.name}", action, reason)
+        found[index] = Decision(STAGE, f"{sizes}: {step.name}", action, reason)
     return PlacedSchedule(placer.finish(), tuple(found[index] for index in concats))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from bolt_build.digest import UNSAID
+from bolt_build.sizes import Dims
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Declined:
     what: str
     batch: int
     reason: str
+    dims: Dims = field(default=(), metadata=UNSAID)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.layer_wishes import LayerWishes, layer_wishes, reach_of
 from bolt_build.planner.selection import Winner
 from bolt_build.schema.recipe import Recipe
+from bolt_build.sizes import Dims, Sizes, sizes_of
 
 STAGE = "persistent"
 _KEY = "policy.fusion.persistent"
@@ -49,6 +50,7 @@ class ChainOutcome:
     apart_seconds: tuple[float | None, ...]
     measured: tuple[bool, ...]
     reason: str
+    dims: Dims = ()
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def _refused(region: tuple[str, ...], refusals: Sequence[Refusal], asked: Wishes
 
 
 def outcomes(
-    batch: int, chains: Sequence[OfferedChain], chosen: Sequence[Alternative], winners: Mapping[KernelProblem, Winner]
+    sizes: Sizes, chains: Sequence[OfferedChain], chosen: Sequence[Alternative], winners: Mapping[KernelProblem, Winner]
 ) -> tuple[ChainOutcome, ...]:
     """What became of the chain of each region in a cover: of its forms that which was chosen; or the fastest, where one
     that was measured comes before one that was not."""
@@ -165,11 +167,11 @@ def outcomes(
     forms: dict[tuple[str, ...], list[OfferedChain]] = {}
     for chain in chains:
         forms.setdefault(chain.region, []).append(chain)
-    return tuple(_outcome(batch, min(each, key=place), joined, winners) for each in forms.values())
+    return tuple(_outcome(sizes, min(each, key=place), joined, winners) for each in forms.values())
 
 
 def _outcome(
-    batch: int, chain: OfferedChain, joined: Mapping[str, tuple[str, ...]], winners: Mapping[KernelProblem, Winner]
+    sizes: Sizes, chain: OfferedChain, joined: Mapping[str, tuple[str, ...]], winners: Mapping[KernelProblem, Winner]
 ) -> ChainOutcome:
     found = [winners.get(problem) for problem in (chain.problem, *chain.apart)]
     predicted = (chain.seconds, *chain.apart_seconds)
@@ -186,7 +188,8 @@ def _outcome(
         reason += "; it was not measured, unlike the kernels apart"
     elif not fused and _faster(seconds):
         reason += "; the cover of the whole graph is cheaper with them apart"
-    return ChainOutcome(batch, chain, fused, seconds[0] or 0.0, tuple(seconds[1:]), measured, reason)
+    times_apart = tuple(seconds[1:])
+    return ChainOutcome(sizes.batch, chain, fused, seconds[0] or 0.0, times_apart, measured, reason, sizes.dims)
 
 
 def _faster(seconds: Sequence[float | None]) -> bool:
@@ -205,7 +208,7 @@ def decisions_of(found: Sequence[ChainOutcome]) -> tuple[Decision, ...]:
     """A line for each chain that times decided about; what the recipe decided has its line already."""
     return tuple(
         Decision(
-            STAGE, f"batch {each.batch}: {each.chain.region[-1]}", "fused" if each.fused else "declined",
+            STAGE, f"{sizes_of(each)}: {each.chain.region[-1]}", "fused" if each.fused else "declined",
             f"behind '{each.chain.region[0]}': {each.reason}",
         )
         for each in found

@@ -36,6 +36,7 @@ from bolt_build.planner.space import SearchSpace, search_space
 from bolt_build.planner.structure import structure
 from bolt_build.planner.weights import WeightTable
 from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.sizes import sizes_of
 from bolt_build.targets import Target
 
 
@@ -63,7 +64,8 @@ def plan_engine(
     graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target: Target, families: Sequence[Family],
     selection: Selection = PREDICTED,
 ) -> PlannedEngine:  # fmt: skip
-    """Plans one engine with one plan for each graph (one a batch), with the kernels of `selection` where it has them.
+    """Plans one engine with one plan for each graph (one a batch and extent of dimensions with several), with the
+    kernels of `selection` where it has them.
 
     Raises BoltError with every node of any batch that no family has a kernel for, each once.
     """
@@ -79,9 +81,9 @@ def plan_engine(
         space, winners = selected_space(space, selection, target, families)
         cover = resolve(space)
         covers.append(chosen_cover(space, cover.alternatives))
-        joined = outcomes(space.graph.batch, space.chains, cover.alternatives, winners)
+        joined = outcomes(sizes_of(space.graph), space.chains, cover.alternatives, winners)
         chains += joined
-        placed = write_in_place(schedule(space, cover, target), space.graph.batch)
+        placed = write_in_place(schedule(space, cover, target), sizes_of(space.graph))
         ordered = placed.schedule
         arena = plan_memory(ordered)
         _check_bytes(space, arena)
@@ -108,7 +110,7 @@ def planned_batch(
     """The plan of one batch as an engine of it alone would have it, and its cover. Raises BoltError."""
     space, _ = selected_space(space, selection, target, families)
     cover = resolve(space)
-    ordered = write_in_place(schedule(space, cover, target), space.graph.batch).schedule
+    ordered = write_in_place(schedule(space, cover, target), sizes_of(space.graph)).schedule
     plan = _batch_plan(space, ordered, plan_memory(ordered), WeightTable())
     return plan, chosen_cover(space, cover.alternatives)
 
@@ -134,7 +136,7 @@ def _optimized(
         pads = PAD_CHANNELS.pays_on is None or PAD_CHANNELS.pays_on(target, spec.precision)
         if not pads and recipe.policy.padding.mode == "always":
             reason = f"policy.padding.mode is always, but kernels of '{target.name}' read {spec.precision} as it is"
-            decisions.append(Decision(PAD_CHANNELS.name, f"batch {graph.batch}", "declined", reason))
+            decisions.append(Decision(PAD_CHANNELS.name, str(sizes_of(graph)), "declined", reason))
         optimized.append(result.graph)
     return optimized, decisions
 
@@ -150,7 +152,7 @@ class _Used:
         self, space: SearchSpace, steps: Sequence[ScheduledStep], winners: Winners, target: Target
     ) -> list[Decision]:
         """One for each problem of a batch's steps; one in all where nothing was measured for a GPU."""
-        batch, source = f"batch {space.graph.batch}", self._selection.source
+        batch, source = str(sizes_of(space.graph)), self._selection.source
         by_problem: dict[str, list[ScheduledStep]] = {}
         for step in steps:
             if not step.view:
@@ -180,14 +182,14 @@ def _check_bytes(space: SearchSpace, arena: Arena) -> None:
     """Raises BoltError where a context's memory, with ports of its own, could not be counted."""
     ports = sum(Operand(space.graph.type(name).shape, format).nbytes for name, format in (*space.fixed, *space.wanted))
     if arena.nbytes + ports > MOST_BYTES:
-        message = f"batch {space.graph.batch} takes {arena.nbytes + ports} bytes, which 63 bits cannot count"
+        message = f"{sizes_of(space.graph)} takes {arena.nbytes + ports} bytes, which 63 bits cannot count"
         raise BoltError([Diagnostic("model-too-large", message, hint="bind smaller batches and dimensions")])
 
 
 def _arena_decision(space: SearchSpace, arena: Arena) -> Decision:
     buffers = len({offset for offset in arena.offsets if offset is not None})
     reason = f"{arena.nbytes} bytes over {buffers} places; {arena.live_peak} bytes are alive at once at the peak"
-    return Decision("memory", f"batch {space.graph.batch}", "planned the arena", reason)
+    return Decision("memory", str(sizes_of(space.graph)), "planned the arena", reason)
 
 
 def _spaces(
@@ -230,4 +232,4 @@ def _batch_plan(space: SearchSpace, ordered: Schedule, arena: Arena, weights: We
         tuple(Port(name, Operand(graph.type(name).shape, format)) for name, format in border)
         for border in (space.fixed, space.wanted)
     ]
-    return BatchPlan(graph.batch, ports[0], ports[1], tuple(steps), arena.nbytes, arena.live_peak)
+    return BatchPlan(graph.batch, ports[0], ports[1], tuple(steps), arena.nbytes, arena.live_peak, graph.dims)

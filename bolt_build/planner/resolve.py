@@ -20,6 +20,7 @@ from bolt_build.graph.ir import Node
 from bolt_build.planner.csp import TABLE_CAP, Factor, minimize
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.space import Conversion, SearchSpace
+from bolt_build.sizes import sizes_of
 
 PICOSECONDS = 1e12
 """Costs are rounded to whole picoseconds, so that sums are exact and ties do not depend on their order."""
@@ -228,7 +229,7 @@ class _Model:
             for index, name in enumerate(self.tensors)
             for conversion in self.tensor_domains[index][values[len(nodes) + index]].conversions
         ]
-        subject = f"batch {self.space.graph.batch}"
+        subject = str(sizes_of(self.space.graph))
         reason = (
             f"{self.space.basis} {seconds * 1e6:.1f} us over {len(nodes)} nodes with {len(conversions)} conversions"
         )

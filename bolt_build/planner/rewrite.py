@@ -153,7 +153,7 @@ class GraphEditor:
         if not self.changed:
             return self._graph
         old = self._graph
-        return graph_of(old.name, old.batch, old.inputs, old.outputs, self._values.values(), self.nodes())
+        return graph_of(old.name, old.batch, old.inputs, old.outputs, self._values.values(), self.nodes(), old.dims)
 
     def _rename(self, old: str, new: str) -> None:
         """The producer of `old` produces `new`, which takes all of its readers."""

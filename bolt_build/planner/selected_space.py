@@ -19,6 +19,7 @@ from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import ChosenAlternative, ChosenCover, EngineChoice, Selection, Winner
 from bolt_build.planner.space import Choice, Conversion, SearchSpace, problems_of
 from bolt_build.planner.structure import graph_digest
+from bolt_build.sizes import sizes_of
 from bolt_build.targets import Target
 
 Winners = Mapping[KernelProblem, Winner]
@@ -48,7 +49,7 @@ def selected_space(
 def chosen_cover(space: SearchSpace, alternatives: Sequence[Alternative]) -> ChosenCover:
     """A cover of the space's graph in the form that a lock keeps."""
     chosen = tuple(_chosen(alternative) for alternative in alternatives)
-    return ChosenCover(digest_of(space), space.graph.batch, chosen)
+    return ChosenCover(digest_of(space), space.graph.batch, chosen, space.graph.dims)
 
 
 def digest_of(space: SearchSpace) -> str:
@@ -179,15 +180,15 @@ def _converted(conversion: Conversion, space: SearchSpace, winners: Winners) -> 
 def _as_covered(space: SearchSpace, selection: Selection) -> tuple[SearchSpace, bool]:
     """The space with the alternatives of the selection's cover alone, where it has one for this graph that holds, and
     whether it does."""
-    none = "it has none for this batch"
+    none = "it has none for this batch" if not space.graph.dims else f"it has none for {sizes_of(space.graph)}"
     if not selection.covers:  # of records, or of predictions: there is nothing to decide about
         return (_declining(space, "cover", none) if selection.winners else space), False
-    subject, action = f"batch {space.graph.batch}", f"declined the cover of {selection.source}"
+    subject, action = str(sizes_of(space.graph)), f"declined the cover of {selection.source}"
     here = digest_of(space)
     cover = next((c for c in selection.covers if (c.graph, c.batch) == (here, space.graph.batch)), None)
     if cover is None:
         reason = none
-        if any(other.batch == space.graph.batch for other in selection.covers):
+        if any(sizes_of(other) == sizes_of(space.graph) for other in selection.covers):
             reason = "it was found for another graph"
             if any(other.graph == graph_digest(space.graph) for other in selection.covers):
                 reason = "it was found for inputs and outputs of other forms"
@@ -207,9 +208,9 @@ def _as_covered(space: SearchSpace, selection: Selection) -> tuple[SearchSpace, 
 
 def _choice(space: SearchSpace, selection: Selection) -> EngineChoice | None:
     """The selection's choice of kernels for the whole engine of this batch, of this graph's if it has it."""
-    batch = space.graph.batch
-    known = [each for each in selection.engines if each.batch == batch and each.swaps]
-    return next((each for each in known if each.graph == digest_of(space)), known[0] if known else None)
+    swapping = [each for each in selection.engines if each.batch == space.graph.batch and each.swaps]
+    own = [each for each in swapping if each.graph == digest_of(space)]
+    return next(iter(own or [each for each in swapping if sizes_of(each) == sizes_of(space.graph)]), None)
 
 
 def _as_engine(
@@ -228,7 +229,7 @@ def _as_engine(
     They are taken all or none: they were measured together, in the plan that the selection's cover and winners give.
     Costs stay those of the winners, so that they lead to that plan again.
     """
-    subject = f"batch {space.graph.batch}"
+    subject = str(sizes_of(space.graph))
     reason = ""
     if choice.graph != digest_of(space):
         reason = "they were measured in another graph"
@@ -258,7 +259,7 @@ def _as_engine(
 
 
 def _declining(space: SearchSpace, what: str, reason: str) -> SearchSpace:
-    return replace(space, declined=(*space.declined, Declined(what, space.graph.batch, reason)))
+    return replace(space, declined=(*space.declined, Declined(what, space.graph.batch, reason, space.graph.dims)))
 
 
 def _problems(space: SearchSpace) -> set[KernelProblem]:

@@ -3,9 +3,11 @@ what whole engines run faster with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from bolt_build.digest import UNSAID
 from bolt_build.families.base import Candidate
+from bolt_build.sizes import Dims
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class ChosenCover:
     graph: str
     batch: int
     alternatives: tuple[ChosenAlternative, ...]
+    dims: Dims = field(default=(), metadata=UNSAID)
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class EngineChoice:
     swaps: tuple[Winner, ...]
     before: float
     after: float
+    dims: Dims = field(default=(), metadata=UNSAID)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def slow_steps(
             found.append(
                 SlowSteps(
                     space.graph.batch, tuple(each.step for each in group), kernel, reasons, seconds / total, seconds,
-                    sum(each.bound for each in group), all(each.measured for each in group),
+                    sum(each.bound for each in group), all(each.measured for each in group), space.graph.dims,
                 )
             )  # fmt: skip
     return tuple(sorted(found, key=lambda each: -each.seconds))

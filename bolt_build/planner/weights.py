@@ -10,6 +10,7 @@ from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.planner.engine_plan import WeightSlot
 from bolt_build.planner.memory import aligned
+from bolt_build.sizes import sizes_of
 
 
 def _stored(array: Array, dtype: DType) -> Array:
@@ -49,7 +50,7 @@ class WeightTable:
             self._taken.add((name, dtype))
             self._found[key] = len(self._slots)
             offset = aligned(self._slots[-1].offset + self._slots[-1].nbytes) if self._slots else 0
-            slot_name = f"{name}@batch{graph.batch}" if taken else name
+            slot_name = f"{name}@batch{sizes_of(graph).key}" if taken else name
             self._slots.append(WeightSlot(slot_name, dtype, array.shape, offset, array.nbytes))
             self._constants.append(array)
         return self._found[key]

@@ -12,6 +12,7 @@ from bolt_build.bench.comparison import Comparison, Failed, Measured
 from bolt_build.bench.peers import ENGINE
 from bolt_build.errors import Diagnostic
 from bolt_build.report.tables import Column, byte_text, table
+from bolt_build.sizes import sizes_of
 
 _COLUMNS = (
     Column("contestant"), Column("inputs", spare=5), Column("median ms", right=True), Column("p99 ms", right=True),
@@ -29,9 +30,9 @@ def render(comparison: Comparison, *, color: bool, width: int | None = None) -> 
         soft_wrap=True, markup=False,
     )  # fmt: skip
     console.print(_headline(comparison))
-    for batch in dict.fromkeys(result.batch for result in comparison.results):
-        console.print(f"\nbatch {batch}")
-        found = [result for result in comparison.results if result.batch == batch]
+    for sizes in dict.fromkeys(map(sizes_of, comparison.results)):
+        console.print(f"\n{sizes}")
+        found = [result for result in comparison.results if sizes_of(result) == sizes]
         shown = [result for result in found if isinstance(result, Measured)]
         for line in _table([_row(result) for result in shown], width):
             console.print(line)

@@ -16,6 +16,7 @@ from bolt_build.report.brief import brief_words, wrapped
 from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import Counted, counted
 from bolt_build.report.tables import Column, byte_text, table
+from bolt_build.sizes import Sizes, sizes_of
 from bolt_build.targets import Target
 
 
@@ -65,7 +66,7 @@ class Chains:
 
 def chains_of(graph: Graph, plan: EnginePlan, found: Sequence[ChainOutcome], target: Target) -> Chains:
     """What became of the products and poolings that follow each other in an optimised graph."""
-    here = tuple(_shown(each, target) for each in found if each.batch == graph.batch)
+    here = tuple(_shown(each, target) for each in found if sizes_of(each) == sizes_of(graph))
     regions = {", ".join(each.region): each for each in chains_in(graph)} if target.gpu is not None else {}
     legal = {", ".join(each.nodes) for each in here}
     reasons = [f"{each.family}: {each.reason}" for each in plan.refusals if each.what in regions.keys() - legal]
@@ -102,12 +103,12 @@ _COLUMNS = (
 _LEGEND = "gain = traffic between them at {rate} + a launch - what one kernel loses; us, ~ predicted"
 
 
-def render_chains(batch: int, found: Chains | None, width: int | None) -> list[str]:
+def render_chains(sizes: Sizes, found: Chains | None, width: int | None) -> list[str]:
     """A table of the chains of a batch with the reasons of those that stayed apart; nothing where there are none."""
     if found is None or not (found.legal or found.illegal):
         return []
     fused = sum(each.fused for each in found.legal)
-    lines = ["", f"batch {batch}: fused {fused} of {len(found.legal)} chains that one kernel can compute"]
+    lines = ["", f"{sizes}: fused {fused} of {len(found.legal)} chains that one kernel can compute"]
     if found.legal:
         lines.append(_LEGEND.format(rate=_rate(found.bandwidth)))
         lines += [line.plain for line in table(_COLUMNS, [_row(each) for each in found.legal], width)]

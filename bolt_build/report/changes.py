@@ -14,6 +14,7 @@ from bolt_build.graph.ops.shape import Cast, Convert, Transpose
 from bolt_build.planner.engine_plan import Step, StepTensor
 from bolt_build.report.brief import brief_kernel
 from bolt_build.report.tables import Column, byte_text, table
+from bolt_build.sizes import Sizes
 
 ALONE, FUSED, COPIED, MODEL = "alone", "fused", "copied", "model"
 
@@ -92,11 +93,11 @@ def _change(step: Step, source: StepTensor, to: StepTensor, how: str) -> Change:
     )  # fmt: skip
 
 
-def render_changes(batch: int, changes: Sequence[Change], width: int | None) -> list[str]:
+def render_changes(sizes: Sizes, changes: Sequence[Change], width: int | None) -> list[str]:
     """The list of a batch as text: a line that sums up, and a table."""
     inner = sum(not change.edge and change.how != MODEL for change in changes)
     if not changes:
-        return ["", f"layout and type changes, batch {batch}: none"]
+        return ["", f"layout and type changes, {sizes}: none"]
     where = f"{inner} of them inside" if inner else "all at the model's edges"
     if not inner and any(not change.edge for change in changes):
         where = "at the model's edges, or its own"
@@ -108,4 +109,4 @@ def render_changes(batch: int, changes: Sequence[Change], width: int | None) -> 
         for each in changes
     ]  # fmt: skip
     lines = [line.plain for line in table(_COLUMNS, rows, width)]
-    return ["", f"layout and type changes, batch {batch}: {len(changes)}, {where}", *lines]
+    return ["", f"layout and type changes, {sizes}: {len(changes)}, {where}", *lines]

@@ -10,6 +10,7 @@ from typing import Any
 from bolt_build.digest import encode
 from bolt_build.report.printable import printable
 from bolt_build.report.tables import Column, byte_text, table
+from bolt_build.sizes import Dims, Sizes
 from bolt_build.workflows.compared import Measure
 from bolt_build.workflows.comparing import Comparison, EngineComparison, FigureChange, LayerChange
 
@@ -75,13 +76,13 @@ def _how(each: LayerChange) -> str:
 
 
 def _row(each: LayerChange) -> tuple[str, ...]:
-    batch, times = each.layer.batch, each.times
+    layer, times = each.layer, each.times
     kernels = ["-" if side is None else side.kernel for side in (each.before, each.after)]
     if kernels[0] == kernels[1]:
         kernels[1] = "the same"
     known = (None if side is None else side.microseconds for side in (each.before, each.after))
     return (
-        "" if batch is None else str(batch), each.layer.name, *kernels,
+        "" if layer.batch is None else Sizes(layer.batch, layer.dims).words, layer.name, *kernels,
         *("" if time is None else f"{time:.2f}" for time in known),
         "" if times is None or not times[0] else f"{times[1] / times[0] - 1:+.1%}",
     )  # fmt: skip
@@ -106,7 +107,7 @@ def _engine_data(engine: EngineComparison) -> dict[str, Any]:
         "engine": engine.label,
         "layers": [
             {
-                "batch": each.layer.batch, "layer": each.layer.name, "same": each.same,
+                "batch": each.layer.batch, **_dims(each.layer.dims), "layer": each.layer.name, "same": each.same,
                 "before": _side(each.before), "after": _side(each.after),
             }
             for each in engine.layers
@@ -124,3 +125,7 @@ def _side(layer: Any) -> dict[str, Any] | None:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
+
+
+def _dims(dims: Dims) -> dict[str, Any]:
+    return {"dims": dict(dims)} if dims else {}

@@ -15,6 +15,7 @@ from bolt_build.report.page import Cell, PageTable, page_table, rendered
 from bolt_build.report.tables import byte_text
 from bolt_build.report.time_pictures import RooflinePicture, Strip, roofline_picture, strip
 from bolt_build.report.whole_engine import engine_lines
+from bolt_build.sizes import sizes_of
 from bolt_build.verify.report import BatchReport, LayerReport, VerifyReport
 from bolt_build.workflows.engine_report import ReportedEngine
 
@@ -83,9 +84,11 @@ def _engine(reported: ReportedEngine, place: str) -> _Engine:
     notes = [f"Sizes and errors are not here: {reported.unbuilt}."] if reported.unbuilt else []
     if report is None and not reported.unbuilt:
         notes.append("It was built, and not verified here.")
-    checked = {each.batch: each for each in report.batches} if report is not None else {}
+    checked = {sizes_of(each): each for each in report.batches} if report is not None else {}
     batches = tuple(
-        _batch(where, f"{place}b{batch.batch}", batch, steps, checked.get(batch.batch), bool(reported.unbuilt))
+        _batch(
+            where, f"{place}b{sizes_of(batch).key}", batch, steps, checked.get(sizes_of(batch)), bool(reported.unbuilt)
+        )
         for batch, steps in zip(explanation.batches, plan.plans, strict=True)
     )
     tables = (_outputs(where, report),) if report is not None else ()
@@ -93,7 +96,7 @@ def _engine(reported: ReportedEngine, place: str) -> _Engine:
 
 
 def _batch(where: str, place: str, batch: Batch, plan: BatchPlan, checked: BatchReport | None, unbuilt: bool) -> _Batch:
-    title, totals, colors = f"{where}, batch {batch.batch}", batch.totals, kernel_colors(kernels_of(batch))
+    title, totals, colors = f"{where}, {sizes_of(batch)}", batch.totals, kernel_colors(kernels_of(batch))
     facts = [
         ("steps", f"{len(batch.layers)}, {sum(layer.kernel == VIEW for layer in batch.layers)} of them views"),
         ("sum of the kernels alone", f"{totals.time:.2f} us, {totals.measured} measured, {totals.predicted} predicted"),
@@ -215,7 +218,7 @@ def _chains(title: str, chains: Sequence[ShownChain]) -> PageTable:
 def _outputs(where: str, report: VerifyReport) -> PageTable:
     rows = [
         (
-            str(batch.batch), each.name, f"{each.max_abs:.3e}", f"{each.error:.3e}", f"{each.tolerance:.3e}",
+            sizes_of(batch).words, each.name, f"{each.max_abs:.3e}", f"{each.error:.3e}", f"{each.tolerance:.3e}",
             f"{each.cosine:.7f}", _verdict(each.ok),
         )
         for batch in report.batches

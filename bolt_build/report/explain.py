@@ -17,6 +17,7 @@ from bolt_build.report.printable import printable
 from bolt_build.report.reasons import Counted, counted
 from bolt_build.report.tables import Column, byte_text, table
 from bolt_build.report.whole_engine import engine_lines
+from bolt_build.sizes import sizes_of
 
 SHOWN_REASONS = 8
 """Reasons of refusals listed before the rest is counted together."""
@@ -82,7 +83,7 @@ def render(explanation: Explanation, *, width: int | None = None) -> str:
     lines = wrapped([_title(explanation), _LEGEND], width)
     for batch in explanation.batches:
         views = sum(layer.kernel == "view" for layer in batch.layers)
-        lines += ["", f"batch {batch.batch}: {len(batch.layers)} steps, {views} of them views"]
+        lines += ["", f"{sizes_of(batch)}: {len(batch.layers)} steps, {views} of them views"]
         lines += [line.plain for line in table(_STEPS, [_row(layer, batch) for layer in batch.layers], width)]
         said = [*_totals(batch), *map(str, batch.slow)]
         said += engine_lines(batch.engine) if batch.engine is not None else []
@@ -90,8 +91,8 @@ def render(explanation: Explanation, *, width: int | None = None) -> str:
     said = _reasons(f"families did not offer {_count(explanation.refusals)} alternatives", explanation.refusals)
     lines += wrapped([*_fusion(explanation), *said], width)
     for batch in explanation.batches:
-        lines += render_chains(batch.batch, batch.chains, width)
-        lines += render_changes(batch.batch, batch.changes, width)
+        lines += render_chains(sizes_of(batch), batch.chains, width)
+        lines += render_changes(sizes_of(batch), batch.changes, width)
     return printable("\n".join(lines) + "\n")
 
 
@@ -100,7 +101,7 @@ def render_layer(explanation: Explanation, *, width: int | None = None) -> str:
     lines = [_title(explanation)]
     for batch in explanation.batches:
         for layer in batch.layers:
-            lines += ["", f"batch {batch.batch}, step {layer.step}: {layer.name}"]
+            lines += ["", f"{sizes_of(batch)}, step {layer.step}: {layer.name}"]
             said = [f"  {title:<11} {text}" for title, text in _facts(layer) if text]
             said += [f"  {'others' if not index else '':<11} {line}" for index, line in enumerate(_fell(layer))]
             said += [f"  {'decided' if not i else '':<11} {line}" for i, line in enumerate(_decisions(layer))]

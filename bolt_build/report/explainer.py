@@ -28,6 +28,7 @@ from bolt_build.report.explanation import (
 from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import counted
 from bolt_build.report.whole_engine import of_plan
+from bolt_build.sizes import Sizes, sizes_of
 from bolt_build.targets import Target
 from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.workflows.evidence import Evidence
@@ -44,12 +45,12 @@ def explain(evidence: Evidence) -> Explanation:
     explainer, engine = _Explainer(evidence), evidence.engine
     batches = []
     for plan, graph, cover in zip(engine.plan.plans, engine.graphs, engine.covers, strict=True):
-        layers = tuple(explainer.layer(plan.batch, step, plan.steps) for step in plan.steps)
+        layers = tuple(explainer.layer(plan.sizes, step, plan.steps) for step in plan.steps)
         chains = chains_of(graph, engine.plan, engine.chains, evidence.target)
         changes = changes_of(plan.steps, explainer.expense)
         whole = of_plan(plan, cover.graph, evidence.lock, engine.declined)
-        slow = tuple(each for each in engine.plan.slow if each.batch == plan.batch)
-        batches.append(Batch(plan.batch, layers, _totals(layers), changes, chains, whole, slow))
+        slow = tuple(each for each in engine.plan.slow if sizes_of(each) == plan.sizes)
+        batches.append(Batch(plan.batch, layers, _totals(layers), changes, chains, whole, slow, plan.dims))
     # What passes and the recipe decided; what times decided stands in a table of its own.
     timed = decisions_of(engine.chains)
     fusion = tuple(each for each in engine.plan.decisions if each.stage in (*FUSION, STAGE) and each not in timed)
@@ -72,7 +73,7 @@ class _Explainer:
         self._measured = {used.problem for used in evidence.engine.used if used.measured}
         self._records = _one_device(evidence)
 
-    def layer(self, batch: int, step: Step, steps: Sequence[Step]) -> Layer:
+    def layer(self, sizes: Sizes, step: Step, steps: Sequence[Step]) -> Layer:
         kernel = "view" if step.view else str(step.candidate)
         problem, digest = step.problem, step.problem.digest
         attempts = () if step.view else self._attempts(problem, step.candidate)
@@ -96,7 +97,7 @@ class _Explainer:
             tuple(str(tensor.operand.format) for tensor in step.outputs),
             _is_conversion(step), _conversions_before(step, steps),
             tuple(decision for decision in self._plan.decisions if decision.subject in names
-                  or decision.subject == f"batch {batch}: {step.name}"),
+                  or decision.subject == f"{sizes}: {step.name}"),
         )  # fmt: skip
 
     def expense(self, step: Step) -> Expense:

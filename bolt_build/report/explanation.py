@@ -7,13 +7,15 @@ the time that a step takes is never over 1 on a machine whose rates are right.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from bolt_build.digest import UNSAID
 from bolt_build.planner.engine_plan import Decision, SlowSteps
 from bolt_build.report.chains import Chains
 from bolt_build.report.changes import Change
 from bolt_build.report.reasons import Counted
 from bolt_build.report.whole_engine import WholeEngine
+from bolt_build.sizes import Dims
 
 EXPLANATION_VERSION = 2
 NOT_MEASURED = "not measured"
@@ -154,6 +156,7 @@ class Batch:
     chains: Chains | None = None
     engine: WholeEngine | None = None
     slow: tuple[SlowSteps, ...] = ()
+    dims: Dims = field(default=(), metadata=UNSAID)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from bolt_build.errors import Diagnostic
 from bolt_build.report.printable import printable
+from bolt_build.sizes import sizes_of
 from bolt_build.verify.judgement import SPREAD
 from bolt_build.verify.report import BatchReport, LayerReport, OutputReport, VerifyReport
 from bolt_build.workflows.outcome import EngineOutcome, Outcome, RecipeOutcome
@@ -50,7 +51,7 @@ def _engine(suite: xml.Element, recipe: RecipeOutcome, engine: EngineOutcome) ->
         _stopped(suite, where, "plan", engine.obstacles)
     elif engine.verification is not None:
         for batch in engine.verification.batches:
-            _batch(suite, f"{where}.batch {batch.batch}", batch)
+            _batch(suite, f"{where}.{sizes_of(batch)}", batch)
         _whole(suite, where, engine.verification)
     elif not failed:
         reason = engine.elsewhere or "it was not compared"

@@ -49,7 +49,8 @@ def _comparison(report: VerifyReport) -> dict[str, Any]:
     """The verdict with outputs and the worst layer of each batch; verify.json has all layers."""
     batches = [
         {
-            "batch": batch.batch, "ok": batch.ok, "layers": len(batch.layers), "not_judged": len(batch.blind),
+            "batch": batch.batch, **({"dims": dict(batch.dims)} if batch.dims else {}), "ok": batch.ok,
+            "layers": len(batch.layers), "not_judged": len(batch.blind),
             "repeatable": batch.repeatable,
             "departing": [layer.name for layer in batch.layers if not layer.ok],
             "worst_layer": None if batch.worst_layer is None else batch.worst_layer.name,

@@ -24,7 +24,7 @@ def render(plan: EnginePlan, *, width: int | None = None) -> str:
     lines = [f"{plan.name} for {plan.target} in {plan.precision}: {count}", _LEGEND]
     for batch in plan.plans:
         arena = f"arena {byte_text(batch.arena_bytes)} (largest live set {byte_text(batch.live_peak)})"
-        lines += ["", f"batch {batch.batch}: {len(batch.steps)} steps, {arena}"]
+        lines += ["", f"{batch.sizes}: {len(batch.steps)} steps, {arena}"]
         lines += [line.plain for line in table(_COLUMNS, [_row(step) for step in batch.steps], width)]
     lines += ["", *map(str, plan.slow)] if plan.slow else []
     return printable("\n".join(lines + _decisions(plan)) + "\n")

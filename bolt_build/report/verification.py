@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bolt_build.report.tables import Column, table
+from bolt_build.sizes import sizes_of
 from bolt_build.verify.judgement import SPREAD
 from bolt_build.verify.report import SEEDED, BatchReport, LayerReport, OutputReport, VerifyReport
 
@@ -44,7 +45,7 @@ def render(report: VerifyReport, *, color: bool, width: int | None = None) -> st
         console.print(line)
     for batch in report.batches:
         if batch.first_departure is not None:
-            console.print(f"\nbatch {batch.batch}, sample {batch.layers_sample}: layers around the first that departs")
+            console.print(f"\n{sizes_of(batch)}, sample {batch.layers_sample}: layers around the first that departs")
             console.print(f"(deviations are in units of what rounding does; a spread of {SPREAD:g} may be)")
             for line in _layers(batch, batch.first_departure, width):
                 console.print(line)
@@ -72,7 +73,8 @@ def _terms(report: VerifyReport) -> str:
 def _summary(report: VerifyReport, width: int | None) -> tuple[Text, ...]:
     rows = [
         (
-            str(batch.batch), output.name, f"{output.max_abs:.2e}", f"{output.error:.2e}", f"{output.tolerance:.2e}",
+            sizes_of(batch).words, output.name,
+            f"{output.max_abs:.2e}", f"{output.error:.2e}", f"{output.tolerance:.2e}",
             f"{output.cosine:.7f}", _cosine(output.cosine_centred, 7), _cosine(output.dependence, 3), _checked(batch),
             _verdict(batch, output),
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from bolt_build.digest import UNSAID
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.contents import LockedEngine, LockedTarget
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.planner.kernel_sources import Declined
+from bolt_build.sizes import Dims, sizes_of
 from bolt_build.tuning.choice.engines import EngineEvidence
 
 
@@ -41,6 +43,7 @@ class WholeEngine:
     other_plan: bool
     swapped: tuple[Swapped, ...]
     cut_short: bool = False
+    dims: Dims = field(default=(), metadata=UNSAID)
 
 
 def of_evidence(found: EngineEvidence, winners: Mapping[str, tuple[Candidate, float]]) -> WholeEngine:
@@ -54,14 +57,14 @@ def of_evidence(found: EngineEvidence, winners: Mapping[str, tuple[Candidate, fl
     )
     return WholeEngine(
         found.table.batch, found.before.median, found.after.median, found.gain, len(found.record.tried),
-        len(found.record.plans), found.other_plan, swapped, not found.record.complete,
+        len(found.record.plans), found.other_plan, swapped, not found.record.complete, found.table.dims,
     )  # fmt: skip
 
 
 def of_plan(plan: BatchPlan, graph: str, lock: LockedTarget | None, declined: Iterable[Declined]) -> WholeEngine | None:
     """What the lock says of a planned batch; None where it says nothing, or where planning `declined` its cover or its
     choice of kernels."""
-    if any(each.batch == plan.batch for each in declined):
+    if any(sizes_of(each) == plan.sizes for each in declined):
         return None
     engines: Sequence[LockedEngine] = () if lock is None else lock.engines
     engine = next((each for each in engines if (each.batch, each.graph) == (plan.batch, graph)), None)
@@ -81,7 +84,7 @@ def of_plan(plan: BatchPlan, graph: str, lock: LockedTarget | None, declined: It
     )  # fmt: skip
     return WholeEngine(
         plan.batch, engine.before, engine.after, engine.gain, engine.tried, engine.plans,
-        engine.in_place_of is not None, swapped,
+        engine.in_place_of is not None, swapped, dims=plan.dims,
     )  # fmt: skip
 
 
@@ -92,7 +95,7 @@ def engine_lines(engine: WholeEngine) -> list[str]:
         tried += f", {engine.plans} other plan{'' if engine.plans == 1 else 's'}"
     if engine.cut_short:
         tried += "; not all were tried: the time was over"
-    head = f"whole engine of batch {engine.batch}: {engine.before:.1f} us with the kernels that are fastest alone"
+    head = f"whole engine of {sizes_of(engine)}: {engine.before:.1f} us with the kernels that are fastest alone"
     if not engine.swapped and not engine.other_plan:
         return [f"{head}, none faster ({tried})"]
     what = ["with another plan"] if engine.other_plan else []

@@ -38,7 +38,13 @@ class ModelOptions(c.Structure):
 class ContextOptions(c.Structure):
     """bolt_context_options."""
 
-    _fields_ = (("size", c.c_size_t), ("batch", c.c_int64), ("staged", c.c_int64), ("queueing", c.c_int64))
+    _fields_ = (
+        ("size", c.c_size_t),
+        ("batch", c.c_int64),
+        ("staged", c.c_int64),
+        ("queueing", c.c_int64),
+        ("sizes", c.POINTER(c.c_int64)),
+    )
 
 
 class StepInfo(c.Structure):
@@ -49,6 +55,7 @@ class StepInfo(c.Structure):
 
 Observer = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(StepInfo), c.POINTER(Tensor), c.c_void_p)
 Describe = c.CFUNCTYPE(c.c_int, c.c_int64, c.c_int32, c.POINTER(Tensor))
+PlanDescribe = c.CFUNCTYPE(c.c_int, c.c_int32, c.c_int32, c.POINTER(Tensor))
 Pointers = c.POINTER(c.c_void_p)
 
 
@@ -85,4 +92,12 @@ class EngineTable(c.Structure):
             "time_steps",
             c.CFUNCTYPE(c.c_int, c.c_void_p, Pointers, Pointers, c.c_void_p, c.c_int32, c.POINTER(c.c_double)),
         ),
+        ("dim_count", c.c_int32),
+        ("dims", c.POINTER(c.c_char_p)),
+        ("plan_count", c.c_int32),
+        ("sizes", c.POINTER(c.c_int64)),
+        ("find_plan", c.CFUNCTYPE(c.c_int, c.POINTER(c.c_int64), c.POINTER(c.c_int32))),
+        ("plan_input", PlanDescribe),
+        ("plan_output", PlanDescribe),
+        ("plan_steps", c.CFUNCTYPE(c.c_int, c.c_int32, c.POINTER(c.c_int32))),
     )

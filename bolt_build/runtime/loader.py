@@ -19,7 +19,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -27,12 +27,16 @@ import numpy as np
 from bolt_build.runtime import engine_abi as abi
 from bolt_build.runtime import names
 from bolt_build.runtime.engine_tensors import Array, StepInfo, TensorSpec, spec_of, step_of, text_of
+from bolt_build.sizes import Sizes
 
 __all__ = ["Context", "Engine", "EngineError", "Model", "Observer", "StepInfo", "TensorSpec"]
 
 _STATUS = (
     "ok", "invalid argument", "bad weights", "out of memory", "no device", "device error", "internal error",
 )  # fmt: skip
+
+
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class EngineError(RuntimeError):
@@ -89,6 +93,8 @@ class Engine(_Closing):
         self.target = text_of(self._table.target)
         self.layout_digest = text_of(self._table.layout_digest)
         self.batches = tuple(int(self._table.batches[i]) for i in range(self._table.batch_count))
+        self.dims = tuple(text_of(self._table.dims[i]) for i in range(self._table.dim_count))
+        self.sizes = tuple(self._sizes(plan) for plan in range(self._table.plan_count))
         self._models: weakref.WeakSet[Model] = weakref.WeakSet()
 
     @property
@@ -97,13 +103,23 @@ class Engine(_Closing):
         found: dict[str, Any] = json.loads(text_of(self._table.manifest))
         return found
 
-    def inputs(self, batch: int) -> tuple[TensorSpec, ...]:
-        """Ports in the engine's order. Raises EngineError for a batch it was not built for."""
-        return tuple(self._port(self._table.input, batch, index) for index in range(self._table.input_count))
+    def inputs(self, batch: int, dims: Mapping[str, int] = _NONE) -> tuple[TensorSpec, ...]:
+        """Ports in the engine's order. `dims` has the extent of each dimension of which the engine has several. Raises
+        EngineError for a batch or extents that it was not built for, ValueError for dimensions that it does not have.
+        """
+        plan = self.plan(batch, dims)
+        return tuple(self._port(self._table.plan_input, plan, index) for index in range(self._table.input_count))
 
-    def outputs(self, batch: int) -> tuple[TensorSpec, ...]:
-        """Ports in the engine's order. Raises EngineError for a batch it was not built for."""
-        return tuple(self._port(self._table.output, batch, index) for index in range(self._table.output_count))
+    def outputs(self, batch: int, dims: Mapping[str, int] = _NONE) -> tuple[TensorSpec, ...]:
+        """The same of the outputs."""
+        plan = self.plan(batch, dims)
+        return tuple(self._port(self._table.plan_output, plan, index) for index in range(self._table.output_count))
+
+    def plan(self, batch: int, dims: Mapping[str, int] = _NONE) -> int:
+        """Which of `sizes` is this batch with these extents. Raises as `inputs` does."""
+        found = ctypes.c_int32()
+        self.check(self._table.find_plan(self._numbers(batch, dims), ctypes.byref(found)))
+        return found.value
 
     def create(self, weights: str | os.PathLike[str] | bytes, threads: int = 0, device: int = 0) -> Model:
         """A model with weights from a file (its path) or from memory (bytes); `threads` 0 takes as many as the process
@@ -121,9 +137,29 @@ class Engine(_Closing):
         if status != 0:
             raise EngineError(status, text_of(self._table.last_error()))
 
-    def _port(self, describe: Any, batch: int, index: int) -> TensorSpec:
+    def _sizes(self, plan: int) -> Sizes:
+        first = plan * (1 + len(self.dims))
+        batch, *extents = (int(self._table.sizes[first + i]) for i in range(1 + len(self.dims)))
+        return Sizes(batch, tuple(zip(self.dims, extents, strict=True)))
+
+    def _built(self) -> str:
+        """For example "sequence 64, 128 or 384"."""
+        texts = []
+        for place, name in enumerate(self.dims):
+            *first, last = sorted({each.dims[place][1] for each in self.sizes})
+            texts.append(f"{name} {', '.join(map(str, first))} or {last}" if first else f"{name} {last}")
+        return "; ".join(texts)
+
+    def _numbers(self, batch: int, dims: Mapping[str, int]) -> Any:
+        """A batch and extents as the border takes them. Raises ValueError."""
+        if set(dims) != set(self.dims):
+            said = ", ".join(f"{name} {extent}" for name, extent in dims.items()) or "no extents"
+            raise ValueError(f"{self.name} was given {said}; it takes {self._built() or 'none'}")
+        return (ctypes.c_int64 * (1 + len(self.dims)))(batch, *(dims[name] for name in self.dims))
+
+    def _port(self, describe: Any, plan: int, index: int) -> TensorSpec:
         tensor = abi.Tensor()
-        self.check(describe(batch, index, ctypes.byref(tensor)))
+        self.check(describe(plan, index, ctypes.byref(tensor)))
         return spec_of(tensor)
 
 
@@ -142,10 +178,13 @@ class Model(_Closing):
             options.weights_path = os.fsencode(weights)
         engine.check(engine._table.create(ctypes.byref(options), ctypes.byref(self._handle)))
 
-    def context(self, batch: int, staged: bool = False, *, queueing: int = 0) -> Context:
+    def context(
+        self, batch: int, staged: bool = False, *, queueing: int = 0, dims: Mapping[str, int] = _NONE
+    ) -> Context:
         """A context for one of the engine's batches; one a thread. `staged`: with buffers of its own for the ports.
-        `queueing`: flags of the border's `bolt_queueing`, 0 for what is fastest."""
-        context = Context(self, batch, staged, queueing)
+        `queueing`: flags of the border's `bolt_queueing`, 0 for what is fastest. `dims`: the extent of each dimension
+        of which the engine has several."""
+        context = Context(self, batch, staged, queueing, dims)
         self._contexts.add(context)
         return context
 
@@ -166,9 +205,9 @@ class Model(_Closing):
 
 
 class Context(_Closing):
-    """The working memory of one batch. Holds its model alive."""
+    """The working memory of one plan. Holds its model alive."""
 
-    def __init__(self, model: Model, batch: int, staged: bool, queueing: int) -> None:
+    def __init__(self, model: Model, batch: int, staged: bool, queueing: int, dims: Mapping[str, int]) -> None:
         if not model._handle.value:
             raise ValueError("the model is closed")
         self.model = model
@@ -176,11 +215,13 @@ class Context(_Closing):
         self._table = model.engine._table
         self._handle = ctypes.c_void_p()
         options = abi.ContextOptions(
-            size=ctypes.sizeof(abi.ContextOptions), batch=batch, staged=staged, queueing=queueing
-        )
+            size=ctypes.sizeof(abi.ContextOptions), batch=batch, staged=staged, queueing=queueing,
+            sizes=model.engine._numbers(batch, dims),
+        )  # fmt: skip
         model.engine.check(self._table.context_create(model._handle, ctypes.byref(options), ctypes.byref(self._handle)))
-        self.inputs = model.engine.inputs(batch)
-        self.outputs = model.engine.outputs(batch)
+        self._plan = model.engine.plan(batch, dims)
+        self.inputs = model.engine.inputs(batch, dims)
+        self.outputs = model.engine.outputs(batch, dims)
         self._device: list[_Memory] = []
         if any(port.where != "cpu" for port in (*self.inputs, *self.outputs)):
             self._device = [_Memory(model, port.nbytes) for port in (*self.inputs, *self.outputs)]
@@ -244,7 +285,7 @@ class Context(_Closing):
         stored = self._stored(inputs)
         results = self._results()
         count = ctypes.c_int32()
-        self.model.engine.check(self._table.step_count(self.batch, ctypes.byref(count)))
+        self.model.engine.check(self._table.plan_steps(self._plan, ctypes.byref(count)))
         seconds = (ctypes.c_double * max(1, count.value))()
         given, made = self._copied_in(stored, results)
         self.model.engine.check(self._table.time_steps(handle, given, made, None, repeats, seconds))

@@ -82,7 +82,7 @@ def _data(recipe: Recipe) -> dict[str, Any]:
     if recipe.model.batch:
         model["batch"] = list(recipe.model.batch)
     padding = dict(recipe.policy.padding.layers)
-    model["dims"] = dict(recipe.model.dims)
+    model["dims"] = {**dict(recipe.model.dims), **{name: list(extents) for name, extents in recipe.model.lengths}}
     model["variant"] = recipe.model.variant
     return {
         "name": recipe.name,

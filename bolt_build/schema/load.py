@@ -77,6 +77,7 @@ def fill_defaults(data: dict[str, Any], schema: Schema) -> dict[str, Any]:
 
 def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
     model = data["model"]
+    extents_of = {name: _batches(value) for name, value in model["dims"].items()}
     marks = tuple(
         (key, entry.mark if isinstance(entry.value, Table) else entry.value.mark) for key, entry in walk(table)
     )
@@ -87,8 +88,9 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
             onnx=_beside(model["onnx"], dict(marks)["model.onnx"]) if "onnx" in model else None,
             zoo=model.get("zoo"),
             batch=_batches(model.get("batch", [])),
-            dims=tuple(model["dims"].items()),
+            dims=tuple((name, extents[0]) for name, extents in extents_of.items() if len(extents) == 1),
             variant=model["variant"],
+            lengths=tuple((name, tuple(sorted(extents))) for name, extents in extents_of.items() if len(extents) > 1),
         ),
         targets=tuple(
             TargetSpec(name, spec.get("precision", target_named(name).precisions[0]), _batches(spec.get("batch", [])))

@@ -11,8 +11,9 @@ RECIPE_VERSION = 1
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Exactly one of `onnx` (absolute path) and `zoo` is set. `dims` binds symbolic dimensions other than the batch.
-    `batch` is empty where the recipe leaves it to the model (`OnnxModel.batches`).
+    """Exactly one of `onnx` (absolute path) and `zoo` is set. `dims` binds symbolic dimensions other than the batch
+    that have one extent, `lengths` has those with several, ascending. `batch` is empty where the recipe leaves it to
+    the model (`OnnxModel.batches`).
 
     `variant` names the one of the recipe's variants that is built in place of the model itself.
     """
@@ -22,6 +23,12 @@ class ModelSpec:
     batch: tuple[int, ...]
     dims: tuple[tuple[str, int], ...]
     variant: str | None = None
+    lengths: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def largest(self) -> tuple[tuple[str, int], ...]:
+        """The extents of all these dimensions, the largest of those with several."""
+        return (*self.dims, *((name, extents[-1]) for name, extents in self.lengths))
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def agenda_of(
     model = Preparer(recipe, directory, say).model
     say(f"planning the tuning of {recipe.name} for {spec.name}")
     parsed = load_model(model.path)
-    graphs = tuple(parsed.bind(batch, recipe.model.dims) for batch in parsed.batches(recipe.batches(spec)))
+    graphs = parsed.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
     families = load(target)
     spaces = search_spaces(graphs, recipe, spec, target, families)
     found = tuning_set(spaces, families, target, recipe.tuning.candidates if limit is None else limit)

@@ -9,6 +9,7 @@ from pathlib import Path
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Fingerprint
+from bolt_build.sizes import Sizes
 from bolt_build.targets import Target
 from bolt_build.tuning.exchange.bundle import DESCRIPTION, Bundle, read_bundle
 from bolt_build.tuning.exchange.engine_results import EngineRow
@@ -150,7 +151,7 @@ def _notes(path: Path, gone: int, problems: int, results: Results, fitting: list
             message = f"{path}: the whole engine of batch {row.batch}: {row.status.value}: {row.message}"
             yield Diagnostic("engine-failed", message, severity="warning")
     for left in results.unplayed:
-        yield not_played(left.batch, left.message)
+        yield not_played(Sizes(left.batch), left.message)
     if not results.complete:
         message = f"{path} is of a measurement that was ended: what it has is taken"
         yield Diagnostic("incomplete-results", message, severity="warning")

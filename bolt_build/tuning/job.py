@@ -229,8 +229,8 @@ class TuningJob:
         text = engines_text(engines, bundle.problems, medians_of(found, measurements))
         with told(session.directory.engines):
             write_text(session.directory.engines, text)
-        batches = ", ".join(str(lineup.batch) for lineup in engines)
-        self.listener.say(f"measuring the whole engines of batch {batches}")
+        sizes = ", ".join(lineup.sizes.words for lineup in engines)
+        self.listener.say(f"measuring the whole engines of batch {sizes}")
         measured = play_here(session.directory, devices, self.plan.recipe.tuning.budget, self.listener.say)
         adopted = Adopted((), ())
         if session.directory.engine_results.is_file():
@@ -322,7 +322,9 @@ class TuningJob:
     def _session(self) -> TuningSession:
         plan = self.plan
         assert self.toolchain is not None, "tools are looked for before"
-        summary = EngineSummary(plan.recipe.name, (), (), tuple(graph.batch for graph in plan.graphs), "", 0, 0, 0)
+        summary = EngineSummary(
+            plan.recipe.name, (), (), tuple(dict.fromkeys(graph.batch for graph in plan.graphs)), "", 0, 0, 0
+        )
         context = BuildContext(
             plan.recipe, plan.target, plan.families, self.toolchain, summary, plan.model, verified=False
         )

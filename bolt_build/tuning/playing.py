@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from bolt_build.errors import Diagnostic
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Fingerprint, TuningTools
+from bolt_build.sizes import Sizes
 from bolt_build.tuning.choice.engines import EngineEvidence, base_of, record_of
 from bolt_build.tuning.choice.winners import Evidence
 from bolt_build.tuning.compile.kernels import without
@@ -55,11 +56,11 @@ def open_engines(
     for lineup in lineups:
         base = base_of(lineup, by_problem)
         if isinstance(base, str):
-            notes.append(not_played(lineup.batch, base))
+            notes.append(not_played(lineup.sizes, base))
             continue
         kept, fingerprint = base
         if fingerprint not in here:
-            notes.append(not_played(lineup.batch, "its problems were measured on another GPU, driver or toolchain"))
+            notes.append(not_played(lineup.sizes, "its problems were measured on another GPU, driver or toolchain"))
         elif again or not _is_known(record_of(kept, fingerprint, by_problem, measured)):
             waiting.append(kept)
     return Open(tuple(waiting), tuple(notes))
@@ -69,13 +70,13 @@ def _is_known(record: EngineRecord | None) -> bool:
     return record is not None and record.status is Status.OK and record.complete
 
 
-def not_played(batch: int, why: str) -> Diagnostic:
-    return Diagnostic("engine-not-played", f"the whole engine of batch {batch} is not measured: {why}", severity="note")
+def not_played(sizes: Sizes, why: str) -> Diagnostic:
+    return Diagnostic("engine-not-played", f"the whole engine of {sizes} is not measured: {why}", severity="note")
 
 
 def not_compiled(lineups: Iterable[EngineLineup]) -> tuple[Diagnostic, ...]:
     """Warnings about engines of which a kernel that was measured before does not compile now."""
-    found = (not_played(lineup.batch, "what measures it does not compile") for lineup in lineups)
+    found = (not_played(lineup.sizes, "what measures it does not compile") for lineup in lineups)
     return tuple(replace(each, severity="warning") for each in found)
 
 

@@ -49,7 +49,7 @@ def offered_for(recipe: Recipe, target_name: str, options: BuildOptions, say: Ca
     target = target_named(target_name)
     (spec,) = (each for each in recipe.targets if each.name == target_name)
     model = load_model(Preparer(recipe, options.directory(recipe), say).model.path)
-    graphs = tuple(model.bind(batch, recipe.model.dims) for batch in model.batches(recipe.batches(spec)))
+    graphs = model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
     spaces = search_spaces(graphs, recipe, spec, target, load(target))
     return {(choice.problem.digest, choice.family): choice.candidates for space in spaces for choice in space.choices}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -25,7 +26,7 @@ from bolt_build.verify.tolerance import BY_ROUNDING, Tolerances
 class RunnableModel(Protocol):
     """What verification needs of a `runtime.loader.Model`."""
 
-    def context(self, batch: int) -> AbstractContextManager[Runnable]: ...
+    def context(self, batch: int, *, dims: Mapping[str, int]) -> AbstractContextManager[Runnable]: ...
 
 
 def verify_engine(
@@ -66,7 +67,7 @@ def verify_model(
     samples = Samples(spec)
     largest = max(batch_plan.batch for batch_plan in plan.plans)
     for batch_plan in plan.plans:
-        with model.context(batch_plan.batch) as context:
+        with model.context(batch_plan.batch, dims=dict(batch_plan.dims)) as context:
             report, found = _verify_batch(context, reference, batch_plan, samples, tolerances, largest)
         batches.append(report)
         problems += found
@@ -86,13 +87,13 @@ def _verify_batch(
     number = next((k for k, wrong in enumerate(judged.wrong_samples) if wrong), 0)
     seen = compare_layers(context, reference, plan, samples.inputs(plan, number), tolerances, largest)
     repeatable = all(_same_bits(results[number][name], seen.outputs[name]) for name in seen.outputs)
-    problems = [*layer_problems(plan.batch, taps_of(plan), seen.layers), *judged.problems]
-    problems += told_by_layers(plan.batch, judged.outputs, seen.layers)
+    problems = [*layer_problems(plan.sizes, taps_of(plan), seen.layers), *judged.problems]
+    problems += told_by_layers(plan.sizes, judged.outputs, seen.layers)
     if not repeatable:
-        message = f"batch {plan.batch}: an observed run gives other bits than a plain one"
+        message = f"{plan.sizes}: an observed run gives other bits than a plain one"
         problems.append(Diagnostic("run-differs", message))
     ok = not any(problem.severity == "error" for problem in problems)
-    report = BatchReport(plan.batch, len(results), judged.outputs, number, seen.layers, repeatable, ok)
+    report = BatchReport(plan.batch, len(results), judged.outputs, number, seen.layers, repeatable, ok, plan.dims)
     return report, problems
 
 

@@ -65,7 +65,7 @@ def compare_outputs(
         pairs = ([r[name] for r in results], [e[name] for e in expected])
         report, reasons = compare_output(name, plan.batch, limits, *pairs)
         reports.append(report)
-        problems += _problems(f"batch {plan.batch}, output '{name}'", report, reasons)
+        problems += _problems(f"{plan.sizes}, output '{name}'", report, reasons)
         if reasons:
             for number, (a, b) in enumerate(zip(*pairs, strict=True)):
                 wrong[number] |= not compare_output(name, plan.batch, limits, [a], [b])[0].ok

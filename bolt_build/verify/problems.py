@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bolt_build.errors import Diagnostic
+from bolt_build.sizes import Sizes
 from bolt_build.verify.judgement import SPREAD
 from bolt_build.verify.layers import unseen
 from bolt_build.verify.report import LayerReport, OutputReport
@@ -16,30 +17,30 @@ NAMED = 4
 """Layers that a message names."""
 
 
-def layer_problems(batch: int, taps: tuple[Tap, ...], layers: tuple[LayerReport, ...]) -> list[Diagnostic]:
+def layer_problems(sizes: Sizes, taps: tuple[Tap, ...], layers: tuple[LayerReport, ...]) -> list[Diagnostic]:
     """Layers that depart, that were not seen, and that could not be judged."""
     problems = []
     wrong = [layer for layer in layers if not layer.ok]
     if wrong:
         more = f"; so do {_named(wrong[1:])}" if len(wrong) > 1 else ""
-        message = f"batch {batch}: {departure(wrong[0])}{more}"
+        message = f"{sizes}: {departure(wrong[0])}{more}"
         problems.append(Diagnostic("layer-departs", message, subject=wrong[0].name))
     for tap in unseen(taps, layers):
         message = (
-            f"batch {batch}: step {tap.step} ('{tap.name}') should leave tensor '{tap.tensor}', "
+            f"{sizes}: step {tap.step} ('{tap.name}') should leave tensor '{tap.tensor}', "
             "which was not seen in the engine, is none of the model, or is made from such a tensor"
         )
         problems.append(Diagnostic("layer-unseen", message, subject=tap.name))
-    return problems + _blind_problems(batch, layers)
+    return problems + _blind_problems(sizes, layers)
 
 
-def _blind_problems(batch: int, layers: tuple[LayerReport, ...]) -> list[Diagnostic]:
+def _blind_problems(sizes: Sizes, layers: tuple[LayerReport, ...]) -> list[Diagnostic]:
     """Warns of layers that could not be judged; more than a few are an error, for then little was verified."""
     blind = [layer for layer in layers if layer.blind]
     if not blind:
         return []
     message = (
-        f"batch {batch}: rounding alone may make as much as the model does in {len(blind)} of {len(layers)} layers,"
+        f"{sizes}: rounding alone may make as much as the model does in {len(blind)} of {len(layers)} layers,"
         f" which could not be judged: {_named(blind)}"
     )
     hint = "verify on real inputs ('verify.inputs'), or say what is right: 'tolerance' under 'layers'"
@@ -47,13 +48,15 @@ def _blind_problems(batch: int, layers: tuple[LayerReport, ...]) -> list[Diagnos
     return [Diagnostic("layers-not-judged", message, hint=hint, severity="warning" if few else "error")]
 
 
-def told_by_layers(batch: int, outputs: tuple[OutputReport, ...], layers: tuple[LayerReport, ...]) -> list[Diagnostic]:
+def told_by_layers(
+    sizes: Sizes, outputs: tuple[OutputReport, ...], layers: tuple[LayerReport, ...]
+) -> list[Diagnostic]:
     """Outputs that nothing judges: neither the comparison with the whole model nor that of the layer that makes it."""
     judged = {layer.tensor for layer in layers if not layer.blind}
     return [
         Diagnostic(
             "output-not-judged",
-            f"batch {batch}, output '{output.name}': rounding alone may make as much as the model does",
+            f"{sizes}, output '{output.name}': rounding alone may make as much as the model does",
             hint="verify on real inputs ('verify.inputs'), or say what is right: 'verify.tolerance'",
         )
         for output in outputs

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from bolt_build.digest import UNSAID
 from bolt_build.errors import Diagnostic
+from bolt_build.sizes import Dims
 from bolt_build.verify.judgement import SPREAD
 
 REPORT_VERSION = 2
@@ -99,6 +101,7 @@ class BatchReport:
     layers: tuple[LayerReport, ...]
     repeatable: bool
     ok: bool
+    dims: Dims = field(default=(), metadata=UNSAID)
 
     @property
     def first_departure(self) -> LayerReport | None:

@@ -18,6 +18,8 @@ from bolt_build.lockfile.reading import LOCK, LockedTarget, load_lock
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.runtime import names
 from bolt_build.schema.document import read_document
+from bolt_build.sizes import Dims
+from bolt_build.sizes import sizes_of as plan_sizes
 from bolt_build.verify.report import BatchReport, VerifyReport
 
 
@@ -53,6 +55,7 @@ class ComparedLayer:
     problem: str
     kernel: str
     microseconds: float | None
+    dims: Dims = ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def _lock(part: LockedTarget) -> ComparedEngine:
     layers = (ComparedLayer(None, each.what, each.problem, str(each.winner), each.median) for each in part.entries)
     ordered = tuple(sorted(layers, key=lambda layer: (layer.name, layer.problem)))
     engines = (
-        Figure(Measure.TIME, f"batch {each.batch}, whole engine of graph {each.graph[:8]}", each.after)
+        Figure(Measure.TIME, f"{plan_sizes(each)}, whole engine of graph {each.graph[:8]}", each.after)
         for each in part.engines
     )
     return ComparedEngine("", part.target, ordered, tuple(engines))
@@ -117,7 +120,7 @@ def _build(directory: TargetDirectory) -> ComparedEngine:
     layers = tuple(
         ComparedLayer(
             batch.batch, step.name, step.problem.digest, str(step.candidate),
-            known.get((step.problem.digest, str(step.candidate))),
+            known.get((step.problem.digest, str(step.candidate))), batch.dims,
         )
         for batch in plan.plans
         for step in batch.steps
@@ -162,12 +165,12 @@ def sizes_of(directory: TargetDirectory, plan: EnginePlan) -> Iterator[Figure]:
             raise BoltError([Diagnostic("not-built", message, subject=str(directory.path), hint="build it to the end")])
         yield Figure(Measure.SIZE, what, path.stat().st_size)
     for batch in plan.plans:
-        yield Figure(Measure.SIZE, f"batch {batch.batch}, arena", batch.arena_bytes)
+        yield Figure(Measure.SIZE, f"{batch.sizes}, arena", batch.arena_bytes)
 
 
 def _errors(batch: BatchReport) -> Iterator[Figure]:
     for output in batch.outputs:
-        yield Figure(Measure.ERROR, f"batch {batch.batch}, {output.name}: largest difference", output.max_abs)
-        yield Figure(Measure.ERROR, f"batch {batch.batch}, {output.name}: root mean square", output.rms)
+        yield Figure(Measure.ERROR, f"{plan_sizes(batch)}, {output.name}: largest difference", output.max_abs)
+        yield Figure(Measure.ERROR, f"{plan_sizes(batch)}, {output.name}: root mean square", output.rms)
     if batch.worst_layer is not None:
-        yield Figure(Measure.ERROR, f"batch {batch.batch}, worst layer: part of its limit", batch.worst_layer.used)
+        yield Figure(Measure.ERROR, f"{plan_sizes(batch)}, worst layer: part of its limit", batch.worst_layer.used)

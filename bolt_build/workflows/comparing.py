@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.sizes import Sizes
 from bolt_build.workflows.compared import ComparedEngine, ComparedLayer, Figure, Measure, compared
 
 
@@ -150,7 +151,7 @@ def _as_layers(lock: ComparedEngine, build: ComparedEngine) -> tuple[tuple[Compa
     """What the lock has for each layer of the build, and how many problems it has besides."""
     entries = {entry.problem: entry for entry in lock.layers}
     found = [
-        replace(entries[layer.problem], batch=layer.batch, name=layer.name)
+        replace(entries[layer.problem], batch=layer.batch, name=layer.name, dims=layer.dims)
         for layer in build.layers
         if layer.problem in entries
     ]
@@ -169,7 +170,7 @@ def _layers(first: Sequence[ComparedLayer], second: Sequence[ComparedLayer]) -> 
 
 def _key(layer: ComparedLayer) -> tuple[object, ...]:
     """A build's layer goes by its name, however it is computed; a lock's problem by its digest."""
-    return (layer.problem,) if layer.batch is None else (layer.batch, layer.name)
+    return (layer.problem,) if layer.batch is None else (layer.batch, layer.dims, layer.name)
 
 
 def _figures(first: Sequence[Figure], second: Sequence[Figure]) -> Iterator[FigureChange]:
@@ -180,11 +181,15 @@ def _figures(first: Sequence[Figure], second: Sequence[Figure]) -> Iterator[Figu
 
 def _sums(layers: Sequence[LayerChange]) -> Iterator[FigureChange]:
     """Of each batch the sum of times of the kernels that were measured on both sides, each alone."""
-    sums: dict[int | None, list[tuple[float, float]]] = {}
+    sums: dict[Sizes | None, list[tuple[float, float]]] = {}
     for each in layers:
         if each.times is not None:
-            sums.setdefault(each.layer.batch, []).append(each.times)
-    for batch, times in sums.items():
-        where = "" if batch is None else f"batch {batch}, "
+            sums.setdefault(_sizes(each.layer), []).append(each.times)
+    for sizes, times in sums.items():
+        where = "" if sizes is None else f"{sizes}, "
         name = f"{where}sum of {len(times)} kernels measured in both"
         yield FigureChange(Measure.TIME, name, sum(a for a, _ in times), sum(b for _, b in times))
+
+
+def _sizes(layer: ComparedLayer) -> Sizes | None:
+    return None if layer.batch is None else Sizes(layer.batch, layer.dims)

@@ -44,7 +44,7 @@ def gather(recipe: Recipe, spec: TargetSpec, options: BuildOptions, say: Callabl
     lock = target_lock(recipe, spec, target)
     model = load_model(Preparer(recipe, options.directory(recipe), say).model.path)
     say(f"planning {recipe.name} for {spec.name}")
-    graphs = tuple(model.bind(batch, recipe.model.dims) for batch in model.batches(recipe.batches(spec)))
+    graphs = model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
     families, selection = load(target), lock.selection
     engine = plan_engine(graphs, recipe, spec, target, families, selection)
     spaces = search_spaces(graphs, recipe, spec, target, families)

@@ -124,8 +124,10 @@ def explore(recipes: Sequence[Recipe], options: ExploreOptions, listener: Listen
 
 
 def _cut(recipe: Recipe, options: ExploreOptions, say: Callable[[str], None]) -> Recipe:
-    """The recipe for the wanted batches alone, and where times are only predicted without its lock, which variants do
-    not have. Raises BoltError where a target has none of the batches."""
+    """The recipe for the wanted batches and the largest lengths alone, and where times are only predicted without its
+    lock, which variants do not have. Raises BoltError where a target has none of the batches."""
+    # Models of one table are compared at one length.
+    recipe = replace(recipe, model=replace(recipe.model, dims=recipe.model.largest, lengths=()))
     if options.predict:
         recipe = replace(recipe, tuning=replace(recipe.tuning, lock=None))
     specs = {spec.name: spec for spec in chosen(recipe, options.build.targets)}
@@ -219,7 +221,7 @@ def _onnx(directory: TargetDirectory) -> Path:
 
 def _parameters(recipe: Recipe, onnx: Path) -> int:
     model = parse(onnx)
-    return count_parameters(model.bind(model.batches(recipe.model.batch)[0], recipe.model.dims), recipe.policy)
+    return count_parameters(model.bind(model.batches(recipe.model.batch)[0], recipe.model.largest), recipe.policy)
 
 
 def _explore_target(

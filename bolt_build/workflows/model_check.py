@@ -67,6 +67,6 @@ def _checked(recipe: Recipe, specs: tuple[TargetSpec, ...], preparer: Preparer) 
 def _size(preparer: Preparer, spec: TargetSpec) -> PlannedSize:
     plan = preparer.plan_engine(spec).plan
     return PlannedSize(
-        spec.name, tuple(each.batch for each in plan.plans), sum(len(each.steps) for each in plan.plans),
+        spec.name, tuple(dict.fromkeys(each.batch for each in plan.plans)), sum(len(each.steps) for each in plan.plans),
         payload_bytes(plan.weights), max(each.arena_bytes for each in plan.plans),
     )  # fmt: skip

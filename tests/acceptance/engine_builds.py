@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 import onnx
 
@@ -85,6 +86,7 @@ def build_engine(
     batch: Sequence[int] = (1,),
     precision: str = "fp32",
     samples: int = 1,
+    dims: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> Built:
     """Writes model and recipe to `folder` and builds the recipe's host engine in `folder`/generated.
 
@@ -96,8 +98,9 @@ def build_engine(
         onnx.save(model, str(path))
     recipe = folder / f"{name}.yaml"
     batches = f", batch: {list(batch)}" if batch else ""
+    extents = f", dims: {{{', '.join(f'{dim}: {list(each)}' for dim, each in dims.items())}}}" if dims else ""
     recipe.write_text(
-        f"bolt: 1\nname: {name}\nmodel: {{onnx: {path}{batches}}}\n"
+        f"bolt: 1\nname: {name}\nmodel: {{onnx: {path}{batches}{extents}}}\n"
         f"targets: {{host: {{precision: {precision}}}}}\nverify: {{samples: {samples}}}\n",
         encoding="utf-8",
     )
@@ -114,9 +117,10 @@ def passing_engine(
     *,
     batch: Sequence[int] = (1,),
     samples: int = 1,
+    dims: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> Iterator[Built]:
     """The same, for an engine that must agree. What was built is removed afterwards: it ships a library of 55 MB."""
-    built = build_engine(folder, name, model, cache, batch=batch, samples=samples)
+    built = build_engine(folder, name, model, cache, batch=batch, samples=samples, dims=dims)
     assert built.complaints == []
     assert built.result.exit_code == 0
     assert built.report.ok

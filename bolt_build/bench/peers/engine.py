@@ -33,7 +33,7 @@ class LoadedEngine:
     def __init__(self, setup: Setup, feeds: Mapping[str, Array], device: Device, queueing: int = 0) -> None:
         self._engine = Engine(Path(setup.library))
         self._model = self._engine.create(Path(setup.weights), threads=setup.threads)
-        self._context = self._model.context(setup.batch, queueing=queueing)
+        self._context = self._model.context(setup.batch, queueing=queueing, dims=dict(setup.chosen))
         self.precision = setup.precision
         ports = self._context.inputs
         self.form = ", ".join(dict.fromkeys(f"{port.dtype.value} {port.layout.value}" for port in ports))

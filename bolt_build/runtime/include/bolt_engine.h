@@ -4,7 +4,7 @@
  * so any number of engines link into one program. Nothing here throws, exits or prints.
  *
  *   model    immutable: weights and prepared kernels. Shared by any number of threads.
- *   context  mutable: the arena of one batch. One a thread; contexts of one model run at the same time.
+ *   context  mutable: the arena of one plan. One a thread; contexts of one model run at the same time.
  *
  * Every function that can fail returns a bolt_status; last_error() then explains in a sentence (thread-local, valid until the
  * thread's next call into the same engine). After BOLT_DEVICE_ERROR a context stays in error until it is destroyed.
@@ -82,6 +82,7 @@ typedef struct bolt_context_options {
    * cost but the copies, and need not be where the ports say. */
   int64_t staged;
   int64_t queueing; /* 0, or some of bolt_queueing added up; CPU engines take no notice */
+  const int64_t* sizes; /* of an engine with `dims` the batch and an extent for each of them, in place of `batch`; else NULL */
 } bolt_context_options;
 
 /* What a step of a plan did; strings live as long as the library. */
@@ -140,6 +141,20 @@ typedef struct bolt_engine_v1 {
   bolt_status (*step_count)(int64_t batch, int32_t* count);
   bolt_status (*time_steps)(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream, int32_t repeats,
                             double* seconds);
+
+  /* Dimensions of which the engine has several extents (dim_count is 0 where it has one of each), and its plans: plan p is for
+   * the batch sizes[p * (1 + dim_count)] and the extents behind it. Without `dims` plans are those of `batches`. What takes a
+   * batch alone is refused by an engine with `dims`: a batch has several plans there. */
+  int32_t dim_count;
+  const char* const* dims;
+  int32_t plan_count;
+  const int64_t* sizes;
+  /* The plan for a batch and extents, 1 + dim_count numbers. */
+  bolt_status (*find_plan)(const int64_t* sizes, int32_t* plan);
+  /* As input(), output() and step_count() are for a batch. */
+  bolt_status (*plan_input)(int32_t plan, int32_t index, bolt_tensor* tensor);
+  bolt_status (*plan_output)(int32_t plan, int32_t index, bolt_tensor* tensor);
+  bolt_status (*plan_steps)(int32_t plan, int32_t* count);
 } bolt_engine_v1;
 
 #ifdef __cplusplus

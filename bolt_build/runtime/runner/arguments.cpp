@@ -22,7 +22,17 @@ class Words {
     return word();
   }
   int64_t integer(int64_t least, int64_t most) {
+    const std::string option = word();
+    return whole(option, value(), least, most);
+  }
+  /// NAME=N; a name may hold '=' itself.
+  Extent extent(int64_t most) {
     const std::string option = word(), text = value();
+    const std::size_t equals = text.rfind('=');
+    if (equals == std::string::npos || equals == 0) throw Problem(kWrongUsage, option + " takes NAME=N, not '" + text + "'");
+    return {text.substr(0, equals), whole(option + " " + text.substr(0, equals + 1), text.substr(equals + 1), 1, most)};
+  }
+  static int64_t whole(const std::string& option, const std::string& text, int64_t least, int64_t most) {
     char* end = nullptr;
     errno = 0;
     const long long number = std::strtoll(text.c_str(), &end, 10);
@@ -74,6 +84,7 @@ Arguments parse_arguments(int count, char** words) {
     else if (option == "--output") parsed.outputs.push_back(at.file());
     else if (option == "--weights") parsed.weights = at.value();
     else if (option == "--batch") parsed.batch = at.integer(1, kMost);
+    else if (option == "--dim") parsed.extents.push_back(at.extent(kMost));
     else if (option == "--threads") parsed.threads = static_cast<int>(at.integer(0, kMost));
     else if (option == "--bench") parsed.bench = true;
     else if (option == "--seconds") parsed.seconds = at.seconds();
@@ -100,6 +111,7 @@ std::string usage(const std::string& program, const std::string& weights) {
          "  --output FILE      .npz with every output, or the .npy of the only output; without it a summary is printed\n"
          "  --output NAME=FILE the .npy of the output NAME; repeat for each wanted\n"
          "  --batch N          one of the engine's batches; else that of the given inputs, or the first\n"
+         "  --dim NAME=N       the extent of a dimension that has several; else that of the given inputs, or the first\n"
          "  --threads N        threads a run uses; 0, the default, for as many as the process may use\n"
          "  --weights FILE     default: " + weights +
          " beside this program\n"

@@ -14,11 +14,18 @@ struct FileArgument {
   std::string path;
 };
 
+/// `--dim NAME=N`.
+struct Extent {
+  std::string dim;
+  int64_t extent;
+};
+
 struct Arguments {
   std::vector<FileArgument> inputs;
   std::vector<FileArgument> outputs;
   std::optional<std::string> weights;
   std::optional<int64_t> batch;
+  std::vector<Extent> extents;
   int threads = 0;
   bool bench = false;
   std::optional<double> seconds;

@@ -24,14 +24,14 @@ std::vector<std::string> names_of(const std::vector<bolt_tensor>& ports) {
   return names;
 }
 
-// Bytes that a file of inputs may have: those of all inputs of the largest batch, with elements of eight bytes and room
-// for headers. What is larger fits no batch, and is not read.
+// Bytes that a file of inputs may have: those of all inputs of the largest plan, with elements of eight bytes and room
+// for headers. What is larger fits no plan, and is not read.
 std::uint64_t largest_inputs(const bolt_engine_v1& engine) {
   constexpr std::uint64_t kHeaders = std::uint64_t{1} << 20, kLargest = std::uint64_t{1} << 60;
   std::uint64_t most = 0;
-  for (int i = 0; i < engine.batch_count; ++i) {
+  for (int32_t plan = 0; plan < engine.plan_count; ++plan) {
     std::uint64_t bytes = 0;
-    for (const bolt_tensor& port : input_ports(engine, engine.batches[i])) bytes += std::min<std::uint64_t>(8 * port.bytes, kLargest);
+    for (const bolt_tensor& port : input_ports(engine, plan)) bytes += std::min<std::uint64_t>(8 * port.bytes, kLargest);
     most = std::max(most, std::min(bytes, kLargest));
   }
   return most + kHeaders;
@@ -56,10 +56,10 @@ void print_info(const bolt_engine_v1& engine, bool json) {
     return;
   }
   std::printf("%s for %s\nlayout digest %s\n", engine.name, engine.target, engine.layout_digest);
-  for (int i = 0; i < engine.batch_count; ++i) {
-    std::printf("batch %lld\n", static_cast<long long>(engine.batches[i]));
-    for (const bolt_tensor& port : input_ports(engine, engine.batches[i])) std::printf("  input  %s\n", port_text(port).c_str());
-    for (const bolt_tensor& port : output_ports(engine, engine.batches[i])) std::printf("  output %s\n", port_text(port).c_str());
+  for (int32_t plan = 0; plan < engine.plan_count; ++plan) {
+    std::printf("%s\n", sizes_text(engine, plan).c_str());
+    for (const bolt_tensor& port : input_ports(engine, plan)) std::printf("  input  %s\n", port_text(port).c_str());
+    for (const bolt_tensor& port : output_ports(engine, plan)) std::printf("  output %s\n", port_text(port).c_str());
   }
 }
 
@@ -67,6 +67,23 @@ std::string number(double value, const char* form) {
   char text[32];
   std::snprintf(text, sizeof text, form, value);
   return text;
+}
+
+// The extents of dimensions that have several, as pairs: names may hold anything.
+std::string dims_json(const bolt_engine_v1& engine, int32_t plan) {
+  if (engine.dim_count == 0) return "";
+  std::string text = "\"dims\": [";
+  for (int32_t i = 0; i < engine.dim_count; ++i) {
+    text += i == 0 ? "[\"" : ", [\"";
+    for (const char* c = engine.dims[i]; *c != '\0'; ++c) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, *c == '"' || *c == '\\' || static_cast<unsigned char>(*c) < 32 ? "\\u%04x" : "%c",
+                    static_cast<unsigned char>(*c));
+      text += escaped;
+    }
+    text += "\", " + std::to_string(engine.sizes[plan * (1 + engine.dim_count) + 1 + i]) + "]";
+  }
+  return text + "], ";
 }
 
 void print_timing(const bolt_engine_v1& engine, const Session& session, const Arguments& arguments, const Timing& timing) {
@@ -77,14 +94,15 @@ void print_timing(const bolt_engine_v1& engine, const Session& session, const Ar
   const auto runs = static_cast<long long>(timing.runs), warmup = static_cast<long long>(timing.warmup_runs);
   if (arguments.json) {
     std::printf(
-        "{\"name\": \"%s\", \"target\": \"%s\", \"batch\": %lld, \"threads\": %d, \"inputs\": \"%s\", \"warmup_runs\": %lld, "
+        "{\"name\": \"%s\", \"target\": \"%s\", \"batch\": %lld, %s\"threads\": %d, \"inputs\": \"%s\", \"warmup_runs\": %lld, "
         "\"runs\": %lld, \"min_ms\": %.6g, \"median_ms\": %.6g, \"p99_ms\": %s, \"images_per_second\": %.6g, \"context_bytes\": %zu}\n",
-        engine.name, engine.target, batch, arguments.threads, inputs, warmup, runs, timing.min, timing.median,
+        engine.name, engine.target, batch, dims_json(engine, session.plan()).c_str(), arguments.threads, inputs, warmup, runs, timing.min, timing.median,
         p99 ? number(*p99, "%.6g").c_str() : "null", rate, session.context_bytes());
     return;
   }
   const std::string threads = arguments.threads == 0 ? "all threads" : std::to_string(arguments.threads) + " thread(s)";
-  std::printf("%s for %s, batch %lld, %s, %s inputs\n", engine.name, engine.target, batch, threads.c_str(), inputs);
+  std::printf("%s for %s, %s, %s, %s inputs\n", engine.name, engine.target, sizes_text(engine, session.plan()).c_str(),
+              threads.c_str(), inputs);
   const std::string tail = p99 ? "   p99 " + number(*p99, "%.4g") + " ms" : "";
   std::printf("median %.4g ms   min %.4g ms%s   %.5g images/s at the median\n", timing.median, timing.min, tail.c_str(), rate);
   std::printf("%lld runs after a warm-up of %lld; arena and scratch %.1f MB\n", runs, warmup,
@@ -117,10 +135,10 @@ int run_with(const Program& program, const Arguments& arguments) {
     print_info(engine, arguments.json);
     return 0;
   }
-  check_outputs(arguments.outputs, names_of(output_ports(engine, engine.batches[0])));
-  const std::vector<GivenInput> inputs = read_inputs(arguments.inputs, names_of(input_ports(engine, engine.batches[0])), largest_inputs(engine));
-  const int64_t batch = choose_batch(engine, arguments.batch, inputs);
-  Session session(engine, batch, arguments.threads, arguments.weights ? *arguments.weights : beside_program(program.weights));
+  check_outputs(arguments.outputs, names_of(output_ports(engine, 0)));
+  const std::vector<GivenInput> inputs = read_inputs(arguments.inputs, names_of(input_ports(engine, 0)), largest_inputs(engine));
+  const int32_t plan = choose_plan(engine, arguments.batch, arguments.extents, inputs);
+  Session session(engine, plan, arguments.threads, arguments.weights ? *arguments.weights : beside_program(program.weights));
   if (arguments.bench && inputs.empty()) {
     session.set_random_inputs();
   } else {

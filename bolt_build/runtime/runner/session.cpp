@@ -1,24 +1,25 @@
 #include "session.h"
 
 #include <algorithm>
+#include <set>
 
 #include "problem.h"
 
 namespace bolt_runner {
 namespace {
 
-using Describe = bolt_status (*)(int64_t, int32_t, bolt_tensor*);
+using Describe = bolt_status (*)(int32_t, int32_t, bolt_tensor*);
 
-std::vector<bolt_tensor> ports(const bolt_engine_v1& engine, int64_t batch, int count, Describe describe) {
+std::vector<bolt_tensor> ports(const bolt_engine_v1& engine, int32_t plan, int count, Describe describe) {
   std::vector<bolt_tensor> found(count);
   for (int i = 0; i < count; ++i) {
-    if (describe(batch, i, &found[i]) != BOLT_OK) throw Problem(kInvalid, engine.last_error());
+    if (describe(plan, i, &found[i]) != BOLT_OK) throw Problem(kInvalid, engine.last_error());
   }
   return found;
 }
 
-bool fits(const bolt_engine_v1& engine, int64_t batch, const std::vector<GivenInput>& inputs) {
-  const std::vector<bolt_tensor> wanted = input_ports(engine, batch);
+bool fits(const bolt_engine_v1& engine, int32_t plan, const std::vector<GivenInput>& inputs) {
+  const std::vector<bolt_tensor> wanted = input_ports(engine, plan);
   return std::all_of(inputs.begin(), inputs.end(), [&](const GivenInput& input) {
     return std::any_of(wanted.begin(), wanted.end(), [&](const bolt_tensor& port) {
       return input.name == port.name && input.array.shape == shape_of(port);
@@ -26,28 +27,68 @@ bool fits(const bolt_engine_v1& engine, int64_t batch, const std::vector<GivenIn
   });
 }
 
+const int64_t* sizes_of(const bolt_engine_v1& engine, int32_t plan) { return engine.sizes + plan * (1 + engine.dim_count); }
+
+// Whether a plan has the batch, and every extent, that the command line names.
+bool is_wanted(const bolt_engine_v1& engine, int32_t plan, std::optional<int64_t> batch, const std::vector<Extent>& extents) {
+  const int64_t* sizes = sizes_of(engine, plan);
+  if (batch && *batch != sizes[0]) return false;
+  return std::all_of(extents.begin(), extents.end(), [&](const Extent& extent) {
+    for (int32_t i = 0; i < engine.dim_count; ++i)
+      if (extent.dim == engine.dims[i]) return extent.extent == sizes[1 + i];
+    return false;
+  });
+}
+
+// As the engine says it: batches, and the extents of each dimension.
+std::string known_sizes(const bolt_engine_v1& engine) {
+  std::string known;
+  for (int32_t which = 0; which <= engine.dim_count; ++which) {
+    std::set<int64_t> numbers;
+    for (int32_t plan = 0; plan < engine.plan_count; ++plan) numbers.insert(sizes_of(engine, plan)[which]);
+    if (which > 0) known += std::string("; ") + engine.dims[which - 1] + " ";
+    for (const int64_t number : numbers) known += (number == *numbers.begin() ? "" : ", ") + std::to_string(number);
+  }
+  return engine.dim_count == 0 ? known : "batch " + known;
+}
+
+std::string wanted_text(std::optional<int64_t> batch, const std::vector<Extent>& extents) {
+  std::string text = batch ? "batch " + std::to_string(*batch) : "";
+  for (const Extent& extent : extents) text += (text.empty() ? "" : ", ") + extent.dim + " " + std::to_string(extent.extent);
+  return text;
+}
+
 }  // namespace
 
-std::vector<bolt_tensor> input_ports(const bolt_engine_v1& engine, int64_t batch) {
-  return ports(engine, batch, engine.input_count, engine.input);
+std::vector<bolt_tensor> input_ports(const bolt_engine_v1& engine, int32_t plan) {
+  return ports(engine, plan, engine.input_count, engine.plan_input);
 }
 
-std::vector<bolt_tensor> output_ports(const bolt_engine_v1& engine, int64_t batch) {
-  return ports(engine, batch, engine.output_count, engine.output);
+std::vector<bolt_tensor> output_ports(const bolt_engine_v1& engine, int32_t plan) {
+  return ports(engine, plan, engine.output_count, engine.plan_output);
 }
 
-int64_t choose_batch(const bolt_engine_v1& engine, std::optional<int64_t> wanted, const std::vector<GivenInput>& inputs) {
-  std::string known;
-  for (int i = 0; i < engine.batch_count; ++i) {
-    if (wanted ? *wanted == engine.batches[i] : fits(engine, engine.batches[i], inputs)) return engine.batches[i];
-    known += (i == 0 ? "" : ", ") + std::to_string(engine.batches[i]);
+std::string sizes_text(const bolt_engine_v1& engine, int32_t plan) {
+  const int64_t* sizes = sizes_of(engine, plan);
+  std::string text = "batch " + std::to_string(sizes[0]);
+  for (int32_t i = 0; i < engine.dim_count; ++i) text += std::string(", ") + engine.dims[i] + " " + std::to_string(sizes[1 + i]);
+  return text;
+}
+
+int32_t choose_plan(const bolt_engine_v1& engine, std::optional<int64_t> batch, const std::vector<Extent>& extents,
+                    const std::vector<GivenInput>& inputs) {
+  int32_t first = -1;
+  for (int32_t plan = 0; plan < engine.plan_count; ++plan) {
+    if (!is_wanted(engine, plan, batch, extents)) continue;
+    if (fits(engine, plan, inputs)) return plan;
+    if (first < 0) first = plan;
   }
-  if (wanted) throw Problem(kWrongUsage, "batch " + std::to_string(*wanted) + " is not one of this engine's: " + known);
-  return engine.batches[0];  // set_inputs() then says what does not fit
+  if (first < 0) throw Problem(kWrongUsage, wanted_text(batch, extents) + " is not one of this engine's: " + known_sizes(engine));
+  return first;  // set_inputs() then says what does not fit
 }
 
-Session::Session(const bolt_engine_v1& engine, int64_t batch, int threads, const std::string& weights)
-    : engine_(engine), batch_(batch), input_ports_(input_ports(engine, batch)), output_ports_(output_ports(engine, batch)) {
+Session::Session(const bolt_engine_v1& engine, int32_t plan, int threads, const std::string& weights)
+    : engine_(engine), plan_(plan), input_ports_(input_ports(engine, plan)), output_ports_(output_ports(engine, plan)) {
   for (const bolt_tensor& port : input_ports_) input_buffers_.emplace_back(port.bytes);
   for (const bolt_tensor& port : output_ports_) output_buffers_.emplace_back(port.bytes);
   bolt_model_options options{};
@@ -66,7 +107,8 @@ Session::Session(const bolt_engine_v1& engine, int64_t batch, int threads, const
 void Session::make() {
   bolt_context_options options{};
   options.size = sizeof options;
-  options.batch = batch_;
+  options.batch = batch();
+  options.sizes = sizes_of(engine_, plan_);
   check(engine_.context_create(model_, &options, &context_));
   for (std::size_t i = 0; i < input_ports_.size(); ++i) {
     const bolt_tensor& port = input_ports_[i];

@@ -5,28 +5,35 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "bolt_engine.h"
 #include "files.h"
 #include "ports.h"
 
 namespace bolt_runner {
 
-/// Descriptors of the ports for a batch.
-std::vector<bolt_tensor> input_ports(const bolt_engine_v1& engine, int64_t batch);
-std::vector<bolt_tensor> output_ports(const bolt_engine_v1& engine, int64_t batch);
+/// Descriptors of the ports of a plan.
+std::vector<bolt_tensor> input_ports(const bolt_engine_v1& engine, int32_t plan);
+std::vector<bolt_tensor> output_ports(const bolt_engine_v1& engine, int32_t plan);
 
-/// The batch to run: `wanted`, which must be one of the engine's, else the one whose shapes `inputs` have, else the first.
-int64_t choose_batch(const bolt_engine_v1& engine, std::optional<int64_t> wanted, const std::vector<GivenInput>& inputs);
+/// What a plan is for: "batch 32", or "batch 32, sequence 128".
+std::string sizes_text(const bolt_engine_v1& engine, int32_t plan);
+
+/// The plan to run: that of the `batch` and extents that are wanted, else one whose shapes `inputs` have, else the first.
+/// Throws Problem where the engine has none.
+int32_t choose_plan(const bolt_engine_v1& engine, std::optional<int64_t> batch, const std::vector<Extent>& extents,
+                    const std::vector<GivenInput>& inputs);
 
 class Session {
  public:
   /// Throws Problem with the engine's own sentence where it refuses.
-  Session(const bolt_engine_v1& engine, int64_t batch, int threads, const std::string& weights);
+  Session(const bolt_engine_v1& engine, int32_t plan, int threads, const std::string& weights);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  int64_t batch() const { return batch_; }
+  int32_t plan() const { return plan_; }
+  int64_t batch() const { return engine_.sizes[plan_ * (1 + engine_.dim_count)]; }
   std::size_t context_bytes() const { return engine_.context_bytes(context_); }
   /// Every input of the engine must be among `inputs`. Throws Problem.
   void set_inputs(const std::vector<GivenInput>& inputs);
@@ -43,7 +50,7 @@ class Session {
   void close();
 
   const bolt_engine_v1& engine_;
-  int64_t batch_;
+  int32_t plan_;
   std::vector<bolt_tensor> input_ports_;
   std::vector<bolt_tensor> output_ports_;
   std::vector<Buffer> input_buffers_;

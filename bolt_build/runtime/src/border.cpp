@@ -64,11 +64,21 @@ Options known_options(const Options* given, std::size_t least, const char* type)
   return options;
 }
 
-bolt_status describe(int64_t batch, int32_t index, bolt_tensor* tensor, Table<bolt_tensor> PlanInfo::*ports,
+const PlanInfo& plan_at(int32_t plan) {
+  if (plan < 0 || plan >= engine_info.plans.count) {
+    throw Failure(BOLT_INVALID_ARGUMENT,
+                  "plan " + std::to_string(plan) + " does not exist: there are " + std::to_string(engine_info.plans.count));
+  }
+  return *engine_info.plans[plan];
+}
+
+// `which` finds the plan, and throws where there is none.
+template <typename Which>
+bolt_status describe(const Which& which, int32_t index, bolt_tensor* tensor, Table<bolt_tensor> PlanInfo::*ports,
                      const char* kind) noexcept {
   return guarded([&] {
     require(tensor, "tensor");
-    const Table<bolt_tensor>& table = engine_info.plans[plan_index(engine_info, batch)]->*ports;
+    const Table<bolt_tensor>& table = which().*ports;
     if (index < 0 || index >= table.count) {
       throw Failure(BOLT_INVALID_ARGUMENT, std::string(kind) + " " + std::to_string(index) + " does not exist: there are " +
                                                std::to_string(table.count));
@@ -109,11 +119,13 @@ bolt_status create(const bolt_model_options* options, bolt_model** model) noexce
 void destroy(bolt_model* model) noexcept { delete model; }
 
 bolt_status input(int64_t batch, int32_t index, bolt_tensor* tensor) noexcept {
-  return describe(batch, index, tensor, &PlanInfo::inputs, "input");
+  return describe([&]() -> const PlanInfo& { return *engine_info.plans[plan_index(engine_info, batch)]; }, index, tensor,
+                  &PlanInfo::inputs, "input");
 }
 
 bolt_status output(int64_t batch, int32_t index, bolt_tensor* tensor) noexcept {
-  return describe(batch, index, tensor, &PlanInfo::outputs, "output");
+  return describe([&]() -> const PlanInfo& { return *engine_info.plans[plan_index(engine_info, batch)]; }, index, tensor,
+                  &PlanInfo::outputs, "output");
 }
 
 bolt_status context_create(const bolt_model* model, const bolt_context_options* options, bolt_context** context) noexcept {
@@ -126,7 +138,8 @@ bolt_status context_create(const bolt_model* model, const bolt_context_options* 
       throw Failure(BOLT_INVALID_ARGUMENT, "options->staged is " + std::to_string(known.staged) + ": give 0 or 1");
     if (known.queueing < 0 || known.queueing > (BOLT_QUEUE_SERIAL | BOLT_QUEUE_UNRECORDED))
       throw Failure(BOLT_INVALID_ARGUMENT, "options->queueing is " + std::to_string(known.queueing) + ": give 0, 1, 2 or 3");
-    *context = new bolt_context{{model->model, known.batch, known.staged == 1, static_cast<int>(known.queueing)}};
+    const int plan = known.sizes == nullptr ? plan_index(engine_info, known.batch) : plan_index(engine_info, known.sizes);
+    *context = new bolt_context{{model->model, plan, known.staged == 1, static_cast<int>(known.queueing)}};
   });
 }
 
@@ -201,6 +214,29 @@ bolt_status time_steps(bolt_context* context, const void* const* inputs, void* c
     require(seconds, "seconds");
     if (repeats < 1) throw Failure(BOLT_INVALID_ARGUMENT, "repeats is " + std::to_string(repeats) + ": give 1 or more");
     context->context.time_steps(inputs, outputs, stream, repeats, seconds);
+  });
+}
+
+bolt_status find_plan(const int64_t* sizes, int32_t* plan) noexcept {
+  return guarded([&] {
+    require(sizes, "sizes");
+    require(plan, "plan");
+    *plan = plan_index(engine_info, sizes);
+  });
+}
+
+bolt_status plan_input(int32_t plan, int32_t index, bolt_tensor* tensor) noexcept {
+  return describe([&]() -> const PlanInfo& { return plan_at(plan); }, index, tensor, &PlanInfo::inputs, "input");
+}
+
+bolt_status plan_output(int32_t plan, int32_t index, bolt_tensor* tensor) noexcept {
+  return describe([&]() -> const PlanInfo& { return plan_at(plan); }, index, tensor, &PlanInfo::outputs, "output");
+}
+
+bolt_status plan_steps(int32_t plan, int32_t* count) noexcept {
+  return guarded([&] {
+    require(count, "count");
+    *count = plan_at(plan).steps.count;
   });
 }
 

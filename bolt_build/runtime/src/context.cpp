@@ -47,9 +47,9 @@ class Busy {
 
 }  // namespace
 
-Context::Context(const Model& model, std::int64_t batch, bool staged, int queueing)
+Context::Context(const Model& model, int plan, bool staged, int queueing)
     : model_(model),
-      index_(plan_index(model.engine(), batch)),
+      index_(plan),
       info_(*model.engine().plans[index_]),
       queueing_(queueing),
       scratch_at_(aligned(info_.arena_bytes)),
@@ -89,7 +89,8 @@ void Context::check(const void* const* inputs, void* const* outputs, void* strea
 
 void Context::run_step(int index, const Run& run, bool wait) {
   const auto which = [&] {
-    return "step " + std::to_string(index) + " '" + info_.steps[index].name + "' of batch " + std::to_string(info_.batch);
+    return "step " + std::to_string(index) + " '" + info_.steps[index].name + "' of " +
+           sizes_text(model_.engine(), info_);
   };
   std::string why;
   try {

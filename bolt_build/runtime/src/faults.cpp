@@ -5,6 +5,7 @@
 
 #include "bolt/device.h"
 #include "bolt/failure.h"
+#include "bolt/model.h"
 
 namespace bolt {
 
@@ -27,7 +28,7 @@ void Fault::raise() {
   const int step = static_cast<int>(mark) - 1;
   std::string which = "step " + std::to_string(step);
   if (step < info_.steps.count) which += std::string(" '") + info_.steps[step].name + "'";
-  throw Failure(BOLT_INVALID_ARGUMENT, which + " of batch " + std::to_string(info_.batch) +
+  throw Failure(BOLT_INVALID_ARGUMENT, which + " of " + sizes_text(engine_info, info_) +
                                            ": one of its indices lay outside of an axis and was moved inside");
 }
 

@@ -1,7 +1,9 @@
 #include "bolt/model.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 
 #include "bolt/device.h"
@@ -52,34 +54,66 @@ class Preparation final : public Prepare {
   mutable std::map<std::string, Entry> shared_;
 };
 
-std::string at_step(const PlanInfo& info, int step, const char* what) {
+std::string at_step(const EngineInfo& engine, const PlanInfo& info, int step, const char* what) {
   if (step < 0 || step >= info.steps.count) return what;
-  return "preparing step " + std::to_string(step) + " '" + info.steps[step].name + "' of batch " + std::to_string(info.batch) +
+  return "preparing step " + std::to_string(step) + " '" + info.steps[step].name + "' of " + sizes_text(engine, info) +
          " failed: " + what;
 }
 
-std::unique_ptr<Plan> make_plan(const PlanInfo& info, const Preparation& preparation) {
+std::unique_ptr<Plan> make_plan(const EngineInfo& engine, const PlanInfo& info, const Preparation& preparation) {
   try {
     preparation.step(-1);
     return info.make(preparation);
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const Failure& failure) {
-    throw Failure(failure.status(), at_step(info, preparation.current_step(), failure.what()));
+    throw Failure(failure.status(), at_step(engine, info, preparation.current_step(), failure.what()));
   } catch (const std::exception& error) {
-    throw Failure(BOLT_INTERNAL, at_step(info, preparation.current_step(), error.what()));
+    throw Failure(BOLT_INTERNAL, at_step(engine, info, preparation.current_step(), error.what()));
   }
 }
 
 }  // namespace
 
-int plan_index(const EngineInfo& engine, std::int64_t batch) {
+std::string sizes_text(const EngineInfo& engine, std::int64_t batch, const std::int64_t* extents) {
+  std::string text = "batch " + std::to_string(batch);
+  for (int i = 0; i < engine.dims.count; ++i) text += std::string(", ") + engine.dims[i] + " " + std::to_string(extents[i]);
+  return text;
+}
+
+std::string sizes_text(const EngineInfo& engine, const PlanInfo& plan) { return sizes_text(engine, plan.batch, plan.extents); }
+
+namespace {
+
+// Batches and, behind each dimension's name, its extents: there is a plan for each of one with each of the others.
+std::string known_sizes(const EngineInfo& engine) {
   std::string known;
-  for (int i = 0; i < engine.plans.count; ++i) {
-    if (engine.plans[i]->batch == batch) return i;
-    known += (i == 0 ? "" : ", ") + std::to_string(engine.plans[i]->batch);
+  for (int which = -1; which < engine.dims.count; ++which) {
+    std::set<std::int64_t> numbers;
+    for (const PlanInfo* plan : engine.plans) numbers.insert(which < 0 ? plan->batch : plan->extents[which]);
+    if (which >= 0) known += std::string("; ") + engine.dims[which] + " ";
+    for (const std::int64_t number : numbers) known += (number == *numbers.begin() ? "" : ", ") + std::to_string(number);
   }
-  throw Failure(BOLT_INVALID_ARGUMENT, "batch " + std::to_string(batch) + " is not one of this engine's: " + known);
+  return engine.dims.count == 0 ? known : "batch " + known;
+}
+
+}  // namespace
+
+int plan_index(const EngineInfo& engine, std::int64_t batch) {
+  if (engine.dims.count > 0) {
+    throw Failure(BOLT_INVALID_ARGUMENT, "batch " + std::to_string(batch) + " alone names no plan of this engine, which has: " +
+                                             known_sizes(engine));
+  }
+  return plan_index(engine, &batch);
+}
+
+int plan_index(const EngineInfo& engine, const std::int64_t* sizes) {
+  for (int i = 0; i < engine.plans.count; ++i) {
+    const PlanInfo& plan = *engine.plans[i];
+    if (plan.batch == sizes[0] && std::equal(sizes + 1, sizes + 1 + engine.dims.count, plan.extents)) return i;
+  }
+  throw Failure(BOLT_INVALID_ARGUMENT,
+                sizes_text(engine, sizes[0], sizes + 1) + " is not one of this engine's: " + known_sizes(engine));
 }
 
 Model::Model(const EngineInfo& engine, const bolt_model_options& options)
@@ -90,7 +124,7 @@ Model::Model(const EngineInfo& engine, const bolt_model_options& options)
   const device::Scope scope(device_, threads_);
   const Payload payload = load_weights(engine, options);
   const Preparation preparation(engine, payload.data, threads_);
-  for (const PlanInfo* info : engine.plans) plans_.push_back(make_plan(*info, preparation));
+  for (const PlanInfo* info : engine.plans) plans_.push_back(make_plan(engine, *info, preparation));
   for (const PlanInfo* info : engine.plans) {
     for (const int index : info->kept_weights) {
       if (weights_[index] != nullptr) continue;

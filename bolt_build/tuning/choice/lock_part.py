@@ -8,6 +8,7 @@ from bolt_build.lockfile.contents import LockedEngine, LockedTarget, LockEntry
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import ChosenCover
+from bolt_build.sizes import sizes_of
 from bolt_build.tuning.choice.engines import EngineEvidence
 from bolt_build.tuning.choice.winners import Evidence, evidence
 from bolt_build.tuning.records.kernel_record import Record
@@ -36,10 +37,10 @@ def lock_from(
     fingerprints = {_fingerprint_id(each.fingerprint): each.fingerprint for each in found}
     played = {(each.cover.batch, each.cover.graph): each.cover for each in engines}
     taken = (played.get((cover.batch, cover.graph), cover) for cover in covers)
-    ordered = tuple(sorted(taken, key=lambda cover: (cover.batch, cover.graph)))
+    ordered = tuple(sorted(taken, key=lambda cover: (sizes_of(cover), cover.graph)))
     return LockedTarget(
         tuning_set.target, tuple(sorted(fingerprints.items())), entries, ordered,
-        tuple(sorted(map(_engine, engines), key=lambda each: (each.batch, each.graph))),
+        tuple(sorted(map(_engine, engines), key=lambda each: (sizes_of(each), each.graph))),
     )  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def _engine(found: EngineEvidence) -> LockedEngine:
         found.table.batch, found.table.graph, found.table.digest, round(found.before.median, 3),
         round(found.after.median, 3), round(found.gain, 5), len(found.record.tried), swaps,
         _fingerprint_id(found.fingerprint), len(found.record.plans),
-        found.lineup.table.digest if found.other_plan else None,
+        found.lineup.table.digest if found.other_plan else None, found.table.dims,
     )  # fmt: skip
 
 

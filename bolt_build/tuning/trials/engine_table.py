@@ -6,15 +6,16 @@ Kernels are left open: a table names problems, and whoever plays it says which c
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from bolt_build.digest import digest
+from bolt_build.digest import UNSAID, digest
 from bolt_build.families.base import Family
 from bolt_build.planner.engine_plan import BatchPlan, Location
 from bolt_build.planner.plan_engine import PlannedEngine, planned_batch
 from bolt_build.planner.selection import ChosenCover, Selection
 from bolt_build.planner.space import SearchSpace
+from bolt_build.sizes import Dims, Sizes, sizes_of
 from bolt_build.targets import Target
 from bolt_build.tuning.trials.leading_covers import leading_covers
 
@@ -41,11 +42,13 @@ class EngineTable:
     graph: str
     batch: int
     steps: tuple[TableStep, ...]
+    dims: Dims = field(default=(), metadata=UNSAID)
 
     @cached_property
     def digest(self) -> str:
-        """What a measurement of the engine is kept by: another order or place of a tensor is another engine."""
-        return digest(self)
+        """What a measurement of the engine is kept by: another order or place of a tensor is another engine. What
+        other extents a dimension has is no matter."""
+        return digest(replace(self, dims=()))
 
     @cached_property
     def problems(self) -> tuple[str, ...]:
@@ -72,6 +75,11 @@ class EngineLineup:
     @property
     def batch(self) -> int:
         return self.table.batch
+
+    @property
+    def sizes(self) -> Sizes:
+        """What its plans are for, of all that the engine has plans for."""
+        return sizes_of(self.table)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -124,4 +132,4 @@ def _table(target: str, graph: str, plan: BatchPlan) -> EngineTable:
         for step in plan.steps
         if not step.view
     )  # fmt: skip
-    return EngineTable(target, graph, plan.batch, tuple(steps))
+    return EngineTable(target, graph, plan.batch, tuple(steps), plan.dims)

@@ -9,6 +9,7 @@ from functools import cache
 from bolt_build.families.base import Alternative, Candidate, Family, KernelProblem, Refusal, TensorFormat
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.space import SearchSpace, problems_of
+from bolt_build.sizes import sizes_of
 from bolt_build.targets import Target
 from bolt_build.tuning.trials.detours import detours
 from bolt_build.tuning.trials.shared_kernels import choose
@@ -114,7 +115,7 @@ class _Needs:
         offering: dict[KernelProblem, list[str]] = {}
         for name, problem in choices:
             offering.setdefault(problem, []).append(name)
-        kept, batch = [], f"batch {space.graph.batch}"
+        kept, batch = [], str(sizes_of(space.graph))
         for alternative, reason in _without_detours(space, tuple(_judged(space, self.target))):
             keys = [(alternative.family, problem) for problem in problems_of(alternative)]
             if reason is None:

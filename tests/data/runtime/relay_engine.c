@@ -73,6 +73,7 @@ static void destroy(bolt_model* model) {
 
 static bolt_status context_create(const bolt_model* model, const bolt_context_options* options, bolt_context** context) {
   (void)model;
+  if (options->sizes && *options->sizes != options->batch) return fail(BOLT_INVALID_ARGUMENT, "two batches");
   if (options->batch != 1 && options->batch != 4) return fail(BOLT_INVALID_ARGUMENT, "no plan for this batch");
   *context = malloc(sizeof **context);
   (*context)->batch = options->batch;
@@ -118,10 +119,25 @@ static bolt_status run(bolt_context* context, const void* const* inputs, void* c
   return run_observed(context, inputs, outputs, stream, NULL, NULL);
 }
 
+static bolt_status find_plan(const int64_t* sizes, int32_t* plan) {
+  if (*sizes != 1 && *sizes != 4) return fail(BOLT_INVALID_ARGUMENT, "no plan for this batch");
+  *plan = *sizes == 4;
+  return BOLT_OK;
+}
+
+static bolt_status plan_input(int32_t plan, int32_t index, bolt_tensor* tensor) { return input(batches[plan], index, tensor); }
+
+static bolt_status plan_output(int32_t plan, int32_t index, bolt_tensor* tensor) { return output(batches[plan], index, tensor); }
+
 const bolt_engine_v1* relay_bolt_v1(void) {
   bolt_engine_v1 filled = {
       sizeof table, TABLE_VERSION, "relay", "host", "{\"made\": \"by hand\"}", "abcd", 2, batches, 2, 2,
       last_error, create, destroy, input, output, context_create, context_destroy, context_bytes, run, run_observed};
+  filled.plan_count = 2;
+  filled.sizes = batches;
+  filled.find_plan = find_plan;
+  filled.plan_input = plan_input;
+  filled.plan_output = plan_output;
   table = filled;
   return &table;
 }

@@ -23,5 +23,9 @@ bolt_status wait(const bolt_model* model, void* stream) noexcept;
 bolt_status step_count(int64_t batch, int32_t* count) noexcept;
 bolt_status time_steps(bolt_context* context, const void* const* inputs, void* const* outputs, void* stream, int32_t repeats,
                        double* seconds) noexcept;
+bolt_status find_plan(const int64_t* sizes, int32_t* plan) noexcept;
+bolt_status plan_input(int32_t plan, int32_t index, bolt_tensor* tensor) noexcept;
+bolt_status plan_output(int32_t plan, int32_t index, bolt_tensor* tensor) noexcept;
+bolt_status plan_steps(int32_t plan, int32_t* count) noexcept;
 
 }  // namespace bolt::border

@@ -1,4 +1,4 @@
-// The mutable half of an engine: the memory of one batch.
+// The mutable half of an engine: the memory of one plan.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace bolt {
 class Context {
  public:
   /// Allocates arena and scratch, and where `staged` buffers for the ports, in one piece. `queueing` has flags of
-  /// bolt_queueing. Throws Failure (unknown batch), std::bad_alloc.
-  Context(const Model& model, std::int64_t batch, bool staged, int queueing);
+  /// bolt_queueing, `plan` is an index of the engine's. Throws std::bad_alloc.
+  Context(const Model& model, int plan, bool staged, int queueing);
 
   std::size_t bytes() const { return bytes_; }
   /// Runs or queues every step; `observer` (may be null) is called after each, which has then finished. Throws Failure;

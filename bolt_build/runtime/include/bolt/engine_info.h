@@ -49,7 +49,7 @@ struct Table {
   const T& operator[](int index) const { return items[index]; }
 };
 
-/// The plan of one batch.
+/// The plan of one batch and, where dimensions have several extents, of one of each.
 struct PlanInfo {
   std::int64_t batch;
   std::size_t arena_bytes;
@@ -59,6 +59,7 @@ struct PlanInfo {
   Table<Tap> taps;         // in the order of their steps
   Table<int> kept_weights; // those that runs read through Run::weight
   std::unique_ptr<Plan> (*make)(const Prepare& p);
+  const std::int64_t* extents = nullptr; // one for each of EngineInfo::dims
 };
 
 struct EngineInfo {
@@ -70,6 +71,7 @@ struct EngineInfo {
   std::uint64_t weights_bytes;
   Table<WeightInfo> weights;
   Table<const PlanInfo*> plans;
+  Table<const char*> dims = {nullptr, 0}; // those with several extents
 };
 
 /// The engine that this library holds: defined by the generated engine.cpp.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "bolt/engine_info.h"
@@ -15,7 +16,13 @@ struct ReleaseMemory {
 using DeviceMemory = std::unique_ptr<void, ReleaseMemory>;
 
 /// Index of the plan for `batch`. Throws Failure listing the batches that there are.
+/// Where dimensions have several extents, a batch has several plans: then it throws too.
 int plan_index(const EngineInfo& engine, std::int64_t batch);
+/// The same for a batch and an extent of each dimension that has several.
+int plan_index(const EngineInfo& engine, const std::int64_t* sizes);
+/// What a plan is for: "batch 32", or "batch 32, sequence 128".
+std::string sizes_text(const EngineInfo& engine, std::int64_t batch, const std::int64_t* extents);
+std::string sizes_text(const EngineInfo& engine, const PlanInfo& plan);
 
 class Model {
  public:

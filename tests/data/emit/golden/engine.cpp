@@ -97,6 +97,14 @@ static const bolt_engine_v1 table = {
     bolt::border::wait,
     bolt::border::step_count,
     bolt::border::time_steps,
+    0,
+    nullptr,
+    2,
+    batches,
+    bolt::border::find_plan,
+    bolt::border::plan_input,
+    bolt::border::plan_output,
+    bolt::border::plan_steps,
 };
 
 }  // namespace bolt_engine_tiny
