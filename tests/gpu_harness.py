@@ -91,8 +91,9 @@ def trials_of(
     return found
 
 
-def write(trials: Sequence[Trial], folder: Path, *, few: bool = False) -> None:
-    """Writes the sources of the kernels and the list of trials. `few` are in one file, and what calls them in one."""
+def write(trials: Sequence[Trial], folder: Path, *, few: bool = False, units: int = _UNITS) -> None:
+    """Writes the sources of the kernels and the list of trials. `few` are in one file, and what calls them in one; else
+    `units` of tensor-core kernels share a file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "trials.pkl").write_bytes(pickle.dumps(list(trials)))
     parts = 1 if few else min(_PARTS, -(-len(trials) // _ENTRIES))
@@ -113,7 +114,7 @@ def write(trials: Sequence[Trial], folder: Path, *, few: bool = False) -> None:
     for kind in sorted({unit.text.splitlines()[0] for unit in units}):
         texts = [unit.text for unit in units if unit.text.startswith(kind)]
         name = kind.split("/")[1].removesuffix('_kernel.h"')
-        together = _UNITS if "bolt_cutlass" in kind else _LIGHT_UNITS
+        together = units if "bolt_cutlass" in kind else _LIGHT_UNITS
         for part in range(0, len(texts), together):
             _write(folder / f"{name}{part}.cu", "\n".join(texts[part : part + together]))
 

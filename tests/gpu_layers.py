@@ -27,6 +27,7 @@ from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 from gpu_prologues import prologues
+from gpu_rolling import rolling_trials
 from gpu_row_layers import row_trials
 from gpu_squeezes import squeezes
 
@@ -310,7 +311,7 @@ def trials() -> list[Trial]:
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
-    found += forms() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
+    found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     found += attention_trials() + prologues() + averages()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     for batch in (1, 32):

@@ -17,9 +17,10 @@ from shared_folders import SharedFolder
 from bolt_build.toolchain import probe
 
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
-# registers; pairs, with residuals; pooling behind windows; plain loops; groups of channels, odd ones in whatever tile;
-# products in fp32, in tiles; attention, keys shared by warps; rows that lie apart, read and stored; gates of two
-# products of single pixels; left factors that are transformed as they are loaded; means of what was convolved.
+# registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
+# channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
+# read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; means
+# of what was convolved.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
@@ -40,6 +41,8 @@ LABELS = (
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
     "form-1x1-residual-cutlass-128x64x64xpairs-f16/channels_last-f16/channels_last",
     "resident-residual-cutlass-8x4xturns-f16/channels_last-f16/channels_last-shares3",
+    "rolling-8-cutlass-16x64x2x6-f16/channels_last-f16/channels_last-shares3",
+    "rolling-cutlass-8x64x2x5-f16/channels_last-f16/channels_last",
     "pair-resident-odd+72-cutlass-14x128x3xturns-f16/channels_last-f16/channels_last",
     "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32/row-f16/channels_last",
     "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16/channels_last-f16/channels_last-shares5",
@@ -74,6 +77,7 @@ IN_BF16 = (
     "form-1x1-residual-cutlass-128x64x64xpairs-f16",
     "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32",
     "pair-resident-odd+72-cutlass-14x128x3xturns-f16",
+    "rolling-8-cutlass-16x64x2x6-f16",
     "gate-7-cutlass-256x64x64xcooperativexgatex8-f16",
     "dw-residual-odd-grouped-",
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16",

@@ -72,8 +72,16 @@ class ProductTile(Protocol):
         """Possible numbers of slices, least first."""
         ...
 
+    def usual(self, product: Product, gpu: Gpu) -> Settings:
+        """The settings of a whole product's kernel as it is offered first."""
+        ...
+
     def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
-        """Other orders of the tiles that are worth a measurement."""
+        """Other settings that are worth a measurement: orders of the tiles, or their extents."""
+        ...
+
+    def allowed(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        """All settings that a whole product's kernel can have."""
         ...
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
@@ -150,7 +158,8 @@ class ProductKind(Generic[T]):
                 reason = none or self._refuse_use(kernel, gpu, product)
                 if reason is None:
                     group = "split-K" if kernel.partial else tile.group
-                    settings = Settings(best_slices(product, kernel, target)) if kernel.partial else DEFAULT
+                    whole = tile.usual(product, gpu)
+                    settings = Settings(best_slices(product, kernel, target)) if kernel.partial else whole
                     seconds = _seconds(problem, product, kernel, target, settings.slices)
                     found.append(Offer(seconds, kernel.candidate(settings), group, self.narrow))
                 else:
@@ -203,7 +212,8 @@ class ProductKind(Generic[T]):
         own, kernel = op_operands(problem), self.kernel_of(candidate)
         product = product_of(problem, kernel.tile.loads)
         settings = Settings.read(candidate.settings)
-        if kernel.partial and not settings.slices:
+        lacking = kernel.partial or DEFAULT not in kernel.tile.allowed(product, gpu_of(target))
+        if settings == DEFAULT and lacking:
             raise ValueError(f"{candidate} states not all of its settings")
         name = f"Split{product.kernel}" if kernel.partial else product.kernel
         tile = kernel.tile.cxx(product, gpu_of(target))
@@ -245,7 +255,7 @@ def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, 
     if kernel.partial:
         offered = tuple(Settings(slices=count) for count in kernel.tile.counts(gpu, product))
     else:
-        offered = (DEFAULT, *kernel.tile.orders(product, gpu))
+        offered = kernel.tile.allowed(product, gpu)
     if any(candidate.settings == settings.named for settings in offered):
         return None
     return f"{candidate} has settings that it cannot have here, or lacks some"

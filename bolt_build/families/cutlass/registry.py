@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate, KernelProblem
-from bolt_build.families.cutlass.kinds import resident, resident_chain, warp, warp_chain, wgmma, wgmma_chain
+from bolt_build.families.cutlass.kinds import resident, resident_chain, rolling, warp, warp_chain, wgmma, wgmma_chain
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.wgmma_prologue import WgmmaPrologue
@@ -14,6 +14,7 @@ KINDS: tuple[Kind, ...] = (
     ProductKind(warp.TILES, warp.WarpTile.read),
     ProductKind(wgmma.WGMMA_TILES, wgmma.WgmmaTile.read),
     ProductKind(resident.RESIDENT_TILES, resident.ResidentTile.read),
+    ProductKind(rolling.ROLLING_TILES, rolling.RollingTile.read),
     ProductKind(warp.NARROW_TILES, warp.WarpTile.read, narrow=True),
     ChainKind(wgmma_chain.tiles, wgmma_chain.WgmmaChainTile.read),
     ChainKind(warp_chain.tiles, warp_chain.WarpChainTile.read),

@@ -113,9 +113,16 @@ class ResidentTile:
     def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
         return ()
 
+    def usual(self, product: Product, gpu: Gpu) -> Settings:
+        """It has none."""
+        return Settings()
+
     def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
         """None but the one that blocks have."""
         return ()
+
+    def allowed(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        return (self.usual(product, gpu), *self.orders(product, gpu))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         """The tiles of the busiest SM, or memory."""
@@ -174,7 +181,7 @@ def refuse_windows(rows: int, width: int, steps: int, staged: int, gpu: Gpu, pro
     """Why tiles of `rows` by `width` pixels, which stage so many bytes, cannot be loaded and multiplied."""
     if not gpu.warpgroup_mma:
         return "needs WGMMA"
-    if not _side_by_side(product):
+    if not side_by_side(product):
         return "its windows lie one position apart, and have no gaps"
     if product.access != 8:
         return f"stores 8 columns at once, {product.n} is no multiple"
@@ -192,7 +199,7 @@ def refuse_windows(rows: int, width: int, steps: int, staged: int, gpu: Gpu, pro
     return None
 
 
-def _side_by_side(product: Product) -> bool:
+def side_by_side(product: Product) -> bool:
     """True for windows without gaps, one position apart."""
     shape = dict(product.shape)
     steps = ("stride_h", "stride_w", "dilation_h", "dilation_w")

@@ -124,9 +124,16 @@ class WarpTile:
         """Warps take turns at the runs of channels of a tap."""
         return ceil(product.depth / self.k)
 
+    def usual(self, product: Product, gpu: Gpu) -> Settings:
+        """It has none."""
+        return Settings()
+
     def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
         """None but the one that blocks have."""
         return ()
+
+    def allowed(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        return (self.usual(product, gpu), *self.orders(product, gpu))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         return seconds(self, work, target)

@@ -166,6 +166,10 @@ class WgmmaTile:
         """Warpgroups cut the list of all steps."""
         return ceil(product.depth / self.k) * product.taps
 
+    def usual(self, product: Product, gpu: Gpu) -> Settings:
+        """The kernel's own."""
+        return Settings()
+
     def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
         """Where there is more than one wave and more than one row and column of tiles."""
         down, across = ceil(product.m / self.m), ceil(product.n / self.n)
@@ -178,6 +182,9 @@ class WgmmaTile:
         found.append(Settings(along=other))
         found += [Settings(swizzle=width, along=other) for width in bands[-1:]]
         return tuple(found)
+
+    def allowed(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        return (self.usual(product, gpu), *self.orders(product, gpu))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         return seconds(self, work, target)

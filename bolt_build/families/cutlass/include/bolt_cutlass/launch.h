@@ -28,7 +28,14 @@ template <int rows, int steps, bool together, int taps_h = 3, int taps_w = 3, in
           typename Element = portable::f16>
 struct ResidentTile {};
 
-/// The same in turns, with a pooling of maxima behind the convolution, whose results are never stored: `pool` 2 is two by
+/// An instantiation on WGMMA for windows over `taps_h` rows of `runs` times `k` channels at most, side by side: all weights,
+/// of `outputs` channels, stay in shared memory. `teams` warpgroups go down strips of the output, 64 / `columns` of them at
+/// once, `columns` pixels wide, and keep the sums of `taps_h` rows in registers.
+template <int outputs, int k, int runs, int taps_h, int taps_w, int columns, int teams,
+          typename Element = portable::f16>
+struct RollingTile {};
+
+/// ResidentTile in turns, with a pooling of maxima behind the convolution, whose results are never stored: `pool` 2 is two by
 /// two positions, 3 is three by three with a position of padding in front, both two apart. `rows` are even, and 16 pixels
 /// wide where `pool` is 3.
 template <int rows, int steps, int taps_h, int taps_w, int width, int pool, typename Element = portable::f16>
@@ -76,7 +83,7 @@ struct Partial {};
 /// take their tiles in bands of `swizzle` (1, 2, 4 or 8), `along` m (1), n (2), or whichever has fewer tiles (0).
 ///
 /// Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense. Sums of slices
-/// are dense anyway.
+/// are dense anyway. `strip` rows of the output are computed one after the other by kernels of RollingTile alone.
 struct ConvArguments {
   int batch, height, width, channels;
   int out_channels, kernel_h, kernel_w, out_h, out_w;
@@ -90,6 +97,7 @@ struct ConvArguments {
   int slices = 1;
   int swizzle = 1;
   int along = 0;
+  int strip = 0;
   int y_row = 0;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
@@ -150,6 +158,10 @@ void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
 template <int rows, int steps, bool together, int taps_h, int taps_w, int width, typename Element, typename Epilogue>
 void launch_conv(ResidentTile<rows, steps, together, taps_h, taps_w, width, Element>,
+                 const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
+template <int outputs, int k, int runs, int taps_h, int taps_w, int columns, int teams, typename Element,
+          typename Epilogue>
+void launch_conv(RollingTile<outputs, k, runs, taps_h, taps_w, columns, teams, Element>,
                  const ConvArguments& arguments, const Epilogue& epilogue, void* stream);
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams, typename Element,
           typename Epilogue>

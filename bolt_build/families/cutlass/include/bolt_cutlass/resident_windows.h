@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "bolt_cutlass/factor_loads.h"
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/next_kernel.h"
 #include "bolt_cutlass/register_mma.h"
@@ -29,21 +30,23 @@
 
 namespace bolt::cutlass_kernels {
 
-/// TMA's view of an image tensor of two bytes an element, [image, row, column, channel], in boxes of 64 channels,
-/// `width` columns and `height` rows, swizzled over 128 bytes; zero beyond the tensor. Strides are in elements. Throws
-/// std::runtime_error.
+/// TMA's view of an image tensor of two bytes an element, [image, row, column, channel], in boxes of `deep` channels (64, 32 or
+/// 16), `width` columns and `height` rows, swizzled over as many bytes; zero beyond the tensor. Strides are in elements.
+/// Throws std::runtime_error.
 inline cute::TmaDescriptor image_boxes(const void* tensor, int images, int rows, int columns, int channels,
-                                       long long image, long long row, long long column, int height, int width = 8) {
+                                       long long image, long long row, long long column, int height, int width = 8,
+                                       int deep = 64) {
   cute::TmaDescriptor descriptor{};
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(channels), static_cast<cuuint64_t>(columns),
                                 static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(images)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(column) * 2, static_cast<cuuint64_t>(row) * 2,
                                 static_cast<cuuint64_t>(image) * 2};
-  const cuuint32_t box[] = {64, static_cast<cuuint32_t>(width), static_cast<cuuint32_t>(height), 1};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(deep), static_cast<cuuint32_t>(width),
+                            static_cast<cuuint32_t>(height), 1};
   const cuuint32_t steps[] = {1, 1, 1, 1};
   const CUresult result = CUTLASS_CUDA_DRIVER_WRAPPER_CALL(cuTensorMapEncodeTiled)(
       &descriptor, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, const_cast<void*>(tensor), extents, strides, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(deep), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) throw std::runtime_error("could not describe an image to TMA");
   return descriptor;
@@ -162,12 +165,17 @@ CUTLASS_DEVICE void finish_channels(const Stages& stages, const float* sums, flo
   cute::SM90_U16x8_STSM_T::copy(words[0], words[1], words[2], words[3], matrices);
 }
 
-/// Throws std::runtime_error where the convolution is none for kernels of such windows.
-inline void check_windows(const ConvArguments& a, int taps_h, int taps_w, int steps) {
+/// Throws std::runtime_error where the convolution has not such windows, one position apart and without gaps.
+inline void check_side_by_side(const ConvArguments& a, int taps_h, int taps_w) {
   if (a.kernel_h != taps_h || a.kernel_w != taps_w || a.stride_h != 1 || a.stride_w != 1 || a.dilation_h != 1 ||
       a.dilation_w != 1)
     throw std::runtime_error("could not launch a convolution: its windows are not " + std::to_string(taps_h) + " by " +
                              std::to_string(taps_w) + ", side by side");
+}
+
+/// The same where the weights of more than 16 * `steps` channels would have to be held.
+inline void check_windows(const ConvArguments& a, int taps_h, int taps_w, int steps) {
+  check_side_by_side(a, taps_h, taps_w);
   if (a.channels > 16 * steps)
     throw std::runtime_error("could not launch a convolution: its weights are more than the registers hold");
 }

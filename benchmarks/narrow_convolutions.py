@@ -1,0 +1,160 @@
+"""Convolutions with few output channels: kernels whose sums roll through registers beside the others that the family
+offers, in fp16. Every kernel is compared with NumPy, then timed from a replayed graph over buffers that exceed L2.
+
+    python benchmarks/narrow_convolutions.py FOLDER --prepare     # anywhere with nvcc: writes and compiles the kernels
+    python benchmarks/narrow_convolutions.py FOLDER --out FILE    # on an H200: runs them, compiled or not
+
+FOLDER keeps what was compiled. Times are us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import record
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
+
+import gpu_harness
+from families_harness import Layer, graph_with
+from gpu_products import RESIDUAL, conv
+
+from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.toolchain import probe
+
+FAMILY = Cutlass()
+TARGET = gpu_harness.TARGET
+BYTES_A_SECOND = 4.3e12
+"""What the H200's memory gives to kernels that read and write."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Images of so many channels, and a window to so many others."""
+
+    of: str
+    batch: int
+    channels: int
+    extent: tuple[int, int]
+    filters: int
+    window: int = 3
+    residual: bool = False
+
+    @property
+    def name(self) -> str:
+        height, width = self.extent
+        more = " + residual" if self.residual else ""
+        window = f"{self.window}x{self.window} {self.channels} to {self.filters}"
+        return f"{self.of} b{self.batch} {height}x{width} {window}{more}"
+
+    @property
+    def layer(self) -> Layer:
+        x, stages = (self.batch, self.channels, *self.extent), {"epilogue": RESIDUAL} if self.residual else {}
+        return conv(self.name, x, self.filters, (self.window,) * 2, **stages)
+
+
+SHAPES = (
+    Shape("DenseNet", 32, 128, (56, 56), 32), Shape("DenseNet", 32, 128, (28, 28), 32),
+    Shape("DenseNet", 32, 128, (14, 14), 32), Shape("DenseNet", 1, 128, (56, 56), 32),
+    Shape("ELAN", 16, 32, (80, 80), 32), Shape("ELAN", 16, 64, (40, 40), 64),
+    Shape("CSP", 16, 32, (160, 160), 32, residual=True), Shape("U-Net", 8, 64, (256, 256), 16),
+    Shape("super-resolution", 4, 64, (180, 320), 8), Shape("super-resolution", 4, 64, (180, 320), 64, residual=True),
+    Shape("5x5", 32, 64, (56, 56), 32, 5), Shape("odd", 16, 72, (61, 45), 24),
+)  # fmt: skip
+
+
+def _problem(shape: Shape) -> KernelProblem:
+    graph, node = graph_with(shape.layer)
+    return FAMILY.propose(graph, node, TARGET, shape.layer.precision)[0][0].steps[0].problem
+
+
+def trials_of(shape: Shape, count: int, strips: int) -> list[tuple[str, gpu_harness.Trial]]:
+    """`count` tiles whose sums roll, first the fastest by prediction of each number of warpgroups, and `count` - 2
+    others. Strips of other lengths need no other kernel."""
+    problem = _problem(shape)
+    names = tuple(f"x{index}" for index in range(len(problem.inputs)))
+    step = ProposedStep(problem, names, ("y",))
+    candidates = FAMILY.candidates(problem, TARGET)[0]
+    candidates = tuple(sorted(candidates, key=lambda each: FAMILY.predict(problem, each, TARGET)))
+    found: list[tuple[str, Candidate]] = []
+    rolling = [each for each in candidates if "rolling" in dict(each.parameters)]
+    teams: dict[int, Candidate] = {}
+    for each in rolling:
+        teams.setdefault(dict(each.parameters)["rolling"], each)
+    for candidate in tuple(dict.fromkeys((*teams.values(), *rolling)))[:count]:
+        more = FAMILY.variants(problem, candidate, TARGET)[: strips - 1]
+        found += [("rolling", each) for each in (candidate, *more)]
+    others = [each for each in candidates if "rolling" not in dict(each.parameters)]
+    found += [("others", each) for each in others[: count - 2]]
+    return [(way, gpu_harness.Trial(shape.layer, step, each, timed=True)) for way, each in found]
+
+
+def prepare(folder: Path, trials: list[gpu_harness.Trial]) -> None:
+    """Writes and compiles what is not there yet."""
+    chain = probe(TARGET.tools)
+    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
+    if nvcc is None or cutlass is None:
+        raise SystemExit(" ".join(diagnostic.message for diagnostic in chain.diagnostics()))
+    gpu_harness.write(trials, folder, units=1)
+    gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent)
+
+
+def measured(library: gpu_harness.Library, index: int, problem: KernelProblem) -> dict[str, Any]:
+    """One kernel: its time, the predicted one, and the largest difference from NumPy in parts of the tolerance."""
+    trial, outcome = library.trials[index], library.run(index)
+    right = outcome.message == "" and outcome.error <= 1.0
+    return {
+        "candidate": str(trial.candidate), "us": outcome.microseconds if right else None, "error": outcome.error,
+        "predicted": FAMILY.predict(problem, trial.candidate, TARGET) * 1e6, "message": outcome.message,
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
+    parser.add_argument("--count", type=int, default=5, help="tiles of each shape")
+    parser.add_argument("--strips", type=int, default=3, help="lengths of strips of each tile")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    planned = [(shape, *each) for shape in SHAPES for each in trials_of(shape, arguments.count, arguments.strips)]
+    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
+        prepare(arguments.folder, [trial for _, _, trial in planned])
+    if arguments.prepare:
+        return 0
+    library = gpu_harness.Library(arguments.folder)
+    if library.trials != [trial for _, _, trial in planned]:
+        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
+    rows: dict[str, dict[str, Any]] = {}
+    for index, (shape, way, trial) in enumerate(planned):
+        problem = trial.step.problem
+        bound = {"bytes_us": problem.nbytes / BYTES_A_SECOND * 1e6, "gflop": problem.flops / 1e9}
+        row = rows.setdefault(shape.name, {**bound, "rolling": [], "others": []})
+        row[way].append(measured(library, index, problem))
+    wrong = 0
+    for name, row in rows.items():
+        best = {
+            way: min((each for each in row[way] if each["us"] is not None), key=lambda each: each["us"], default=None)
+            for way in ("rolling", "others")
+        }
+        wrong += sum(each["us"] is None for way in ("rolling", "others") for each in row[way])
+        row["best"] = {way: None if each is None else each["us"] for way, each in best.items()}
+        said = "; ".join(
+            f"{way} {each['us']:7.2f} us ({each['candidate']})" for way, each in best.items() if each is not None
+        )
+        print(f"{name:52} bytes {row['bytes_us']:6.2f}: {said}")
+    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
+    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
+    record.write("narrow_convolutions", {**facts, "shapes": rows, "wrong": wrong}, arguments.out)
+    print(f"{wrong} kernels were wrong or failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""Convolutions with few output channels on Hopper: a row of the input is multiplied with all rows of taps at once, and
+the sums of as many rows of the output roll through registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product as every
+from math import ceil
+from typing import ClassVar
+
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
+from bolt_build.families.cutlass.kinds.resident import side_by_side, taps
+from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
+from bolt_build.families.cutlass.product import Product, Work, aligned
+from bolt_build.families.cutlass.settings import Settings
+from bolt_build.targets import Gpu, Target
+
+PIXELS = 64
+"""Of a tile's row: the rows of the instruction."""
+MOST_OUTPUTS = 64
+"""Output channels at most: with more, other kernels do not wait for their left factor."""
+_INSTRUCTIONS = (32, 64, 96, 128, 192, 256)
+"""Columns that instructions compute: `columns_of_instruction`."""
+_SUMS_OF_FOUR = 64
+"""Registers of a thread that hold sums where four warpgroups share a multiprocessor's."""
+_AHEAD = 3
+"""Rows of a run of channels that there is room for, at least, while one is multiplied."""
+_MOST_AHEAD = 12
+_BARRIERS = 4096
+"""Bytes of shared memory that tiles leave."""
+_OTHER_STRIPS = 4
+"""Other lengths of strips that are worth a measurement."""
+
+
+@dataclass(frozen=True)
+class RollingTile:
+    """`columns` pixels of a strip's row, and runs of `k` channels; a warpgroup goes down 64 / `columns` strips at once,
+    and `teams` of them do so side by side."""
+
+    columns: int
+    k: int
+    teams: int
+
+    header: ClassVar[str] = "_rolling"
+    memory_mb: ClassVar[int] = 700
+    loads: ClassVar[int] = 8
+
+    @property
+    def strips(self) -> int:
+        """That a warpgroup computes at once."""
+        return PIXELS // self.columns
+
+    def runs(self, product: Product) -> int:
+        """Of channels, in all of the depth."""
+        return ceil(product.depth / self.k)
+
+    @property
+    def group(self) -> str:
+        return "rolling sums"
+
+    @property
+    def parameters(self) -> Named:
+        return (("columns", self.columns), ("k", self.k), ("rolling", self.teams))
+
+    @classmethod
+    def read(cls, reader: Reader) -> RollingTile:
+        return cls(reader.number("columns"), reader.number("k"), reader.number("rolling"))
+
+    def cxx(self, product: Product, gpu: Gpu) -> str:
+        """`bolt::cutlass_kernels::RollingTile<32, 64, 2, 3, 3, 16, 2>`"""
+        values = (product.n, self.k, self.runs(product), *taps(product), self.columns, self.teams)
+        return f"{SPACE}::RollingTile<{', '.join(map(str, values))}{product.element}>"
+
+    def packed(self, product: Product) -> str:
+        return product.weights
+
+    def refuse(self, gpu: Gpu, product: Product) -> str | None:
+        if not gpu.warpgroup_mma:
+            return "needs WGMMA"
+        if not side_by_side(product):
+            return "its windows lie one position apart, and have no gaps"
+        if product.access != 8:
+            return f"stores 8 columns at once, {product.n} is no multiple"
+        if product.n > MOST_OUTPUTS:
+            return f"is for {MOST_OUTPUTS} output channels at most, here are {product.n}"
+        rows = taps(product)[0]
+        if rows == 1:
+            return "its windows reach over several rows"
+        if rows * product.n > _INSTRUCTIONS[-1]:
+            return f"an instruction has {_INSTRUCTIONS[-1]} columns, {rows} rows of taps are {rows * product.n}"
+        return self._refuse_size(product) or self._refuse_room(gpu, product)
+
+    def _refuse_size(self, product: Product) -> str | None:
+        if self.k >= 2 * product.depth:
+            return f"half of its depth would be beyond the {product.depth} of the product"
+        if self.k < PIXELS and aligned(product.depth, self.k) == aligned(product.depth, 2 * self.k):
+            return f"runs of {2 * self.k} channels need no more zeros behind the {product.depth} of the product"
+        width = dict(product.shape)["out_w"]
+        if self.columns >= 2 * max(width, 8):
+            return f"half of its columns would be beyond the {width} of an image"
+        return None
+
+    def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
+        sums = _instruction(product) // 2
+        if self.teams == 4 and sums > _SUMS_OF_FOUR:
+            return f"a thread would hold {sums} sums, four warpgroups leave room for {_SUMS_OF_FOUR}"
+        ahead = self.ahead(gpu, product)
+        if ahead < _AHEAD:
+            return f"shared memory has room for {ahead} rows beside the weights, {_AHEAD} are needed"
+        return None
+
+    def ahead(self, gpu: Gpu, product: Product) -> int:
+        """Rows of a run of channels that each warpgroup has room for: `RollingWindows::depth`."""
+        rows, columns = taps(product)
+        behind = (_instruction(product) - rows * product.n) * self.k * 2
+        staged = self.teams * 4 * 16 * (product.n // 8 | 1) * 16
+        beside = filter_bytes(product, self.k) + behind + staged + _BARRIERS
+        pitch = aligned(self.columns + columns - 1, 64 // self.k)
+        row = aligned(self.strips * pitch * self.k * 2, 1024)
+        return min(max(0, gpu.shared_memory - beside) // (self.teams * row), _MOST_AHEAD)
+
+    def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
+        """None: it is for whole products."""
+        return None
+
+    def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
+        return "its shared memory holds the weights of the whole depth"
+
+    def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
+        return ()
+
+    def tiles(self, product: Product, strip: int) -> int:
+        """Of strips of so many rows, as many at once as a warpgroup computes."""
+        shape = dict(product.shape)
+        strips = shape["batch"] * ceil(shape["out_h"] / strip) * ceil(shape["out_w"] / self.columns)
+        return ceil(strips / self.strips)
+
+    def usual(self, product: Product, gpu: Gpu) -> Settings:
+        """Strips that make the busiest multiprocessor be done soonest, the longest of these."""
+        return Settings(strip=min(_lengths(product), key=lambda strip: self._order(product, strip, gpu)))
+
+    def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        """The next best lengths of strips."""
+        found = sorted(_lengths(product), key=lambda strip: self._order(product, strip, gpu))
+        return tuple(Settings(strip=strip) for strip in found[1 : 1 + _OTHER_STRIPS])
+
+    def allowed(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
+        """Strips of any length."""
+        return tuple(Settings(strip=strip) for strip in range(1, dict(product.shape)["out_h"] + 1))
+
+    def _order(self, product: Product, strip: int, gpu: Gpu) -> tuple[float, int]:
+        return self._busiest(product, strip, gpu.sms, 1.0), -strip
+
+    def seconds(self, product: Product, work: Work, target: Target) -> float:
+        """With strips of the usual length."""
+        gpu = gpu_of(target)
+        speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
+        strip = self.usual(product, gpu).strip
+        weights = filter_bytes(product, self.k) / (_LOADS * speed)
+        memory = work.nbytes / (_MEMORY * target.bandwidth)
+        return _BEGINS + _WEIGHTS * weights + max(self._busiest(product, strip, gpu.sms, speed), memory)
+
+    def _busiest(self, product: Product, strip: int, sms: int, speed: float) -> float:
+        """Predicted seconds of the busiest multiprocessor's tiles: what its warpgroups multiply in all, what one of
+        them takes for its own rows, or their loads."""
+        rows, columns = taps(product)
+        tiles = self.tiles(product, strip)
+        steps = strip + rows - 1
+        instruction = _instruction(product)
+        products = PIXELS * max(instruction, _NARROWEST) * 16 / _MULTIPLIES
+        reads = (PIXELS + instruction) * 16 * 2 / _SHARED
+        row = self.runs(product) * columns * (self.k // 16) * max(products, reads)
+        together, own = ceil(tiles / sms), ceil(tiles / (sms * self.teams))
+        loads = self.strips * (self.columns + columns - 1) * self.runs(product) * self.k * 2 / _LOADS
+        return steps * max(together * row, own * (row + _ROW), together * loads) / speed
+
+    def __str__(self) -> str:
+        teams = "a warpgroup" if self.teams == 1 else f"each of {self.teams} warpgroups"
+        return f"{self.strips}x{self.columns} pixels of {self.k} channels, sums rolling through {teams}"
+
+
+ROLLING_TILES = tuple(
+    RollingTile(columns, k, teams) for teams, k, columns in every((2, 1, 4), (64, 32, 16), (16, 32, 64, 8))
+)
+
+# Not measured: products in a second of one multiprocessor and bytes that come to it from L2 are those of
+# `resident.py`, the rest are reckoned. Bytes in a second from its own shared memory; seconds in which a launch begins,
+# and after a row's products before the next row's; the part of the weights' loads that nothing hides; the columns that
+# the narrowest instruction is as slow as.
+_MULTIPLIES, _LOADS, _SHARED = 2.94e12, 38e9, 2.2e11
+_BEGINS, _ROW, _WEIGHTS = 1.7e-6, 0.15e-6, 0.5
+_MEMORY = 0.85
+_NARROWEST = 48
+
+
+def _instruction(product: Product) -> int:
+    """Columns of the instruction that multiplies with all rows of taps."""
+    stacked = taps(product)[0] * product.n
+    return next(columns for columns in _INSTRUCTIONS if stacked <= columns)
+
+
+def filter_bytes(product: Product, k: int) -> int:
+    """Bytes of the weights in shared memory, whose depth is padded to runs of `k`."""
+    return product.taps * product.n * aligned(product.depth, k) * 2
+
+
+def _lengths(product: Product) -> tuple[int, ...]:
+    """Rows of strips that cut an image into so many parts, as evenly as possible."""
+    height = dict(product.shape)["out_h"]
+    return tuple(dict.fromkeys(ceil(height / parts) for parts in range(1, height + 1)))
