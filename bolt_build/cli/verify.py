@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import IO
 
+from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.engine_file import read_engine
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
@@ -16,11 +20,13 @@ from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.tables import terminal_width
 from bolt_build.report.verification import render
+from bolt_build.report.widening import render as widening_text
 from bolt_build.schema.recipe import Recipe
 from bolt_build.toolchain import probe
 from bolt_build.verify import Tolerances, verify_engine
 from bolt_build.verify.report import VerifyReport
-from bolt_build.workflows.built import BuiltEngine
+from bolt_build.workflows.built import BuiltEngine, built_engines
+from bolt_build.workflows.widening import Widening, widen
 
 NAME = "verify"
 HELP = "compare built engines with the reference again, layer by layer"
@@ -30,6 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
     add_format(parser, "report")
+    parser.add_argument(
+        "--widen", action="store_true",
+        help="propose, as a patch of the recipe, the fewest layers to keep in fp32 until rounding passes, and the cost",
+    )  # fmt: skip
     add_outcome_files(parser)
 
 
@@ -40,15 +50,23 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
     reports: list[VerifyReport] = []
+    widenings: list[Widening] = []
     for recipe in read_recipes(args):
-        found = [_verify(recipe, engine) for engine in engines_here(recipe, options_of(args), "verified")]
+        options = options_of(args)
+        engines = engines_here(recipe, options, "verified")
+        found = [_verify(recipe, engine) for engine in engines]
         log.found.append((recipe, tuple(found)))
         reports += found
+        if args.widen:
+            widenings += _widened(recipe, options, engines, found)
     if args.format == "json":
-        sys.stdout.write(json.dumps([encode(report) for report in reports], indent=1) + "\n")
+        told = [*map(encode, reports), *({"widening": encode(each)} for each in widenings)]
+        sys.stdout.write(json.dumps(told, indent=1) + "\n")
     else:
         for report in reports:
             _print(report, sys.stdout)
+        for each in widenings:
+            sys.stdout.write(widening_text(each))
     return int(ExitCode.OK if all(report.ok for report in reports) else ExitCode.VERIFY_FAILED)
 
 
@@ -58,16 +76,40 @@ def show_report(directory: TargetDirectory, stream: IO[str]) -> None:
 
 
 def _verify(recipe: Recipe, engine: BuiltEngine) -> VerifyReport:
-    tools = probe((recipe.verify.against,))
-    if tools.missing:
-        raise BoltError(tools.diagnostics(), ExitCode.TOOL_MISSING)
-
+    _require_reference(recipe)
     plan = read_engine(engine.directory.engine.read_text(encoding="utf-8"))
     layers = tuple((layer.match, layer.tolerance) for layer in recipe.layers if layer.tolerance is not None)
     return verify_engine(
         engine.library, engine.weights, engine.model, plan, recipe.verify, recipe.model.dims,
         Tolerances(recipe.verify.tolerance, layers),
     )  # fmt: skip
+
+
+def _widened(
+    recipe: Recipe, options: BuildOptions, here: Sequence[BuiltEngine], reports: Sequence[VerifyReport]
+) -> list[Widening]:
+    """What is to be widened of engines that depart, and of those that do not run here, of which nobody knows."""
+    _require_reference(recipe)
+    elsewhere = [spec.name for spec in chosen(recipe, options.targets) if spec.name not in [e.target for e in here]]
+    others = built_engines(recipe, replace(options, targets=tuple(elsewhere))) if elsewhere else ()
+    found = []
+    departed = [(engine, report) for engine, report in zip(here, reports, strict=True) if not report.ok]
+    for engine, report in (*departed, *((other, None) for other in others)):
+        found.append(widen(recipe, engine, report, partial(_say, recipe, engine.target)))
+        _say(recipe, engine.target, "")
+    return found
+
+
+def _say(recipe: Recipe, target: str, text: str) -> None:
+    """One line that the next one replaces, on a terminal alone."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{recipe.name}/{target}: {text}" if text else "\r\x1b[K")
+
+
+def _require_reference(recipe: Recipe) -> None:
+    tools = probe((recipe.verify.against,))
+    if tools.missing:
+        raise BoltError(tools.diagnostics(), ExitCode.TOOL_MISSING)
 
 
 def _print(report: VerifyReport, stream: IO[str]) -> None:

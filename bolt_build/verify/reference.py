@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ import onnx
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.ir import Array
+from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.toolchain.wheels import installing
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
+from bolt_build.verify.rounded_model import RoundedModel
 from bolt_build.verify.segments import CutModel, Wanted
 from bolt_build.verify.taps import Tap
 from bolt_build.verify.widening import without_bf16
@@ -35,6 +37,9 @@ _NUMPY = {
     "tensor(uint64)": np.uint64,
     "tensor(bool)": np.bool_,
 }
+
+Run = Callable[[list[str], Mapping[str, Array]], dict[str, Array]]
+"""Outputs of those names for feeds."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,18 @@ class Reference:
             for item in wanted
         )
 
+    def rounded(self, plan: BatchPlan) -> tuple[RoundedModel, Run]:
+        """The model with a switch for each layer of `plan` in half precision, and what runs it: outputs by name for
+        feeds. Raises BoltError ("not-rounded") for a model that is itself in fp16."""
+        model = written_out(self._model)
+        if _has_fp16(model):
+            message = "the model itself is in fp16, so that its own roundings cannot be told from an engine's"
+            found = Diagnostic("not-rounded", message, hint="export it in fp32", subject=str(self._path))
+            raise BoltError([found], ExitCode.INVALID)
+        made = RoundedModel(without_bf16(model), plan)
+        session = self._session(made.graph, whole=False)
+        return made, lambda names, feeds: self._run(session, names, feeds)
+
     def _pieces(self) -> CutModel:
         if self._cut is None:
             self._cut = CutModel(written_out(self._model))
@@ -176,6 +193,12 @@ class Reference:
     def _failed(self, what: str, hint: str | None = None) -> BoltError:
         found = Diagnostic("reference-failed", f"onnxruntime {what}", hint=hint, subject=str(self._path))
         return BoltError([found], ExitCode.VERIFY_FAILED)
+
+
+def _has_fp16(model: onnx.ModelProto) -> bool:
+    ports = (port.type.tensor_type.elem_type for port in (*model.graph.input, *model.graph.output))
+    constants = (constant.data_type for constant in model.graph.initializer)
+    return any(dtype == onnx.TensorProto.FLOAT16 for dtype in (*ports, *constants))
 
 
 def _text(error: Exception) -> str:
