@@ -9,7 +9,17 @@ import pytest
 
 from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.zoo import bert, convnext_tiny, efficientnet_b0, mobilenet_v2, repvgg, resnet18, resnet50, vgg16
+from bolt_build.graph.zoo import (
+    bert,
+    convnext_tiny,
+    efficientnet_b0,
+    mobilenet_v2,
+    repvgg,
+    resnet18,
+    resnet50,
+    vgg16,
+    vit,
+)
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.schema import load_recipe
@@ -18,6 +28,8 @@ from bolt_build.targets import target_named
 RECIPES = Path(__file__).parents[1] / "recipes"
 GRAPHS = {
     "bert_base": lambda: bert.build_base().zeros(),
+    "bert_base_384": lambda: bert.build_base().zeros(),
+    "bert_base_40": lambda: bert.build_base().zeros(),
     "convnext_tiny": convnext_tiny.build,
     "efficientnet_b0": efficientnet_b0.build,
     "mobilenet_v2": mobilenet_v2.build,
@@ -26,11 +38,12 @@ GRAPHS = {
     "resnet50": resnet50.build,
     "resnext50_32x4d": resnet50.build_resnext,
     "vgg16": vgg16.build,
+    "vit_b16": lambda: vit.build_b16().zeros(),
 }
-HEAVY = {"bert_base": [pytest.mark.large], "vgg16": [pytest.mark.large]}
+HEAVY = {name: [pytest.mark.large] for name in ("bert_base", "bert_base_384", "bert_base_40", "vgg16", "vit_b16")}
 UNTUNED = {
-    "bert_base_384", "bert_base_40", "bert_large", "clip_vision", "densenet121",
-    "distilbert", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0", "vgg19", "vit_b16",
+    "bert_large", "clip_vision", "densenet121",
+    "distilbert", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0", "vgg19",
     "whisper_tiny_encoder",
 }  # fmt: skip
 """Recipes that name the lock they are to have: until it is there, their kernels are predicted, and builds say so."""
