@@ -180,6 +180,8 @@ REDUCTIONS = [
     one("long-sum-of-many", Reduce("mean", (2, 3)), (2, 24, 31, 30)),
     one("middling-sum", Reduce("mean", (2, 3)), (2, 40, 20, 20)),
     one("shorter-sum", Reduce("mean", (2, 3)), (3, 36, 10, 10)),
+    one("over-many-rows", Reduce("mean", (1,)), (2051, 40)),
+    one("over-many-odd-rows", Reduce("max", (1,)), (2049, 35)),
 ]
 
 NORMALIZATIONS = [
@@ -191,6 +193,10 @@ NORMALIZATIONS = [
     one("lrn-wider-than-channels", Lrn(9, 1e-1, 0.75, 1.0), (1, 3, 2, 2)),
     one("softmax-row", Softmax(1), (3, 1000)),
     *(one(f"softmax-{axis}", Softmax(axis), IMAGE) for axis in range(4)),
+    one("softmax-keys", Softmax(2), (3, 7, 72)),
+    one("softmax-odd-keys", Softmax(2), (3, 7, 197)),
+    one("softmax-long", Softmax(1), (3, 4096)),
+    one("softmax-longest", Softmax(1), (2, 9001)),
 ]  # fmt: skip
 
 MOVES = [
@@ -201,6 +207,8 @@ MOVES = [
     Layer("cast-from-f64", Cast(DType.F32), (Input(IMAGE, dtype=DType.F64),)),
     one("reshape", Reshape((5, 12, 7)), IMAGE),
     Layer("gather", Gather(1), (Input(IMAGE), Input((3, 2), low=-5.4, high=4.9, dtype=DType.I64))),
+    Layer("gather-lists", Gather(2), (Input((2, 16, 5, 3)), Input((10,), low=-5.4, high=4.9, dtype=DType.I64))),
+    Layer("gather-one-by-one", Gather(1), (Input((9, 6)), Input((16,), low=-6.4, high=5.9, dtype=DType.I32))),
     Layer("gather-elements", GatherElements(0), (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I32))),
     Layer("scatter-add", ScatterElements(0, "add"),
           (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I64), Input((4, 6)))),
@@ -214,6 +222,10 @@ MOVES = [
       for perm in ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (3, 2, 1, 0), (1, 0, 2, 3), (0, 1, 2, 3))),
     one("transpose-matrix", Transpose((1, 0)), (70, 45)),
     one("transpose-colours", Transpose((0, 2, 3, 1)), (2, 3, 40, 31)),
+    *(one(f"transpose-{few}-colours", Transpose((0, 2, 3, 1)), (2, few, 4, 31)) for few in (2, 3, 4)),
+    *(one(f"transpose-to-{few}-colours", Transpose((0, 3, 1, 2)), (2, 6, 8, few)) for few in (2, 3, 4)),
+    one("transpose-tiles", Transpose((0, 2, 1)), (2, 72, 132)),
+    one("transpose-heads", Transpose((0, 2, 1, 3)), (2, 9, 4, 16)),
     one("transpose-many-channels", Transpose((0, 3, 1, 2)), (2, 9, 8, 37)),
     one("transpose-six", Transpose((0, 3, 1, 4, 2, 5)), (2, 3, 2, 3, 2, 4)),
     Layer("transpose-integers", Transpose((1, 0)), (Input((3, 4), dtype=DType.I64),)),
@@ -294,8 +306,9 @@ NARROW = [
     for layer in (*POOLS, *BINARIES, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ACTIVATIONS, *ATTENTION)
     if layer.label in (
         "max-3", "average", "add-mul-channel", "outer", "global-mean", "over-channels", "batch-norm", "lrn",
-        "softmax-1", "transpose-0231", "concat-1", "concat-with-constant", "slice", "pad", "conv-residual-relu",
-        "matmul-FalseTrue", "gelu", "relu-chain", "attention-packed", "attention-grouped",
+        "softmax-1", "softmax-keys", "softmax-odd-keys", "transpose-0231", "transpose-tiles", "transpose-3-colours",
+        "over-many-rows", "gather-lists", "gather-one-by-one", "concat-1", "concat-with-constant", "slice", "pad",
+        "conv-residual-relu", "matmul-FalseTrue", "gelu", "relu-chain", "attention-packed", "attention-grouped",
     )
 ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stag
 from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
+from bolt_build.families.portable.kernels.rows import LANES, WARP, held
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.graph.ops.norm import Norm
 
@@ -63,13 +64,6 @@ def _refuse(problem: KernelProblem) -> str | None:
     return f"normalises in {most} loops, at most {MOST_AXES} are supported" if most > MOST_AXES else None
 
 
-_LANES, _WARP, _BLOCK, _HELD = 8, 32, 256, 4
-"""Of the CUDA driver: elements that a thread loads at once, threads of a warp and of a block, and how many such loads
-each of them holds in registers."""
-_THREADS = ((4, 3), (8, 3), (16, 3), (_WARP, _HELD), (_BLOCK, _HELD))
-"""Threads that share a row, and how many loads each of them has at most: rows of 96 elements have four with three."""
-
-
 _MANY_ROWS = 2048
 """Of so many rows a GPU's warps take two each, so that scale and bias are read half as often. Of fewer rows some
 multiprocessors would have none."""
@@ -80,15 +74,11 @@ def _in_registers(loops: _Loops) -> tuple[int, int]:
     as neighbours."""
     *outer, last = loops.reduced
     steps = [loop.steps[index] for loop in loops.kept for index in (0, 1, 2)]
-    if outer or last.steps[0] != 1 or last.extent % _LANES or any(step % _LANES for step in steps):
-        return 0, _WARP
+    if outer or last.steps[0] != 1 or any(step % LANES for step in steps):
+        return 0, WARP
     if any(last.steps[index] not in (0, 1) for index in (1, 2)):
-        return 0, _WARP
-    for threads, most in _THREADS:
-        loads = -(-last.extent // (threads * _LANES))
-        if loads <= most:
-            return loads, threads
-    return 0, _WARP
+        return 0, WARP
+    return held(last.extent)
 
 
 def _nest(loops: tuple[Loop, ...]) -> str:
@@ -117,7 +107,7 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     rows = prod(loop.extent for loop in loops.kept)
     shared = all(step == 0 for loop in loops.kept for step in loop.steps[1:3])
     early = shared and all(problem.inputs[index].constant for index in own[1:])
-    each = 2 if early and threads == _WARP and rows >= _MANY_ROWS else 1
+    each = 2 if early and threads == WARP and rows >= _MANY_ROWS else 1
     held = f"{loads}, {threads}, {each}, {str(early).lower()}"
     call = (
         f"bolt::portable::norm<{held}, {types}>(r, {parameters}, {', '.join(pointers)}, {at.outputs[0]}, "

@@ -7,6 +7,7 @@ from bolt_build.families.common.cxx import braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
+from bolt_build.families.portable.kernels.rows import LANES, WARP, held
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.normalization import Lrn
@@ -79,11 +80,30 @@ def _refuse_line(problem: KernelProblem) -> str | None:
     return computed_only(problem) or no_epilogue(problem)
 
 
+_SHORT = 32
+"""Elements of lines below which a GPU's thread has a line of its own."""
+
+
+def _line_in_registers(problem: KernelProblem) -> tuple[int, int, int]:
+    """Loads a thread, threads a line and elements a load with which a GPU reads lines once; no loads where it does
+    not."""
+    assert isinstance(problem.op, Softmax)
+    _, axis, inner = around(problem.outputs[0], problem.op.axis)
+    lanes = LANES if axis % LANES == 0 else 1
+    return (*(held(axis, lanes) if inner == 1 and axis >= _SHORT else (0, WARP)), lanes)
+
+
+def _softmax_bandwidth(problem: KernelProblem) -> float:
+    """Less where lines do not fit into registers and are read twice again, from caches."""
+    return 0.7 if _line_in_registers(problem)[0] else 0.3
+
+
 def _emit_softmax(problem: KernelProblem, at: StepExpressions) -> StepCode:
     assert isinstance(problem.op, Softmax)
     outer, axis, inner = around(problem.outputs[0], problem.op.axis)
     parameters = struct("bolt::portable::Softmax", outer=outer, axis=axis, inner=inner)
-    call = f"bolt::portable::softmax<{_types(problem)}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+    registers = ", ".join(map(str, _line_in_registers(problem)))
+    call = f"bolt::portable::softmax<{registers}, {_types(problem)}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(("bolt_portable/softmax.h",), None, "", call)
 
 
@@ -127,6 +147,6 @@ RULES = (
         gpu_bandwidth=_reduce_bandwidth,
         layouts=_reduce_layouts,
     ),
-    Rule(Softmax, _refuse_line, _emit_softmax, lambda problem: 0.002, in_place=(0,)),
+    Rule(Softmax, _refuse_line, _emit_softmax, lambda problem: 0.002, gpu_bandwidth=_softmax_bandwidth, in_place=(0,)),
     Rule(Lrn, _refuse_line, _emit_lrn, lambda problem: 0.02),
 )

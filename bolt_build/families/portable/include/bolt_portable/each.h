@@ -11,6 +11,14 @@
 
 namespace bolt::portable {
 
+/// What items are counted in where they are divided: a GPU divides 64-bit numbers in a hundred instructions, and its
+/// drivers take fewer than 2^31 items.
+#if defined(__CUDACC__)
+using Position = std::uint32_t;
+#else
+using Position = Index;
+#endif
+
 /// Calls body(0) .. body(items - 1), in any order and at the same time. `cost` is about how many elements an item
 /// touches; `what` names the kernel in messages.
 template <typename Body>

@@ -11,33 +11,6 @@ struct Gather {
   Index outer, extent, inner, count;
 };
 
-/// `chunk` elements that lie side by side on both sides are one item's.
-template <typename T, typename I>
-void gather(const Run& r, const Gather& p, const void* data, const void* indices, void* output) {
-  const T* from = static_cast<const T*>(data);
-  const I* at = static_cast<const I*>(indices);
-  T* to = static_cast<T*>(output);
-  check_indices(r, at, p.count, Extents{1, {p.extent}});
-#if defined(__CUDACC__)
-  constexpr Index chunk = 1;
-#else
-  const Index chunk = p.inner;
-#endif
-  std::uint32_t* const fault = r.fault;
-  const std::uint32_t mark = r.mark();
-  const Index pieces = p.inner / chunk;
-  for_each_item(
-      r, p.outer * p.count * pieces, chunk,
-      [=] BOLT_HD(Index item) {
-        const Index piece = item % pieces, row = item / pieces, which = row % p.count, outer = row / p.count;
-        const Index index = inside(static_cast<Index>(at[which]), p.extent, fault, mark);
-        const T* source = from + (outer * p.extent + index) * p.inner + piece * chunk;
-        T* target = to + row * p.inner + piece * chunk;
-        for (Index i = 0; i < chunk; ++i) target[i] = source[i];
-      },
-      "gather");
-}
-
 /// Axes of the indices; `step` are those of the data, `along` its step and `length` its extent along the gathered axis,
 /// whose own step is 0.
 struct GatherElements {
@@ -59,10 +32,12 @@ void gather_elements(const Run& r, const GatherElements& p, const void* data, co
   for_each_item(
       r, items, 1,
       [=] BOLT_HD(Index item) {
-        Index source = inside(static_cast<Index>(at[item]), p.length, fault, mark) * p.along, rest = item;
+        Index source = inside(static_cast<Index>(at[item]), p.length, fault, mark) * p.along;
+        Position rest = static_cast<Position>(item);
         for (int axis = p.rank; axis-- > 0;) {
-          source += rest % p.extent[axis] * p.step[axis];
-          rest /= p.extent[axis];
+          const Position extent = static_cast<Position>(p.extent[axis]);
+          source += static_cast<Index>(rest % extent) * p.step[axis];
+          rest /= extent;
         }
         to[item] = from[source];
       },
@@ -102,11 +77,37 @@ void gather_nd(const Run& r, const GatherND& p, const void* data, const void* in
   for_each_item(
       r, p.batches * p.tuples * p.inner, 1,
       [=] BOLT_HD(Index item) {
-        const Index row = item / p.inner;
-        const Index slice = slice_named(p.extents, at + row * p.extents.count, fault, mark);
-        to[item] = from[(row / p.tuples * slices + slice) * p.inner + item % p.inner];
+        const Position one = static_cast<Position>(item), inner = static_cast<Position>(p.inner);
+        const Position row = one / inner, batch = row / static_cast<Position>(p.tuples);
+        const Index slice = slice_named(p.extents, at + static_cast<Index>(row) * p.extents.count, fault, mark);
+        to[item] = from[(batch * slices + slice) * p.inner + one % inner];
       },
       "gather");
 }
 
 }  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/gather.h"
+#else
+#include <cstring>
+
+namespace bolt::portable {
+
+/// Slices are copied as they are; `lanes` and `along` are a GPU's.
+template <typename T, typename I, int lanes, bool along>
+void gather(const Run& r, const Gather& p, const void* data, const void* indices, void* output) {
+  const T* from = static_cast<const T*>(data);
+  const I* at = static_cast<const I*>(indices);
+  T* to = static_cast<T*>(output);
+  check_indices(r, at, p.count, Extents{1, {p.extent}});
+  parallel(r, p.outer * p.count, p.inner, [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) {
+      const Index index = from_begin(static_cast<Index>(at[row % p.count]), p.extent);
+      std::memcpy(to + row * p.inner, from + (row / p.count * p.extent + index) * p.inner, p.inner * sizeof(T));
+    }
+  });
+}
+
+}  // namespace bolt::portable
+#endif

@@ -32,7 +32,8 @@ BOLT_HD inline void softmax_line(const In* in, Out* out, Index count, Index stri
 
 namespace bolt::portable {
 
-template <typename In, typename Out>
+/// `loads`, `threads` and `lanes` are a GPU's.
+template <int loads, int threads, int lanes, typename In, typename Out>
 void softmax(const Run& r, const Softmax& p, const void* input, void* output) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);

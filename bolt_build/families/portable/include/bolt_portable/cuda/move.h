@@ -11,33 +11,149 @@ struct alignas(bytes) Moved {
   unsigned char at[bytes];
 };
 
-/// Planes whose rows lie along one side and columns along the other: 32 x 32 tiles through shared memory, so that both
-/// sides are read and written along their own rows. One extra column keeps the tile's columns in different banks.
+/// Tiles of shared memory have this many rows and columns, and one more, which keeps a column's elements in different
+/// banks.
+constexpr int tile_side = 64;
+template <typename T>
+using Tile = T[tile_side][tile_side + 1];
+
+/// A tile's elements by columns of `lanes` at once, of a plane whose columns are neighbours and begin `step` apart.
+template <int lanes, typename In, typename Out>
+__device__ inline void read_columns(Tile<Out>& tile, const In* in, Index step, Index down, Index across) {
+  constexpr int groups = tile_side / lanes;
+#pragma unroll 4
+  for (int group = threadIdx.x; group < tile_side * groups; group += block_threads) {
+    const int x = group / groups, y = group % groups * lanes;
+    if (x >= across || y >= down) continue;
+    const Lanes<In, lanes> read = *reinterpret_cast<const Lanes<In, lanes>*>(in + x * step + y);
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) tile[x][y + i] = converted<In, Out>(read.at[i]);
+  }
+}
+
+/// The same by rows, to a plane whose rows are neighbours.
+template <int lanes, typename Out>
+__device__ inline void write_rows(const Tile<Out>& tile, Out* out, Index step, Index down, Index across) {
+  constexpr int groups = tile_side / lanes;
+#pragma unroll 4
+  for (int group = threadIdx.x; group < tile_side * groups; group += block_threads) {
+    const int y = group / groups, x = group % groups * lanes;
+    if (x >= across || y >= down) continue;
+    Lanes<Out, lanes> written;
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) written.at[i] = tile[x + i][y];
+    *reinterpret_cast<Lanes<Out, lanes>*>(out + y * step + x) = written;
+  }
+}
+
+/// How many neighbours along `axis` one access may take: 8, 4 or 1.
+template <typename T>
+int lanes_along(const StridedCopy& p, const Index (&steps)[StridedCopy::most], int axis, const T* from) {
+  for (const int lanes : {8, 4}) {
+    const std::uintptr_t whole = lanes * sizeof(T) < 16 ? lanes * sizeof(T) : 16;
+    bool fit = p.extent[axis] % lanes == 0 && reinterpret_cast<std::uintptr_t>(from) % whole == 0;
+    for (int other = 0; other < p.rank; ++other) fit = fit && (other == axis || steps[other] % lanes == 0);
+    if (fit) return lanes;
+  }
+  return 1;
+}
+
+/// Planes whose rows lie along one side and columns along the other: through tiles of shared memory, so that both sides
+/// are read and written along their own rows.
 template <typename In, typename Out>
 void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   const int y = p.rank - 2, x = p.rank - 1;
-  const std::uint32_t down = static_cast<std::uint32_t>((p.extent[y] + 31) / 32);
-  const std::uint32_t across = static_cast<std::uint32_t>((p.extent[x] + 31) / 32);
+  const std::uint32_t down = static_cast<std::uint32_t>((p.extent[y] + tile_side - 1) / tile_side);
+  const std::uint32_t across = static_cast<std::uint32_t>((p.extent[x] + tile_side - 1) / tile_side);
+  const int reads = lanes_along(p, p.in, y, in), writes = lanes_along(p, p.out, x, out);
   Index planes = 1;
   for (int axis = 0; axis < y; ++axis) planes *= p.extent[axis];
   launch_blocks(
       r, planes * down * across,
       [=] __device__(std::uint32_t block) {
-        __shared__ Out tile[32][33];
-        const Index left = static_cast<Index>(block % across) * 32, top = static_cast<Index>(block / across % down) * 32;
-        Index from = 0, to = 0;
+        __shared__ Tile<Out> tile;
+        const Index left = static_cast<Index>(block % across) * tile_side;
+        const Index top = static_cast<Index>(block / across % down) * tile_side;
+        Index from = top, to = left;
         locate(p, 2, block / across / down, &from, &to);
-        const int lane = threadIdx.x % 32, line = threadIdx.x / 32;
-        constexpr int lines = block_threads / 32;
-        for (int i = line; i < 32; i += lines)
-          if (top + lane < p.extent[y] && left + i < p.extent[x])
-            tile[i][lane] = converted<In, Out>(in[from + (top + lane) * p.in[y] + (left + i) * p.in[x]]);
+        from += left * p.in[x];
+        to += top * p.out[y];
+        const Index rows = p.extent[y] - top, columns = p.extent[x] - left;
+        if (reads == 8)
+          read_columns<8>(tile, in + from, p.in[x], rows, columns);
+        else if (reads == 4)
+          read_columns<4>(tile, in + from, p.in[x], rows, columns);
+        else
+          read_columns<1>(tile, in + from, p.in[x], rows, columns);
         __syncthreads();
-        for (int i = line; i < 32; i += lines)
-          if (top + i < p.extent[y] && left + lane < p.extent[x])
-            out[to + (top + i) * p.out[y] + (left + lane) * p.out[x]] = tile[lane][i];
+        if (writes == 8)
+          write_rows<8>(tile, out + to, p.out[y], rows, columns);
+        else if (writes == 4)
+          write_rows<4>(tile, out + to, p.out[y], rows, columns);
+        else
+          write_rows<1>(tile, out + to, p.out[y], rows, columns);
       },
       "transposition");
+}
+
+/// Planes of `few` columns that become interleaved (`into`), or of `few` interleaved ones that become planes, as those of
+/// an image's colours: four pixels a thread. `along` is the axis of pixels, `beside` that of colours.
+template <int few, typename In, typename Out>
+void interleave(const Run& r, const StridedCopy& p, const In* in, Out* out, int along, int beside, bool into) {
+  constexpr int pixels = 4;
+  const std::uint32_t groups = static_cast<std::uint32_t>(p.extent[along] / pixels);
+  Index planes = 1;
+  for (int axis = 0; axis < p.rank - 2; ++axis) planes *= p.extent[axis];
+  launch_each(
+      r, planes * groups,
+      [=] __device__(std::uint32_t item) {
+        Index from = 0, to = 0;
+        locate(p, 2, item / groups, &from, &to);
+        const Index first = static_cast<Index>(item % groups) * pixels;
+        const In* source = in + from + first * p.in[along];
+        Out* target = out + to + first * p.out[along];
+        Out found[pixels * few];  // interleaved
+#pragma unroll
+        for (int i = 0; i < few; ++i) {
+          const auto read = *reinterpret_cast<const Lanes<In, pixels>*>(source + i * (into ? p.in[beside] : pixels));
+#pragma unroll
+          for (int j = 0; j < pixels; ++j) {
+            if (into)
+              found[j * few + i] = converted<In, Out>(read.at[j]);
+            else
+              found[i * pixels + j] = converted<In, Out>(read.at[j]);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < few; ++i) {
+          Lanes<Out, pixels> written;
+#pragma unroll
+          for (int j = 0; j < pixels; ++j) written.at[j] = into ? found[i * pixels + j] : found[j * few + i];
+          *reinterpret_cast<Lanes<Out, pixels>*>(target + i * (into ? pixels : p.out[beside])) = written;
+        }
+      },
+      "interleaving");
+}
+
+/// False where that is not what there is to do.
+template <typename In, typename Out>
+bool interleaved(const Run& r, const StridedCopy& p, const In* in, Out* out) {
+  const int last = p.rank - 1, before = last - 1;
+  const bool into = p.extent[last] <= 4 && p.out[before] == p.extent[last];
+  const bool apart = p.extent[before] <= 4 && p.in[last] == p.extent[before];
+  const int beside = into ? last : before, along = into ? before : last;
+  bool fit = (into || apart) && p.extent[along] % 4 == 0 && aligned_to_16(in, out);
+  for (int axis = 0; axis < p.rank; ++axis) {
+    fit = fit && (axis == along || (axis == beside && !into) || p.in[axis] % 4 == 0);
+    fit = fit && (axis == along || (axis == beside && into) || p.out[axis] % 4 == 0);
+  }
+  if (!fit || p.extent[beside] < 2) return false;
+  switch (p.extent[beside]) {
+    case 2: interleave<2>(r, p, in, out, along, beside, into); break;
+    case 3: interleave<3>(r, p, in, out, along, beside, into); break;
+    default: interleave<4>(r, p, in, out, along, beside, into);
+  }
+  return true;
 }
 
 /// `lanes` neighbours a thread where both sides have them.
@@ -77,6 +193,7 @@ void strided_copy(const Run& r, const StridedCopy& p, const void* input, void* o
   Out* out = static_cast<Out*>(output) + p.out_offset;
   const int last = p.rank - 1;
   const bool plane = p.rank >= 2 && p.in[last] != 1 && p.out[last] == 1 && p.in[last - 1] == 1;
+  if (plane && interleaved(r, p, in, out)) return;
   if (plane && p.extent[last] >= 8) return transpose(r, p, in, out);
   bool lanes = p.in[last] == 1 && p.out[last] == 1 && p.extent[last] % wide == 0 && aligned_to_16(in, out);
   for (int axis = 0; axis < last; ++axis) lanes = lanes && p.in[axis] % wide == 0 && p.out[axis] % wide == 0;

@@ -1,5 +1,5 @@
-// CUDA drivers of norm.h: rows of neighbours in registers, of a few threads, a warp or a block each; neighbouring statistics a warp's
-// width at a time; any other a block each.
+// CUDA drivers of norm.h: rows of neighbours in registers, of a few threads, a warp or a block each; neighbouring statistics
+// a few at a time; any other a block each.
 #pragma once
 
 #include "bolt_portable/cuda/launch.h"
@@ -134,42 +134,80 @@ __global__ void __launch_bounds__(block_threads) norm_rows_kernel(const Rows row
   rows(blockIdx.x);
 }
 
-/// 32 neighbouring statistics a block: each thread of a warp has one, and every warp a part of its elements.
-template <typename Statistic, typename In, typename Out, typename End>
+/// `across` times `lanes` neighbouring statistics a block: each thread has `lanes` of them, and a part of their elements.
+/// An image's few channels are spread over many blocks, whose elements the second and third reading find in caches.
+template <int across, int lanes, typename Statistic, typename In, typename Out, typename End>
 void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index rows, std::uint32_t count,
                   const End& end) {
-  constexpr int warps = block_threads / 32;
+  constexpr int parts = block_threads / across, own = across * lanes;
   const std::uint32_t many = counted(rows, "normalisation");
   launch_blocks(
-      r, (rows + 31) / 32,
+      r, (rows + own - 1) / own,
       [=] __device__(std::uint32_t block) {
-        __shared__ float partial[warps][32];
-        const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = block * 32 + lane;
+        __shared__ float partial[parts][own];
+        const std::uint32_t lane = threadIdx.x % across, part = threadIdx.x / across;
+        const std::uint32_t item = (block * across + lane) * lanes;
         const NormAt start = offset(NormAt{}, p.kept, p.kept_rank, item < many ? item : 0u);
         const std::uint32_t stop = item < many ? count : 0u;
-        const auto total = [&](float value) {
+        const auto total = [&](float* values) {
           __syncthreads();
-          partial[warp][lane] = value;
-          __syncthreads();
-          float all = 0.0f;
 #pragma unroll
-          for (int other = 0; other < warps; ++other) all += partial[other][lane];
-          return all;
+          for (int i = 0; i < lanes; ++i) partial[part][lane * lanes + i] = values[i];
+          for (std::uint32_t half = parts / 2; half > 0; half /= 2) {
+            __syncthreads();
+            for (std::uint32_t at = threadIdx.x; at < half * own; at += block_threads)
+              partial[at / own][at % own] += partial[half + at / own][at % own];
+          }
+          __syncthreads();
+#pragma unroll
+          for (int i = 0; i < lanes; ++i) values[i] = partial[0][lane * lanes + i];
         };
-        float sum = 0.0f, mean = 0.0f;
+        float sum[lanes] = {}, mean[lanes] = {}, x[lanes];
         if (Statistic::centred) {
 #pragma unroll 4
-          for (std::uint32_t k = warp; k < stop; k += warps)
-            mean += load(in + offset(start, p.reduced, p.reduced_rank, k).x);
-          mean = total(mean) / static_cast<float>(count);
+          for (std::uint32_t k = part; k < stop; k += parts) {
+            load_lanes<lanes>(in + offset(start, p.reduced, p.reduced_rank, k).x, x);
+#pragma unroll
+            for (int i = 0; i < lanes; ++i) mean[i] += x[i];
+          }
+          total(mean);
+#pragma unroll
+          for (int i = 0; i < lanes; ++i) mean[i] /= static_cast<float>(count);
         }
 #pragma unroll 4
-        for (std::uint32_t k = warp; k < stop; k += warps)
-          sum += Statistic::term(load(in + offset(start, p.reduced, p.reduced_rank, k).x) - mean);
-        const float factor = Statistic::factor(total(sum), static_cast<float>(count), p.epsilon);
-        for (std::uint32_t k = warp; k < stop; k += warps) {
+        for (std::uint32_t k = part; k < stop; k += parts) {
+          load_lanes<lanes>(in + offset(start, p.reduced, p.reduced_rank, k).x, x);
+#pragma unroll
+          for (int i = 0; i < lanes; ++i) sum[i] += Statistic::term(x[i] - mean[i]);
+        }
+        total(sum);
+        const NormLoop& neighbours = p.kept[p.kept_rank - 1];
+        float scale[lanes], bias[lanes];
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) {
+          // A scale that is the same for all elements of a statistic is read once.
+          const NormAt at = step(start, neighbours, i);
+          sum[i] = Statistic::factor(sum[i], static_cast<float>(count), p.epsilon);
+          scale[i] = load(end.scale + at.scale);
+          bias[i] = load(end.bias + at.bias);
+        }
+        bool fixed = true;
+        for (int axis = 0; axis < p.reduced_rank; ++axis)
+          fixed = fixed && p.reduced[axis].scale == 0 && p.reduced[axis].bias == 0;
+#pragma unroll 2
+        for (std::uint32_t k = part; k < stop; k += parts) {
           const NormAt at = offset(start, p.reduced, p.reduced_rank, k);
-          store(out + at.x, end((load(in + at.x) - mean) * factor, at));
+          load_lanes<lanes>(in + at.x, x);
+#pragma unroll
+          for (int i = 0; i < lanes; ++i) {
+            const NormAt here = step(at, neighbours, i);
+            if (!fixed) {
+              scale[i] = load(end.scale + here.scale);
+              bias[i] = load(end.bias + here.bias);
+            }
+            x[i] = end.epilogue((x[i] - mean[i]) * sum[i] * scale[i] + bias[i], Place{here.x, here.channel});
+          }
+          store_lanes<lanes>(out + at.x, x);
         }
       },
       "normalisation");
@@ -223,7 +261,15 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
     }
   }
   if (p.kept[p.kept_rank - 1].x == 1 && p.reduced[p.reduced_rank - 1].x != 1) {
-    norm_columns<Statistic>(r, p, in, out, rows, count, end);
+    const NormLoop& neighbours = p.kept[p.kept_rank - 1];
+    bool runs = neighbours.extent % wide == 0 && aligned_to_16(in, out);
+    for (int axis = 0; axis < p.kept_rank - 1; ++axis) runs = runs && p.kept[axis].x % wide == 0;
+    for (int axis = 0; axis < p.reduced_rank; ++axis) runs = runs && p.reduced[axis].x % wide == 0;
+    if (runs) {
+      norm_columns<2, wide, Statistic>(r, p, in, out, rows, count, end);
+    } else {
+      norm_columns<32, 1, Statistic>(r, p, in, out, rows, count, end);
+    }
   } else {
     norm_blocks<Statistic>(r, p, in, out, rows, count, end);
   }

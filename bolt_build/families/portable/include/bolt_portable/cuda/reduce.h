@@ -1,5 +1,5 @@
 // CUDA drivers of reduce.h: a row of neighbouring results a block, with the sum of each shared by several threads; or a
-// block a result where the reduced elements are the neighbours.
+// warp or a block a result where the reduced elements are the neighbours.
 #pragma once
 
 #include "bolt_portable/cuda/launch.h"
@@ -100,6 +100,37 @@ void reduce_neighbours(const Run& r, const Reduce& p, const In* in, Out* out, st
   }
 }
 
+/// A warp a result where its elements are neighbours, `lanes` of them at once: results of a few hundred elements are too
+/// little work for a block.
+template <int lanes, typename Mode, typename In, typename Out, typename Epilogue>
+void reduce_rows(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
+                 const Epilogue& epilogue) {
+  constexpr int together = block_threads / 32;
+  const std::uint32_t many = counted(results, "reduction");
+  launch_blocks(
+      r, (results + together - 1) / together,
+      [=] __device__(std::uint32_t block) {
+        const std::uint32_t item = block * together + threadIdx.x / 32;
+        if (item >= many) return;
+        Index channel = 0;
+        const In* from = in + reduce_start(p, item, &channel);
+        float sum = Mode::start();
+#pragma unroll 4
+        for (std::uint32_t i = threadIdx.x % 32 * lanes; i < count; i += 32 * lanes) {
+          float values[lanes];
+          load_lanes<lanes>(from + i, values);
+#pragma unroll
+          for (int lane = 0; lane < lanes; ++lane) sum = Mode::step(sum, values[lane]);
+        }
+        sum = over_warp(sum, [](float a, float b) { return Mode::join(a, b); });
+        if (threadIdx.x % 32 == 0) store(out + item, epilogue(Mode::finish(sum, count), Place{item, channel}));
+      },
+      "reduction");
+}
+
+/// Results from which on a GPU's multiprocessors are busy with warps alone, and elements that are work for a block.
+constexpr Index many_results = 2048, long_rows = 16384;
+
 template <typename Mode, typename In, typename Out, typename Epilogue>
 void reduce(const Run& r, const Reduce& p, const void* input, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
@@ -109,6 +140,11 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
   for (int axis = 0; axis < p.reduced_rank; ++axis) elements *= p.reduced[axis];
   const std::uint32_t count = counted(elements, "reduction");
   if (p.reduced_rank > 0 && p.reduced_stride[p.reduced_rank - 1] == 1) {
+    bool runs = p.reduced_rank == 1 && count % wide == 0 && aligned_to_16(in);
+    for (int axis = 0; axis < p.kept_rank; ++axis) runs = runs && p.kept_stride[axis] % wide == 0;
+    const bool a_warp = p.reduced_rank == 1 && results >= many_results && count < long_rows;
+    if (a_warp && runs) return reduce_rows<wide, Mode>(r, p, in, out, count, results, epilogue);
+    if (a_warp) return reduce_rows<1, Mode>(r, p, in, out, count, results, epilogue);
     launch_blocks(
         r, results,
         [=] __device__(std::uint32_t item) {
