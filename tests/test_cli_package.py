@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -12,10 +13,11 @@ import tarfile
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from recipe_projects import PATIENCE_SECONDS, Project, new_project
+from recipe_projects import PATIENCE_SECONDS, ROOT, Project, new_project
 
 from bolt_build.errors import ExitCode
 from bolt_build.runtime.loader import Engine
@@ -198,4 +200,142 @@ def test_what_is_not_packed(packed: Project, tmp_path: Path) -> None:
     assert said == (
         "error[not-verified]: generated/tiny/host departs from the reference\n"
         "  hint: see what departs with: bolt-build verify\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def image(packed: Project) -> Path:
+    """A folder with the image of the packed engine, and what is known of it."""
+    pytest.importorskip("cyclonedx", reason="pip install 'bolt-build[proof,test]'")
+    folder = packed.path / "images"
+    folder.mkdir()
+    said = packed.bolt("package", "tiny.yaml", "--out", "images", "--oci").split()
+    assert said[-1] == "images/tiny-host.oci"
+    return folder
+
+
+def blob(layout: Path, descriptor: dict[str, Any]) -> bytes:
+    """What a descriptor names, which is what its digest and its size say."""
+    kind, digest = descriptor["digest"].split(":")
+    data = (layout / "blobs" / kind / digest).read_bytes()
+    assert (hashlib.sha256(data).hexdigest(), len(data)) == (digest, descriptor["size"])
+    return data
+
+
+def files_in(archive: bytes) -> set[str]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as found:
+        return {each.name for each in found if each.isfile()}
+
+
+def test_an_image_has_the_weights_in_a_layer_of_their_own(packed: Project, image: Path) -> None:
+    layout = image / "tiny-host.oci"
+    index = json.loads((layout / "index.json").read_text())
+    manifest = json.loads(blob(layout, index["manifests"][0]))
+    config = json.loads(blob(layout, manifest["config"]))
+    weights, rest = (files_in(blob(layout, each)) for each in manifest["layers"])
+    assert config["rootfs"]["diff_ids"] == [each["digest"] for each in manifest["layers"]]
+    assert weights == {"opt/tiny/share/tiny/tiny.weights"}
+    unpacked = packed.path / "use" / "tiny-host"
+    files = {f"opt/tiny/{path.relative_to(unpacked)}" for path in unpacked.rglob("*") if path.is_file()}
+    assert rest == files - weights
+    named = {each["digest"].removeprefix("sha256:") for each in index["manifests"]}
+    for each in index["manifests"]:
+        inner = json.loads(blob(layout, each))
+        named |= {found["digest"].removeprefix("sha256:") for found in (inner["config"], *inner["layers"])}
+    assert {path.name for path in (layout / "blobs" / "sha256").iterdir()} == named
+
+
+def test_what_is_known_of_an_image_refers_to_it(packed: Project, image: Path) -> None:
+    layout = image / "tiny-host.oci"
+    subject, *referrers = json.loads((layout / "index.json").read_text())["manifests"]
+    found = {}
+    for each in referrers:
+        manifest = json.loads(blob(layout, each))
+        assert {name: subject[name] for name in ("mediaType", "digest", "size")} == manifest["subject"]
+        assert blob(layout, manifest["config"]) == b"{}"
+        found[manifest["artifactType"]] = blob(layout, manifest["layers"][0])
+    assert found == {
+        "application/vnd.cyclonedx+json": (image / "tiny-host.cdx.json").read_bytes(),
+        "application/vnd.in-toto+json": (image / "tiny-host.intoto.json").read_bytes(),
+        "application/vnd.bolt-build.verify.v1+json": (packed.host / "verify.json").read_bytes(),
+    }
+
+
+def test_another_tool_reads_the_image(image: Path, tmp_path: Path) -> None:
+    """It hashes every layer on the way."""
+    skopeo = shutil.which("skopeo")
+    if skopeo is None:
+        pytest.skip("skopeo is not installed")
+    source = f"oci:{image / 'tiny-host.oci'}:latest"
+    command(skopeo, "--insecure-policy", "copy", source, f"dir:{tmp_path / 'copy'}", cwd=tmp_path)
+    found = json.loads(command(skopeo, "inspect", source, cwd=tmp_path))
+    assert (found["Os"], found["Architecture"], found["Labels"]["bolt-build.target"]) == ("linux", "amd64", "host")
+
+
+def test_the_bill_of_materials_is_valid_and_names_what_is_in_the_engine(packed: Project, image: Path) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    text = (image / "tiny-host.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    found = {each["name"]: each for each in json.loads(text)["components"]}
+    assert (found["onednn"]["scope"], found["cxx"]["scope"]) == ("required", "excluded")
+    weights = hashlib.sha256((packed.host / "tiny.weights").read_bytes()).hexdigest()
+    assert found["tiny.weights"]["hashes"] == [{"alg": "SHA-256", "content": weights}]
+    model = hashlib.sha256((packed.path / "tiny.onnx").read_bytes()).hexdigest()
+    assert found["tiny.onnx"]["hashes"] == [{"alg": "SHA-256", "content": model}]
+
+
+def test_the_provenance_is_valid_and_about_files_and_image(packed: Project, image: Path) -> None:
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    provenance = pytest.importorskip("in_toto_attestation.predicates.provenance.v1.provenance_pb2")
+    statements = pytest.importorskip("in_toto_attestation.v1.statement")
+
+    data = json.loads((image / "tiny-host.intoto.json").read_text())
+    whole = json_format.ParseDict(data, statements.Statement([], "", {}).pb)
+    statements.Statement.copy_from_pb(whole).validate()
+    # Strictly: a field that the form does not have is an error.
+    json_format.ParseDict(data["predicate"], provenance.Provenance())
+    subjects = {each["name"]: each["digest"]["sha256"] for each in data["subject"]}
+    library = hashlib.sha256((packed.host / "libtiny.so").read_bytes()).hexdigest()
+    (manifest, *_) = json.loads((image / "tiny-host.oci" / "index.json").read_text())["manifests"]
+    assert subjects["libtiny.so"] == library
+    made_from = {each["name"]: each for each in data["predicate"]["buildDefinition"]["resolvedDependencies"]}
+    model = hashlib.sha256((packed.path / "tiny.onnx").read_bytes()).hexdigest()
+    assert made_from["tiny.onnx"]["digest"] == {"sha256": model}
+    assert set(made_from["cxx"]["annotations"]) == {"filesDigest", "version"}
+    assert f"sha256:{subjects['tiny-host']}" == manifest["digest"]
+
+
+def test_equal_builds_make_equal_images(packed: Project, image: Path) -> None:
+    """Also in the place of an older one; what is no image is left alone."""
+
+    def contents() -> dict[str, bytes]:
+        return {str(path.relative_to(image)): path.read_bytes() for path in image.rglob("*") if path.is_file()}
+
+    before = contents()
+    (image / "tiny-host.oci" / "blobs" / "sha256" / "stale").write_text("of an older image")
+    packed.bolt("package", "tiny.yaml", "--out", "images", "--oci")
+    assert contents() == before
+    (packed.path / "other" / "tiny-host.oci").mkdir(parents=True)
+    (packed.path / "other" / "tiny-host.oci" / "mine.txt").write_text("mine")
+    said = packed.bolt("package", "tiny.yaml", "--out", "other", "--oci", code=ExitCode.INVALID)
+    assert "error[not-a-directory]" in said
+    assert (packed.path / "other" / "tiny-host.oci" / "mine.txt").read_text() == "mine"
+
+
+def test_a_bill_needs_its_library(packed: Project) -> None:
+    """What is missing is said with the command that installs it."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules['cyclonedx'] = None\n"
+        "from bolt_build.cli.main import main\nsys.exit(main())"
+    )
+    words = [sys.executable, "-c", program, "package", "tiny.yaml", "--oci"]
+    done = subprocess.run(
+        words, cwd=packed.path, env=packed.environment, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == ExitCode.TOOL_MISSING
+    assert done.stderr == (
+        "error[missing-library]: a bill of materials needs cyclonedx-python-lib, which is not installed\n"
+        "  hint: python -m pip install cyclonedx-python-lib\n"
     )

@@ -10,6 +10,7 @@ from bolt_build.cli.common_arguments import add_place, add_recipe, file_name, op
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.tables import byte_text
 from bolt_build.workflows.built import built_engines
+from bolt_build.workflows.image import engine_image
 from bolt_build.workflows.packaging import package
 from bolt_build.workflows.wheel import checked_version
 
@@ -29,10 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X.Y.Z",
         help="version of the packages (default: the wheel's is its contents')",
     )
+    parser.add_argument(
+        "--oci", action="store_true",
+        help="also write an OCI image layout; comparison, bill of materials and provenance refer to it",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes two archives and a wheel a target. Raises BoltError where an engine is not built, stale, or departs."""
+    """Writes two archives and a wheel a target, and an image where one is asked for.
+
+    Raises BoltError where an engine is not built, stale, or departs.
+    """
     recipe = read_recipe(args)
     if not args.out.is_dir():
         hint = f"make it with: mkdir -p {args.out}"
@@ -40,11 +48,19 @@ def run(args: argparse.Namespace) -> int:
         raise BoltError([Diagnostic("no-place", message, subject=str(args.out), hint=hint)], ExitCode.USAGE)
     for engine in built_engines(recipe, options_of(args)):
         packed = package(engine, args.out, args.version)
-        for path in (packed.archive, packed.debug, packed.wheel):
-            sys.stdout.write(f"{byte_text(path.stat().st_size):>9}  {path}\n")
+        paths = [packed.archive, packed.debug, packed.wheel]
+        if args.oci:
+            image = engine_image(engine, args.out, packed.verified, args.version)
+            paths += [image.bill, image.provenance, image.layout]
+        for path in paths:
+            sys.stdout.write(f"{byte_text(_size(path)):>9}  {path}\n")
         if packed.verified is None:
             sys.stderr.write(f"{recipe.name}/{packed.target}: packed without having been verified here\n")
     return int(ExitCode.OK)
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else (path,)) if file.is_file())
 
 
 def _version(text: str) -> str:

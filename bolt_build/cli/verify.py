@@ -13,11 +13,12 @@ from typing import IO
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.engine_file import read_engine
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.cli.common_arguments import add_format, add_place, add_recipes, options_of, read_recipes
+from bolt_build.cli.common_arguments import add_format, add_jobs, add_place, add_recipes, options_of, read_recipes
 from bolt_build.cli.engines_here import engines_here
 from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
 from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
+from bolt_build.report.progress import progress
 from bolt_build.report.tables import terminal_width
 from bolt_build.report.verification import render
 from bolt_build.report.widening import render as widening_text
@@ -26,6 +27,7 @@ from bolt_build.toolchain import probe
 from bolt_build.verify import Tolerances, verify_engine
 from bolt_build.verify.report import VerifyReport
 from bolt_build.workflows.built import BuiltEngine, built_engines
+from bolt_build.workflows.rebuilding import Rebuilt, rebuild
 from bolt_build.workflows.widening import Widening, widen
 
 NAME = "verify"
@@ -35,6 +37,11 @@ HELP = "compare built engines with the reference again, layer by layer"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
+    parser.add_argument(
+        "--rebuild", action="store_true",
+        help="build twice from nothing, in two places, and compare the bytes with each other and with what is here",
+    )  # fmt: skip
+    add_jobs(parser)
     add_format(parser, "report")
     parser.add_argument(
         "--widen", action="store_true",
@@ -44,8 +51,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 5 where an engine departs from the reference. Raises BoltError where one is not built or is stale."""
+    """Exit code 5 where an engine departs from the reference, or is not what a rebuild gives.
+
+    Raises BoltError where one is not built or is stale, or cannot be built.
+    """
+    if args.rebuild:
+        return _rebuild(args)
     return with_outcome_files(args, NAME, lambda log: _run(args, log))
+
+
+def _rebuild(args: argparse.Namespace) -> int:
+    options = options_of(args)
+    if args.jobs:
+        options = replace(options, jobs=args.jobs)
+    # In JSON's place for what is found, nothing is said of the way.
+    listener = progress("text", quiet=args.format == "json")
+    found = [each for recipe in read_recipes(args) for each in rebuild(recipe, options, listener)]
+    if args.format == "json":
+        sys.stdout.write(json.dumps([encode(each) for each in found], indent=1) + "\n")
+    for each in found if args.format != "json" else ():
+        sys.stdout.write(_rebuilt_text(each))
+    return int(ExitCode.VERIFY_FAILED if any(each.differences for each in found) else ExitCode.OK)
+
+
+def _rebuilt_text(found: Rebuilt) -> str:
+    builds = "two builds and the engine here" if found.here else "two builds"
+    if not found.differences:
+        return f"{found.recipe}/{found.target}: {len(found.files)} files, the same bytes in {builds}\n"
+    lines = [f"{found.recipe}/{found.target}: {len(found.differences)} of {len(found.files)} files are not the same\n"]
+    for each in found.differences:
+        digests = (("first", each.first), ("second", each.second), *((("here", each.here),) if found.here else ()))
+        said = ", ".join(f"{place} {digest[:12] if digest else 'missing'}" for place, digest in digests)
+        lines.append(f"  {each.name}: {said}\n")
+    return "".join(lines)
 
 
 def _run(args: argparse.Namespace, log: OutcomeLog) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_WHEELS = {
+WHEELS = {
     "onednn": "onednn-cpu-gomp",
     "cutlass": "nvidia-cutlass",
     # An engine holds the static CUDA runtime.
@@ -36,7 +36,7 @@ def licences(manifest: Path, libraries: tuple[str, ...]) -> tuple[Licence, ...]:
     tools = {each["name"] for each in definition["resolvedDependencies"]}
     found: list[Licence] = []
     lines = []
-    for wheel in ("bolt-build", *(_WHEELS[name] for name in sorted(tools & _WHEELS.keys()))):
+    for wheel in ("bolt-build", *(WHEELS[name] for name in sorted(tools & WHEELS.keys()))):
         texts = list(_texts(wheel))
         lines.append(f"{wheel}: {', '.join(each.name for each in texts) or 'its licence is not installed here'}")
         found += texts

@@ -74,6 +74,14 @@ def package(engine: BuiltEngine, folder: Path, version: str | None = None) -> Pa
     return PackagedEngine(engine.target, archive, debug, wheel, verified)
 
 
+def package_files(engine: BuiltEngine, version: str | None = None) -> dict[str, bytes]:
+    """The files of the first archive by their paths in it, for other ways to pack them. Raises as `package` does."""
+    with told(engine.directory.path):
+        library, _ = _split(engine.library)
+        texts = licences(engine.directory.path / names.MANIFEST, _others(engine))
+        return _members(engine, library, texts, version)
+
+
 def _others(engine: BuiltEngine) -> tuple[str, ...]:
     """Libraries that lie beside the engine's."""
     return tuple(each for each in engine.plan.graph.artifacts if ".so" in each and each != engine.library.name)
