@@ -64,7 +64,7 @@ class Compiler:
 
     tool: str
     suffix: str
-    arguments: tuple[str, ...] = ("-c", "{source}", "-o", "{output}", "-fPIC", "-std=c++20")
+    arguments: tuple[str, ...] = ("-c", "{source}", "-o", "{output}", "-fPIC", "-std=c++17")
     include: str = "-I"
 
 

@@ -196,7 +196,7 @@ class Library:
 def _compile(kernels: Sequence[Kernel], folder: Path, flags: Sequence[str]) -> Path:
     """Two translation units and the families' own, compiled side by side."""
     prefix = Path(sys.prefix)
-    flags = ["-std=c++20", *flags, "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    flags = ["-std=c++17", "-Wno-c++20-extensions", *flags, "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     includes = [f"-I{runtime.include_dir()}", f"-I{prefix / 'include'}"]
     includes += [f"-I{path}" for path in dict.fromkeys(str(kernel.family.include_dir) for kernel in kernels)]
     entries = [_entry(index, kernel) for index, kernel in enumerate(kernels)]

@@ -90,7 +90,7 @@ def test_literals_mean_their_text(tmp_path_factory: pytest.TempPathFactory, text
         + "}) std::fwrite(s, 1, __builtin_strlen(s) + 1, stdout); }"
     )
     (directory / "a.cpp").write_text(source, encoding="utf-8", newline="")
-    subprocess.run(["g++", "-std=c++20", "-w", "a.cpp", "-o", "a"], cwd=directory, check=True)
+    subprocess.run(["g++", "-std=c++17", "-w", "a.cpp", "-o", "a"], cwd=directory, check=True)
     said = subprocess.run([directory / "a"], capture_output=True, check=True).stdout.split(b"\0")[:-1]
     assert [text.decode() for text in said] == [form for text in texts for form in (text, text.replace(chr(13), ""))]
 

@@ -25,7 +25,7 @@ def crc32(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, bytes], in
     shared = directory / "c.so"
     run_command(
         "g++",
-        "-std=c++20",
+        "-std=c++17",
         "-O1",
         "-shared",
         "-fPIC",

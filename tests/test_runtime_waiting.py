@@ -105,7 +105,7 @@ int main(int, char** argv) {
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("waiting")
     (directory / "w.cpp").write_text(PROGRAM)
-    flags = ("-std=c++20", "-O1", "-Wall", "-Werror", "-fopenmp", "-I", runtime.include_dir())
+    flags = ("-std=c++17", "-O1", "-Wall", "-Werror", "-fopenmp", "-I", runtime.include_dir())
     run_command("g++", *flags, directory / "w.cpp", "-o", directory / "w")
     return directory / "w"
 

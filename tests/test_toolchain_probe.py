@@ -349,5 +349,5 @@ def test_a_compiler_without_openmp(tmp_path: Path) -> None:
     path.write_text("#!/bin/sh\necho 'trial.cpp:1:10: fatal error: omp.h: No such file or directory' >&2\nexit 1\n")
     path.chmod(0o755)
     assert try_cxx(Tool("cxx", str(path), "1", "")) == (
-        f"{path} does not compile C++20 with OpenMP: trial.cpp:1:10: fatal error: omp.h: No such file or directory"
+        f"{path} does not compile C++17 with OpenMP: trial.cpp:1:10: fatal error: omp.h: No such file or directory"
     )

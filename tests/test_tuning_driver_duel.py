@@ -20,7 +20,7 @@ from bolt_build.tuning.compile import glue
 def program() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="bolt-duel-"))
     sources = [path for path in glue.driver_sources() if path.name in ("duel.cpp", "lines.cpp")]
-    flags = ("-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{sources[0].parent}", f"-I{glue.include_dir()}")
+    flags = ("-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{sources[0].parent}", f"-I{glue.include_dir()}")
     argv = ["g++", *flags, *map(str, sources), str(DATA / "duel.cpp"), "-o", str(folder / "duel")]
     subprocess.run(argv, check=True)
     return folder / "duel"

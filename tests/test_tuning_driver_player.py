@@ -32,7 +32,7 @@ def program() -> Path:
     names = ("duel.cpp", "lines.cpp", "played_plan.cpp", "player.cpp", "search.cpp", "tables.cpp")
     sources = [path for path in glue.driver_sources() if path.name in names]
     includes = (DATA / "fake_cuda", sources[0].parent, glue.include_dir())
-    flags = ("-std=c++20", "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
+    flags = ("-std=c++17", "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
     argv = ["g++", *flags, *(f"-I{path}" for path in includes), *map(str, sources), str(DATA / "player.cpp")]
     subprocess.run([*argv, "-o", str(folder / "player")], check=True)
     return folder / "player"

@@ -53,7 +53,7 @@ from bolt_build.targets import Target, target_named
 DATA = Path(__file__).parent / "data" / "emit"
 FACTS = BuildFacts(recipe="11" * 32, version="0")
 _FLAGS = (
-    "-std=c++20", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror",
+    "-std=c++17", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror",
     *target_named("host").compile_flags, "-O0",
 )  # fmt: skip
 

@@ -43,7 +43,7 @@ def supervisor() -> Path:
 def _build_supervisor(folder: Path) -> None:
     sources = [path for path in glue.driver_sources() if path.suffix == ".cpp" and path.name not in _NEEDS_CUDA]
     includes = [f"-I{path}" for path in (glue.include_dir(), sources[0].parent)]
-    flags = ("-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror")
+    flags = ("-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror")
     _run(["g++", *flags, *includes, *sources, DATA / "no_gpu.cpp", "-o", folder / "run"])
 
 
@@ -78,7 +78,7 @@ def candidates(
     )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.cpp").write_text("\n".join(parts))
-    flags = ("-std=c++20", "-shared", "-fPIC", f"-I{glue.include_dir()}")
+    flags = ("-std=c++17", "-shared", "-fPIC", f"-I{glue.include_dir()}")
     _run(["g++", *flags, folder / "table.cpp", "-o", folder / "candidates.so"])
     return folder / "candidates.so"
 

@@ -1,7 +1,7 @@
 """The hand-written C++ that every engine contains (`src/`), the runner program (`runner/`), and the Python loader.
 
 Linking `lib<name>.so`: the emitted `engine.cpp` and `plan_b*.cpp`, and `sources(target.where)`, all compiled with
-`-std=c++20 -fvisibility=hidden`, `include_dir()`, the families' include directories and the target's flags; linked with
+`-std=c++17 -fvisibility=hidden`, `include_dir()`, the families' include directories and the target's flags; linked with
 `-Wl,--version-script=exports.map` (emitted too), which hides the instances of library templates as well. So any number
 of engines live in one program as shared libraries; their objects do not link together statically, since each has the
 runtime under the same names.

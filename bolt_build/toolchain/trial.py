@@ -1,4 +1,4 @@
-"""Whether a C++ compiler does what engines need: C++20 with OpenMP, compiled and linked. Takes about a second, so that
+"""Whether a C++ compiler does what engines need: C++17 with OpenMP, compiled and linked. Takes about a second, so that
 only `doctor` asks."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from bolt_build.toolchain.tool import Tool
 _PROGRAM = """\
 #include <omp.h>
 #include <optional>
-#if __cplusplus < 202002L
-#error C++20 is needed
+#if __cplusplus < 201703L
+#error C++17 is needed
 #endif
 int main() {
     std::optional<int> threads;
@@ -28,13 +28,13 @@ int main() {
 
 
 def try_cxx(tool: Tool) -> str | None:
-    """What keeps the compiler from making a C++20 program with OpenMP; None where it makes one."""
+    """What keeps the compiler from making a C++17 program with OpenMP; None where it makes one."""
     if tool.path is None:
         return tool.problem
     with tempfile.TemporaryDirectory(prefix="bolt-build-") as folder:
         source = Path(folder) / "trial.cpp"
         source.write_text(_PROGRAM, encoding="utf-8")
-        argv = [tool.path, "-std=c++20", "-fopenmp", str(source), "-o", str(Path(folder) / "trial")]
+        argv = [tool.path, "-std=c++17", "-fopenmp", str(source), "-o", str(Path(folder) / "trial")]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=120, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -43,4 +43,4 @@ def try_cxx(tool: Tool) -> str | None:
         return None
     lines = done.stderr.replace(folder + "/", "").splitlines()
     said = next((line for line in lines if "error" in line), lines[0] if lines else "")
-    return f"{tool.path} does not compile C++20 with OpenMP" + (f": {said.strip()}" if said else "")
+    return f"{tool.path} does not compile C++17 with OpenMP" + (f": {said.strip()}" if said else "")

@@ -19,7 +19,7 @@ from fuzzing.commands import Finished, program
 
 _PROGRAMS = Path(__file__).parents[1] / "data" / "fuzz"
 _FLAGS = (
-    "-std=c++20", "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
+    "-std=c++17", "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
 )  # fmt: skip
 _KEPT = 8

@@ -43,7 +43,7 @@ def include_dir() -> Path:
 
 
 def driver_sources() -> tuple[Path, ...]:
-    """What the driver is made of, sorted: C++20 for the C++ compiler, and CUDA for nvcc with the target's flags.
+    """What the driver is made of, sorted: C++17 for the C++ compiler, and CUDA for nvcc with the target's flags.
 
     Compiled with `include_dir()` and CUDA's include directories; linked with its `link_flags` into one program.
     """

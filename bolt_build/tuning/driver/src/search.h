@@ -19,7 +19,8 @@ struct Choice {
   int plan = 0;
   std::vector<int> trials;
 
-  bool operator==(const Choice&) const = default;
+  bool operator==(const Choice& other) const { return plan == other.plan && trials == other.trials; }
+  bool operator!=(const Choice& other) const { return !(*this == other); }
 };
 
 /// "0:3,0,1", and what it says; none where that is no choice of `count` trials.
