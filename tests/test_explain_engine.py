@@ -12,6 +12,7 @@ from planner_fakes import LAST, ROW, Fake, recipe
 
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.families.base import Candidate, Expense, KernelProblem, Refusal
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.lockfile.contents import LockedEngine, LockedTarget, LockEntry
 from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
@@ -46,7 +47,7 @@ class Tiled(Fake):
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         if not isinstance(problem.op, Conv):
             return (Candidate(self.name),), ()
-        refused = tuple(Refusal(self.name, f"tile {n}", f"{n} rows for a product of 8") for n in (512, 1024))
+        refused = tuple(Refusal(self.name, f"tile {n}", Reason("{} rows for a product of 8", n)) for n in (512, 1024))
         return tuple(map(tile, TILES)), (*refused, Refusal(self.name, "tile 4", "too thin"))
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:

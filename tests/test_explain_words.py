@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from planner_checks import graph
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, TensorFormat
+from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.report.problem_words import in_words
@@ -67,9 +70,30 @@ def test_a_conversion_in_words() -> None:
 
 
 def test_reasons_that_differ_in_numbers_are_one_with_ranges() -> None:
-    reasons = ["a tile of 64 rows", "too thin", "a tile of 8.5 rows", "a tile of 128 rows"]
-    assert counted(reasons) == (Counted("a tile of 8.5..128 rows", 3), Counted("too thin", 1))
+    tiles = [Reason("a tile of {} rows", rows) for rows in (64, 8.5, 128)]
+    assert counted([tiles[0], "too thin", *tiles[1:]]) == (
+        Counted("a tile of 8.5..128 rows", 3),
+        Counted("too thin", 1),
+    )
+    assert counted([within("cutlass", tile) for tile in tiles]) == (Counted("cutlass: a tile of 8.5..128 rows", 3),)
 
 
 def test_equal_numbers_stay_as_they_are() -> None:
-    assert counted(["12 of 25", "13 of 25"]) == (Counted("12..13 of 25", 2),)
+    assert counted([Reason("{} of {}", 12, 25), Reason("{} of {}", 13, 25)]) == (Counted("12..13 of 25", 2),)
+
+
+def test_plain_strings_are_one_where_they_are_equal() -> None:
+    assert counted(["a tile of 8", "a tile of 9", "a tile of 8"]) == (
+        Counted("a tile of 8", 2),
+        Counted("a tile of 9", 1),
+    )
+
+
+def test_a_reason_is_its_sentence_with_its_numbers_apart() -> None:
+    reason = within("the first product", Reason("takes {} bytes, a block has {}", 9, 8))
+    assert reason == "the first product: takes 9 bytes, a block has 8"
+    assert isinstance(reason, Reason)
+    assert (reason.form, reason.numbers) == ("the first product: takes {} bytes, a block has {}", (9, 8))
+    assert pickle.loads(pickle.dumps(reason)).numbers == (9, 8)
+    with pytest.raises(ValueError, match="1 numbers for 'no place for it'"):
+        Reason("no place for it", 1)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bolt_build.families.common.chains import parts
+from bolt_build.families.reason import within
 from bolt_build.graph.chains import chains_in
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.chain import Averaged
@@ -69,7 +70,7 @@ def chains_of(graph: Graph, plan: EnginePlan, found: Sequence[ChainOutcome], tar
     here = tuple(_shown(each, target) for each in found if sizes_of(each) == sizes_of(graph))
     regions = {", ".join(each.region): each for each in chains_in(graph)} if target.gpu is not None else {}
     legal = {", ".join(each.nodes) for each in here}
-    reasons = [f"{each.family}: {each.reason}" for each in plan.refusals if each.what in regions.keys() - legal]
+    reasons = [within(each.family, each.reason) for each in plan.refusals if each.what in regions.keys() - legal]
     return Chains(here, counted(reasons), target.bandwidth)
 
 

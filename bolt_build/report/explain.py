@@ -9,6 +9,7 @@ from typing import Any
 
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.families.reason import within
 from bolt_build.report.brief import brief_kernel, brief_words, wrapped
 from bolt_build.report.chains import of_nodes, render_chains
 from bolt_build.report.changes import render_changes
@@ -170,7 +171,7 @@ def _others(batch: Batch) -> list[str]:
         *(f"{each.count} {each.reason}" for each in failed),
         f"{sum(layer.untimed for layer in distinct)} without a time",
     ]
-    reasons = counted(f"{each.family}: {each.reason}" for layer in distinct for each in layer.untried)
+    reasons = counted(within(each.family, each.reason) for layer in distinct for each in layer.untried)
     lines = [f"{_many(len(distinct), 'problem')}; other candidates: {', '.join(parts)}"]
     return lines + _reasons(f"{_count(reasons)} candidates not tried", reasons)
 

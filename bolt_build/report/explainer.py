@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bolt_build.families.base import Candidate, Expense, KernelProblem, rate
+from bolt_build.families.reason import within
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.planner.engine_plan import Step
 from bolt_build.planner.persistent import STAGE, decisions_of
@@ -54,7 +55,7 @@ def explain(evidence: Evidence) -> Explanation:
     # What passes and the recipe decided; what times decided stands in a table of its own.
     timed = decisions_of(engine.chains)
     fusion = tuple(each for each in engine.plan.decisions if each.stage in (*FUSION, STAGE) and each not in timed)
-    refusals = counted(f"{refusal.family}: {refusal.reason}" for refusal in engine.plan.refusals)
+    refusals = counted(within(refusal.family, refusal.reason) for refusal in engine.plan.refusals)
     name, precision = engine.plan.name, engine.plan.precision
     return Explanation(
         EXPLANATION_VERSION, name, evidence.target.name, precision, evidence.source, tuple(batches), fusion, refusals
@@ -90,7 +91,7 @@ class _Explainer:
             sum(each.status == Status.OK.value for each in attempts),
             sum(each.status in _UNTIMED for each in attempts),
             self._entries[digest].measured if digest in self._entries else None,
-            untried, counted(f"{each.family}: {each.reason}" for each in untried),
+            untried, counted(within(each.family, each.reason) for each in untried),
             None if time is None else _roofline(problem, self._target, time),
             None if step.view else self._padding(problem, step.candidate, measured, time),
             tuple(str(tensor.operand.format) for tensor in step.inputs if not tensor.operand.constant),

@@ -1,16 +1,11 @@
-"""Many sentences that differ in their numbers alone, as one with ranges: what a reader is spared.
-
-A reason is a sentence of whoever refused, a family from another package as well, and stays one. Nothing is decided by
-what is found here, and nothing reads it back.
-"""
+"""Many reasons that differ in their numbers alone, as one with ranges: what a reader is spared."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+from bolt_build.families.reason import Reason
 
 
 @dataclass(frozen=True)
@@ -22,19 +17,20 @@ class Counted:
 
 
 def counted(reasons: Iterable[str]) -> tuple[Counted, ...]:
-    """Most frequent first, equal counts in the order of arrival. Numbers that differ become `least..greatest`."""
-    groups: dict[str, list[str]] = {}
+    """Most frequent first, equal counts in the order of arrival. Of reasons of one form the numbers that differ become
+    `least..greatest`; plain strings are one where they are equal."""
+    groups: dict[str, list[tuple[float, ...]]] = {}
     for reason in reasons:
-        groups.setdefault(_NUMBER.sub("#", reason), []).append(reason)
-    found = [Counted(_merged(same), len(same)) for same in groups.values()]
+        form, numbers = (reason.form, reason.numbers) if isinstance(reason, Reason) else (reason, ())
+        groups.setdefault(form, []).append(numbers)
+    found = [Counted(_merged(form, same), len(same)) for form, same in groups.items()]
     return tuple(sorted(found, key=lambda each: -each.count))
 
 
-def _merged(same: list[str]) -> str:
-    numbers = iter([_range(column) for column in zip(*map(_NUMBER.findall, same), strict=True)])
-    return _NUMBER.sub(lambda _: next(numbers), same[0])
+def _merged(form: str, same: list[tuple[float, ...]]) -> str:
+    return form.format(*map(_range, zip(*same, strict=True))) if same[0] else form
 
 
-def _range(numbers: tuple[str, ...]) -> str:
-    least, greatest = min(numbers, key=float), max(numbers, key=float)
-    return least if float(least) == float(greatest) else f"{least}..{greatest}"
+def _range(numbers: tuple[float, ...]) -> str:
+    least, greatest = min(numbers), max(numbers)
+    return f"{least}" if least == greatest else f"{least}..{greatest}"

@@ -11,6 +11,7 @@ from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED, HALVES, element
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.stages import aligned as as_broadcast
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.attention import Attention
 
@@ -88,12 +89,12 @@ def refuse(problem: KernelProblem) -> str | None:
     if any(operand.type.elements == 0 for operand in (*problem.inputs, *problem.outputs)):
         return "has no kernel for tensors without elements"
     if not op.scale > 0:
-        return f"scales scores by a number above 0, not by {op.scale}"
+        return Reason("scales scores by a number above 0, not by {}", op.scale)
     shape = op.extents([operand.type for operand in problem.inputs])
     if (longest := max(shape.depth, shape.columns)) > MOST:
-        return f"has heads of at most {MOST} elements, not of {longest}"
+        return Reason("has heads of at most {} elements, not of {}", MOST, longest)
     if (largest := max(prod(operand.shape) for operand in problem.inputs)) >= 1 << 31:
-        return f"a tensor of {largest} elements is beyond the reach of 32-bit indices"
+        return Reason("a tensor of {} elements is beyond the reach of 32-bit indices", largest)
     return None
 
 

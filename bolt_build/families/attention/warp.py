@@ -10,6 +10,7 @@ from math import ceil
 from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, gpu_of, seconds_of
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 _WARPS = (1, 8)
@@ -73,13 +74,13 @@ class WarpTile:
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if not _WARPS[0] <= self._warps <= _WARPS[1]:
-            return f"blocks have {_WARPS[0]} to {_WARPS[1]} warps, not {self._warps}"
+            return Reason("blocks have {} to {} warps, not {}", _WARPS[0], _WARPS[1], self._warps)
         if (sums := self._sums(shape)) > _SUMS:
-            return f"scores and results take {sums} registers of a thread, over {_SUMS} do not stay in them"
+            return Reason("scores and results take {} registers of a thread, over {} do not stay in them", sums, _SUMS)
         if self.rows >= 2 * shape.queries and self.rows > 16:
-            return f"half of its {self.rows} rows or more would be beyond the {shape.queries} queries"
+            return Reason("half of its {} rows or more would be beyond the {} queries", self.rows, shape.queries)
         if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
-            return f"takes {shared} bytes of shared memory, a block has {gpu.shared_memory}"
+            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
         return None
 
     def _blocks(self, shape: Shape) -> int:

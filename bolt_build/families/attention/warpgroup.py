@@ -11,6 +11,7 @@ from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, seconds_o
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 _WHEN = {"own": (False, False), "next": (True, False), "turns": (True, True)}
@@ -89,12 +90,14 @@ class WarpgroupTile:
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if (registers := self._registers(shape)) > self.room():
-            return f"takes {registers} registers of a thread, there are {self.room()} for {self.blocks} blocks"
+            return Reason(
+                "takes {} registers of a thread, there are {} for {} blocks", registers, self.room(), self.blocks
+            )
         if self.rows >= 2 * shape.queries and self.groups > 1:
-            return f"half of its {self.rows} rows or more would be beyond the {shape.queries} queries"
+            return Reason("half of its {} rows or more would be beyond the {} queries", self.rows, shape.queries)
         steps = ceil(shape.keys / self.keys)
         if self.stages > steps:
-            return f"copies {self.stages} steps ahead, there are {steps}"
+            return Reason("copies {} steps ahead, there are {}", self.stages, steps)
         if self.every and (shape.mask or (steps == 1 and shape.keys % self.keys)):
             return "polynomials are for steps in which no key is hidden, here are none"
         if self.turns and self.groups == 1:
@@ -102,12 +105,12 @@ class WarpgroupTile:
         if self.ahead and self.stages == 1:
             return "the next step's scores take a second stage of keys"
         if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
-            return f"takes {shared} bytes of shared memory, a block has {gpu.shared_memory}"
+            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
         # The system takes 1 KiB of a block.
         most = min((gpu.shared_memory + 1024) // (shared + 1024), _MOST // self.groups)
         most = max(n for n in range(1, most + 1) if n == 1 or registers <= replace(self, blocks=n).room())
         if self.blocks != most:
-            return f"is for {self.blocks} blocks beside each other, there is room for {most}"
+            return Reason("is for {} blocks beside each other, there is room for {}", self.blocks, most)
         return None
 
     def _blocks(self, shape: Shape) -> int:
@@ -157,7 +160,7 @@ def _serves(shape: Shape, gpu: Gpu) -> str | None:
     if not gpu.warpgroup_mma:
         return "the GPU has no WGMMA"
     if shape.widths != (8, 8, 8):
-        return f"copies heads of whole 16 bytes, not of {shape.depth} and {shape.columns} elements"
+        return Reason("copies heads of whole 16 bytes, not of {} and {} elements", shape.depth, shape.columns)
     return None
 
 

@@ -14,6 +14,7 @@ from bolt_build.families.cutlass import beside
 from bolt_build.families.cutlass.epilogue import refuse_epilogue, residual
 from bolt_build.families.cutlass.fold import CELL, folding, folds
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Widen, aligned, narrow_loads, too_large
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.conv import Conv
 
@@ -50,13 +51,13 @@ def refuse(problem: KernelProblem) -> str | None:
     own = op_operands(problem)
     x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
     if len(y.shape) not in (3, 4):
-        return f"convolves over one or two spatial axes, not {len(y.shape) - 2}"
+        return Reason("convolves over one or two spatial axes, not {}", len(y.shape) - 2)
     if op.groups != 1:
-        return f"has no groups, here are {op.groups}"
+        return Reason("has no groups, here are {}", op.groups)
     if not all(problem.inputs[index].constant for index in own[1:]):
         return "weights and bias must be constants, to be packed when the engine loads"
     if max(weights.shape[2:]) > _MOST_TAPS:
-        return f"windows reach over at most {_MOST_TAPS} positions, not {max(weights.shape[2:])}"
+        return Reason("windows reach over at most {} positions, not {}", _MOST_TAPS, max(weights.shape[2:]))
     dtype = y.format.dtype
     if weights.format.dtype is not dtype or dtype not in HALVES:
         return f"takes tensors in f16 or bf16, not in {dtype.value}"

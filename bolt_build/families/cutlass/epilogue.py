@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.functors import activation, activation_type, binary
 from bolt_build.families.common.stages import Reach, spreads
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -28,7 +29,7 @@ def refuse_epilogue(problem: KernelProblem) -> str | None:
         if operand.format.dtype is not problem.outputs[0].format.dtype:
             return f"a residual is stored as {problem.outputs[0].format.dtype.value}, not {operand.format.dtype.value}"
         residuals += 1
-    return f"reads one residual, not {residuals}" if residuals > 1 else None
+    return Reason("reads one residual, not {}", residuals) if residuals > 1 else None
 
 
 def residual(problem: KernelProblem) -> int | None:

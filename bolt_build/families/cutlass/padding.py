@@ -5,6 +5,7 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.product import ALIGNMENT, Product
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.conv import Conv
 
 
@@ -17,9 +18,11 @@ def refuse_padding(problem: KernelProblem, product: Product, loads: int = ALIGNM
     if problem.padding is None or (isinstance(problem.op, Conv) and conv.thin(problem)):
         return None
     if problem.padding and loads < problem.padding:
-        return (
-            f"loads {loads} elements at once, and the recipe wants channels padded to a multiple of {problem.padding}"
+        return Reason(
+            "loads {} elements at once, and the recipe wants channels padded to a multiple of {}",
+            loads,
+            problem.padding,
         )
     if not problem.padding and product.widen is not None:
-        return f"copies the input to {product.depth} channels, and the recipe wants nothing padded"
+        return Reason("copies the input to {} channels, and the recipe wants nothing padded", product.depth)
     return None

@@ -13,6 +13,7 @@ from bolt_build.families.common.element_types import element
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import residual
 from bolt_build.families.cutlass.fold import Fold
+from bolt_build.families.reason import Reason
 
 ALIGNMENT = 8
 """Half-precision elements in the 16 bytes that the kernels load at once."""
@@ -176,4 +177,8 @@ def too_large(product: Product, problem: KernelProblem) -> str | None:
     copy = 0 if product.widen is None else product.widen.nbytes // 2
     views = (product.m * product.depth, product.n * product.taps * product.depth, product.m * product.n, copy)
     largest = max(*views, *(prod(operand.shape) for operand in problem.inputs))
-    return f"a tensor of {2 * largest} bytes is beyond the reach of 32-bit offsets" if 2 * largest >= 1 << 31 else None
+    return (
+        Reason("a tensor of {} bytes is beyond the reach of 32-bit offsets", 2 * largest)
+        if 2 * largest >= 1 << 31
+        else None
+    )

@@ -29,6 +29,7 @@ from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers,
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
+from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.targets import Gpu, Target
@@ -98,14 +99,14 @@ def refuse_products(problem: KernelProblem) -> str | None:
         return f"{second.op.kind} behind {first.op.kind} does not multiply its rows"
     for place, each in (("first", first), ("second", second)):
         if (reason := refuse_problem(each)) is not None:
-            return f"the {place} product: {reason}"
+            return within(f"the {place} product", reason)
     if (reason := refuse_padding(first, _product(first))) is not None:
-        return f"the first product: {reason}"
+        return within("the first product", reason)
     behind = _product(second)
     if behind.kernel != "Gemm":
         return "the second convolution is not 1x1 with a stride of one, without padding"
     if behind.n % ALIGNMENT:
-        return f"stores {ALIGNMENT} columns at once, {behind.n} is no multiple"
+        return Reason("stores {} columns at once, {} is no multiple", ALIGNMENT, behind.n)
     if any(isinstance(stage.op, Activation) and stage.op.function == "reciprocal" for stage in first.epilogue):
         return "the zeros that pad rows of the first product have no reciprocal"
     return None

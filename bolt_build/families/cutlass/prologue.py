@@ -11,6 +11,7 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.cutlass.product import ALIGNMENT, Product
 from bolt_build.families.cutlass.products import product_of, refuse_problem
+from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ir import EpilogueOp, Layout
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -45,10 +46,12 @@ def refuse_prologue(problem: KernelProblem) -> str | None:
     if isinstance(found, str):
         return found
     if (reason := refuse_problem(second)) is not None:
-        return f"the product: {reason}"
+        return within("the product", reason)
     product = product_of(second)
     if product.kernel != "Gemm" or product.depth != first.outputs[0].shape[1]:
-        return f"loads whole rows of {ALIGNMENT} channels, {first.outputs[0].shape[1]} are no multiple or too few"
+        return Reason(
+            "loads whole rows of {} channels, {} are no multiple or too few", ALIGNMENT, first.outputs[0].shape[1]
+        )
     return None
 
 

@@ -6,6 +6,7 @@ from math import ceil
 from typing import Protocol
 
 from bolt_build.families.cutlass.product import Product
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu
 
 _COUNTS = (2, 3, 4, 6, 8, 12, 16)
@@ -34,11 +35,13 @@ def refuse(tile: SlicedTile, gpu: Gpu, product: Product) -> str | None:
     depth, blocks = product.taps * product.depth, tile.blocks(product.m, product.n)
     least = _WIDE if product.wide else _DEEP
     if depth < least:
-        return f"a depth of {depth} is too short for slices, {least} pay"
+        return Reason("a depth of {} is too short for slices, {} pay", depth, least)
     if 2 * blocks > gpu.sms:
-        return f"{blocks} tiles fill {gpu.sms} multiprocessors without slices"
+        return Reason("{} tiles fill {} multiprocessors without slices", blocks, gpu.sms)
     if not counts(tile, gpu, product):
-        return f"a depth of {depth} has no slices of like length and {_LEAST_STEPS} steps of {tile.k} at least"
+        return Reason(
+            "a depth of {} has no slices of like length and {} steps of {} at least", depth, _LEAST_STEPS, tile.k
+        )
     return None
 
 

@@ -11,6 +11,7 @@ from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, seconds_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 _WHERE = {"registers": True, "shared": False}
@@ -98,19 +99,21 @@ class DepthwiseTile:
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if self.outputs % shape.of_group[1]:
-            return f"{self.outputs} results are no whole groups of {shape.of_group[1]}"
+            return Reason("{} results are no whole groups of {}", self.outputs, shape.of_group[1])
         if not _THREADS[0] <= self.threads <= _THREADS[1]:
-            return f"blocks have {_THREADS[0]} to {_THREADS[1]} threads, not {self.threads}"
+            return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
         if self.held and shape.taps * self.vector > _FLOATS and self._weight_registers(shape) > _HELD:
             registers = self._weight_registers(shape)
-            return f"weights would take {registers} registers of a thread, at most {_HELD} are kept there"
+            return Reason("weights would take {} registers of a thread, at most {} are kept there", registers, _HELD)
         if self.held and shape.taps * self.vector * self.each > _UNROLLED:
             count = shape.taps * self.vector * self.each
-            return f"{count} multiplications of a thread would be written out, at most {_UNROLLED} are"
+            return Reason("{} multiplications of a thread would be written out, at most {} are", count, _UNROLLED)
         if shape.waste(self.rows, self.columns) > 2 and (self.rows, self.columns) != min_extent(shape):
-            return f"over half of the positions would be beyond the {shape.out[0]}x{shape.out[1]} of an image"
+            return Reason(
+                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
+            )
         if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
-            return f"takes {shared} bytes of shared memory, a block has {gpu.shared_memory}"
+            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
         return None
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:

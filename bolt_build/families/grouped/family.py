@@ -32,6 +32,7 @@ from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.kind import FAMILY, Offer, Tile, candidate_of, gpu_of, run_of, runs
 from bolt_build.families.grouped.registry import kind_of, kinds_for
 from bolt_build.families.grouped.shape import SPACE, Shape, refuse, shape_of
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.targets import Target
@@ -188,7 +189,11 @@ def _refuse_means(problem: KernelProblem, candidate: Candidate, target: Target) 
     if (sums := tile.sums(shape)) is None:
         return "results of products on tensor cores are not added up"
     room = gpu_of(target).shared_memory
-    return f"takes {sums.shared} bytes of shared memory with sums, a block has {room}" if sums.shared > room else None
+    return (
+        Reason("takes {} bytes of shared memory with sums, a block has {}", sums.shared, room)
+        if sums.shared > room
+        else None
+    )
 
 
 @functools.lru_cache(maxsize=256)

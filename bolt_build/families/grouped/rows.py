@@ -12,6 +12,7 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 _FLOATS = 80
@@ -87,13 +88,17 @@ class RowsTile:
 
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if not _THREADS[0] <= self.threads <= _THREADS[1]:
-            return f"blocks have {_THREADS[0]} to {_THREADS[1]} threads, not {self.threads}"
+            return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
         if (registers := self.registers(shape)) > min(_REGISTERS, gpu.registers // self.threads):
-            return f"weights and sums take {registers} registers of a thread, {self.threads} threads have not as many"
+            return Reason(
+                "weights and sums take {} registers of a thread, {} threads have not as many", registers, self.threads
+            )
         if shape.waste(self.rows, self.columns) > 2:
-            return f"over half of the positions would be beyond the {shape.out[0]}x{shape.out[1]} of an image"
+            return Reason(
+                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
+            )
         if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
-            return f"takes {shared} bytes of shared memory, a block has {gpu.shared_memory}"
+            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
         return None
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:

@@ -11,6 +11,7 @@ from bolt_build.families.common.element_types import COMPUTED, HALVES, element
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.functors import TRANSCENDENTAL
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
@@ -93,7 +94,7 @@ def refuse(problem: KernelProblem) -> str | None:
     if op.groups == 1:
         return "convolves groups of channels apart, here is but one"
     if len(y.shape) not in (3, 4):
-        return f"convolves over one or two spatial axes, not {len(y.shape) - 2}"
+        return Reason("convolves over one or two spatial axes, not {}", len(y.shape) - 2)
     if not all(problem.inputs[index].constant for index in own[1:]):
         return "weights and bias must be constants, to be packed when the engine loads"
     for operand in (x, weights, y):
@@ -104,7 +105,7 @@ def refuse(problem: KernelProblem) -> str | None:
     if x.format.layout is not Layout.CHANNELS_LAST or y.format.layout is not Layout.CHANNELS_LAST:
         return "reads and writes channels-last tensors alone"
     if (largest := max(prod(operand.shape) for operand in (x, y))) >= 1 << 31:
-        return f"a tensor of {largest} elements is beyond the reach of 32-bit indices"
+        return Reason("a tensor of {} elements is beyond the reach of 32-bit indices", largest)
     for operand in problem.inputs:
         if operand.format.dtype not in COMPUTED:
             return f"computes with {', '.join(each.value for each in COMPUTED)}, not with {operand.format.dtype.value}"

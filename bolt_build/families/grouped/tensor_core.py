@@ -11,6 +11,7 @@ from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of, seconds_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 _OCTET = 8
@@ -109,13 +110,15 @@ class TensorCoreTile:
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         sums = 4 * self.fragments * self.together * self.n
         if sums > _SUMS:
-            return f"its sums take {sums} registers of a thread, over {_SUMS} do not stay in them"
+            return Reason("its sums take {} registers of a thread, over {} do not stay in them", sums, _SUMS)
         if self._items(shape) < self.warps and (self.warps, self.fragments) != (2, 1):
-            return f"there is work for {self._items(shape)} of its {self.warps} warps"
+            return Reason("there is work for {} of its {} warps", self._items(shape), self.warps)
         if shape.waste(self.rows, self.columns) > 2 and (self.rows, self.columns) != min_extent(shape):
-            return f"over half of the positions would be beyond the {shape.out[0]}x{shape.out[1]} of an image"
+            return Reason(
+                "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
+            )
         if (shared := self.shared_bytes(shape, gpu)) > gpu.shared_memory:
-            return f"takes {shared} bytes of shared memory, a block has {gpu.shared_memory}"
+            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
         return None
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:

@@ -9,6 +9,7 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.rule import no_epilogue
+from bolt_build.families.reason import Reason
 
 TYPED = {
     **COMPUTED, DType.F64: "double", DType.I8: "std::int8_t", DType.I16: "std::int16_t", DType.I32: "std::int32_t",
@@ -45,7 +46,7 @@ def refuse_pointwise(problem: KernelProblem) -> str | None:
     if (reason := no_epilogue(problem)) is not None:
         return reason
     count = len(_loops(problem))
-    return f"broadcasts over {count} loops, at most {MOST_AXES} are supported" if count > MOST_AXES else None
+    return Reason("broadcasts over {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
 
 
 def emit_pointwise(problem: KernelProblem, at: StepExpressions, function: str) -> StepCode:

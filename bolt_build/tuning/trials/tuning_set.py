@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from bolt_build.families.base import Alternative, Candidate, Family, KernelProblem, Refusal, TensorFormat
+from bolt_build.families.reason import Reason
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.space import SearchSpace, problems_of
 from bolt_build.sizes import sizes_of
@@ -227,9 +228,10 @@ def _beyond(ranked: Sequence[Trial], chosen: Sequence[int], limit: int) -> list[
     for at, trial in enumerate(ranked):
         if at in chosen:
             continue
-        place = f"predicted {trial.predicted * 1e6:.1f} us, in place {at + 1} of {len(ranked)}"
         why = f"the first {limit} are tried"
         if at < limit:
             why = "others hardly slower are tried, whose kernels are needed anyway"
-        refusals.append(Refusal(trial.candidate.family, str(trial.candidate), f"{place}: {why}"))
+        place = round(trial.predicted * 1e6, 1), at + 1, len(ranked)
+        reason = Reason(f"predicted {{}} us, in place {{}} of {{}}: {why}", *place)
+        refusals.append(Refusal(trial.candidate.family, str(trial.candidate), reason))
     return refusals

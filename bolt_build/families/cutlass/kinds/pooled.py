@@ -37,6 +37,7 @@ from bolt_build.families.cutlass.kinds.resident import (
 )
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import Product, aligned, work
+from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.targets import Gpu, Target
@@ -108,7 +109,7 @@ class PooledTile:
             return reason
         for what, has, of in zip(("rows", "columns"), self.extent, pooled, strict=True):
             if has >= 2 * of:
-                return f"half of its {what} would be beyond the {of} of a pooled image"
+                return Reason(f"half of its {what} would be beyond the {{}} of a pooled image", of)
         return None
 
     def __str__(self) -> str:
@@ -171,13 +172,13 @@ def refuse_pooled(problem: KernelProblem) -> str | None:
     """A reason why no kernel of this family computes both, whatever its tile."""
     first, second = parts(problem)
     if (reason := conv.refuse(first)) is not None:
-        return f"the convolution: {reason}"
+        return within("the convolution", reason)
     if (reason := refuse_padding(first, product_of(problem))) is not None:
-        return f"the convolution: {reason}"
+        return within("the convolution", reason)
     op = second.op
     assert isinstance(op, Pool)
     if len(op.kernel) != 2:
-        return f"pools over two spatial axes, not {len(op.kernel)}"
+        return Reason("pools over two spatial axes, not {}", len(op.kernel))
     if op.mode != "max":
         return f"pools maxima, here is the {op.mode}"
     if op.strides != (2, 2) or op.dilations != (1, 1) or (op.kernel, op.pads_begin) not in _WINDOWS:

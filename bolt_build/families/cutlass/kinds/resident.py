@@ -14,6 +14,7 @@ from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 UNIT = 8
@@ -95,12 +96,12 @@ class ResidentTile:
         if reason is not None:
             return reason
         if self.together and product.n <= CHANNELS:
-            return f"half of its channels would be beyond the {product.n} of the product"
+            return Reason("half of its channels would be beyond the {} of the product", product.n)
         shape = dict(product.shape)
         if self.rows >= 2 * shape["out_h"]:
-            return f"half of its rows would be beyond the {shape['out_h']} of an image"
+            return Reason("half of its rows would be beyond the {} of an image", shape["out_h"])
         if self.width > UNIT and self.width >= 2 * shape["out_w"]:
-            return f"half of its columns would be beyond the {shape['out_w']} of an image"
+            return Reason("half of its columns would be beyond the {} of an image", shape["out_w"])
         return None
 
     def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
@@ -184,18 +185,20 @@ def refuse_windows(rows: int, width: int, steps: int, staged: int, gpu: Gpu, pro
     if not side_by_side(product):
         return "its windows lie one position apart, and have no gaps"
     if product.access != 8:
-        return f"stores 8 columns at once, {product.n} is no multiple"
+        return Reason("stores 8 columns at once, {} is no multiple", product.n)
     if product.depth > MOST_STEPS * STEP:
-        return f"holds weights of {MOST_STEPS * STEP} channels at most in registers, here are {product.depth}"
+        return Reason(
+            "holds weights of {} channels at most in registers, here are {}", MOST_STEPS * STEP, product.depth
+        )
     if steps != ceil(product.depth / STEP):
-        return f"multiplies {steps * STEP} channels a tap, here are {product.depth}"
+        return Reason("multiplies {} channels a tap, here are {}", steps * STEP, product.depth)
     window = taps(product)
     needed = registers(rows * width, steps, window)
     if needed > MOST_REGISTERS:
-        return f"weights and accumulators take {needed} registers of a thread, which has {MOST_REGISTERS}"
+        return Reason("weights and accumulators take {} registers of a thread, which has {}", needed, MOST_REGISTERS)
     loaded = 2 * window_bytes(rows, width, window)
     if loaded + staged + _BARRIERS > gpu.shared_memory:
-        return f"two tiles and what is stored take {loaded + staged} bytes of shared memory"
+        return Reason("two tiles and what is stored take {} bytes of shared memory", loaded + staged)
     return None
 
 

@@ -22,6 +22,7 @@ from bolt_build.families.cutlass.kinds.resident import (
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.product_chain import ProductChain
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 _WIDEST = 256
@@ -88,10 +89,10 @@ class ResidentChainTile:
             return reason
         height = dict(first.shape)["out_h"]
         if self.rows >= 2 * height:
-            return f"half of its rows would be beyond the {height} of an image"
+            return Reason("half of its rows would be beyond the {} of an image", height)
         needed = self.least_bytes(first, second.residual)
         if needed > gpu.shared_memory:
-            return f"needs {needed} bytes of shared memory, a block has {gpu.shared_memory}"
+            return Reason("needs {} bytes of shared memory, a block has {}", needed, gpu.shared_memory)
         return None
 
     def seconds(self, chain: ProductChain, work: Work, target: Target) -> float:
@@ -138,7 +139,7 @@ def refuse_chain(gpu: Gpu, chain: ProductChain) -> str | None:
     if first.kernel != "Conv":
         return "weights stay in registers for windows alone, the first product has none"
     if first.n > CHANNELS:
-        return f"keeps {CHANNELS} columns at most beside weights in registers, here are {first.n}"
+        return Reason("keeps {} columns at most beside weights in registers, here are {}", CHANNELS, first.n)
     if second.n > _WIDEST:
-        return f"keeps second weights of {_WIDEST} columns at most, here are {second.n}"
+        return Reason("keeps second weights of {} columns at most, here are {}", _WIDEST, second.n)
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bolt_build.families.cutlass.product import Product
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, target_named
 
 FITTED = target_named("h200")
@@ -22,13 +23,19 @@ _SMALL = 64 * 128
 
 def wasted_rows(rows: int, of: int) -> str | None:
     """Why a tile of so many rows is none for a product of so many, None where it is one."""
-    return f"over half of its rows would be beyond the {of} of the product" if rows > 2 * max(of, NARROW) else None
+    return (
+        Reason("over half of its rows would be beyond the {} of the product", of)
+        if rows > 2 * max(of, NARROW)
+        else None
+    )
 
 
 def too_many_sums(registers: int) -> str | None:
     """Why sums that take so many registers of a thread are too many, None where they are not."""
     if registers > REGISTERS:
-        return f"its accumulators take {registers} registers of a thread, over {REGISTERS} do not stay in them"
+        return Reason(
+            "its accumulators take {} registers of a thread, over {} do not stay in them", registers, REGISTERS
+        )
     return None
 
 
@@ -37,5 +44,5 @@ def refuse_whole(blocks: int, elements: int, gpu: Gpu, product: Product) -> str 
     if product.wide:
         return "stores half precision, fp32 is what split-K's partial sums become"
     if 4 * blocks <= gpu.sms and elements > _SMALL:
-        return f"{blocks} tiles leave most of {gpu.sms} multiprocessors idle, smaller ones do not"
+        return Reason("{} tiles leave most of {} multiprocessors idle, smaller ones do not", blocks, gpu.sms)
     return None

@@ -12,6 +12,7 @@ from bolt_build.families.cutlass.kinds.rules import FITTED, HOPPER, NARROW, refu
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.cutlass.slices import counts, refuse
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 WHOLE = 8
@@ -96,15 +97,15 @@ class WarpTile:
     def refuse_columns(self, gpu: Gpu, columns: int) -> str | None:
         """Why the tile is none for a product of so many columns on this GPU, None where it is one."""
         if self.n > 2 * max(columns, NARROW):
-            return f"over half of its columns would be beyond the {columns} of the product"
+            return Reason("over half of its columns would be beyond the {} of the product", columns)
         if self.n <= NARROW < columns:
-            return f"a narrow tile reads the rows again for every {self.n} of {columns} columns"
+            return Reason("a narrow tile reads the rows again for every {} of {} columns", self.n, columns)
         if self.warps not in (4, 8):
-            return f"is computed by {self.warps} warps, 4 or 8 keep an SM busy"
+            return Reason("is computed by {} warps, 4 or 8 keep an SM busy", self.warps)
         if (reason := too_many_sums(self.accumulators)) is not None:
             return reason
         if self.shared_bytes > gpu.shared_memory:
-            return f"needs {self.shared_bytes} bytes of shared memory, a block has {gpu.shared_memory}"
+            return Reason("needs {} bytes of shared memory, a block has {}", self.shared_bytes, gpu.shared_memory)
         if not gpu.async_copies and self.stages > 2:
             return "more than two stages need cp.async"
         if gpu.async_copies and self.stages == 2:

@@ -17,6 +17,7 @@ from bolt_build.families.cutlass.kinds.rules import REGISTERS, wasted_rows
 from bolt_build.families.cutlass.kinds.warp import WarpTile, seconds
 from bolt_build.families.cutlass.product import Work
 from bolt_build.families.cutlass.product_chain import ProductChain
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 
@@ -81,18 +82,24 @@ class WarpChainTile:
     def refuse(self, gpu: Gpu, chain: ProductChain) -> str | None:
         first = self.first
         if chain.first.kernel == "Gemm" and first.n != chain.first.n:
-            return f"behind a plain product it would read beyond the {chain.first.n} rows of the second's weights"
+            return Reason(
+                "behind a plain product it would read beyond the {} rows of the second's weights", chain.first.n
+            )
         if max(first.n, 32) > 2 * max(chain.first.n, 16) or self.n1 > 2 * max(chain.second.n, 32):
-            return f"over half of its columns would be beyond the {chain.first.n} and {chain.second.n} of the products"
+            return Reason(
+                "over half of its columns would be beyond the {} and {} of the products", chain.first.n, chain.second.n
+            )
         if first.k >= 2 * chain.first.depth:
-            return f"half of its depth would be beyond the {chain.first.depth} of the product"
+            return Reason("half of its depth would be beyond the {} of the product", chain.first.depth)
         if first.n % first.k:
-            return f"steps of {first.k} do not divide the {first.n} columns between the products"
+            return Reason("steps of {} do not divide the {} columns between the products", first.k, first.n)
         most = REGISTERS if self.shared else _BOTH_SUMS
         if self.accumulators > most:
-            return f"its accumulators take {self.accumulators} registers of a thread, over {most} do not stay in them"
+            return Reason(
+                "its accumulators take {} registers of a thread, over {} do not stay in them", self.accumulators, most
+            )
         if self.shared_bytes > gpu.shared_memory:
-            return f"needs {self.shared_bytes} bytes of shared memory, a block has {gpu.shared_memory}"
+            return Reason("needs {} bytes of shared memory, a block has {}", self.shared_bytes, gpu.shared_memory)
         return wasted_rows(first.m, chain.first.m)
 
     def seconds(self, chain: ProductChain, work: Work, target: Target) -> float:
@@ -122,7 +129,7 @@ def tiles(gpu: Gpu, chain: ProductChain) -> tuple[tuple[WarpChainTile, ...], str
     products."""
     stages = 3 if gpu.async_copies else 2
     n0, n1 = chain.first.n, chain.second.n
-    none = f"whole rows of {n0} and {n1} do not fit one tile of warps"
+    none = Reason("whole rows of {} and {} do not fit one tile of warps", n0, n1)
     if max(n0, n1) > _WIDEST:
         return (), none
     narrow = next((width for width in _WARP_WIDTHS if width >= n1), None)

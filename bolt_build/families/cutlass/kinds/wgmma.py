@@ -22,6 +22,7 @@ from bolt_build.families.cutlass.kinds.rules import (
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.cutlass.slices import counts, refuse
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 BARRIERS = 2048
@@ -125,26 +126,28 @@ class WgmmaTile:
 
     def _refuse_size(self, product: Product) -> str | None:
         if self.n > 2 * max(product.n, NARROW):
-            return f"over half of its columns would be beyond the {product.n} of the product"
+            return Reason("over half of its columns would be beyond the {} of the product", product.n)
         if self.n <= NARROW and product.n > 2 * self.n:
-            return f"a narrow tile reads the rows again for every {self.n} of {product.n} columns"
+            return Reason("a narrow tile reads the rows again for every {} of {} columns", self.n, product.n)
         if self.k >= 2 * product.depth:
-            return f"half of its depth would be beyond the {product.depth} of the product"
+            return Reason("half of its depth would be beyond the {} of the product", product.depth)
         if self.k < 32 and (product.taps == 1 or product.depth > 32):
-            return f"steps of {self.k} are for windows of few channels, here are {product.depth}"
+            return Reason("steps of {} are for windows of few channels, here are {}", self.k, product.depth)
         down, across = ceil(product.m / self.m), ceil(product.n / self.n)
         if down < self.cluster[0] or across < self.cluster[1]:
-            return f"there are {down}x{across} tiles, fewer than in a cluster"
+            return Reason("there are {}x{} tiles, fewer than in a cluster", down, across)
         return wasted_rows(self.m, product.m)
 
     def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
         if (reason := too_many_sums(self.accumulators)) is not None:
             return reason
         if self.pairs and self.accumulators > _SUMS_OF_PAIRS:
-            return f"a thread would hold {self.accumulators} sums, four warpgroups leave room for {_SUMS_OF_PAIRS}"
+            return Reason(
+                "a thread would hold {} sums, four warpgroups leave room for {}", self.accumulators, _SUMS_OF_PAIRS
+            )
         stages = self.stages(gpu, product.residual)
         if stages < LEAST_STAGES:
-            return f"shared memory has room for {stages} stages of its pipeline, {LEAST_STAGES} are needed"
+            return Reason("shared memory has room for {} stages of its pipeline, {} are needed", stages, LEAST_STAGES)
         return None
 
     def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
@@ -153,7 +156,9 @@ class WgmmaTile:
             return reason
         waves = ceil(blocks / gpu.sms)
         if waves > 1 and blocks < _FILLED * waves * gpu.sms:
-            return f"{blocks} tiles fill little more than half of {waves} waves over {gpu.sms} multiprocessors"
+            return Reason(
+                "{} tiles fill little more than half of {} waves over {} multiprocessors", blocks, waves, gpu.sms
+            )
         return None
 
     def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
@@ -266,11 +271,11 @@ def refuse_product(gpu: Gpu, product: Product) -> str | None:
     if not gpu.warpgroup_mma:
         return "needs WGMMA"
     if product.access != 8:
-        return f"stores 8 columns at once, {product.n} is no multiple"
+        return Reason("stores 8 columns at once, {} is no multiple", product.n)
     if product.reach > _REACH:
-        return f"windows reach over {product.reach} positions, at most {_REACH} are possible"
+        return Reason("windows reach over {} positions, at most {} are possible", product.reach, _REACH)
     if product.step > _STEPS:
-        return f"windows begin {product.step} positions apart, at most {_STEPS} are possible"
+        return Reason("windows begin {} positions apart, at most {} are possible", product.step, _STEPS)
     return None
 
 

@@ -24,6 +24,7 @@ from bolt_build.families.cutlass.kinds.wgmma import (
 )
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.product_chain import ProductChain
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 
@@ -80,7 +81,9 @@ class WgmmaChainTile:
             return reason
         stages = self.stages(gpu, chain.second.residual)
         if stages < LEAST_STAGES:
-            return f"beside the second's weights, shared memory has room for {stages} stages, {LEAST_STAGES} are needed"
+            return Reason(
+                "beside the second's weights, shared memory has room for {} stages, {} are needed", stages, LEAST_STAGES
+            )
         return None
 
     def seconds(self, chain: ProductChain, work: Work, target: Target) -> float:
@@ -101,8 +104,7 @@ def tiles(gpu: Gpu, chain: ProductChain) -> tuple[tuple[WgmmaChainTile, ...], st
         return (), reason
     n0 = next((width for width in _WIDTHS if width >= chain.first.n), None)
     if n0 is None or chain.second.n > _WIDEST:
-        rows = f"whole rows of {chain.first.n} and {chain.second.n}"
-        return (), f"{rows} do not fit one WGMMA tile"
+        return (), Reason("whole rows of {} and {} do not fit one WGMMA tile", chain.first.n, chain.second.n)
     # Stores go in boxes of 32 columns, or of 16 where those do not divide the tile: both are worth a try.
     widths = dict.fromkeys((aligned(chain.second.n, 16), aligned(chain.second.n, 32)))
     found = tuple(
@@ -115,7 +117,7 @@ def tiles(gpu: Gpu, chain: ProductChain) -> tuple[tuple[WgmmaChainTile, ...], st
 
 def _refuse_depth(k: int, first: Product) -> str | None:
     if k > _DEPTHS[0] and k >= 2 * first.depth:
-        return f"half of its depth would be beyond the {first.depth} of the product"
+        return Reason("half of its depth would be beyond the {} of the product", first.depth)
     if k < 32 and first.depth > (k if first.taps == 1 else 32):
-        return f"steps of {k} are for few channels, here are {first.depth}"
+        return Reason("steps of {} are for few channels, here are {}", k, first.depth)
     return None

@@ -44,6 +44,7 @@ from bolt_build.families.cutlass.kinds.wgmma import (
 from bolt_build.families.cutlass.product import Product, Work, work
 from bolt_build.families.cutlass.products import multiplies
 from bolt_build.families.cutlass.prologue import Prologue, behind, prologue_of, refuse_prologue
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.targets import Gpu, Target
 
@@ -97,9 +98,11 @@ class PrologueTile:
             return reason
         registers = self.tile.accumulators + self.left_registers
         if registers > _MOST_REGISTERS:
-            return f"its accumulators and left factor take {registers} registers of a thread, over {_MOST_REGISTERS}"
+            return Reason(
+                "its accumulators and left factor take {} registers of a thread, over {}", registers, _MOST_REGISTERS
+            )
         if (count := self.stages(gpu, product.residual)) < LEAST_STAGES:
-            return f"shared memory has room for {count} stages of its pipeline, {LEAST_STAGES} are needed"
+            return Reason("shared memory has room for {} stages of its pipeline, {} are needed", count, LEAST_STAGES)
         return self.tile.refuse_whole(gpu, product)
 
     def seconds(self, work: Work, target: Target) -> float:

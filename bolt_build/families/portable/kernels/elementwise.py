@@ -12,6 +12,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.portable.typed import emit_pointwise, is_computed, refuse_pointwise
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.normalization import BatchNorm
@@ -130,7 +131,7 @@ def _refuse_binary(problem: KernelProblem) -> str | None:
     if (reason := computed_only(problem) or refuse_stages(problem)) is not None:
         return reason
     count = len(_broadcast_loops(problem))
-    return f"broadcasts over {count} loops, at most {MOST_AXES} are supported" if count > MOST_AXES else None
+    return Reason("broadcasts over {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
 
 
 def _emit_binary(problem: KernelProblem, at: StepExpressions) -> StepCode:

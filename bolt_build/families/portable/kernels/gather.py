@@ -10,6 +10,7 @@ from bolt_build.families.common.element_types import MOVED
 from bolt_build.families.common.geometry import MOST_AXES, around, strides
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
 
@@ -26,7 +27,9 @@ def _refuse(problem: KernelProblem) -> str | None:
     if problem.inputs[0].format.dtype is not problem.outputs[0].format.dtype:
         return "takes elements only as they are stored"
     rank = len(problem.inputs[1].shape)
-    return f"takes by indices of {rank} axes, at most {MOST_AXES} are supported" if rank > MOST_AXES else None
+    return (
+        Reason("takes by indices of {} axes, at most {} are supported", rank, MOST_AXES) if rank > MOST_AXES else None
+    )
 
 
 def _code(problem: KernelProblem, at: StepExpressions, function: str, parameters: str) -> StepCode:

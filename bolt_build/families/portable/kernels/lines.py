@@ -10,6 +10,7 @@ from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.portable.kernels.gather import elements_along
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.lines import CumSum, Places
 from bolt_build.graph.ops.resize import Interpolate
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
@@ -58,7 +59,11 @@ def _refuse_scatter(problem: KernelProblem) -> str | None:
     if not data.format.dtype is updates.format.dtype is problem.outputs[0].format.dtype:
         return "scatters only within one element type"
     rank = len(indices.shape)
-    return f"scatters by indices of {rank} axes, at most {MOST_AXES} are supported" if rank > MOST_AXES else None
+    return (
+        Reason("scatters by indices of {} axes, at most {} are supported", rank, MOST_AXES)
+        if rank > MOST_AXES
+        else None
+    )
 
 
 def _scatter(problem: KernelProblem, at: StepExpressions, function: str, reduction: str, parameters: str) -> StepCode:

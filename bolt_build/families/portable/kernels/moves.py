@@ -21,6 +21,7 @@ from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged,
 from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.rule import Layouts, Rule, is_same_bytes, no_epilogue
 from bolt_build.families.portable.typed import ctype, emit_pointwise, refuse_pointwise
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
@@ -85,7 +86,7 @@ def _refuse_copy(problem: KernelProblem) -> str | None:
     if _types(source, output) is None:
         return f"does not convert {source.format.dtype.value} to {output.format.dtype.value}"
     count = len(_copy_loops(problem)[0])
-    return f"copies in {count} loops, at most {MOST_AXES} are supported" if count > MOST_AXES else None
+    return Reason("copies in {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
 
 
 def _emit_copy(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -195,7 +196,7 @@ def _refuse_pad(problem: KernelProblem) -> str | None:
     if source.format.dtype is not output.format.dtype:
         return "pads only within one element type"
     rank = len(output.shape)
-    return f"pads {rank} axes, at most {MOST_AXES} are supported" if rank > MOST_AXES else None
+    return Reason("pads {} axes, at most {} are supported", rank, MOST_AXES) if rank > MOST_AXES else None
 
 
 def _padding(op: Pad, output: Operand) -> str:

@@ -14,6 +14,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.kernels.rows import LANES, WARP, held
 from bolt_build.families.portable.rule import Rule, computed_only
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 
 _STATISTICS = {"variance": "NormVariance", "rms": "NormMeanSquare", "l1": "NormMagnitudes", "l2": "NormSquares"}
@@ -61,7 +62,7 @@ def _refuse(problem: KernelProblem) -> str | None:
         return reason
     loops = _loops(problem)
     most = max(len(loops.kept), len(loops.reduced))
-    return f"normalises in {most} loops, at most {MOST_AXES} are supported" if most > MOST_AXES else None
+    return Reason("normalises in {} loops, at most {} are supported", most, MOST_AXES) if most > MOST_AXES else None
 
 
 _MANY_ROWS = 2048

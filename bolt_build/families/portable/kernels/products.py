@@ -12,6 +12,7 @@ from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.rule import Rule, computed_only, row_major
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.matmul import MatMul
 
 
@@ -31,7 +32,7 @@ def _refuse(problem: KernelProblem) -> str | None:
     if reason is not None:
         return reason
     count = len(_batch_loops(problem))
-    return f"broadcasts over {count} loops, at most {MOST_AXES} are supported" if count > MOST_AXES else None
+    return Reason("broadcasts over {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
 
 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:

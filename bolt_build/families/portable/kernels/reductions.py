@@ -9,6 +9,7 @@ from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stag
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.portable.kernels.rows import LANES, WARP, held
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.normalization import Lrn
 from bolt_build.graph.ops.reduce import Reduce
@@ -51,7 +52,7 @@ def _refuse_reduce(problem: KernelProblem) -> str | None:
     if (reason := computed_only(problem) or refuse_stages(problem)) is not None:
         return reason
     most = max(len(loops) for loops in _reduce_loops(problem))
-    return f"reduces in {most} loops, at most {MOST_AXES} are supported" if most > MOST_AXES else None
+    return Reason("reduces in {} loops, at most {} are supported", most, MOST_AXES) if most > MOST_AXES else None
 
 
 def _emit_reduce(problem: KernelProblem, at: StepExpressions) -> StepCode:

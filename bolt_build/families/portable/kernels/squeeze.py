@@ -13,6 +13,7 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.portable.rule import Rule, computed_only
+from bolt_build.families.reason import Reason
 from bolt_build.graph.chains import NodeChain, chain_from
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.chain import Chain
@@ -53,7 +54,9 @@ def _refuse(problem: KernelProblem) -> str | None:
     first, second = both
     between, channels = first.outputs[0].shape[1], first.inputs[0].shape[1]
     if channels > _MOST or between > _MOST_BETWEEN:
-        return f"{channels} channels and {between} between, at most {_MOST} and {_MOST_BETWEEN} have room"
+        return Reason(
+            "{} channels and {} between, at most {} and {} have room", channels, between, _MOST, _MOST_BETWEEN
+        )
     if any(stage.operand is not None and not problem.inputs[stage.operand].constant for stage in problem.epilogue):
         return "another tensor joins the second product"
     return computed_only(problem) or refuse_stages(first, axis=1) or refuse_stages(second, axis=1)

@@ -13,6 +13,7 @@ from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels.products import single_efficiency
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue, row_major, same_layouts
 from bolt_build.families.portable.typed import ctype
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.lp_pool import LpPool
@@ -27,7 +28,7 @@ def _spatial(values: tuple[int, ...], fill: int) -> str:
 def refuse_windows(problem: KernelProblem) -> str | None:
     rank = len(problem.outputs[0].shape)
     if rank > 5:
-        return f"windows over {rank - 2} spatial axes; at most 3 are supported"
+        return Reason("windows over {} spatial axes; at most 3 are supported", rank - 2)
     source, output = problem.inputs[op_operands(problem)[0]].format.layout, problem.outputs[0].format.layout
     if source is not output:
         return f"reads and writes in one layout, not {source.value} to {output.value}"
@@ -80,7 +81,9 @@ def _emit_lp_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 def _refuse_places(problem: KernelProblem) -> str | None:
     rank = len(problem.outputs[0].shape)
-    return f"windows over {rank - 2} spatial axes; at most 3 are supported" if rank > 5 else no_epilogue(problem)
+    return (
+        Reason("windows over {} spatial axes; at most 3 are supported", rank - 2) if rank > 5 else no_epilogue(problem)
+    )
 
 
 def _emit_places(problem: KernelProblem, at: StepExpressions) -> StepCode:
