@@ -33,6 +33,7 @@ def svg(chart: Chart) -> str:
     """
     with _no_fonts():
         try:
+            # An extra that only pictures need.
             from pygraphviz import AGraph
         except ImportError as error:
             message = f"SVG is drawn by pygraphviz, which cannot be imported ({error})"
