@@ -13,6 +13,7 @@ from test_gpu_tune import bolt, target_here
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.schema import load_recipe
+from bolt_build.targets import target_named
 from bolt_build.workflows.evidence import gather
 
 RECIPE = """\
@@ -56,9 +57,13 @@ def test_both_ways_are_ways(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
 @pytest.mark.parametrize("policy", ["always", "never"])
 @pytest.mark.parametrize("seed", [0, 1, 2, secrets.randbelow(1 << 31)], ids=["0", "1", "2", "fresh"])
-def test_on_the_gpu(tmp_path: Path, seed: int, policy: str) -> None:
+def test_on_the_gpu(tmp_path: Path, seed: int, policy: str, precision: str) -> None:
     print(f"seed {seed}")
-    write(tmp_path, seed, policy, target_here(), "fp16")
+    target = target_here()
+    if precision not in target_named(target).precisions:
+        pytest.skip(f"{target} has no {precision}")
+    write(tmp_path, seed, policy, target, precision)
     assert bolt(tmp_path, "build", f"{policy}.yaml")["targets"][0]["verified"] is True

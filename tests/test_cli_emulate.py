@@ -26,7 +26,7 @@ def test_chains_in_one_kernel_each_agree_with_onnxruntime(tmp_path: Path, cache_
     if probe(("nvcc", "cutlass")).diagnostics():
         pytest.skip("needs nvcc and CUTLASS")
     cache = emulated.cache_with_runtime(cache_home)
-    recipe = write(tmp_path, 0, "always", "h200", "fp16", chains=2)
+    recipe = write(tmp_path, 0, "always", "h200", "bf16", chains=2)
     assert fused(recipe) == 2
     (target,) = bolt(tmp_path, "emulate", recipe.name, "--batch", "3", cache=cache)["targets"]
     folder = tmp_path / "generated" / "emulated" / "always" / "h200"

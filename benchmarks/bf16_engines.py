@@ -1,0 +1,112 @@
+"""Engines in bf16 beside the same in fp16, on one GPU: verified layer by layer there, and timed.
+
+    python benchmarks/bf16_engines.py FOLDER build              # needs nvcc, no GPU
+    python benchmarks/bf16_engines.py FOLDER measure [--out FILE]
+
+A row is a bundled recipe at batch 32, its kernels chosen by prediction: in fp16, in bf16, and in bf16 with some layers
+kept in fp32. `measure` runs the recipes' verification and `bolt-build bench`; a row that departs is part of the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import record
+from bolt_command import ROOT, build_one
+from cnn_peers import bench
+
+BATCH = 32
+SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """`wide`: a glob of the layers that the last form keeps in fp32; a convolution or product among them."""
+
+    model: str
+    wide: str
+
+    def forms(self) -> dict[str, str]:
+        """By the name of a form, its precision and what follows it in the recipe."""
+        layers = f'layers: {{"{self.wide}": {{precision: fp32}}}}\n'
+        return {"fp16": "", "bf16": "", "bf16_wide": layers}
+
+
+ROWS = (
+    Row("resnet50", "/layer4/1/conv2/*"), Row("mobilenet_v2", "/features/8/conv/2/*"),
+    Row("bert_base", "/encoder/layer/11/*"),
+)  # fmt: skip
+
+
+def recipes_of(folder: Path, row: Row, target: str) -> list[Path]:
+    """The recipes of a row's forms, in `folder`."""
+    base, made = os.path.relpath(ROOT / "recipes" / f"{row.model}.yaml", folder), []
+    for form, layers in row.forms().items():
+        path = folder / f"{row.model}_{form}.yaml"
+        precision = form.partition("_")[0]
+        path.write_text(
+            f"bolt: 1\nextend: {base}\nname: {path.stem}\n"
+            f"targets: {{{target}: {{precision: {precision}, batch: {BATCH}}}}}\n"
+            f"tuning: {{lock: null}}\nverify: {{samples: 1}}\n{layers}"
+        )
+        made.append(path)
+    return made
+
+
+def build(arguments: argparse.Namespace, recipe: Path) -> dict[str, Any]:
+    words = ("--target", arguments.target, "-j", str(arguments.jobs))
+    return {"recipe": recipe.stem, **build_one(arguments.folder, recipe.name, *words)}
+
+
+def measure(arguments: argparse.Namespace, recipe: Path) -> dict[str, Any]:
+    """Verification as the GPU has it, and times."""
+    made = build(arguments, recipe)
+    if "failed" in made:
+        return made
+    report = arguments.folder / "generated" / recipe.stem / arguments.target / "verify.json"
+    (batch,) = json.loads(report.read_text())["batches"] if report.is_file() else (None,)
+    layers = [] if batch is None else batch["layers"]
+    judged = {
+        "layers": len(layers), "ok": batch is not None and batch["ok"],
+        "largest_used": max((each["largest"] / each["limit"] for each in layers), default=None),
+        "largest_spread": max((each["spread"] for each in layers), default=None),
+        "outputs": [] if batch is None else batch["outputs"],
+    }  # fmt: skip
+    words = ["--target", arguments.target, "--batch", str(BATCH), "--seconds", str(SECONDS)]
+    return made | {"verification": judged, "bench": bench(arguments.folder, recipe.name, *words)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("stage", choices=("build", "measure"))
+    parser.add_argument("--models", nargs="+", choices=[row.model for row in ROWS], default=[row.model for row in ROWS])
+    parser.add_argument("--target", default="h200")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--out", type=Path, help="write here instead of results/bf16_engines.json")
+    arguments = parser.parse_args()
+    arguments.folder = arguments.folder.resolve()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    rows = [row for row in ROWS if row.model in arguments.models]
+    recipes = [path for row in rows for path in recipes_of(arguments.folder, row, arguments.target)]
+    if arguments.stage == "build":
+        made = [build(arguments, recipe) for recipe in recipes]
+        print(json.dumps(made, indent=1))
+        return int(any("failed" in each for each in made))
+    result = record.environment("onnxruntime") | {"batch": BATCH, "accumulator": "fp32", "rows": []}
+    for recipe in recipes:
+        result["rows"].append(measure(arguments, recipe))
+        print(json.dumps(result["rows"][-1])[:600], flush=True)
+        path = record.write("bf16_engines", result, arguments.out)
+    print(path)
+    return int(any("failed" in each or not each["verification"]["ok"] for each in result["rows"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
