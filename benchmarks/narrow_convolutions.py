@@ -101,7 +101,7 @@ def prepare(folder: Path, trials: list[gpu_harness.Trial]) -> None:
     nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
     if nvcc is None or cutlass is None:
         raise SystemExit(" ".join(diagnostic.message for diagnostic in chain.diagnostics()))
-    gpu_harness.write(trials, folder, units=1)
+    gpu_harness.write(trials, folder, together=1)
     gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent)
 
 

@@ -91,9 +91,9 @@ def trials_of(
     return found
 
 
-def write(trials: Sequence[Trial], folder: Path, *, few: bool = False, units: int = _UNITS) -> None:
+def write(trials: Sequence[Trial], folder: Path, *, few: bool = False, together: int = _UNITS) -> None:
     """Writes the sources of the kernels and the list of trials. `few` are in one file, and what calls them in one; else
-    `units` of tensor-core kernels share a file."""
+    so many of the tensor-core kernels share a file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "trials.pkl").write_bytes(pickle.dumps(list(trials)))
     parts = 1 if few else min(_PARTS, -(-len(trials) // _ENTRIES))
@@ -114,9 +114,9 @@ def write(trials: Sequence[Trial], folder: Path, *, few: bool = False, units: in
     for kind in sorted({unit.text.splitlines()[0] for unit in units}):
         texts = [unit.text for unit in units if unit.text.startswith(kind)]
         name = kind.split("/")[1].removesuffix('_kernel.h"')
-        together = units if "bolt_cutlass" in kind else _LIGHT_UNITS
-        for part in range(0, len(texts), together):
-            _write(folder / f"{name}{part}.cu", "\n".join(texts[part : part + together]))
+        a_file = together if "bolt_cutlass" in kind else _LIGHT_UNITS
+        for part in range(0, len(texts), a_file):
+            _write(folder / f"{name}{part}.cu", "\n".join(texts[part : part + a_file]))
 
 
 def _write(path: Path, text: str) -> None:
