@@ -324,6 +324,7 @@ def main() -> int:
     if command == "write":
         from gpu_attention_layers import attention_trials
         from gpu_averages import averages
+        from gpu_depthwise_chains import chain_trials, inverted_trials
         from gpu_grouped_layers import grouped_trials
         from gpu_layers import copies, forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
         from gpu_pair_layers import pair_trials, pairs_with_resident_weights
@@ -334,6 +335,7 @@ def main() -> int:
             "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
             "windows": with_other_windows, "pooled": with_pooling,
             "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues, "averages": averages,
+            "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)
         return 0

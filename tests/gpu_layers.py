@@ -9,6 +9,7 @@ from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
 from gpu_attention_layers import attention_trials
 from gpu_averages import averages
 from gpu_bf16 import in_bf16
+from gpu_depthwise_chains import chain_trials, inverted_trials
 from gpu_forms import (
     FORMS,
     SLICED,
@@ -293,7 +294,7 @@ def of_warps() -> list[Trial]:
         found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
-    return found + squeezes() + grouped_trials() + averages() + attention_trials()
+    return found + squeezes() + grouped_trials() + averages() + chain_trials() + inverted_trials() + attention_trials()
 
 
 _IN_BF16 = 4
@@ -314,6 +315,7 @@ def trials() -> list[Trial]:
     found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     found += attention_trials() + prologues() + averages()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
+    found += chain_trials() + inverted_trials()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

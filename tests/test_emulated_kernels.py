@@ -20,7 +20,7 @@ from bolt_build.toolchain import probe
 # registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; means
-# of what was convolved.
+# of what was convolved; products around depthwise convolutions.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
@@ -68,6 +68,11 @@ LABELS = (
     "rows-prologue-cutlass-128x96x128xcooperativexaffine-f16/channels_last-f16/channels_last-rows80-between24",
     "mean-3x3-grouped-rowsx",
     "mean-odd-grouped-depthwisex",
+    "chain-3x3s2+24-grouped-chainx",
+    "chain-odd-residual+23-grouped-chainx",
+    "chain-wide+328-grouped-chainx",
+    "inverted-3x3s2+24-grouped-invertedx",
+    "inverted-odd+23-grouped-invertedx",
     "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16",
 )
 

@@ -41,6 +41,36 @@ def chain_from(graph: Graph, first: Node) -> NodeChain | None:
     return None if second is None else NodeChain(first, second, _obstacle(graph, first, second))
 
 
+@dataclass(frozen=True)
+class Inverted:
+    """A 1x1 convolution, the convolution with groups whose input is what it leaves, and the product of what that
+    leaves. `obstacle` is as in `NodeChain`."""
+
+    nodes: tuple[Node, Node, Node]
+    obstacle: str | None
+
+    @property
+    def region(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes)
+
+
+def inverted_from(graph: Graph, first: Node) -> Inverted | None:
+    """The convolution with groups behind `first`, and the product behind that; None where they do not follow each
+    other, or `first` is no 1x1 convolution with a stride of one."""
+    if not isinstance(first.op, Conv) or not _by_points(graph, first, first.op):
+        return None
+    between = first.outputs[0]
+    readers = graph.consumers(between)
+    middle = next((node for node in readers if isinstance(node.op, Conv) and node.op.groups > 1), None)
+    behind = None if middle is None else chain_from(graph, middle)
+    if middle is None or behind is None or middle.inputs[0] != between:
+        return None
+    obstacle = _obstacle_between(graph, first) or behind.obstacle
+    if obstacle is None and any(stage.operand is not None for stage in first.epilogue):
+        obstacle = "another tensor joins in between"
+    return Inverted((first, middle, behind.second), obstacle)
+
+
 def _pools(first: Node, second: Node) -> bool:
     return isinstance(first.op, Conv) and isinstance(second.op, Pool) and second.op.mode == "max"
 
@@ -64,14 +94,15 @@ def chains_in(graph: Graph) -> tuple[NodeChain, ...]:
     return tuple(found for found in (chain_from(graph, node) for node in graph.nodes) if found is not None)
 
 
+def inverted_in(graph: Graph) -> tuple[Inverted, ...]:
+    """The same of a product on either side of a convolution with groups."""
+    return tuple(found for found in (inverted_from(graph, node) for node in graph.nodes) if found is not None)
+
+
 def _obstacle(graph: Graph, first: Node, second: Node) -> str | None:
-    between = first.outputs[0]
-    readers = graph.consumers(between)
-    if between in graph.outputs:
-        return "what lies between is an output of the graph"
-    if len(readers) > 1:
-        return f"{len(readers)} nodes read what lies between"
-    if second.inputs.count(between) > 1:
+    if (obstacle := _obstacle_between(graph, first)) is not None:
+        return obstacle
+    if second.inputs.count(first.outputs[0]) > 1:
         return "the second product reads what lies between twice"
     multiplies = isinstance(first.op, Conv | MatMul)
     if multiplies and any(stage.operand is not None for stage in first.epilogue):
@@ -86,6 +117,15 @@ def _obstacle(graph: Graph, first: Node, second: Node) -> str | None:
     if graph.constant(second.inputs[1]) is None:
         return "the second product's right factor is no constant"
     return None
+
+
+def _obstacle_between(graph: Graph, first: Node) -> str | None:
+    """Why what a node leaves must be stored, None where nothing in the graph asks for it."""
+    between = first.outputs[0]
+    readers = graph.consumers(between)
+    if between in graph.outputs:
+        return "what lies between is an output of the graph"
+    return f"{len(readers)} nodes read what lies between" if len(readers) > 1 else None
 
 
 def _by_points(graph: Graph, node: Node, op: Conv) -> bool:

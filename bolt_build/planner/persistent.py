@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, Refusal
-from bolt_build.graph.chains import chains_in
+from bolt_build.graph.chains import chains_in, inverted_in
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.layer_wishes import LayerWishes, layer_wishes, reach_of
@@ -114,22 +114,29 @@ def enforce(
     """The alternatives without those that chains take the place of, where the recipe wants chains wherever there are
     any; and a line for every chain that it wants.
 
-    Of chains that overlap the first in the graph's order is taken, which leaves no shorter way to take as many.
+    Of chains that overlap those of three nodes are taken first, then the first in the graph's order, which leaves no
+    shorter way to take as many.
     """
     offered = dict.fromkeys(each.region for each in alternatives if each.apart)
     taken: dict[str, tuple[str, ...]] = {}
     decisions = []
+    for whole in inverted_in(graph):
+        wish, key = asked.of(whole.region)
+        if wish == "always" and whole.region in offered and not any(name in taken for name in whole.region):
+            taken.update(dict.fromkeys(whole.region, whole.region))
+            front = "' and '".join(whole.region[:-1])
+            decisions.append(Decision(STAGE, whole.region[-1], "fused", f"behind '{front}': {key} is always"))
     for found in chains_in(graph):
         region = found.region
         wish, key = asked.of(region)
-        if wish != "always":
-            continue
         first, second = region
+        if wish != "always" or second in taken.get(first, ()):
+            continue
         if region not in offered:
             reason = found.obstacle or _refused(region, refusals, asked, target)
             decisions.append(Decision(STAGE, second, "declined", f"behind '{first}', {key} is always: {reason}"))
-        elif first in taken:
-            other = "' and '".join(taken[first])
+        elif joined := taken.get(first) or taken.get(second):
+            other = "' and '".join(joined)
             reason = f"behind '{first}', {key} is always: one kernel computes '{other}' already"
             decisions.append(Decision(STAGE, second, "declined", reason))
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bolt_build.families.common.chains import parts
 from bolt_build.families.reason import within
-from bolt_build.graph.chains import chains_in
+from bolt_build.graph.chains import chains_in, inverted_in
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.chain import Averaged
 from bolt_build.planner.engine_plan import EnginePlan
@@ -25,9 +25,9 @@ from bolt_build.targets import Target
 class Split:
     """Where the gain of one kernel comes from, in microseconds: gain = traffic + launch - lost.
 
-    `traffic` is what writing and reading the `nbytes` that lie between takes at the target's bandwidth, `launch` a
-    launch, and `lost` the rest: whole rows keep a block from other shapes, the second product waits for the first, and
-    what a pooling counts twice may be computed twice.
+    `traffic` is what writing and reading the `nbytes` that lie between takes at the target's bandwidth, `launch` what
+    the launches behind the first one take, and `lost` the rest: whole rows keep a block from other shapes, the second
+    product waits for the first, and what a pooling counts twice or a window's neighbours need may be computed twice.
     Below 0 where one kernel fills the machine better than two.
     """
 
@@ -68,9 +68,10 @@ class Chains:
 def chains_of(graph: Graph, plan: EnginePlan, found: Sequence[ChainOutcome], target: Target) -> Chains:
     """What became of the products and poolings that follow each other in an optimised graph."""
     here = tuple(_shown(each, target) for each in found if sizes_of(each) == sizes_of(graph))
-    regions = {", ".join(each.region): each for each in chains_in(graph)} if target.gpu is not None else {}
-    legal = {", ".join(each.nodes) for each in here}
-    reasons = [within(each.family, each.reason) for each in plan.refusals if each.what in regions.keys() - legal]
+    possible = {", ".join(each.region) for each in chains_in(graph)} if target.gpu is not None else set()
+    possible |= {", ".join(each.region) for each in inverted_in(graph)} if target.gpu is not None else set()
+    apart = possible - {", ".join(each.nodes) for each in here}
+    reasons = [within(each.family, each.reason) for each in plan.refusals if each.what in apart]
     return Chains(here, counted(reasons), target.bandwidth)
 
 
@@ -91,8 +92,9 @@ def _split(found: ChainOutcome, together: float, apart: Sequence[float | None], 
     gain = sum(time for time in apart if time is not None) - together
     # What lies between is neither written nor read; what is an output as well is not read.
     spared = 1 if isinstance(found.chain.problem.op, Averaged) else 2
-    nbytes = spared * parts(found.chain.problem)[0].outputs[0].nbytes
-    traffic, launch = nbytes / target.bandwidth * 1e6, target.launch_seconds * 1e6
+    *before, _ = parts(found.chain.problem)
+    nbytes = spared * sum(each.outputs[0].nbytes for each in before)
+    traffic, launch = nbytes / target.bandwidth * 1e6, len(before) * target.launch_seconds * 1e6
     return Split(gain, nbytes, traffic, launch, traffic + launch - gain)
 
 

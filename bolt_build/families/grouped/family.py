@@ -1,4 +1,5 @@
-"""The family of grouped and depthwise convolutions, alone or with the means of what they leave."""
+"""The family of grouped and depthwise convolutions, alone, with the means of what they leave, or with the products
+around them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
-from bolt_build.families.grouped import means
+from bolt_build.families.grouped import chain as with_product
+from bolt_build.families.grouped import means, proposals
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.kind import FAMILY, Offer, Tile, candidate_of, gpu_of, run_of, runs
 from bolt_build.families.grouped.registry import kind_of, kinds_for
@@ -57,7 +59,8 @@ class Grouped:
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
         if not isinstance(node.op, Conv) or node.op.groups == 1:
-            return (), (Refusal(self.name, node.name, _LEFT),)
+            together, apart = proposals.inverted(graph, node, target, precision)
+            return together, (Refusal(self.name, node.name, _LEFT), *apart)
         layouts = tuple(
             Layout.CHANNELS_LAST if graph.type(name).rank == graph.type(node.outputs[0]).rank else Layout.ROW
             for name in node.inputs
@@ -70,11 +73,12 @@ class Grouped:
         share = may_share(problem, node.inputs, ())
         step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=(0,))
         alone = Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target))
+        multiplied, unmultiplied = proposals.with_product(graph, node, target, precision)
         mean = means.reader(graph, node)
         if mean is None:
-            return (alone,), ()
+            return (alone, *multiplied), unmultiplied
         together, apart = self._averaged(graph, node, mean, problem, target, precision)
-        return (alone, *together), apart
+        return (alone, *multiplied, *together), (*unmultiplied, *apart)
 
     def _averaged(
         self, graph: Graph, node: Node, mean: Node, problem: KernelProblem, target: Target, precision: DType
@@ -97,6 +101,8 @@ class Grouped:
         return None
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        if with_product.serves(problem):
+            return with_product.candidates(problem, target)
         if (reason := _refuse(problem, target)) is not None:
             return (), (Refusal(self.name, problem.op.kind, reason),)
         offers, illegal = _offers(_shape(problem), target)
@@ -108,11 +114,15 @@ class Grouped:
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """Other numbers of tiles a block."""
+        if with_product.serves(problem):
+            return ()
         shape, tile = _read(problem, candidate)
         found = (candidate_of(tile, run) for run in runs(tile, shape))
         return tuple(variant for variant in found if variant != candidate)
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        if with_product.serves(problem):
+            return with_product.predict(problem, candidate, target)
         shape, tile = _read(problem, candidate)
         alone = tile.seconds(shape, target, run_of(candidate))
         sums = tile.sums(shape) if means.averages(problem) else None
@@ -120,6 +130,8 @@ class Grouped:
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         """With the zeros between the groups of a unit, and those that pad them."""
+        if with_product.serves(problem):
+            return with_product.expense(problem, candidate)
         if candidate is None:
             return Expense(problem.nbytes, problem.flops)
         shape, tile = _read(problem, candidate)
@@ -129,6 +141,8 @@ class Grouped:
         return Expense(problem.nbytes, problem.flops + more, why)
 
     def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        if with_product.serves(problem):
+            return with_product.refuse_candidate(problem, candidate, target)
         if (reason := _refuse(problem, target)) is not None:
             return reason
         shape = _shape(problem)
@@ -136,6 +150,8 @@ class Grouped:
         return kind.refuse(shape, candidate, target) or _refuse_means(problem, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        if with_product.serves(problem):
+            return with_product.emit(problem, candidate, target, at)
         shape, tile = _read(problem, candidate)
         conv = parts(problem)[0]
         own = op_operands(conv)
@@ -233,6 +249,8 @@ def _type(problem: KernelProblem, shape: Shape, tile: Tile, target: Target) -> s
 
 
 def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+    if with_product.serves(problem):
+        return with_product.unit(problem, candidate)
     shape, tile = _read(problem, candidate)
     kind = kind_of(shape, candidate)
     assert kind is not None, "its tile was just read"

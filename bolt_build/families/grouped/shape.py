@@ -123,13 +123,17 @@ def shape_of(problem: KernelProblem) -> Shape:
     assert isinstance(op, Conv)
     own = op_operands(problem)
     x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
-    functions = [stage.op.function for stage in problem.epilogue if isinstance(stage.op, Activation)]
-    stages = 2 * len(problem.epilogue) + 16 * sum(function in TRANSCENDENTAL for function in functions)
     return Shape(
         x.shape[0], _two(x.shape[2:], 1), x.shape[1], _two(y.shape[2:], 1), y.shape[1], op.groups,
         _two(weights.shape[2:], 1), _two(op.strides, 1), _two(op.dilations, 1), _two(op.pads_begin, 0),
-        problem.nbytes, x.nbytes, 4 + stages, y.format.dtype,
+        problem.nbytes, x.nbytes, 4 + epilogue_operations(problem), y.format.dtype,
     )  # fmt: skip
+
+
+def epilogue_operations(problem: KernelProblem) -> int:
+    """Of each result, behind the sum."""
+    functions = [stage.op.function for stage in problem.epilogue if isinstance(stage.op, Activation)]
+    return 2 * len(problem.epilogue) + 16 * sum(function in TRANSCENDENTAL for function in functions)
 
 
 def wide(*values: int) -> int:

@@ -1,0 +1,275 @@
+"""Depthwise convolutions with the products around them in one kernel, beside the best kernels apart: shapes of
+MobileNetV2, MobileNetV3, MNASNet and of blocks like ConvNeXt's at batch 32, in fp16.
+
+    python benchmarks/chain_kernels.py FOLDER --prepare        # anywhere with nvcc: writes and compiles the kernels
+    python benchmarks/chain_kernels.py FOLDER --out FILE       # on an H200: runs them, compiled or not
+    python benchmarks/chain_kernels.py FOLDER --list           # anywhere: the kernels, with predicted times
+
+Kernels in one are compared with PyTorch in fp32 on the GPU (what lies between rounded as the kernels do), or without
+it with NumPy; then all are timed from replayed graphs, their launches overlapped as an engine's are, on buffers beyond
+L2. Of each way the first `--count` candidates by prediction are tried, of those apart the first `--apart`; kernels
+begin with the first candidate of every shape, and after `--seconds` no more are tried. FOLDER keeps what was compiled.
+Writes `results/chain_kernels.json`; times are us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import record
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
+
+import gpu_harness
+from families_harness import Input, Layer
+from families_layers import CLIP, RELU, stage
+from gpu_depthwise_chains import depthwise, inverted, step_of
+from gpu_products import GELU
+
+from bolt_build.families import load
+from bolt_build.families.base import KernelProblem, ProposedStep
+from bolt_build.families.common.chains import parts
+from bolt_build.graph.ir import Array, EpilogueOp
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.chain import Chain
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.toolchain import probe
+
+BATCH = 32
+TARGET = gpu_harness.TARGET
+SWISH = (EpilogueOp(Activation("hard_swish")),)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A block: extent of its input, channels given, expanded and left; `given` is 0 where no product is in front."""
+
+    extent: int
+    given: int
+    channels: int
+    filters: int
+    kernel: int = 3
+    stride: int = 1
+    residual: bool = False
+    between: tuple[EpilogueOp, ...] = (CLIP,)
+    behind: tuple[EpilogueOp, ...] = ()
+
+    def layer(self, *, whole: bool) -> Layer:
+        """The depthwise convolution and the product behind it, or all three."""
+        label = f"{self.extent} {self.kernel}x{self.kernel}s{self.stride}"
+        after = (stage("add", 3),) if self.residual else self.behind
+        if not whole:
+            x = (BATCH, self.channels, self.extent, self.extent)
+            label = f"{label} {self.channels}"
+            return depthwise(label, x, self.filters, self.kernel, self.stride, after, epilogue=self.between)
+        x = (BATCH, self.given, self.extent, self.extent)
+        label = f"{label} {self.given} {self.channels}"
+        return inverted(label, x, self.channels, self.filters, self.kernel, self.stride, after, epilogue=self.between)
+
+
+MOBILENET_V2 = (
+    Shape(112, 0, 32, 16), Shape(112, 16, 96, 24, stride=2), Shape(56, 24, 144, 24, residual=True),
+    Shape(56, 24, 144, 32, stride=2), Shape(28, 32, 192, 32, residual=True), Shape(28, 32, 192, 64, stride=2),
+    Shape(14, 64, 384, 64, residual=True), Shape(14, 96, 576, 96, residual=True), Shape(14, 96, 576, 160, stride=2),
+    Shape(7, 160, 960, 160, residual=True), Shape(7, 160, 960, 320),
+)  # fmt: skip
+OTHERS = (
+    Shape(56, 24, 72, 40, 5, 2, between=(RELU,)), Shape(14, 80, 480, 80, 5, residual=True, between=(RELU,)),
+    Shape(14, 80, 200, 80, residual=True, between=SWISH), Shape(112, 16, 64, 24, stride=2, between=(RELU,)),
+    Shape(56, 0, 96, 384, 7, between=(), behind=GELU), Shape(14, 0, 512, 512, between=(RELU,), behind=(RELU,)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A kernel to try: of a shape, `way` is "chain", "inverted", or the node alone that it computes: 0, 1 or 2."""
+
+    shape: Shape
+    way: str
+    turn: int
+    trial: gpu_harness.Trial
+    predicted_us: float
+
+
+def planned(count: int, apart: int) -> list[Planned]:
+    """Every kernel, those of the first turn first; a problem that several shapes have apart is there once."""
+    families = load(TARGET)
+    found: list[Planned] = []
+    known: set[KernelProblem] = set()
+    for shape in (*MOBILENET_V2, *OTHERS):
+        for whole in (False, True) if shape.given else (False,):
+            layer = shape.layer(whole=whole)
+            step = step_of(layer)
+            way = "inverted" if whole else "chain"
+            found += _kernels(shape, way, layer, step, families, count)
+            for place, problem in enumerate(parts(step.problem)):
+                # What stands behind one another alone is stored; its values do not matter for a time.
+                if problem not in known:
+                    known.add(problem)
+                    found += _kernels(shape, str(place), _alone(layer, problem), _step(problem), families, apart)
+    return sorted(found, key=lambda each: each.turn)
+
+
+def _kernels(shape: Shape, way: str, layer: Layer, step: ProposedStep, families: Any, count: int) -> list[Planned]:
+    offered = [
+        (family.predict(step.problem, candidate, TARGET), at, candidate)
+        for family in families
+        for at, candidate in enumerate(family.candidates(step.problem, TARGET)[0][:count])
+    ]
+    # Kernels apart are compared elsewhere.
+    trial = gpu_harness.Trial(layer, step, offered[0][2], large=way not in ("chain", "inverted"), timed=True)
+    return [
+        Planned(shape, way, at, replace(trial, candidate=candidate), 1e6 * seconds)
+        for seconds, at, candidate in offered
+        if candidate.family in ("cutlass", "grouped")
+    ]
+
+
+def _step(problem: KernelProblem) -> ProposedStep:
+    names = tuple(f"x{index}" for index in range(len(problem.inputs)))
+    return ProposedStep(problem, names, ("y",))
+
+
+def _alone(layer: Layer, problem: KernelProblem) -> Layer:
+    inputs = tuple(Input(each.shape, each.constant, -0.1, 0.1) for each in problem.inputs)
+    return Layer(f"{layer.label} alone", problem.op, inputs, problem.epilogue, layer.precision, layer.tolerance)
+
+
+class Library(gpu_harness.Library):
+    """Kernels in one are compared with PyTorch where it is there."""
+
+    def _expected(self, layer: Layer, stored: list[Array]) -> tuple[Array, ...]:
+        if self._wanted and self._wanted[0] is stored:
+            return self._wanted[1]
+        try:
+            import torch
+        except ModuleNotFoundError:
+            return super()._expected(layer, stored)
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        tensors = [torch.from_numpy(each).cuda().float() for each in stored]
+        op, epilogue, begin = layer.op, layer.epilogue, 0
+        x = tensors[0]
+        while isinstance(op, Chain):
+            x = _torch_conv(x, op.first, tensors[begin + 1 : begin + op.operands], op.between, []).half().float()
+            begin, epilogue, op = begin + op.operands - 1, _moved(epilogue, 1 - op.operands), op.second
+        y = _torch_conv(x, op, tensors[begin + 1 :], epilogue, tensors[begin + 1 :])
+        self._wanted = (stored, (y.cpu().numpy(),))
+        return self._wanted[1]
+
+
+def _moved(epilogue: tuple[EpilogueOp, ...], by: int) -> tuple[EpilogueOp, ...]:
+    return tuple(each if each.operand is None else replace(each, operand=each.operand + by) for each in epilogue)
+
+
+def _torch_conv(x: Any, op: Any, own: list[Any], epilogue: tuple[EpilogueOp, ...], operands: list[Any]) -> Any:
+    from torch.nn import functional
+
+    assert isinstance(op, Conv)
+    y = functional.conv2d(x, own[0], own[1], op.strides, op.pads_begin, op.dilations, op.groups)
+    for each in epilogue:
+        if isinstance(each.op, Binary):
+            y = y + operands[each.operand - 1]  # type: ignore[operator]
+            continue
+        function = each.op.function  # type: ignore[attr-defined]
+        known = {
+            "relu": functional.relu, "silu": functional.silu, "hard_swish": functional.hardswish,
+            "gelu": functional.gelu, "clip": lambda t: t.clamp(0, 6),
+        }  # fmt: skip
+        y = known[function](y)
+    return y
+
+
+def prepare(folder: Path, trials: list[gpu_harness.Trial]) -> None:
+    """Writes and compiles what is not there yet."""
+    chain = probe(TARGET.tools)
+    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
+    if nvcc is None or cutlass is None:
+        raise SystemExit(" ".join(diagnostic.message for diagnostic in chain.diagnostics()))
+    gpu_harness.write(trials, folder)
+    gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
+    parser.add_argument("--list", action="store_true", help="compile and run nothing")
+    parser.add_argument("--count", type=int, default=5, help="candidates in one kernel of each shape")
+    parser.add_argument("--apart", type=int, default=2, help="candidates of each kernel apart")
+    parser.add_argument("--seconds", type=float, default=90, help="after these no more are tried")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    plan = planned(arguments.count, arguments.apart)
+    if arguments.list:
+        for each in plan:
+            print(f"{each.predicted_us:8.2f} {each.trial.label}")
+        print(len(plan), "kernels")
+        return 0
+    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
+        prepare(arguments.folder, [each.trial for each in plan])
+    if arguments.prepare:
+        return 0
+    library = Library(arguments.folder)
+    if library.trials != [each.trial for each in plan]:
+        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
+    begun, kernels = time.monotonic(), []
+    best: dict[KernelProblem, float] = {}
+    wrong = 0
+    # Equal layers stand beside each other, so that their inputs are made once.
+    order = sorted(range(len(plan)), key=lambda at: (plan[at].turn, at))
+    for index in order:
+        each = plan[index]
+        if time.monotonic() - begun > arguments.seconds:
+            break
+        outcome = library.run(index)
+        right = outcome.message == "" and outcome.error <= 1.0
+        wrong += not right
+        problem = each.trial.step.problem
+        if right and outcome.microseconds is not None:
+            best[problem] = min(best.get(problem, math.inf), outcome.microseconds)
+        kernels.append({
+            "layer": each.trial.layer.label, "way": each.way, "candidate": str(each.trial.candidate),
+            "predicted_us": each.predicted_us, "us": outcome.microseconds if right else None, "error": outcome.error,
+            "message": outcome.message,
+        })  # fmt: skip
+        if not right:
+            print(f"WRONG {outcome.error:9.3g} {outcome.label} {outcome.message}", flush=True)
+    rows: dict[str, Any] = {}
+    for each in plan:
+        problem = each.trial.step.problem
+        if each.way in ("chain", "inverted") and each.turn == 0:
+            apart = [best.get(part, math.nan) for part in parts(problem)]
+            together = best.get(problem, math.nan)
+            row = {"way": each.way, "us": together, "apart_us": apart, "speed": sum(apart) / together}
+            rows[each.trial.layer.label] = row
+            words = " + ".join(f"{time:.2f}" for time in apart)
+            times = f"{together:7.2f} us, apart {sum(apart):7.2f} ({words})"
+            print(f"{each.trial.layer.label:32} {times}, {row['speed']:.2f}")
+    speeds = [row["speed"] for row in rows.values() if not np.isnan(row["speed"])]
+    summary = {
+        "geometric_mean": math.exp(sum(map(math.log, speeds)) / len(speeds)) if speeds else None,
+        "least": min(speeds, default=None), "rows": len(speeds), "wrong": wrong, "tried": len(kernels),
+    }  # fmt: skip
+    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
+    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
+    for row in rows.values():
+        row["us"] = None if np.isnan(row["us"]) else row["us"]
+        row["speed"] = None if np.isnan(row["speed"]) else row["speed"]
+        row["apart_us"] = [None if np.isnan(each) else each for each in row["apart_us"]]
+    result = {**facts, "batch": BATCH, "summary": summary, "shapes": rows, "kernels": kernels}
+    record.write("chain_kernels", result, arguments.out)
+    print(summary)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

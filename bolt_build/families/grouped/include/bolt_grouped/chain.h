@@ -1,0 +1,53 @@
+// How plans call kernels of a depthwise convolution and the product of single positions behind it, or of the one in front of
+// it as well. The kernels themselves stand in units that are compiled apart: a unit includes chain_kernel.h or
+// inverted_kernel.h and instantiates launch_chain explicitly.
+#pragma once
+
+#include "bolt_grouped/launch.h"
+
+namespace bolt::grouped {
+
+/// A block computes `rows` by `octets` times 8 positions of `n` times 8 results; a warp 8 positions beside each other in
+/// `2 * pairs` rows, and of the depth every `across`-th run of 16 channels. The halo comes in slabs of `slab` channels, of
+/// which `stages` lie in shared memory. `load` and `access` are the elements of one access to the input and to the output.
+template <typename Window, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access>
+struct ChainTile {};
+
+/// The same behind a product of single positions, which computes the halo of each slab in shared memory from all `depth`
+/// channels (a multiple of 16) of its pixels.
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access>
+struct InvertedTile {};
+
+/// `conv` is the depthwise convolution, but for its `out_channels`, `y` and `y_row`, which are the product's; `run` is not
+/// looked at. Its weights are packed as Columns, the product's as Fragments; biases have zeros behind them up to whole slabs
+/// and blocks, and may be null. `parts` blocks beside each other have different results.
+struct ChainArguments {
+  Arguments conv;
+  int parts;
+  const void* second_weights = nullptr;
+  const float* second_bias = nullptr;
+};
+
+/// `chain.conv.channels` are the channels of x, from which the first product makes `expanded` ones. Its weights are packed as
+/// Fragments, biases as those of the chain.
+struct InvertedArguments {
+  ChainArguments chain;
+  int expanded;
+  const void* first_weights = nullptr;
+  const float* first_bias = nullptr;
+};
+
+/// Queues the kernel on `stream` (a cudaStream_t). `between` follows the convolution and its bias, `after` the product.
+/// Throws std::runtime_error where it cannot be launched.
+template <typename Window, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access,
+          typename Between, typename After>
+void launch_chain(ChainTile<Window, rows, octets, pairs, across, slab, stages, n, load, access>,
+                  const ChainArguments& arguments, const Between& between, const After& after, void* stream);
+/// `before` follows the first product.
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
+          typename Before, typename Between, typename After>
+void launch_chain(InvertedTile<Window, depth, rows, octets, pairs, across, slab, n, load, access>,
+                  const InvertedArguments& arguments, const Before& before, const Between& between, const After& after,
+                  void* stream);
+
+}  // namespace bolt::grouped

@@ -1,0 +1,228 @@
+// A depthwise convolution and the product of single positions behind it: what lies between never leaves the registers.
+#pragma once
+
+#include "bolt_grouped/chain.h"
+#include "bolt_grouped/depthwise_factor.h"
+
+namespace bolt::grouped {
+
+/// Sums of a block: `strips` times 8 by 2 * `pairs` positions by `n` times 8 results, which `across` warps have parts of.
+template <int rows, int octets, int pairs, int across, int n, int access>
+struct ChainSums {
+  static constexpr int columns = 8 * octets, high = 2 * pairs, strips = rows / high * octets;
+  static constexpr int threads = 32 * strips * across, positions = rows * columns, results = 8 * n;
+  static_assert(rows % high == 0 && threads <= 1024);
+  // Rows of sums are 8 or 24 words apart, modulo 32: what two lanes of a half warp write are different banks.
+  static constexpr int pitch = results + (n % 2 == 0 ? 8 : 0), bytes = 4 * across * positions * pitch;
+  float at[pairs][n][4] = {};
+
+  /// One step of the depth.
+  __device__ void multiply(const std::uint32_t (&left)[pairs][4], const Right<2>* factors) {
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const Right<2> b = factors[j * 32 + threadIdx.x % 32];
+#pragma unroll
+      for (int p = 0; p < pairs; ++p) multiply_sixteen(left[p], b, at[p][j]);
+    }
+  }
+
+  /// All threads: adds up what warps have, applies the epilogue and stores. `shared` has `bytes`, which nobody reads.
+  template <typename After>
+  __device__ void store(const ChainArguments& chain, const After& after, const Corner& corner, int part, float* shared) const {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, strip = warp % strips, own = warp / strips;
+    const int row = strip / octets * high, column = strip % octets * 8 + lane / 4;
+#pragma unroll
+    for (int p = 0; p < pairs; ++p)
+#pragma unroll
+      for (int j = 0; j < n; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int position = (row + 2 * p + half) * columns + column;
+          *reinterpret_cast<float2*>(shared + (own * positions + position) * pitch + j * 8 + lane % 4 * 2) =
+              make_float2(at[p][j][2 * half], at[p][j][2 * half + 1]);
+        }
+    __syncthreads();
+    const Arguments& a = chain.conv;
+    constexpr int runs = results / access;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < positions * runs; i += threads) {
+      const int position = i / runs, result = i % runs * access, channel = part * results + result;
+      const int y = corner.y + position / columns, x = corner.x + position % columns;
+      if (y >= a.out_h || x >= a.out_w || channel >= a.out_channels) continue;
+      float value[access] = {};
+      if (chain.second_bias != nullptr) portable::load_lanes<access>(chain.second_bias + channel, value);
+#pragma unroll
+      for (int w = 0; w < across; ++w) {
+        float part_of_depth[access];
+        portable::load_lanes<access>(shared + (w * positions + position) * pitch + result, part_of_depth);
+#pragma unroll
+        for (int k = 0; k < access; ++k) value[k] += part_of_depth[k];
+      }
+      put<access, access>(a, after, value, (corner.image * a.out_h + y) * a.out_w + x, channel);
+    }
+  }
+};
+
+template <typename Tile>
+struct DepthwiseChain;
+template <typename W, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access>
+struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n, load, access>> {
+  using Sums = ChainSums<rows, octets, pairs, across, n, access>;
+  static constexpr int threads = Sums::threads;
+  static_assert(slab % (16 * across) == 0);
+  // An odd number of 16-byte chunks, so that eight neighbours lie in all banks.
+  static constexpr int pitch = slab + (slab / 8 % 2 == 0 ? 8 : 0);
+  using Turned = TurnedColumns<W, Sums::columns>;
+  using Factor = DepthwiseFactor<W, pairs, Turned, pitch>;
+  static constexpr int height = W::rows(rows), width = W::columns(Sums::columns);
+  static constexpr int factors_of_step = n * 32;
+  struct Stage {
+    alignas(16) Half halo[height * Turned::width * pitch];
+    alignas(16) Half weights[slab * Factor::taps];
+    alignas(16) float bias[slab];
+    alignas(16) Right<2> factors[slab / 16 * factors_of_step];
+  };
+  static constexpr int stage_bytes = stages * static_cast<int>(sizeof(Stage));
+  static constexpr int shared_bytes = stage_bytes > Sums::bytes ? stage_bytes : Sums::bytes;
+  static constexpr int ahead = stages > 1 ? stages - 1 : 1;
+
+  /// Begins the copies of a slab's halo, with zeros beyond the image and the channels.
+  static __device__ void fill(Half* to, const Arguments& a, const Corner& corner, int first) {
+    const Half* const x = static_cast<const Half*>(a.x);
+    const int top = corner.y * W::step_h - a.pad_h, left = corner.x * W::step_w - a.pad_w;
+    constexpr int of_pixel = slab / load;
+    for (int i = threadIdx.x; i < height * width * of_pixel; i += threads) {
+      const int pixel = i / of_pixel, from = i % of_pixel * load, row = pixel / width, column = pixel % width;
+      const int y = top + row, z = left + column, channel = first + from;
+      const bool inside = static_cast<unsigned>(y) < static_cast<unsigned>(a.height) &&
+                          static_cast<unsigned>(z) < static_cast<unsigned>(a.width) && channel < a.channels;
+      const Index at = ((Index{corner.image} * a.height + y) * a.width + z) * a.channels + channel;
+      copy<load>(to + (row * Turned::width + Turned::place(column)) * pitch + from, inside ? x + at : x, inside);
+    }
+  }
+
+  /// Begins the copy of `count` times 16 bytes.
+  static __device__ void copy_all(void* to, const void* from, int count) {
+    for (int i = threadIdx.x; i < count; i += threads)
+      copy<8>(static_cast<Half*>(to) + i * 8, static_cast<const Half*>(from) + i * 8, true);
+  }
+
+  /// Begins the copies of a slab's weights and biases.
+  static __device__ void constants(Stage& to, const ChainArguments& chain, int at, int part) {
+    const Arguments& a = chain.conv;
+    copy_all(to.weights, static_cast<const Half*>(a.weights) + Index{at} * slab * Factor::taps, slab * Factor::taps / 8);
+    if (a.bias != nullptr) copy_all(to.bias, a.bias + at * slab, slab / 4);
+    const int steps = min(slab / 16, (a.channels + 15) / 16 - at * (slab / 16));
+    const Right<2>* const from =
+        static_cast<const Right<2>*>(chain.second_weights) + (Index{at} * (slab / 16) * chain.parts + part) * factors_of_step;
+    if (chain.parts == 1) {
+      copy_all(to.factors, from, steps * factors_of_step / 2);
+    } else {
+      for (int step = 0; step < steps; ++step)
+        copy_all(to.factors + step * factors_of_step, from + Index{step} * chain.parts * factors_of_step, factors_of_step / 2);
+    }
+  }
+
+  template <typename Between, typename After>
+  static __device__ void run(const ChainArguments& chain, const Between& between, const After& after) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    Stage* const stage = reinterpret_cast<Stage*>(memory);
+    const Arguments& a = chain.conv;
+    const int part = blockIdx.x % chain.parts;
+    const Tiles<rows, Sums::columns> tiles(a);
+    const Corner corner = tiles.corner(blockIdx.x / chain.parts);
+    const int slabs = (a.channels + slab - 1) / slab;
+    const int warp = threadIdx.x / 32, strip = warp % Sums::strips, own = warp / Sums::strips;
+    const std::uint32_t place = Factor::place(strip / octets * Sums::high, strip % octets * 8);
+    const typename Factor::Diagonal diagonal;
+
+    // Constants, which no kernel in front writes.
+#pragma unroll 1
+    for (int i = 0; i < ahead && i < slabs; ++i) constants(stage[i], chain, i, part);
+    if (a.bias == nullptr)
+      for (int i = threadIdx.x; i < stages * slab; i += threads) stage[i / slab].bias[i % slab] = 0.0f;
+    portable::await_earlier();
+#pragma unroll 1
+    for (int i = 0; i < ahead; ++i) {
+      if (i < slabs) fill(stage[i].halo, a, corner, i * slab);
+      commit();
+    }
+    Sums sums;
+    int slot = 0;
+#pragma unroll 1
+    for (int at = 0; at < slabs; ++at) {
+      settle<ahead - 1>();
+      __syncthreads();  // this slab is there for all, and where the one before lay is free
+      if constexpr (stages > 1) {
+        const int next = at + ahead;
+        if (next < slabs) {
+          Stage& to = stage[slot == 0 ? stages - 1 : slot - 1];
+          constants(to, chain, next, part);
+          fill(to.halo, a, corner, next * slab);
+        }
+        commit();
+      }
+      const Stage& now = stage[slot];
+      const std::uint32_t halo = static_cast<std::uint32_t>(__cvta_generic_to_shared(now.halo)) + place;
+      const int steps = min(slab / 16, (a.channels - at * slab + 15) / 16);
+#pragma unroll 1
+      for (int step = own; step < steps; step += across) {
+        typename Factor::Left left;
+        Factor::compute(halo + static_cast<std::uint32_t>(step * 32), now.weights + step * 16 * Factor::taps,
+                        now.bias + step * 16, diagonal, between, left);
+        sums.multiply(left, now.factors + step * factors_of_step);
+      }
+      slot = slot + 1 == stages ? 0 : slot + 1;
+    }
+    settle<0>();
+    __syncthreads();  // no slab is read any more
+    sums.store(chain, after, corner, part, reinterpret_cast<float*>(memory));
+  }
+};
+
+/// Queues a kernel. Throws std::runtime_error.
+template <typename... Parameters>
+void queue_chain(void (*kernel)(Parameters...), int blocks, int threads, int shared, bool overlap, void* stream,
+                 const Parameters&... parameters) {
+  cudaError_t error = cudaSuccess;
+  if (shared > 48 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  if (error == cudaSuccess) {
+    cudaLaunchAttribute how{};
+    how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    how.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared);
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &how;
+    config.numAttrs = overlap ? 1 : 0;
+    error = cudaLaunchKernelEx(&config, kernel, parameters...);
+  }
+  if (error == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  throw std::runtime_error(std::string("could not launch a depthwise convolution with a product: ") +
+                           cudaGetErrorString(error));
+}
+
+template <typename Tile, typename Between, typename After>
+__global__ void __launch_bounds__(DepthwiseChain<Tile>::threads)
+    chain_kernel(ChainArguments arguments, Between between, After after) {
+  DepthwiseChain<Tile>::run(arguments, between, after);
+}
+
+template <typename W, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access,
+          typename Between, typename After>
+void launch_chain(ChainTile<W, rows, octets, pairs, across, slab, stages, n, load, access>, const ChainArguments& chain,
+                  const Between& between, const After& after, void* stream) {
+  using Tile = ChainTile<W, rows, octets, pairs, across, slab, stages, n, load, access>;
+  using Kernel = DepthwiseChain<Tile>;
+  if (stages == 1 && chain.conv.channels > slab)
+    throw std::runtime_error("could not launch a depthwise convolution with a product: its channels are several slabs");
+  const int tiles = Tiles<rows, 8 * octets>(chain.conv).count(chain.conv);
+  if (tiles == 0) return;
+  queue_chain(chain_kernel<Tile, Between, After>, tiles * chain.parts, Kernel::threads, Kernel::shared_bytes,
+              chain.conv.overlap, stream, chain, between, after);
+}
+
+}  // namespace bolt::grouped

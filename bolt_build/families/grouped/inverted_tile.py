@@ -1,0 +1,149 @@
+"""Tiles of the kernels for an inverted residual: a product, the depthwise convolution of what it leaves, and a product
+of that. Its widest tensors lie between, and stay in shared memory and registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import ceil
+
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.grouped.chain_tile import (
+    MOST_REGISTERS,
+    MULTIPLY,
+    OCTET,
+    STEP,
+    STEP_SECONDS,
+    Busy,
+    ChainShape,
+    ChainTile,
+    parts_of,
+    places,
+    seconds_of,
+    stored,
+    tall,
+)
+from bolt_build.families.grouped.kind import Load, gpu_of
+from bolt_build.families.grouped.shape import SPACE, aligned, wide
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+
+@dataclass(frozen=True)
+class InvertedTile:
+    """The same of a chain with a product in front, which makes each slab of the halo in shared memory from all channels
+    that it reads: while one slab is expanded, the one in front of it is convolved."""
+
+    rows: int
+    columns: int
+    pairs: int
+    across: int
+    slab: int
+    parts: int
+
+    @property
+    def parameters(self) -> Named:
+        names = ("rows", "columns", "pairs", "across", "slab", "parts")
+        return (("kind", "inverted"), *((name, getattr(self, name)) for name in names))
+
+    @classmethod
+    def read(cls, reader: Reader) -> InvertedTile:
+        """Raises ValueError."""
+        reader.word("kind", {"inverted": "inverted"})
+        names = ("rows", "columns", "pairs", "across", "slab", "parts")
+        return cls(*(reader.number(name) for name in names))
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Of a block, and of its warps."""
+        return (self.rows, self.columns, self.pairs, self.across)
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns} positions, slabs of {self.slab} channels between"
+
+    @property
+    def behind(self) -> ChainTile:
+        """What follows the first product, as a tile."""
+        return ChainTile(self.rows, self.columns, self.pairs, self.across, self.slab, 2, self.parts)
+
+    def _pixels(self, chain: ChainShape) -> int:
+        height, width = chain.conv.halo(self.rows, self.columns)
+        return height * width
+
+    def shared_bytes(self, chain: ChainShape) -> int:
+        """The channels given, two slabs of the halo, and constants of three; or sums, which lie there afterwards."""
+        shape, tile = chain.conv, self.behind
+        depth, n = aligned(chain.given, STEP), tile.n(chain)
+        pitch = self.slab + (0 if self.slab // OCTET % 2 else OCTET)
+        height, width = stored(shape, self.rows, self.columns)
+        given = self._pixels(chain) * (depth + (0 if depth // OCTET % 2 else OCTET))
+        halos = 2 * (aligned(given) + 2 * height * width * pitch)
+        constants = self.slab * (2 * depth + 8 + 2 * shape.kernel[1] * tall(shape) + 2 * OCTET * n)
+        sums = 4 * self.across * self.rows * self.columns * (OCTET * n + (0 if n % 2 else OCTET))
+        return max(halos + 3 * constants, sums)
+
+    def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
+        """Why no kernel with the tile computes all three on this GPU, None where one does."""
+        if (reason := self.behind.refuse_registers(chain, gpu)) is not None:
+            return reason
+        registers = 4 * self.behind.pairs * self.behind.n(chain) + self.slab + 60
+        threads = 32 * self.behind.warps
+        most = min(MOST_REGISTERS, gpu.registers // threads)
+        if registers > most:
+            form = "sums of both products take {} registers of a thread, {} threads have {}"
+            return Reason(form, registers, threads, most)
+        if (shared := self.shared_bytes(chain)) > gpu.shared_memory:
+            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
+        return None
+
+    def _expands(self, chain: ChainShape, target: Target) -> Busy:
+        """What a block's first product takes: pixels of the halo, 32 at once."""
+        runs, depths = ceil(self._pixels(chain) / 32), ceil(chain.given / STEP)
+        slabs, octets = ceil(chain.conv.channels / self.slab), self.slab // OCTET
+        multiplies = runs * slabs * depths * 2 * octets
+        instructions = depths * (2 + 3 * octets) + octets * 8 * (chain.before + 1.5) + 30
+        shared = depths * (1024 + 256 * octets) + 1024 * octets
+        return Busy.of(gpu_of(target), target, multiplies, runs * slabs * instructions * 32, runs * slabs * shared)
+
+    def seconds(self, chain: ChainShape, target: Target) -> float:
+        """Predicted time."""
+        shape, tile = chain.conv, self.behind
+        constants = tile.constant_bytes(chain) + shape.channels * (2 * aligned(chain.given, STEP) + 4)
+        read = 2 * self._pixels(chain) * aligned(chain.given)
+        copies = Busy.of(gpu_of(target), target, 0, 12 * read / (2 * wide(chain.given)) + constants, read + constants)
+        busy = tile.busy(chain, target).plus(self._expands(chain, target)).plus(copies).longest
+        load = Load(32 * tile.warps, tile.registers(chain), self.shared_bytes(chain), read + constants, busy)
+        slabs = ceil(shape.channels / self.slab)
+        runs = ceil(ceil(self._pixels(chain) / 32) / tile.warps)
+        waits = ceil(self.slab // STEP / self.across) + runs
+        return seconds_of(chain, load, tile.blocks(chain), (slabs + 1) * waits * STEP_SECONDS, target)
+
+    def flops(self, chain: ChainShape) -> int:
+        """Operations, those with zeros and those on the halo included."""
+        multiplies = ceil(self._pixels(chain) / 32) * 2 * ceil(chain.given / STEP) * ceil(chain.conv.channels / OCTET)
+        return self.behind.flops(chain) + multiplies * MULTIPLY * self.behind.blocks(chain)
+
+    def cxx(self, chain: ChainShape) -> str:
+        """`bolt::grouped::InvertedTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 32, 8, 2, 2, 3, 48, 3, 8, 8>`"""
+        tile, depth = self.behind, aligned(chain.given, STEP)
+        sizes = (depth, self.rows, self.columns // OCTET, self.pairs, self.across, self.slab, tile.n(chain))
+        widths = (wide(chain.given), wide(chain.results))
+        return f"{SPACE}::InvertedTile<{chain.conv.window}, {', '.join(map(str, (*sizes, *widths)))}>"
+
+    def n(self, chain: ChainShape) -> int:
+        """Runs of eight results of a block."""
+        return self.behind.n(chain)
+
+
+_EXPANDED = (16, 32, 48, 64)
+"""Channels of a slab that a first product makes."""
+
+
+def inverted_tiles(chain: ChainShape) -> Iterator[InvertedTile]:
+    """The tiles that may be some for three."""
+    depth = aligned(chain.conv.channels, STEP)
+    for (pairs, rows, columns, across), slab in product(places(chain), _EXPANDED):
+        if slab // STEP % across == 0 and slab <= depth:
+            for parts in parts_of(chain):
+                yield InvertedTile(rows, columns, pairs, across, slab, parts)

@@ -1,0 +1,67 @@
+"""Where a graph has a depthwise convolution and products of single positions that one kernel may compute with it."""
+
+from __future__ import annotations
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Alternative, KernelProblem, ProposedStep, Refusal
+from bolt_build.families.common.chains import chained
+from bolt_build.families.common.problems import problem_of
+from bolt_build.families.common.stages import may_share
+from bolt_build.families.grouped import chain, means
+from bolt_build.families.grouped.kind import FAMILY
+from bolt_build.graph.chains import chain_from, inverted_from, scales
+from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.targets import Target
+
+_SQUEEZED = "the gate in front of the product takes the mean of all that the convolution leaves of an image"
+Proposed = tuple[tuple[Alternative, ...], tuple[Refusal, ...]]
+
+
+def with_product(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:
+    """A convolution with groups and the product that alone reads it in one kernel, or why not; nothing where there is
+    no product behind it."""
+    found = chain_from(graph, node)
+    if found is None:
+        return (), tuple(Refusal(FAMILY, f"{node.name}, {each.name}", _SQUEEZED) for each in _behind_gate(graph, node))
+    return _proposed(graph, (found.first, found.second), found.obstacle, target, precision)
+
+
+def inverted(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:
+    """A product, the convolution with groups that alone reads it, and the product of that, in one kernel, or why not;
+    nothing where they do not follow each other."""
+    found = inverted_from(graph, node)
+    return ((), ()) if found is None else _proposed(graph, found.nodes, found.obstacle, target, precision)
+
+
+def _behind_gate(graph: Graph, node: Node) -> tuple[Node, ...]:
+    """The product that reads what a convolution leaves times a gate, which its means make."""
+    if means.reader(graph, node) is None:
+        return ()
+    scaled = [each for each in graph.consumers(node.outputs[0]) if scales(graph, each)]
+    behind = [chain_from(graph, each) for each in scaled]
+    return tuple(each.second for each in behind if each is not None)
+
+
+def _proposed(
+    graph: Graph, nodes: tuple[Node, ...], obstacle: str | None, target: Target, precision: DType
+) -> Proposed:
+    region = tuple(node.name for node in nodes)
+    what = ", ".join(region)
+    if obstacle is not None:
+        return (), (Refusal(FAMILY, what, obstacle),)
+    apart = tuple(_alone(graph, node, target, precision) for node in nodes)
+    problem, names = apart[0], nodes[0].inputs
+    for node, behind in zip(nodes[1:], apart[1:], strict=True):
+        problem, names = chained(problem, behind), (*names, *node.inputs[1:])
+    legal, refusals = chain.candidates(problem, target)
+    if not legal:
+        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(each.reason for each in refusals))
+    step = ProposedStep(problem, names, nodes[-1].outputs, may_share(problem, names, ()), pitched=(0,))
+    return (Alternative(region, FAMILY, (step,), chain.predict(problem, legal[0], target), apart),), ()
+
+
+def _alone(graph: Graph, node: Node, target: Target, precision: DType) -> KernelProblem:
+    """The node channels-last."""
+    rank = graph.type(node.outputs[0]).rank
+    layouts = (Layout.CHANNELS_LAST if graph.type(name).rank == rank else Layout.ROW for name in node.inputs)
+    return problem_of(graph, node, target, precision, tuple(layouts), Layout.CHANNELS_LAST)

@@ -1,0 +1,172 @@
+"""Depthwise convolutions with the products around them in one kernel: windows, strides, gaps, odd channels and extents,
+and every way in which tiles differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from families_harness import Layer, values_of
+from families_layers import CLIP, RELU, stage
+from gpu_grouped_layers import FAMILY, NO_PADS
+from gpu_harness import TARGET, Trial
+from gpu_pairs import pair
+from gpu_products import RESIDUAL, SILU, conv
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, ProposedStep
+from bolt_build.families.grouped.chain import chain_shape, tiles
+from bolt_build.graph.ir import Constant, EpilogueOp, Graph, Node, TensorType, Value, graph_of
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.chain import Chain
+
+ADDED = (stage("add", 3),)
+
+
+def depthwise(
+    label: str, x: tuple[int, ...], filters: int, kernel: int = 3, stride: int = 1,
+    behind: tuple[EpilogueOp, ...] = (), *, dilation: int = 1, epilogue: tuple[EpilogueOp, ...] = (CLIP,),
+    bias: bool = True, pads: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
+) -> Layer:  # fmt: skip
+    """A depthwise convolution and a 1x1 convolution behind it."""
+    first = conv(label, x, x[1], (kernel,) * (len(x) - 2), stride, pads, dilation, x[1], epilogue=epilogue, bias=bias)
+    own = first.inputs[: 3 if bias else 2]
+    (output,) = first.op.infer([TensorType(DType.F16, given.shape) for given in own])
+    return pair(first, conv(f"{filters}", output.shape, filters, (1,) * (len(x) - 2), epilogue=behind, bias=bias))
+
+
+LAYERS = [
+    depthwise("chain-3x3", (2, 48, 13, 19), 24),
+    depthwise("chain-3x3s2", (2, 96, 17, 15), 24, stride=2),
+    depthwise("chain-3x3-residual", (2, 64, 14, 14), 64, behind=ADDED),
+    depthwise("chain-3x3d2", (1, 40, 17, 15), 16, dilation=2),
+    depthwise("chain-3x3d2s2", (1, 40, 17, 15), 16, stride=2, dilation=2),
+    depthwise("chain-3x3s3", (1, 40, 17, 15), 16, stride=3),
+    depthwise("chain-5x5-silu", (1, 72, 15, 17), 40, 5, epilogue=SILU, behind=RESIDUAL),
+    depthwise("chain-5x5s2", (1, 72, 15, 17), 40, 5, 2),
+    depthwise("chain-7x7", (1, 24, 15, 17), 96, 7, behind=SILU),
+    depthwise("chain-11x11", (1, 16, 14, 13), 16, 11),
+    depthwise("chain-2x2-valid", (2, 32, 9, 11), 32, 2, pads=NO_PADS),
+    depthwise("chain-1x1", (2, 32, 9, 11), 32, 1),
+    depthwise("chain-deep", (1, 240, 7, 7), 160, behind=ADDED),
+    depthwise("chain-wide", (1, 32, 9, 9), 328),
+    depthwise("chain-1d", (2, 24, 50), 24, 5, 2),
+    depthwise("chain-no-bias", (2, 64, 9, 11), 40, epilogue=(), bias=False),
+    depthwise("chain-hard-swish", (2, 64, 9, 11), 40, epilogue=(EpilogueOp(Activation("hard_swish")),)),
+    *(depthwise(f"chain-odd-{c}-{k}", (2, c, 9, 11), k) for c, k in ((3, 5), (12, 20), (33, 7), (66, 31), (18, 10))),
+    depthwise("chain-odd-residual", (2, 35, 9, 11), 23, behind=RESIDUAL),
+]  # fmt: skip
+FORM = depthwise("chain-form", (3, 100, 21, 19), 44, 3, 1, ADDED)
+
+
+def random_chains(count: int, seed: int) -> list[Layer]:
+    """Of any channels, results, extents, windows and steps."""
+    random = np.random.default_rng(seed)
+    found = []
+    for index in range(count):
+        channels, filters = (int(value) for value in random.integers(1, 150, 2))
+        extents = tuple(int(value) for value in random.integers(5, 24, 2))
+        kernel, stride, gap = (int(random.choice(some)) for some in ((3, 3, 5, 2), (1, 2), (1, 1, 2)))
+        found.append(
+            depthwise(
+                f"chain-random-{index}", (int(random.integers(1, 4)), channels, *extents), filters, kernel, stride,
+                ((), (RELU,), SILU)[index % 3], dilation=gap, epilogue=(CLIP,) if random.random() < 0.7 else SILU,
+                bias=bool(random.random() < 0.8),
+            )
+        )  # fmt: skip
+    return found
+
+
+def graph_of_all(layer: Layer) -> Graph:
+    """The nodes that the layer stands for, one behind the other."""
+    names = tuple(f"x{index}" for index in range(len(layer.inputs)))
+    types = [TensorType(given.dtype, given.shape) for given in layer.inputs]
+    values = [
+        Value(name, t, Constant(array) if given.constant else None)
+        for name, t, given, array in zip(names, types, layer.inputs, values_of(layer), strict=True)
+    ]
+    nodes: list[Node] = []
+    op, inputs, left, epilogue = layer.op, names, types, layer.epilogue
+    while isinstance(op, Chain):
+        output = f"y{len(nodes)}"
+        nodes.append(Node(f"node{len(nodes)}", op.first, inputs[: op.operands], (output,), op.between))
+        inner = op.inner(left)
+        values.append(Value(output, inner))
+        moved = 1 - op.operands
+        epilogue = tuple(e if e.operand is None else replace(e, operand=e.operand + moved) for e in epilogue)
+        inputs, left, op = (output, *inputs[op.operands :]), [inner, *left[op.operands :]], op.second
+    stages = {stage.operand for stage in epilogue}
+    (y,) = op.infer([t for index, t in enumerate(left) if index not in stages])
+    nodes.append(Node(f"node{len(nodes)}", op, inputs, ("y",), epilogue))
+    given = [name for name, each in zip(names, layer.inputs, strict=True) if not each.constant]
+    return graph_of("all", layer.inputs[0].shape[0], given, ["y"], [*values, Value("y", y)], nodes)
+
+
+def step_of(layer: Layer) -> ProposedStep:
+    """The step that computes both. Raises ValueError where none does."""
+    graph = graph_of_all(layer)
+    found, refusals = FAMILY.propose(graph, graph.nodes[0], TARGET, layer.precision)
+    step = next((each.steps[0] for each in found if each.apart), None)
+    if step is None:
+        raise ValueError(f"{layer.label}: {[each.reason for each in refusals]}")
+    return replace(step, outputs=("y",))
+
+
+def chain_trials() -> list[Trial]:
+    """Every layer with the first candidate and one in the middle; one in all sorts of tiles; rows apart."""
+    found = []
+    for layer in (*LAYERS, *random_chains(16, seed=5)):
+        step = step_of(layer)
+        legal = FAMILY.candidates(step.problem, TARGET)[0]
+        shares = [None, *(pair[0] for pair in step.may_share)]
+        for candidate in dict.fromkeys((legal[0], legal[len(legal) // 2])):
+            found += [Trial(layer, step, candidate, shared) for shared in shares]
+    return found + _forms(FORM, 25) + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in found[:4]]
+
+
+def _forms(layer: Layer, every: int) -> list[Trial]:
+    """One of so many legal tiles."""
+    step = step_of(layer)
+    chain = chain_shape(step.problem)
+    assert TARGET.gpu is not None
+    legal = [tile for tile in tiles(chain) if tile.refuse(chain, TARGET.gpu) is None]
+    return [Trial(layer, step, Candidate("grouped", tile.parameters)) for tile in legal[::every]]
+
+
+def inverted(
+    label: str, x: tuple[int, ...], between: int, filters: int, kernel: int = 3, stride: int = 1,
+    behind: tuple[EpilogueOp, ...] = (), *, epilogue: tuple[EpilogueOp, ...] = (CLIP,), bias: bool = True,
+    dilation: int = 1,
+) -> Layer:  # fmt: skip
+    """A 1x1 convolution in front of both. A residual is an input of its own."""
+    first = conv(label, x, between, (1,) * (len(x) - 2), epilogue=epilogue, bias=bias)
+    rest = depthwise(
+        "", (x[0], between, *x[2:]), filters, kernel, stride, behind, dilation=dilation, epilogue=epilogue, bias=bias
+    )
+    return replace(pair(first, rest), label=f"{label}+{filters}")
+
+
+INVERTED = [
+    inverted("inverted-3x3", (2, 24, 13, 19), 72, 24, behind=ADDED),
+    inverted("inverted-3x3s2", (2, 16, 17, 15), 96, 24, stride=2),
+    inverted("inverted-5x5-silu", (1, 40, 15, 17), 120, 40, 5, behind=RESIDUAL, epilogue=SILU),
+    inverted("inverted-5x5s2", (1, 40, 15, 17), 80, 48, 5, 2),
+    inverted("inverted-deep", (1, 96, 7, 7), 288, 160),
+    inverted("inverted-odd", (2, 19, 9, 11), 50, 23, behind=RESIDUAL),
+    inverted("inverted-no-bias", (2, 32, 9, 11), 64, 40, epilogue=(), bias=False),
+    inverted("inverted-3x3d2", (1, 40, 17, 15), 48, 16, dilation=2),
+    inverted("inverted-1d", (2, 24, 50), 48, 24, 5, 2),
+]
+INVERTED_FORM = inverted("inverted-form", (3, 36, 21, 19), 100, 44, 3, 1, ADDED)
+
+
+def inverted_trials() -> list[Trial]:
+    """The same of inverted residuals."""
+    found = []
+    for layer in INVERTED:
+        step = step_of(layer)
+        legal = FAMILY.candidates(step.problem, TARGET)[0]
+        shares = [None, *(pair[0] for pair in step.may_share)]
+        for candidate in dict.fromkeys((legal[0], legal[len(legal) // 2])):
+            found += [Trial(layer, step, candidate, shared) for shared in shares]
+    return found + _forms(INVERTED_FORM, 12) + [replace(found[0], pitch=found[0].step.problem.outputs[0].row + 8)]
