@@ -49,9 +49,11 @@ class Net:
         self.nodes.append(helper.make_node(op, inputs, [f"{name}:out"], name=name, **attributes))
         return f"{name}:out"
 
-    def conv(self, name: str, x: str, gain: float = 1.0) -> str:
-        weights = self.constant(f"{name}.w", 8, 8, 3, 3, scale=gain * (2 / 72) ** 0.5)
-        y = self.node("Conv", name, x, weights, self.constant(f"{name}.b", 8, scale=0.1 * gain), pads=[1] * 4)
+    def conv(self, name: str, x: str, gain: float = 1.0, size: int = 3) -> str:
+        scale = gain * (2 / (8 * size * size)) ** 0.5
+        weights = self.constant(f"{name}.w", 8, 8, size, size, scale=scale)
+        bias = self.constant(f"{name}.b", 8, scale=0.1 * gain)
+        y = self.node("Conv", name, x, weights, bias, pads=[size // 2] * 4)
         return self.node("Relu", f"{name}/relu", y)
 
     def saved(self, folder: Path, x: str) -> None:
@@ -128,6 +130,21 @@ def test_what_exceeds_fp16_and_who_reads_it_is_kept_wide(tmp_path: Path) -> None
     assert text.endswith(
         ' targets: {h200: {precision: fp16}}\n+layers:\n+  "b": {precision: fp32}\n+  "c": {precision: fp32}\n'
     )
+    assert verified(patched(recipe, found.patch)).ok
+
+
+def test_of_two_products_in_one_kernel_the_one_that_has_to_be_is_wide(tmp_path: Path) -> None:
+    net = Net()
+    x = net.conv("a", "image")
+    for name, gain in (("b", 1.0), ("c", BEYOND), ("d", 1 / BEYOND)):
+        x = net.conv(name, x, gain, size=1)
+    net.saved(tmp_path, x)
+    recipe = recipe_in(tmp_path, "h200", "fp16", "policy: {fusion: {persistent: always}}\n")
+    chains = [step.covers for step in planned(recipe).plan.plans[0].steps if len(step.problem.op.sequence) > 1]
+    assert any({"b", "c"} <= set(names) or {"c", "d"} <= set(names) for names in chains)
+    found = widened(recipe)
+    assert "b" not in found.keys
+    assert found.left == ()
     assert verified(patched(recipe, found.patch)).ok
 
 

@@ -27,7 +27,7 @@ def render(found: Widening) -> str:
             f"{(others - weights) / 1e3:+.1f} kB of weights"
         )
     if found.left:
-        lines.append(f"not made wide by the recipe: {', '.join(map(printable, found.left))}")
+        lines.append(f"not enough in the engine with them, which still wants: {', '.join(map(printable, found.left))}")
     if not found.patch:
         keys = ", ".join(f'"{printable(key)}": {{precision: {WIDE}}}' for key in found.keys)
         lines.append(f"no patch: the recipe's 'layers' are not written line by line; add {keys}")

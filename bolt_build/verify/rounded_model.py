@@ -23,11 +23,13 @@ _SPLIT = 65537.0
 
 @dataclass(frozen=True)
 class Layer:
-    """A step that computes in the half type `narrow`; `names` are the ONNX nodes that it stands for."""
+    """A step that computes in the half type `narrow`; `names` are the ONNX nodes that it stands for, of which `own`
+    names the one that leaves its results: of a kernel for two products that is the second."""
 
     step: int
     name: str
     names: tuple[str, ...]
+    own: str
     narrow: DType
 
 
@@ -38,7 +40,9 @@ def layers_of(plan: BatchPlan) -> tuple[Layer, ...]:
         types = [tensor.operand.format.dtype for tensor in (*step.inputs, *step.outputs)]
         narrow = next((dtype for dtype in LARGEST if dtype in types), None)
         if narrow is not None and not step.view and not isinstance(step.problem.op, Convert):
-            found.append(Layer(step.index, step.name, step.covers, narrow))
+            names = step.covers or (step.name,)
+            own = names[0] if len(step.problem.op.sequence) == 1 else names[-1]
+            found.append(Layer(step.index, step.name, names, own, narrow))
     return tuple(found)
 
 

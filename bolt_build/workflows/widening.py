@@ -17,7 +17,6 @@ from bolt_build.schema.recipe import LayerSpec, Recipe
 from bolt_build.targets import Target, target_named
 from bolt_build.verify.reference import Reference
 from bolt_build.verify.report import VerifyReport
-from bolt_build.verify.rounded_model import layers_of
 from bolt_build.verify.samples import Samples
 from bolt_build.verify.tolerance import Tolerances
 from bolt_build.verify.wide_layers import Proposal, propose
@@ -39,7 +38,7 @@ class Cost:
 class Widening:
     """What is proposed for one engine. `keys` are the globs of the recipe's `layers`, `patch` a unified diff of the
     recipe (empty where nothing is to be widened, or the recipe's `layers` are written so that none could be made), and
-    `left` the layers that the recipe would not make wide nevertheless."""
+    `left` the layers that would still have to be wide in the engine with them."""
 
     target: str
     precision: str
@@ -66,11 +65,15 @@ def widen(recipe: Recipe, engine: BuiltEngine, report: VerifyReport | None, say:
     allowed = tuple((layer.match, layer.tolerance) for layer in recipe.layers if layer.tolerance is not None)
     reference = Reference(engine.model, recipe.model.dims)
     tolerances = Tolerances(recipe.verify.tolerance, allowed)
-    proposal = propose(reference, chosen, Samples(recipe.verify), tolerances, departed, say)
+    samples = Samples(recipe.verify)
+    proposal = propose(reference, chosen, samples, tolerances, departed, say)
     if not proposal.wide:
         return Widening(engine.target, plan.precision, proposal, (), None, "", ())
-    say("planning the engine with those layers wide")
-    keys, changed, left = _keys(recipe, engine, proposal, chosen)
+
+    def again(own: BatchPlan) -> Proposal:
+        return propose(reference, own, samples, tolerances, {}, say)
+
+    keys, changed, left = _keys(recipe, engine, proposal, chosen, again)
     before, target = _planned(recipe, engine), target_named(engine.target)
     cost = Cost(
         (predicted_seconds(before, target, chosen.batch), predicted_seconds(changed, target, chosen.batch)),
@@ -80,30 +83,26 @@ def widen(recipe: Recipe, engine: BuiltEngine, report: VerifyReport | None, say:
 
 
 _TRIES = 4
-"""A step may stand for several nodes of the graph, each of which wants a key of its own."""
+"""Where layers are wide, others are other steps than before, which may have to be wide too."""
 
 
 def _keys(
-    recipe: Recipe, engine: BuiltEngine, proposal: Proposal, own: BatchPlan
+    recipe: Recipe, engine: BuiltEngine, proposal: Proposal, own: BatchPlan, again: Callable[[BatchPlan], Proposal]
 ) -> tuple[tuple[str, ...], EnginePlan, tuple[str, ...]]:
-    """The fewest globs that make the layers of the plan `own` wide, the plan with them, and what is not wide
-    nevertheless."""
-    wanted = {name for each in proposal.wide for name in each.layer.names}
-    steps = {each.layer.step for each in proposal.wide}
-    shown = (*(each.layer.names for each in proposal.wide), *(view.covers for view in _views_between(own, steps)))
-    taken = {layer.match for layer in recipe.layers}
-    keys = tuple(dict.fromkeys(_glob(names[0], taken) for names in shown if names))
+    """The fewest globs that make the layers of the plan `own` wide, and what else of the plan with them has to be; that
+    plan; and what of it would still have to be wide. `again` proposes for another plan."""
+    taken, keys = {layer.match for layer in recipe.layers}, tuple[str, ...]()
     for _ in range(_TRIES):
-        changed = _planned(
-            replace(recipe, layers=(*recipe.layers, *(LayerSpec(key, precision=WIDE) for key in keys))), engine
-        )
-        (plan,) = (each for each in changed.plans if each.batch == own.batch)
-        left = tuple(layer for layer in layers_of(plan) if wanted & set(layer.names))
-        more = tuple(_glob(next(name for name in layer.names if name in wanted), taken) for layer in left)
-        if not set(more) - set(keys):
+        views = _views_between(own, {each.layer.step for each in proposal.wide})
+        names = (*(each.layer.own for each in proposal.wide), *(view.covers[0] for view in views if view.covers))
+        keys = tuple(dict.fromkeys((*keys, *(_glob(name, taken) for name in names))))
+        layers = (*recipe.layers, *(LayerSpec(key, precision=WIDE) for key in keys))
+        changed = _planned(replace(recipe, layers=layers), engine)
+        (own,) = (each for each in changed.plans if each.batch == own.batch)
+        proposal = again(own)
+        if not proposal.wide:
             break
-        keys = tuple(dict.fromkeys((*keys, *more)))
-    return keys, changed, tuple(layer.name for layer in left)
+    return keys, changed, tuple(each.layer.name for each in proposal.wide)
 
 
 def _views_between(plan: BatchPlan, wide: set[int]) -> tuple[Step, ...]:
