@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,8 +28,10 @@ from bolt_build.workflows.built import BuiltEngine
 RUNNER = """\
 #!/bin/sh
 echo "$*" >> "$(dirname "$0")/calls"
-echo '{"name": "toy", "target": "TARGET", "batch": 1, "threads": 0, "inputs": "random", "warmup_runs": 1, "runs": 7,
-"min_ms": 1.5, "median_ms": 2.0, "p99_ms": null, "images_per_second": 500.0, "context_bytes": 0}'
+echo '{"name": "toy", "target": "TARGET", "batch": 1, "threads": 0, "inputs": "random", "callers": 1, "rate": null,
+"warmup_runs": 1, "runs": 7, "seconds": 0.5, "min_ms": 1.5, "median_ms": 2.0, "p90_ms": null, "p99_ms": null,
+"max_ms": 3.0, "requests_per_second": 450.0, "images_per_second": 500.0, "copy_in_ms": null, "copy_out_ms": null,
+"context_bytes": 4000, "resident_bytes": 5000, "began": 1.0, "ended": 1.5}'
 """
 TASK = shell("nothing", "true", ())
 
@@ -57,6 +60,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[BuiltEngin
         engines_here, "built_engines", lambda recipe, options: tuple(built[name] for name in options.targets)
     )
     monkeypatch.setattr(engines_here, "why_not_here", lambda target: None)
+    monkeypatch.setattr(bench, "_counter", lambda engine: "no energy: none here")
     return both
 
 
@@ -74,10 +78,53 @@ def test_threads_are_varied_only_where_runs_take_them(
     assert calls(on_cpu) == [f"{each} --threads 1", f"{each} --threads 2"]
     assert calls(on_gpu) == [each]
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [
-        ["toy", "host", "1", "1", "2.000", "1.500", "-", "500.0", "7"],
-        ["toy", "host", "1", "2", "2.000", "1.500", "-", "500.0", "7"],
-        ["toy", "t4", "1", "-", "2.000", "1.500", "-", "500.0", "7"],
+        ["toy", "host", "1", "1", "2.000", "1.500", "500.0", "4.0", "kB", "7"],
+        ["toy", "host", "1", "2", "2.000", "1.500", "500.0", "4.0", "kB", "7"],
+        ["toy", "t4", "1", "-", "2.000", "1.500", "500.0", "4.0", "kB", "7"],
+        ["no", "energy:", "none", "here"],
     ]
+
+
+def test_every_load_is_measured(engines: tuple[BuiltEngine, ...]) -> None:
+    """Callers with rates, on the given inputs."""
+    words = [
+        "--callers",
+        "1",
+        "--callers",
+        "4",
+        "--rate",
+        "100",
+        "--rate",
+        "0.5",
+        "--input",
+        "x=x.npy",
+        "--threads",
+        "1",
+    ]
+    assert main(["bench", "toy.yaml", "--target", "host", *words]) == 0
+    each = "--bench --json --batch 1 --seconds 3.0 --threads 1"
+    assert calls(engines[0]) == [
+        f"{each} --rate 100.0 --input x=x.npy", f"{each} --rate 0.5 --input x=x.npy",
+        f"{each} --callers 4 --rate 100.0 --input x=x.npy", f"{each} --callers 4 --rate 0.5 --input x=x.npy",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--against", "onnxruntime", "--callers", "2", "--input", "x.npy"],
+            "peers have one caller, and all have the same seeded inputs\n  hint: leave --against out\n",
+        ),
+        (["--rate", "0"], "argument --rate: '0' is no number of requests a second above 0, at most a million\n"),
+    ],
+)
+def test_loads_that_cannot_be(
+    engines: tuple[BuiltEngine, ...], words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(SystemExit):
+        assert main(["bench", "toy.yaml", *words]) == 2
+    assert capsys.readouterr().err.endswith(said)
 
 
 def test_without_threads_the_number_is_null_in_json(

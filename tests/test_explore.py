@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 from bolt_build.bench.exploration import EXPLORATION_VERSION, Exploration, Explored, NotExplored
-from bolt_build.bench.runner import Measurement
+from bolt_build.bench.runner import Load, Measurement
 from bolt_build.build.builder import BuildOptions, BuildResult, Listener, TargetResult
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import TargetDirectory
@@ -172,11 +172,14 @@ def test_engines_take_turns_and_one_that_fails_is_told_of(
 ) -> None:
     asked: list[str] = []
 
-    def measure(runner: Path, batch: int, threads: int | None, seconds: float) -> Measurement:
+    def measure(runner: Path, batch: int, threads: int | None, load: Load) -> Measurement:
         asked.append(runner.name)
         if "deep" in runner.name:
             raise BoltError([Diagnostic("runner-failed", "no memory", subject="run")], ExitCode.TASK_FAILED)
-        return Measurement(runner.name, "host", batch, threads, 5, 1.0, 2.0, 3.0, 0.5)
+        return Measurement(
+            runner.name, "host", batch, threads, "random", load.callers, load.rate, 5, load.seconds, 1.0, 2.0, None,
+            3.0, 3.0, 0.5, 0.5, None, None, 0, 0, 0.0, load.seconds,
+        )  # fmt: skip
 
     monkeypatch.setattr(exploring, "measure_alone", measure)
     result = explored(capsys, "--target", "host", "--rounds", "2", code=4)

@@ -274,7 +274,12 @@ def test_weights_that_are_no_file_are_not_waited_for(tiny: Path, tmp_path: Path)
         (["--input", "z=x.npy"], 2, "'x.npy': the engine has no input 'z'; its inputs: x"),
         (["--input", "x.npy", "--input", "x=x.npy"], 2, "input 'x' is given twice: 'x.npy' and 'x.npy'"),
         (["--input", "gone.npy"], 3, "cannot open 'gone.npy': No such file or directory"),
-        (["--input", "x.png"], 2, "'x.png' is neither a .npy nor a .npz file by its name"),
+        (["--input", "x.png"], 2, "'x.png' is neither a .npy, .npz, .bin nor .raw file by its name"),
+        (["--input", "x60.bin", "--batch", "4"], 3,
+         "'x60.bin' has 60 bytes; input 'x', f32 (4, 3, 5), takes 240"),
+        (["--callers", "2", "--input", "x.npy"], 2, "--callers and --rate need --bench"),
+        (["--bench", "--rate", "-1"], 2, "--rate takes a positive number of requests a second, not '-1'"),
+        (["--bench", "--callers", "0"], 2, "--callers takes a whole number from 1 to 1024, not '0'"),
         (["--input", "x.npy", "--output", "z=z.npy"], 2, "'z.npy': the engine has no output 'z'; its outputs: y"),
         (["--input", "x.npy", "--output", "no/y.npy"], 3, "cannot write 'no/y.npy': No such file or directory"),
         (["--input", "x.npy", "--weights", "gone"], 3, "cannot open weights 'gone': No such file or directory"),
@@ -296,6 +301,7 @@ def test_refusals(tiny: Path, tmp_path: Path, arguments: Sequence[str], code: in
     np.save(tmp_path / "x64.npy", X.astype(np.float64))
     np.save(tmp_path / "flat.npy", X.reshape(-1))
     np.savez(tmp_path / "two.npz", x=X, label=X)
+    (tmp_path / "x60.bin").write_bytes(X[0].tobytes())
     before = sorted(tmp_path.iterdir())
     assert _run(tiny, *arguments, cwd=tmp_path) == (code, "", f"tiny-run: {sentence}\n")
     assert sorted(tmp_path.iterdir()) == before
@@ -330,6 +336,34 @@ def test_bench_names_a_quantile_that_the_number_of_runs_bears(tiny: Path, runs: 
     assert (" ms   p99 " in _run(tiny, *words)[1]) == borne
 
 
+def test_bench_with_several_callers(tiny: Path) -> None:
+    """All of them together do so many runs; what they reach is of the time that passed."""
+    words = ("--bench", "--runs", 200, "--batch", 4, "--threads", 1, "--callers", 3)
+    found = json.loads(_run(tiny, *words, "--json")[1])
+    assert (found["callers"], found["rate"], found["runs"], found["context_bytes"]) == (3, None, 200, 576)
+    assert found["warmup_runs"] >= 9
+    quantiles = [found[f"{name}_ms"] for name in ("min", "median", "p90", "p99", "max")]
+    assert quantiles == sorted(quantiles)
+    assert found["requests_per_second"] == pytest.approx(200 / found["seconds"], rel=1e-3)
+    assert found["images_per_second"] == pytest.approx(800 / found["seconds"], rel=1e-3)
+    assert found["ended"] - found["began"] == pytest.approx(found["seconds"], abs=1e-5)
+    assert found["copy_in_ms"] is None
+    assert found["resident_bytes"] > 1_000_000
+    assert _run(tiny, *words)[1].splitlines()[0] == "tiny for host, batch 4, 1 thread(s), 3 callers, random inputs"
+
+
+def test_requests_come_in_by_themselves(tiny: Path) -> None:
+    """So many a second on average, the same moments each time; the time that a request waits is part of its own."""
+    words = ("--bench", "--batch", 1, "--threads", 1, "--json", "--rate", 1000)
+    found = json.loads(_run(tiny, *words, "--runs", 300)[1])
+    assert (found["rate"], found["runs"]) == (1000, 300)
+    assert found["seconds"] >= 0.2
+    assert found["requests_per_second"] == pytest.approx(1000, rel=0.4)
+    flood = json.loads(_run(tiny, *words[:-1], 1e6, "--runs", 5000)[1])
+    # They come within some 5 ms, so the last has waited while the others ran.
+    assert flood["max_ms"] >= 1e3 * flood["seconds"] - 10
+
+
 def test_bench_for_people_says_what_it_did(tiny: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     code, out, _ = _run(tiny, "--bench", "--seconds", 0.01, "--input", tmp_path / "x.npy")
@@ -351,12 +385,59 @@ def test_info(tiny: Path) -> None:
 
 def test_a_summary_without_output(tiny: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((1, 3, 5), np.float32))
-    said = "y f32 (1, 15): from 1 to 9, the greatest at flat index 4\n"
-    assert _run(tiny, "--input", tmp_path / "x.npy") == (0, said, "")
+    said = tiny_reference(np.ones((1, 3, 5), np.float32), tiny_constants())
+    best = "  ".join(f"{index}: {said[0, index]:g}" for index in np.argsort(-said[0], kind="stable")[:5])
+    assert _run(tiny, "--input", tmp_path / "x.npy") == (
+        0, f"y f32 (1, 15): from 1 to 9, mean {said.mean():.6g}\n  [0, :] greatest {best}\n", ""
+    )  # fmt: skip
+
+
+def test_a_summary_of_every_element_type(ports: Path, tmp_path: Path) -> None:
+    """Values that are none are counted, and lead no row."""
+    arrays = _random_ports(3)
+    arrays["f16"][:, :3] = [[np.nan, np.inf, 7e3], [1.0, 2.0, 6e-8]]
+    np.savez(tmp_path / "in.npz", **arrays)  # type: ignore[arg-type]
+    code, out, error = _run(ports, "--input", tmp_path / "in.npz")
+    assert (code, error) == (0, "")
+    lines = out.splitlines()
+    for name, array in arrays.items():
+        (at,) = [index for index, line in enumerate(lines) if line.startswith(f"{name}_out ")]
+        if name in ("f16", "none", "bf16"):
+            continue
+        seen = array.astype(np.float64)
+        assert f"from {seen.min():.6g} to {seen.max():.6g}, mean {seen.mean():.6g}" in lines[at]
+        if array.ndim > 1:
+            row = seen.reshape(-1, seen.shape[-1])[0]
+            best = "  ".join(f"{index}: {row[index]:.6g}" for index in np.argsort(-row, kind="stable")[:5])
+            assert lines[at + 1] == f"  [{'0, ' * (seen.ndim - 1)}:] greatest {best}"
+    (half,) = [index for index, line in enumerate(lines) if line.startswith("f16_out ")]
+    assert lines[half].endswith(", 2 of 128 infinite or no number")
+    assert lines[half + 1].startswith("  [0, :] greatest 1: inf  2: 7000  ")
+
+
+def test_bytes_without_a_header(tiny: Path, tmp_path: Path) -> None:
+    """The batch is that whose input has so many bytes."""
+    for count in (1, 4):
+        (tmp_path / "x.bin").write_bytes(X[:count].tobytes())
+        assert _run(tiny, "--input", "x=x.bin", "--output", "y.npy", cwd=tmp_path) == (0, "", "")
+        assert np.array_equal(np.load(tmp_path / "y.npy"), tiny_reference(X[:count], tiny_constants()))
 
 
 def test_help_names_every_option(tiny: Path) -> None:
     code, out, _ = _run(tiny, "--help")
     assert code == 0
-    options = ("input", "output", "batch", "threads", "weights", "bench", "seconds", "runs", "info", "json")
+    options = (
+        "input",
+        "output",
+        "batch",
+        "threads",
+        "weights",
+        "bench",
+        "seconds",
+        "runs",
+        "callers",
+        "rate",
+        "info",
+        "json",
+    )
     assert all(f"--{option}" in out for option in options)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from bolt_build.bench.comparison import worst_exit_code
 from bolt_build.bench.contest import compete
 from bolt_build.bench.contestant import Effort
+from bolt_build.bench.energy import Counter, cpu_counter, gpu_counter
 from bolt_build.bench.peers import check_peers
-from bolt_build.bench.runner import Measurement, measure_alone
+from bolt_build.bench.runner import Load, Measurement, measure_alone
 from bolt_build.cli.common_arguments import (
     add_dims,
     add_format,
@@ -25,12 +28,13 @@ from bolt_build.cli.common_arguments import (
 )
 from bolt_build.cli.engines_here import engines_here
 from bolt_build.digest import encode
-from bolt_build.errors import ExitCode
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report import diagnostics
 from bolt_build.report.bench import missing_packages, render
-from bolt_build.report.tables import Column, table, terminal_width
+from bolt_build.report.bench_alone import render_alone
+from bolt_build.report.tables import terminal_width
 from bolt_build.schema.recipe import Recipe
-from bolt_build.sizes import sizes_of
+from bolt_build.targets import target_named
 from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.contests import contests_of, plans_of, threads_of
 
@@ -56,6 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=count, default=3, metavar="N", help="turns that each contestant has (default: 3)"
     )
+    parser.add_argument(
+        "--callers", type=count, action="append", metavar="N",
+        help="so many callers at the same time, each with a context of its own (repeatable; default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", type=rate, action="append", metavar="R",
+        help="R requests a second come in at random moments; times begin when they do (repeatable; default: each caller"
+        " as often as it can)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]FILE",
+        help="inputs in place of random ones, as `run` takes them (repeatable)",
+    )  # fmt: skip
     add_format(parser, "table")
 
 
@@ -69,20 +86,46 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _alone(args: argparse.Namespace) -> int:
-    found = [
-        measure_alone(engine.runner, sizes.batch, threads, args.seconds, sizes.dims)
-        for _, engine in _engines(args)
-        for sizes in plans_of(engine, args.batch, args.dim)
-        for threads in threads_of(engine, args.threads)
-    ]
+    found, no_energy = [], []
+    for _, engine in _engines(args):
+        counter = _counter(engine)
+        no_energy += [counter] if isinstance(counter, str) else []
+        energy, weights = None if isinstance(counter, str) else counter, _size(engine.weights)
+        found += [
+            measure_alone(engine.runner, sizes.batch, threads, load, energy, weights, sizes.dims)
+            for sizes in plans_of(engine, args.batch, args.dim)
+            for threads in threads_of(engine, args.threads)
+            for load in _loads(args)
+        ]
     if args.format == "json":
         sys.stdout.write(json.dumps([_data(measurement) for measurement in found], indent=1) + "\n")
     else:
-        _show(found)
+        sys.stdout.write(render_alone(found, no_energy, terminal_width(sys.stdout)))
     return int(ExitCode.OK)
 
 
+def _loads(args: argparse.Namespace) -> list[Load]:
+    """Every number of callers with every rate."""
+    return [
+        Load(args.seconds, callers, requests, tuple(args.input))
+        for callers in args.callers or (1,)
+        for requests in args.rate or (None,)
+    ]
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _counter(engine: BuiltEngine) -> Counter | str:
+    return gpu_counter() if target_named(engine.target).where == "cuda" else cpu_counter()
+
+
 def _against(args: argparse.Namespace) -> int:
+    given = [f"--{name}" for name in ("callers", "rate", "input") if getattr(args, name)]
+    if given:
+        message = f"{', '.join(given)}: peers have one caller, and all have the same seeded inputs"
+        raise BoltError([Diagnostic("of-engines-alone", message, hint="leave --against out")], ExitCode.USAGE)
     check_peers(args.against)
     effort = Effort(rounds=args.rounds, seconds=args.seconds / args.rounds)
     found = []
@@ -112,19 +155,15 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _show(found: list[Measurement]) -> None:
-    columns = [Column("engine"), Column("target")]
-    numbers = ("batch", "threads", "median ms", "least ms", "p99 ms", "images/s", "runs")
-    columns += [Column(title, right=True) for title in numbers]
-    rows = [
-        (
-            m.name, m.target, sizes_of(m).words, "-" if m.threads is None else str(m.threads),
-            f"{m.median_ms:.3f}", f"{m.min_ms:.3f}",
-            "-" if m.p99_ms is None else f"{m.p99_ms:.3f}", f"{m.images_per_second:.1f}", str(m.runs),
-        )
-        for m in found
-    ]  # fmt: skip
-    sys.stdout.write("".join(f"{line.plain}\n" for line in table(columns, rows, None)))
+def rate(text: str) -> float:
+    """Requests a second, above 0 and at most a million."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found <= 1e6:
+        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no number of requests a second above 0, at most a million")
+    return found
 
 
 def _data(measurement: Measurement) -> dict[str, Any]:

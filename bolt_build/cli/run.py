@@ -16,7 +16,7 @@ from bolt_build.report.diagnostics import render
 from bolt_build.schema.recipe import Recipe
 
 NAME = "run"
-HELP = "run a built engine on .npy or .npz inputs"
+HELP = "run a built engine on .npy, .npz or plain inputs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser, "--generated")
     parser.add_argument(
         "--input", action="append", required=True, metavar="[NAME=]FILE",
-        help="a .npy for the input NAME (repeatable), or one .npz for all inputs",
+        help="a .npy for the input NAME (repeatable), or .bin or .raw with its bytes; or one .npz for all inputs",
     )  # fmt: skip
     parser.add_argument(
         "--output", action="append", dest="results", default=[], metavar="[NAME=]FILE",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bolt_build.bench.device.cpu import CpuDevice
 from bolt_build.bench.exploration import EXPLORATION_VERSION, Exploration, Explored, NotExplored, as_json
-from bolt_build.bench.runner import measure_alone
+from bolt_build.bench.runner import Load, measure_alone
 from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build, chosen
 from bolt_build.build.engine_file import read_engine
 from bolt_build.build.engine_from_model import parse
@@ -265,7 +265,8 @@ def _measured(
                 continue
             try:
                 seconds = options.seconds / options.rounds
-                medians[at].append(measure_alone(engine.runner, plan.batch, threads, seconds).median_ms)
+                found = measure_alone(engine.runner, plan.batch, threads, Load(seconds))
+                medians[at].append(found.median_ms)
             except BoltError as error:
                 broken.add(at)
                 matrix.say(error.diagnostics, error.exit_code)

@@ -42,12 +42,12 @@ class Words {
     }
     return number;
   }
-  double seconds() {
+  double positive(const char* of) {
     const std::string option = word(), text = value();
     char* end = nullptr;
     const double number = std::strtod(text.c_str(), &end);
     if (text.empty() || *end != '\0' || !std::isfinite(number) || number <= 0 || number > 1e6)
-      throw Problem(kWrongUsage, option + " takes a positive number of seconds, not '" + text + "'");
+      throw Problem(kWrongUsage, option + " takes a positive number of " + of + ", not '" + text + "'");
     return number;
   }
   FileArgument file() {
@@ -68,6 +68,7 @@ void check(const Arguments& parsed) {
   if (parsed.bench && parsed.info) throw Problem(kWrongUsage, "--bench and --info exclude each other");
   if (parsed.seconds && parsed.runs) throw Problem(kWrongUsage, "--seconds and --runs exclude each other");
   if ((parsed.seconds || parsed.runs) && !parsed.bench) throw Problem(kWrongUsage, "--seconds and --runs need --bench");
+  if ((parsed.callers != 1 || parsed.rate) && !parsed.bench) throw Problem(kWrongUsage, "--callers and --rate need --bench");
   if (parsed.bench && !parsed.outputs.empty()) throw Problem(kWrongUsage, "--bench writes no --output");
   if (parsed.json && !parsed.bench && !parsed.info) throw Problem(kWrongUsage, "--json needs --bench or --info");
 }
@@ -87,8 +88,10 @@ Arguments parse_arguments(int count, char** words) {
     else if (option == "--dim") parsed.extents.push_back(at.extent(kMost));
     else if (option == "--threads") parsed.threads = static_cast<int>(at.integer(0, kMost));
     else if (option == "--bench") parsed.bench = true;
-    else if (option == "--seconds") parsed.seconds = at.seconds();
+    else if (option == "--seconds") parsed.seconds = at.positive("seconds");
     else if (option == "--runs") parsed.runs = at.integer(1, kMostRuns);
+    else if (option == "--callers") parsed.callers = at.integer(1, kMostCallers);
+    else if (option == "--rate") parsed.rate = at.positive("requests a second");
     else if (option == "--info") parsed.info = true;
     else if (option == "--json") parsed.json = true;
     else if (option == "--help" || option == "-h") parsed.help = true;
@@ -106,8 +109,8 @@ std::string usage(const std::string& program, const std::string& weights) {
          "       " + program +
          " --info [--json]\n"
          "\n"
-         "  --input FILE       .npz with an array for each input, or the .npy of the only input\n"
-         "  --input NAME=FILE  the .npy of the input NAME; repeat for each\n"
+         "  --input FILE       .npz with an array for each input, or the .npy of the only input; .bin and .raw have its bytes alone\n"
+         "  --input NAME=FILE  the .npy, .bin or .raw of the input NAME; repeat for each\n"
          "  --output FILE      .npz with every output, or the .npy of the only output; without it a summary is printed\n"
          "  --output NAME=FILE the .npy of the output NAME; repeat for each wanted\n"
          "  --batch N          one of the engine's batches; else that of the given inputs, or the first\n"
@@ -118,6 +121,8 @@ std::string usage(const std::string& program, const std::string& weights) {
          "  --bench            time runs, with seeded random inputs unless --input gives some\n"
          "  --seconds S        for about so long (default 3), after a warm-up\n"
          "  --runs N           or exactly so many runs\n"
+         "  --callers N        so many threads call at the same time, each with a context of its own (default 1)\n"
+         "  --rate R           R requests a second come in at random moments; times begin when they do\n"
          "  --info             print what the engine is: with --json its manifest\n"
          "  --json             machine-readable\n"
          "\n"

@@ -30,6 +30,8 @@ struct Arguments {
   bool bench = false;
   std::optional<double> seconds;
   std::optional<int64_t> runs;
+  int64_t callers = 1;
+  std::optional<double> rate;
   bool info = false;
   bool json = false;
   bool help = false;

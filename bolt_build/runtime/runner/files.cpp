@@ -66,9 +66,12 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void require_format(const std::string& path) {
-  if (!ends_with(path, ".npy") && !ends_with(path, ".npz"))
-    throw Problem(kWrongUsage, "'" + path + "' is neither a .npy nor a .npz file by its name");
+bool is_raw(const std::string& path) { return ends_with(path, ".bin") || ends_with(path, ".raw"); }
+
+void require_format(const std::string& path, bool raw) {
+  if (ends_with(path, ".npy") || ends_with(path, ".npz") || (raw && is_raw(path))) return;
+  const std::string kinds = raw ? "is neither a .npy, .npz, .bin nor .raw file" : "is neither a .npy nor a .npz file";
+  throw Problem(kWrongUsage, "'" + path + "' " + kinds + " by its name");
 }
 
 // The port that a bare .npy means: the only one.
@@ -81,15 +84,15 @@ std::string only(const std::vector<std::string>& names, const std::string& path,
 
 std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names, std::uint64_t most) {
   std::vector<GivenInput> found;
-  const auto add = [&](const std::string& name, Array array, const std::string& path, int code) {
+  const auto add = [&](const std::string& name, Array array, const std::string& path, int code, bool raw = false) {
     if (!contains(names, name)) throw Problem(code, "'" + path + "': the engine has no input '" + printable(name) + "'; its inputs: " + list(names));
     for (const GivenInput& other : found) {
       if (other.name == name) throw Problem(kWrongUsage, "input '" + name + "' is given twice: '" + other.source + "' and '" + path + "'");
     }
-    found.push_back({name, std::move(array), path});
+    found.push_back({name, std::move(array), path, raw});
   };
   for (const FileArgument& file : files) {
-    require_format(file.path);
+    require_format(file.path, true);
     const std::string what = "'" + file.path + "'";
     if (ends_with(file.path, ".npz")) {
       if (!file.name.empty()) throw Problem(kWrongUsage, "--input NAME=FILE takes a .npy file, not " + what);
@@ -97,8 +100,13 @@ std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, cons
       for (NamedArray& entry : parse_npz(data.data(), data.size(), what)) add(entry.name, std::move(entry.array), file.path, kInvalid);
     } else {
       const std::string name = file.name.empty() ? only(names, file.path, "input") : file.name;
-      const std::vector<unsigned char> data = read_file(file.path, most);
-      add(name, parse_npy(data.data(), data.size(), what), file.path, kWrongUsage);
+      std::vector<unsigned char> data = read_file(file.path, most);
+      if (is_raw(file.path)) {
+        const auto bytes = static_cast<int64_t>(data.size());
+        add(name, {BOLT_U8, {bytes}, std::move(data)}, file.path, kWrongUsage, true);
+      } else {
+        add(name, parse_npy(data.data(), data.size(), what), file.path, kWrongUsage);
+      }
     }
   }
   return found;
@@ -106,7 +114,7 @@ std::vector<GivenInput> read_inputs(const std::vector<FileArgument>& files, cons
 
 void check_outputs(const std::vector<FileArgument>& files, const std::vector<std::string>& names) {
   for (const FileArgument& file : files) {
-    require_format(file.path);
+    require_format(file.path, false);
     const bool archive = ends_with(file.path, ".npz");
     if (archive && !file.name.empty()) throw Problem(kWrongUsage, "--output NAME=FILE takes a .npy file, not '" + file.path + "'");
     const std::string name = archive || !file.name.empty() ? file.name : only(names, file.path, "output");

@@ -10,11 +10,13 @@
 
 namespace bolt_runner {
 
-/// An input with where it came from, for messages.
+/// An input with where it came from, for messages. `raw`: its array has the bytes of a file without element type or shape, which
+/// are those of the port.
 struct GivenInput {
   std::string name;
   Array array;
   std::string source;
+  bool raw = false;
 };
 
 /// Reads every --input of an engine with the inputs `names`; no file may have more than `most` bytes. Throws Problem:

@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "problem.h"
 #include "runner.h"
 #include "session.h"
+#include "summary.h"
 
 namespace bolt_runner {
 namespace {
@@ -86,43 +88,59 @@ std::string dims_json(const bolt_engine_v1& engine, int32_t plan) {
   return text + "], ";
 }
 
-void print_timing(const bolt_engine_v1& engine, const Session& session, const Arguments& arguments, const Timing& timing) {
-  const auto batch = static_cast<long long>(session.batch());
-  const double rate = 1e3 * static_cast<double>(batch) / timing.median;
-  const char* inputs = arguments.inputs.empty() ? "random" : "given";
-  const std::optional<double>& p99 = timing.p99;
-  const auto runs = static_cast<long long>(timing.runs), warmup = static_cast<long long>(timing.warmup_runs);
+long long batch_of(const bolt_engine_v1& engine, int32_t plan) { return engine.sizes[plan * (1 + engine.dim_count)]; }
+
+std::string optional_number(const std::optional<double>& value) { return value ? number(*value, "%.6g") : "null"; }
+
+// Batches a second: at the median where one caller does nothing else, otherwise what was reached.
+double throughput(const Arguments& arguments, const Timing& timing) {
+  const bool alone = arguments.callers == 1 && !arguments.rate;
+  return alone ? 1e3 / timing.median : static_cast<double>(timing.runs) / timing.seconds;
+}
+
+// The most memory that this process has had resident, in bytes.
+long long most_resident() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return 1024LL * used.ru_maxrss;
+}
+
+void print_json(const Model& model, int32_t plan, const Arguments& arguments, const Timing& timing) {
+  std::printf(
+      "{\"name\": \"%s\", \"target\": \"%s\", \"batch\": %lld, %s\"threads\": %d, \"inputs\": \"%s\", \"callers\": %lld, \"rate\": %s, "
+      "\"warmup_runs\": %lld, \"runs\": %lld, \"seconds\": %.6g, \"min_ms\": %.6g, \"median_ms\": %.6g, \"p90_ms\": %s, "
+      "\"p99_ms\": %s, \"max_ms\": %.6g, \"requests_per_second\": %.6g, \"images_per_second\": %.6g, \"copy_in_ms\": %s, "
+      "\"copy_out_ms\": %s, \"context_bytes\": %zu, \"resident_bytes\": %lld, \"began\": %.6f, \"ended\": %.6f}\n",
+      model.engine.name, model.engine.target, batch_of(model.engine, plan), dims_json(model.engine, plan).c_str(), arguments.threads,
+      arguments.inputs.empty() ? "random" : "given", static_cast<long long>(arguments.callers), optional_number(arguments.rate).c_str(),
+      static_cast<long long>(timing.warmup_runs), static_cast<long long>(timing.runs), timing.seconds, timing.min, timing.median,
+      optional_number(timing.p90).c_str(), optional_number(timing.p99).c_str(), timing.max,
+      static_cast<double>(timing.runs) / timing.seconds, static_cast<double>(batch_of(model.engine, plan)) * throughput(arguments, timing),
+      optional_number(timing.copy_in).c_str(), optional_number(timing.copy_out).c_str(), timing.context_bytes, most_resident(),
+      timing.began, timing.ended);
+}
+
+void print_timing(const Model& model, int32_t plan, const Arguments& arguments, const Timing& timing) {
   if (arguments.json) {
-    std::printf(
-        "{\"name\": \"%s\", \"target\": \"%s\", \"batch\": %lld, %s\"threads\": %d, \"inputs\": \"%s\", \"warmup_runs\": %lld, "
-        "\"runs\": %lld, \"min_ms\": %.6g, \"median_ms\": %.6g, \"p99_ms\": %s, \"images_per_second\": %.6g, \"context_bytes\": %zu}\n",
-        engine.name, engine.target, batch, dims_json(engine, session.plan()).c_str(), arguments.threads, inputs, warmup, runs, timing.min, timing.median,
-        p99 ? number(*p99, "%.6g").c_str() : "null", rate, session.context_bytes());
+    print_json(model, plan, arguments, timing);
     return;
   }
   const std::string threads = arguments.threads == 0 ? "all threads" : std::to_string(arguments.threads) + " thread(s)";
-  std::printf("%s for %s, %s, %s, %s inputs\n", engine.name, engine.target, sizes_text(engine, session.plan()).c_str(),
-              threads.c_str(), inputs);
-  const std::string tail = p99 ? "   p99 " + number(*p99, "%.4g") + " ms" : "";
-  std::printf("median %.4g ms   min %.4g ms%s   %.5g images/s at the median\n", timing.median, timing.min, tail.c_str(), rate);
-  std::printf("%lld runs after a warm-up of %lld; arena and scratch %.1f MB\n", runs, warmup,
-              static_cast<double>(session.context_bytes()) / 1e6);
-}
-
-// Without --output: enough to see that something came out, and what.
-void print_summary(const std::vector<NamedArray>& outputs) {
-  for (const NamedArray& entry : outputs) {
-    const Array& array = entry.array;
-    std::printf("%s %s %s", entry.name.c_str(), dtype_name(array.dtype), shape_text(array.shape).c_str());
-    if (array.dtype == BOLT_F32 && !array.bytes.empty()) {
-      std::vector<float> values(array.bytes.size() / sizeof(float));
-      std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
-      const auto least = std::min_element(values.begin(), values.end());
-      const auto most = std::max_element(values.begin(), values.end());
-      std::printf(": from %.6g to %.6g, the greatest at flat index %lld", *least, *most, static_cast<long long>(most - values.begin()));
-    }
-    std::printf("\n");
-  }
+  std::string load = arguments.callers > 1 ? ", " + std::to_string(arguments.callers) + " callers" : "";
+  if (arguments.rate) load += ", " + number(*arguments.rate, "%g") + " requests/s";
+  std::printf("%s for %s, %s, %s%s, %s inputs\n", model.engine.name, model.engine.target, sizes_text(model.engine, plan).c_str(),
+              threads.c_str(), load.c_str(), arguments.inputs.empty() ? "random" : "given");
+  std::string tail = timing.p90 ? "   p90 " + number(*timing.p90, "%.4g") + " ms" : "";
+  if (timing.p99) tail += "   p99 " + number(*timing.p99, "%.4g") + " ms";
+  const bool alone = arguments.callers == 1 && !arguments.rate;
+  std::printf("median %.4g ms   min %.4g ms%s   max %.4g ms   %.5g images/s%s\n", timing.median, timing.min, tail.c_str(), timing.max,
+              static_cast<double>(batch_of(model.engine, plan)) * throughput(arguments, timing), alone ? " at the median" : "");
+  if (timing.copy_in && timing.copy_out)
+    std::printf("copying takes beside that: inputs %.4g ms, outputs %.4g ms\n", *timing.copy_in, *timing.copy_out);
+  std::printf("%lld runs after a warm-up of %lld; arena and scratch %.1f MB%s; %.1f MB resident at most\n",
+              static_cast<long long>(timing.runs), static_cast<long long>(timing.warmup_runs),
+              static_cast<double>(timing.context_bytes) / 1e6, arguments.callers > 1 ? " a caller" : "",
+              static_cast<double>(most_resident()) / 1e6);
 }
 
 int run_with(const Program& program, const Arguments& arguments) {
@@ -138,20 +156,22 @@ int run_with(const Program& program, const Arguments& arguments) {
   check_outputs(arguments.outputs, names_of(output_ports(engine, 0)));
   const std::vector<GivenInput> inputs = read_inputs(arguments.inputs, names_of(input_ports(engine, 0)), largest_inputs(engine));
   const int32_t plan = choose_plan(engine, arguments.batch, arguments.extents, inputs);
-  Session session(engine, plan, arguments.threads, arguments.weights ? *arguments.weights : beside_program(program.weights));
-  if (arguments.bench && inputs.empty()) {
-    session.set_random_inputs();
-  } else {
-    session.set_inputs(inputs);
-  }
+  const Model model(engine, arguments.threads, arguments.weights ? *arguments.weights : beside_program(program.weights));
   if (arguments.bench) {
-    constexpr double kSeconds = 3;
-    print_timing(engine, session, arguments, time_runs(session, arguments.seconds.value_or(kSeconds), arguments.runs));
+    Load load;
+    if (arguments.seconds) load.seconds = *arguments.seconds;
+    load.runs = arguments.runs;
+    load.callers = arguments.callers;
+    load.rate = arguments.rate;
+    const auto fill = [&](Session& session) { inputs.empty() ? session.set_random_inputs() : session.set_inputs(inputs); };
+    print_timing(model, plan, arguments, time_runs(model, plan, load, fill));
     return 0;
   }
+  Session session(model, plan);
+  session.set_inputs(inputs);
   session.run();
   if (arguments.outputs.empty()) {
-    print_summary(session.outputs());
+    std::fputs(summary(session.outputs()).c_str(), stdout);
   } else {
     write_outputs(arguments.outputs, session.outputs());
   }

@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 
 #include "problem.h"
@@ -18,11 +19,31 @@ std::vector<bolt_tensor> ports(const bolt_engine_v1& engine, int32_t plan, int c
   return found;
 }
 
+// Of a file without a header: what it takes to be the port's array, logical and row-major, in the port's element type.
+std::size_t raw_bytes(const bolt_tensor& port) {
+  std::size_t bytes = element_bytes(port.dtype);
+  for (const int64_t extent : shape_of(port)) bytes *= static_cast<std::size_t>(extent);
+  return bytes;
+}
+
+bool fits_port(const GivenInput& input, const bolt_tensor& port) {
+  return input.raw ? input.array.bytes.size() == raw_bytes(port) : input.array.shape == shape_of(port);
+}
+
+Array array_of(const GivenInput& input, const bolt_tensor& port) {
+  if (!input.raw) return input.array;
+  if (!fits_port(input, port)) {
+    throw Problem(kInvalid, "'" + input.source + "' has " + std::to_string(input.array.bytes.size()) + " bytes; input '" + port.name + "', " +
+                                dtype_name(port.dtype) + " " + shape_text(shape_of(port)) + ", takes " + std::to_string(raw_bytes(port)));
+  }
+  return {port.dtype, shape_of(port), input.array.bytes};
+}
+
 bool fits(const bolt_engine_v1& engine, int32_t plan, const std::vector<GivenInput>& inputs) {
   const std::vector<bolt_tensor> wanted = input_ports(engine, plan);
   return std::all_of(inputs.begin(), inputs.end(), [&](const GivenInput& input) {
     return std::any_of(wanted.begin(), wanted.end(), [&](const bolt_tensor& port) {
-      return input.name == port.name && input.array.shape == shape_of(port);
+      return input.name == port.name && fits_port(input, port);
     });
   });
 }
@@ -87,15 +108,23 @@ int32_t choose_plan(const bolt_engine_v1& engine, std::optional<int64_t> batch, 
   return first;  // set_inputs() then says what does not fit
 }
 
-Session::Session(const bolt_engine_v1& engine, int32_t plan, int threads, const std::string& weights)
-    : engine_(engine), plan_(plan), input_ports_(input_ports(engine, plan)), output_ports_(output_ports(engine, plan)) {
-  for (const bolt_tensor& port : input_ports_) input_buffers_.emplace_back(port.bytes);
-  for (const bolt_tensor& port : output_ports_) output_buffers_.emplace_back(port.bytes);
+Model::Model(const bolt_engine_v1& of, int threads, const std::string& weights) : engine(of) {
   bolt_model_options options{};
   options.size = sizeof options;
   options.threads = threads;
   options.weights_path = weights.c_str();
-  check(engine.create(&options, &model_));
+  if (engine.create(&options, &handle) != BOLT_OK) throw Problem(kInvalid, engine.last_error());
+}
+
+Session::Session(const Model& model, int32_t plan, bool concurrent)
+    : engine_(model.engine),
+      model_(model.handle),
+      plan_(plan),
+      concurrent_(concurrent),
+      input_ports_(input_ports(model.engine, plan)),
+      output_ports_(output_ports(model.engine, plan)) {
+  for (const bolt_tensor& port : input_ports_) input_buffers_.emplace_back(port.bytes);
+  for (const bolt_tensor& port : output_ports_) output_buffers_.emplace_back(port.bytes);
   try {
     make();
   } catch (...) {
@@ -120,6 +149,12 @@ void Session::make() {
   }
 }
 
+// CUDA's handle of the calling thread's own stream is cudaStreamPerThread.
+void* Session::stream() const {
+  constexpr std::uintptr_t kStreamPerThread = 2;
+  return concurrent_ && on_device() ? reinterpret_cast<void*>(kStreamPerThread) : nullptr;
+}
+
 void* Session::device_buffer(std::size_t bytes) {
   void* made = nullptr;
   check(engine_.allocate(model_, bytes, &made));
@@ -132,13 +167,19 @@ Session::~Session() { close(); }
 void Session::close() {
   engine_.context_destroy(context_);
   for (void* memory : device_) engine_.release(model_, memory);
-  engine_.destroy(model_);
 }
 
 void Session::copy_inputs() const {
   for (std::size_t i = 0; i < input_ports_.size(); ++i) {
     if (inputs_[i] == input_buffers_[i].data()) continue;
-    check(engine_.copy(model_, const_cast<void*>(inputs_[i]), input_buffers_[i].data(), input_ports_[i].bytes, nullptr));
+    check(engine_.copy(model_, const_cast<void*>(inputs_[i]), input_buffers_[i].data(), input_ports_[i].bytes, stream()));
+  }
+}
+
+void Session::copy_outputs() const {
+  for (std::size_t i = 0; i < output_ports_.size(); ++i) {
+    void* seen = output_buffers_[i].data();
+    if (outputs_[i] != seen) check(engine_.copy(model_, seen, outputs_[i], output_ports_[i].bytes, stream()));
   }
 }
 
@@ -154,7 +195,7 @@ void Session::set_inputs(const std::vector<GivenInput>& inputs) {
       throw Problem(kWrongUsage, "input '" + std::string(port.name) + "' is missing: give --input " + port.name + "=FILE, " +
                                      dtype_name(port.dtype) + " " + shape_text(shape_of(port)));
     }
-    fill_port(given->array, port, "'" + given->source + "'", input_buffers_[i].data());
+    fill_port(array_of(*given, port), port, "'" + given->source + "'", input_buffers_[i].data());
   }
   copy_inputs();
 }
@@ -166,18 +207,15 @@ void Session::set_random_inputs() {
 }
 
 void Session::run() {
-  check(engine_.run(context_, inputs_.data(), outputs_.data(), nullptr));
-  if (!device_.empty()) check(engine_.wait(model_, nullptr));
+  check(engine_.run(context_, inputs_.data(), outputs_.data(), stream()));
+  if (on_device()) check(engine_.wait(model_, stream()));
 }
 
 std::vector<NamedArray> Session::outputs() const {
+  copy_outputs();
   std::vector<NamedArray> found;
-  for (std::size_t i = 0; i < output_ports_.size(); ++i) {
-    const bolt_tensor& port = output_ports_[i];
-    void* seen = output_buffers_[i].data();
-    if (outputs_[i] != seen) check(engine_.copy(model_, seen, outputs_[i], port.bytes, nullptr));
-    found.push_back({port.name, read_port(port, seen)});
-  }
+  for (std::size_t i = 0; i < output_ports_.size(); ++i)
+    found.push_back({output_ports_[i].name, read_port(output_ports_[i], output_buffers_[i].data())});
   return found;
 }
 

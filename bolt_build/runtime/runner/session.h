@@ -1,4 +1,4 @@
-// One model and one context of the engine with buffers for its ports.
+// A model of the engine, and contexts of it with buffers for their ports.
 #pragma once
 
 #include <optional>
@@ -24,10 +24,25 @@ std::string sizes_text(const bolt_engine_v1& engine, int32_t plan);
 int32_t choose_plan(const bolt_engine_v1& engine, std::optional<int64_t> batch, const std::vector<Extent>& extents,
                     const std::vector<GivenInput>& inputs);
 
-class Session {
+/// The weights, loaded once and shared by all sessions, which must be gone before it.
+class Model {
  public:
   /// Throws Problem with the engine's own sentence where it refuses.
-  Session(const bolt_engine_v1& engine, int32_t plan, int threads, const std::string& weights);
+  Model(const bolt_engine_v1& engine, int threads, const std::string& weights);
+  ~Model() { engine.destroy(handle); }
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const bolt_engine_v1& engine;
+  bolt_model* handle = nullptr;
+};
+
+/// For one thread at a time.
+class Session {
+ public:
+  /// `concurrent`: on a GPU its runs are on the calling thread's own stream, so that sessions of several threads do not wait
+  /// for each other. Throws Problem with the engine's own sentence where it refuses.
+  Session(const Model& model, int32_t plan, bool concurrent = false);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -40,17 +55,23 @@ class Session {
   void set_random_inputs();
   /// Returns once the run is done.
   void run();
+  /// Whether inputs and outputs lie in memory of a device, so that a caller has to copy.
+  bool on_device() const { return !device_.empty(); }
+  void copy_inputs() const;
+  void copy_outputs() const;
   std::vector<NamedArray> outputs() const;
 
  private:
   void check(bolt_status status) const;
   void make();
+  void* stream() const;
   void* device_buffer(std::size_t bytes);
-  void copy_inputs() const;
   void close();
 
   const bolt_engine_v1& engine_;
+  bolt_model* model_;
   int32_t plan_;
+  bool concurrent_;
   std::vector<bolt_tensor> input_ports_;
   std::vector<bolt_tensor> output_ports_;
   std::vector<Buffer> input_buffers_;
@@ -59,7 +80,6 @@ class Session {
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
   std::vector<void*> device_;
-  bolt_model* model_ = nullptr;
   bolt_context* context_ = nullptr;
 };
 
