@@ -33,9 +33,9 @@ def rolling_trials() -> list[Trial]:
     found = []
     for layer, tiles, strips in (
         (conv("rolling", (2, 128, 21, 19), 32, (3, 3)), (tile(8), tile(16), tile(32), tile(16, teams=1)), (1, 5, 21)),
-        (conv("rolling-many", (5, 128, 18, 70), 32, (3, 3), epilogue=RESIDUAL), (tile(64), tile(32, teams=4)), (4,)),
+        (conv("rolling-many", (5, 128, 18, 70), 32, (3, 3), epilogue=RESIDUAL), (tile(64), tile(32, teams=3)), (4,)),
         (conv("rolling-8", (3, 72, 15, 33), 8, (3, 3), epilogue=RESIDUAL), (tile(16), tile(64, 32)), (6,)),
-        (conv("rolling-16", (3, 96, 15, 33), 16, (3, 3), epilogue=SILU), (tile(32, 32), tile(8, teams=4)), (15,)),
+        (conv("rolling-16", (3, 96, 15, 33), 16, (3, 3), epilogue=SILU), (tile(32, 32), tile(8, teams=3)), (15,)),
         (conv("rolling-24", (2, 16, 33, 15), 24, (3, 3), epilogue=RESIDUAL), (tile(8, 16), tile(16, 16, 1)), (8,)),
         (conv("rolling-40", (2, 20, 23, 17), 40, (3, 3), bias=False, epilogue=()), (tile(8, 32),), (7,)),
         (conv("rolling-48", (2, 40, 12, 47), 48, (3, 3)), (tile(32, 32), tile(64, 16)), (4,)),

@@ -130,11 +130,11 @@ def test_why_tiles_are_none() -> None:
     small = product_of(problem((2, 128, 7, 7), 32))
     assert tile(16).refuse(gpu(), small) == "half of its columns would be beyond the 7 of an image"
     assert tile(8).refuse(gpu(), small) is None
-    wide = product_of(problem((2, 64, 28, 28), 64))
-    assert tile(16, teams=4).refuse(gpu(), wide) == ("a thread would hold 96 sums, four warpgroups leave room for 64")
+    many = product_of(problem((2, 32, 28, 28), 32, kernel=(7, 3)))
+    assert tile(16, 32, 3).refuse(gpu(), many) == "a thread would hold 128 sums, three warpgroups leave room for 64"
     deep = product_of(problem((2, 256, 28, 28), 32))
-    four = "shared memory has room for 1 rows beside the weights, 3 are needed"
-    assert tile(16, teams=4).refuse(gpu(), deep) == four
+    three = "shared memory has room for 2 rows beside the weights, 3 are needed"
+    assert tile(16, teams=3).refuse(gpu(), deep) == three
     assert tile(16).refuse(gpu(), deep) is None
 
 

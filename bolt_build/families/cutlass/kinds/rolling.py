@@ -14,6 +14,7 @@ from bolt_build.families.cutlass.kinds.resident import side_by_side, taps
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.settings import Settings
+from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 PIXELS = 64
@@ -22,8 +23,8 @@ MOST_OUTPUTS = 64
 """Output channels at most: with more, other kernels do not wait for their left factor."""
 _INSTRUCTIONS = (32, 64, 96, 128, 192, 256)
 """Columns that instructions compute: `columns_of_instruction`."""
-_SUMS_OF_FOUR = 64
-"""Registers of a thread that hold sums where four warpgroups share a multiprocessor's."""
+_SUMS_OF_THREE = 64
+"""Registers of a thread that hold sums where three warpgroups share a multiprocessor's."""
 _AHEAD = 3
 """Rows of a run of channels that there is room for, at least, while one is multiplied."""
 _MOST_AHEAD = 12
@@ -81,33 +82,37 @@ class RollingTile:
         if not side_by_side(product):
             return "its windows lie one position apart, and have no gaps"
         if product.access != 8:
-            return f"stores 8 columns at once, {product.n} is no multiple"
+            return Reason("stores 8 columns at once, {} is no multiple", product.n)
         if product.n > MOST_OUTPUTS:
-            return f"is for {MOST_OUTPUTS} output channels at most, here are {product.n}"
+            return Reason("is for {} output channels at most, here are {}", MOST_OUTPUTS, product.n)
         rows = taps(product)[0]
         if rows == 1:
             return "its windows reach over several rows"
         if rows * product.n > _INSTRUCTIONS[-1]:
-            return f"an instruction has {_INSTRUCTIONS[-1]} columns, {rows} rows of taps are {rows * product.n}"
+            return Reason(
+                "an instruction has {} columns, {} rows of taps are {}", _INSTRUCTIONS[-1], rows, rows * product.n
+            )
         return self._refuse_size(product) or self._refuse_room(gpu, product)
 
     def _refuse_size(self, product: Product) -> str | None:
         if self.k >= 2 * product.depth:
-            return f"half of its depth would be beyond the {product.depth} of the product"
+            return Reason("half of its depth would be beyond the {} of the product", product.depth)
         if self.k < PIXELS and aligned(product.depth, self.k) == aligned(product.depth, 2 * self.k):
-            return f"runs of {2 * self.k} channels need no more zeros behind the {product.depth} of the product"
+            return Reason(
+                "runs of {} channels need no more zeros behind the {} of the product", 2 * self.k, product.depth
+            )
         width = dict(product.shape)["out_w"]
         if self.columns >= 2 * max(width, 8):
-            return f"half of its columns would be beyond the {width} of an image"
+            return Reason("half of its columns would be beyond the {} of an image", width)
         return None
 
     def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
         sums = _instruction(product) // 2
-        if self.teams == 4 and sums > _SUMS_OF_FOUR:
-            return f"a thread would hold {sums} sums, four warpgroups leave room for {_SUMS_OF_FOUR}"
+        if self.teams == 3 and sums > _SUMS_OF_THREE:
+            return Reason("a thread would hold {} sums, three warpgroups leave room for {}", sums, _SUMS_OF_THREE)
         ahead = self.ahead(gpu, product)
         if ahead < _AHEAD:
-            return f"shared memory has room for {ahead} rows beside the weights, {_AHEAD} are needed"
+            return Reason("shared memory has room for {} rows beside the weights, {} are needed", ahead, _AHEAD)
         return None
 
     def ahead(self, gpu: Gpu, product: Product) -> int:
@@ -181,7 +186,7 @@ class RollingTile:
 
 
 ROLLING_TILES = tuple(
-    RollingTile(columns, k, teams) for teams, k, columns in every((2, 1, 4), (64, 32, 16), (16, 32, 64, 8))
+    RollingTile(columns, k, teams) for teams, k, columns in every((2, 1, 3), (64, 32, 16), (16, 32, 64, 8))
 )
 
 # Not measured: products in a second of one multiprocessor and bytes that come to it from L2 are those of

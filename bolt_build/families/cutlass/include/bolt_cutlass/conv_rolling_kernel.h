@@ -44,6 +44,7 @@ struct RollingWindows {
   static_assert(k == 64 || k == 32 || k == 16);
   static_assert(outputs % 8 == 0 && stacked <= 256 && columns % 8 == 0 && pixels % columns == 0);
   static_assert(depth >= 3, "rows ahead of the products");
+  static_assert(teams >= 1 && teams <= 3 && (teams < 3 || instruction <= 128), "sums beside what else a thread keeps");
 
   // Instructions of a row and a run, in groups: while those of one are under way, the next one's factors are read.
   static constexpr int units = taps_w * k / 16, at_once = k == 64 ? 2 : 1, groups = units / at_once;
@@ -55,7 +56,7 @@ struct RollingWindows {
   static constexpr unsigned cluster_x = 1, cluster_y = 1;
   // One warpgroup beside those that load has enough as it is.
   static constexpr bool divides = teams > 1;
-  using Registers = DividedRegisters<teams, teams == 4 ? 32 : 40, teams == 4 ? 112 : 232>;
+  using Registers = DividedRegisters<teams, teams == 3 ? 32 : 40, teams == 3 ? 160 : 232>;
 
   struct Arguments {
     const ConvArguments& conv;
