@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.prepared_target import PreparedTarget
 from bolt_build.build.preparing import Preparer, missing_verifier
+from bolt_build.build.remote.dask import scheduler
 from bolt_build.build.session import SessionOptions, SessionResult, run_session
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
@@ -38,7 +40,8 @@ NOTHING_TO_RUN = SessionResult(interrupted=False, failed=(), finished=())
 @dataclass(frozen=True)
 class BuildOptions:
     """`targets` names some of the recipe's targets, none means all. `output` holds the recipes' directories. `locked`
-    fails where not every kernel comes from the lock. `shared` is the store of a team, asked behind the local cache."""
+    fails where not every kernel comes from the lock. `shared` is the store of a team, asked behind the local cache.
+    `scheduler` has compilations done elsewhere: an address, or "local" for workers that are started here."""
 
     output: Path = Path("generated")
     cache: Path | None = None
@@ -50,6 +53,7 @@ class BuildOptions:
     locked: bool = False
     targets: tuple[str, ...] = ()
     shared: SharedPlace | None = None
+    scheduler: str | None = None
 
     def directory(self, recipe: Recipe) -> RecipeDirectory:
         """Where a recipe's results go, as an absolute path."""
@@ -62,6 +66,15 @@ class BuildOptions:
         cache = Cache(directory, self.cache_limit, self.cache_read_only)
         cache.folders.check()
         return cache
+
+    @contextlib.contextmanager
+    def session(self, *, keep_going: bool) -> Iterator[SessionOptions]:
+        """What SCons is told. Workers that are started for the build end with the block."""
+        cache = self.local_cache
+        with scheduler(self.scheduler, self.jobs) as address:
+            yield SessionOptions(
+                self.jobs, keep_going, str(cache.directory), cache.limit, cache.read_only, self.shared, address
+            )
 
 
 class Listener(Protocol):
@@ -243,10 +256,9 @@ def _run(
     listener: _Reasoning,
 ) -> SessionResult:
     cache = options.local_cache
-    session = SessionOptions(
-        options.jobs, options.keep_going, str(cache.directory), cache.limit, cache.read_only, options.shared
-    )  # fmt: skip
-    result = run_session(directory.path, tuple(t.plan.graph.target for t in planned), session, claim, listener.event)
+    targets = tuple(target.plan.graph.target for target in planned)
+    with options.session(keep_going=options.keep_going) as session:
+        result = run_session(directory.path, targets, session, claim, listener.event)
     if any(not event.cached for event in result.finished):
         cache.prune()
     result = replace(result, finished=listener.all(result.finished), failed=listener.all(result.failed))

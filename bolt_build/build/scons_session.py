@@ -7,6 +7,7 @@ then be mistaken for the truth, and the tasks' own receipts, written one by one,
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
@@ -33,6 +34,7 @@ from bolt_build.build.files import unlink
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
+from bolt_build.build.remote.dask import DaskExecutor
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.task_runner import TaskFailed, TaskRunner, TaskStopped
@@ -56,6 +58,7 @@ class SessionRequest:
     parent: int
     without: tuple[str, ...] = ()
     shared: SharedPlace | None = None
+    scheduler: str | None = None
 
 
 def open_session(request_json: str) -> None:
@@ -69,6 +72,10 @@ def open_session(request_json: str) -> None:
     if request.cache is not None:
         cache = Cache(Path(request.cache), request.cache_limit, request.cache_read_only)
     caches = Caches(cache, None if request.shared is None else SharedCache(StoreClient(request.shared)))
+    remote = None
+    if request.scheduler is not None:
+        remote = DaskExecutor(request.scheduler, lambda: groups.stopping)
+        atexit.register(remote.close)
     writer = EventWriter(request.events)
     admission = Admission(available_memory_mb())
     forget = _once(lambda: unlink(recipe.signature_file))
@@ -82,7 +89,7 @@ def open_session(request_json: str) -> None:
         if plan is None:
             raise SCons.Errors.UserError(f"{directory.plan} cannot be read")
         _sweep(directory)
-        runner = TaskRunner(directory, plan, caches, groups, admission, writer.write, forget)
+        runner = TaskRunner(directory, plan, caches, groups, admission, writer.write, forget, remote)
         for file in plan.model:
             runner.digests.learn(file)
         for task in plan.graph.tasks:

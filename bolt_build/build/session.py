@@ -31,6 +31,7 @@ class SessionOptions:
     cache_limit: int
     cache_read_only: bool = False
     shared: SharedPlace | None = None
+    scheduler: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def run_session(
         "cache": options.cache, "cache_limit": options.cache_limit, "cache_read_only": options.cache_read_only,
         "parent": os.getpid(),
         "without": encode(without), "shared": encode(options.shared),
+        "scheduler": options.scheduler,
     }  # fmt: skip
     signals = handled(interrupts.handle, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     with tempfile.TemporaryFile() as complaints, signals:

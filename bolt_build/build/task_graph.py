@@ -6,6 +6,7 @@ its tools.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,12 +55,19 @@ def places_of(context: BuildContext, directory: Path, python: str, package: Path
     if context.recipe.verify.inputs is not None:
         places["inputs"] = context.recipe.verify.inputs
     places |= {f"model.data{index}": file.path for index, file in enumerate(context.model.files[1:])}
-    for tool in context.toolchain.tools:
+    places |= tool_places(context.toolchain.tools)
+    for family in context.families:
+        places |= family_places(family)
+    return places
+
+
+def tool_places(tools: Sequence[Tool]) -> dict[str, str]:
+    """What of tools tasks name: the program, and folders of headers and libraries."""
+    places = {}
+    for tool in tools:
         places[tool.name] = tool.path or ""
         for kind, paths in (("include", tool.include_dirs), ("folder", tool.library_dirs), ("ship", tool.libraries)):
             places |= {f"{tool.name}.{kind}{index}": path for index, path in enumerate(paths)}
-    for family in context.families:
-        places |= family_places(family)
     return places
 
 

@@ -13,7 +13,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,16 +25,13 @@ from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import PlanFile
 from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.receipt import RECEIPT_VERSION, Receipt, drop_receipt, load_receipt, save_receipt, task_key
+from bolt_build.build.remote.dask import DaskExecutor, Stopped
+from bolt_build.build.remote.job import job_of
+from bolt_build.build.task_environment import task_environment
 from bolt_build.build.tasks import Task
 from bolt_build.build.up_to_date import Fault, Verdict, judge, output_faults
 
 LOG_TAIL_LINES = 30
-
-_STEERING = (
-    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LD_RUN_PATH",
-    "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS",
-)  # fmt: skip
-"""What compilers read behind the command line's back: no key of a task holds it, so that no result may depend on it."""
 
 
 class TaskFailed(Exception):
@@ -56,6 +53,7 @@ class TaskRunner:
     admission: Admission
     tell: Callable[[TaskEvent], None]
     before_change: Callable[[], None]
+    remote: DaskExecutor | None = None
     digests: Digests = field(default_factory=Digests)
 
     def run(self, task: Task) -> None:
@@ -108,7 +106,7 @@ class TaskRunner:
             for name in task.outputs:
                 (private / name).parent.mkdir(parents=True, exist_ok=True)
             origin = self._fetch(task, key, private)
-            if origin is Origin.MADE:
+            if origin is Origin.MADE and not self._remotely(task, private):
                 with self.admission.admit(task.memory_mb):
                     if self.groups.stopping:
                         raise TaskStopped(task.name)
@@ -155,12 +153,40 @@ class TaskRunner:
             return Origin.MADE
         return self.caches.fetch(key, task.outputs, private, lambda text: self._note(task, text))
 
+    def _remotely(self, task: Task, private: Path) -> bool:
+        """Let another machine run the task; False where it must run here."""
+        if self.remote is None:
+            return False
+        job = job_of(task, self.plan.places, self.directory.path)
+        if job is None:
+            return False
+        started = time.monotonic()
+        self.tell(TaskEvent(EventKind.STARTED, self.plan.graph.target, task.name, task.label))
+        try:
+            answer = self.remote.run(job, lambda text: self._note(task, text))
+        except Stopped:
+            self.tell(TaskEvent(EventKind.STOPPED, self.plan.graph.target, task.name, task.label))
+            raise TaskStopped(task.name) from None
+        if answer is None:
+            return False
+        log_path = self.directory.logs / f"{task.name}.log"
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        log_path.write_bytes(answer.log)
+        for file in answer.outputs:
+            (private / file.name).write_bytes(file.data)
+        self._conclude(task, private, started, answer.status, log_path)
+        return True
+
     def _execute(self, task: Task, private: Path, started: float) -> None:
         log_path = self.directory.logs / f"{task.name}.log"
         log_path.parent.mkdir(parents=True, exist_ok=True)
         argv = [self.plan.places.expand(argument, out=str(private)) for argument in task.argv]
         with log_path.open("wb") as log:
             status = self.groups.run(argv, self.directory.path, task_environment(os.environ), log)
+        self._conclude(task, private, started, status, log_path)
+
+    def _conclude(self, task: Task, private: Path, started: float, status: int, log_path: Path) -> None:
+        """Raises TaskFailed where a command that has ended did not make every output, TaskStopped if it was stopped."""
         if self.groups.stopping:
             self.tell(TaskEvent(EventKind.STOPPED, self.plan.graph.target, task.name, task.label))
             raise TaskStopped(task.name)
@@ -222,12 +248,6 @@ class TaskRunner:
         """One line for a shell that does what the task does, with its outputs in their final places."""
         argv = [self.plan.places.expand(argument, out=".") for argument in task.argv]
         return f"cd {shlex.quote(str(self.directory.path))} && {shlex.join(argv)}"
-
-
-def task_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of every task: the caller's, with what would make results differ pinned down or left out."""
-    kept = {name: value for name, value in environment.items() if name not in _STEERING}
-    return kept | {"LC_ALL": "C", "PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0"}
 
 
 def _ending(status: int) -> str:

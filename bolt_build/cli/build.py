@@ -20,6 +20,7 @@ from bolt_build.cli.common_arguments import (
     options_of,
     read_recipes,
 )
+from bolt_build.cli.executor_arguments import add_executor, with_executor
 from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
     add_jobs(parser)
+    add_executor(parser)
     parser.add_argument("-k", "--keep-going", action="store_true", help="go on with what a failure does not touch")
     parser.add_argument("-n", "--dry-run", action="store_true", help="say what would run and why, and run nothing")
     parser.add_argument(
@@ -68,8 +70,7 @@ def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
     options = replace(
         with_cache(options_of(args), args), keep_going=args.keep_going, wait=not args.no_wait, locked=args.locked
     )
-    if args.jobs:
-        options = replace(options, jobs=args.jobs)
+    options = with_executor(options, args)
     _check_targets(recipes, options)
     if args.timings is not None and args.dry_run:
         message = "--timings has nothing to show of a build that --dry-run does not run"

@@ -17,6 +17,7 @@ from bolt_build.cli.common_arguments import (
     options_of,
     read_recipe,
 )
+from bolt_build.cli.executor_arguments import add_executor, with_executor
 from bolt_build.errors import BoltError
 from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import progress
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--records-out", type=file_name, metavar="FILE.json", help="write every record of the recipe's problems"
     )
     add_jobs(parser)
+    add_executor(parser)
     parser.add_argument(
         "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
     )
@@ -71,8 +73,7 @@ def run(args: argparse.Namespace) -> int:
     could be attempted."""
     recipe = read_recipe(args)
     build = replace(with_cache(options_of(args), args), wait=not args.no_wait)
-    if args.jobs:
-        build = replace(build, jobs=args.jobs)
+    build = with_executor(build, args)
     if args.restate:
         say = (lambda text: None) if args.quiet or args.format == "json" else print
         changed = restate(recipe, build, say)

@@ -13,7 +13,7 @@ from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
 from bolt_build.build.layout import RecipeDirectory, TuningDirectory
 from bolt_build.build.own_sources import PACKAGE
 from bolt_build.build.plan_file import PLAN_FILE_VERSION, Places, PlanFile, load_plan_file, save_plan_file
-from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.build.session import SessionResult, run_session
 from bolt_build.build.staleness import forecast
 from bolt_build.build.task_graph import places_of
 from bolt_build.build.tasks import TaskGraph
@@ -45,12 +45,10 @@ class TuningSession:
             found = forecast(plan, self.directory, self.options.local_cache, {}, self.context.recipe.mark)
         self.listener.start(self.context.recipe.name, len(found.stale))
         cache = self.options.local_cache
-        options = SessionOptions(
-            self.options.jobs, keep_going, str(cache.directory), cache.limit, cache.read_only, self.options.shared
-        )  # fmt: skip
         name = self.directory.path.name
         try:
-            result = run_session(self.root.path, (name,), options, self.claim, self.listener.event)
+            with self.options.session(keep_going=keep_going) as options:
+                result = run_session(self.root.path, (name,), options, self.claim, self.listener.event)
         finally:
             self.listener.stop()
         if any(not event.cached for event in result.finished):
