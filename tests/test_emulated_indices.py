@@ -1,4 +1,4 @@
-"""An engine on the emulated GPU that is given an index outside of its axis."""
+"""An engine on the emulated GPU that is given an index outside of its axis, and fewer indices than its plans have."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from bolt_build.toolchain import probe
 
 RECIPE = """\
 bolt: 1
-model: {onnx: taken.onnx, batch: 2}
+model: {onnx: taken.onnx, batch: 2, dims: {many: [3, 5]}}
 targets: {h200: {precision: fp16}}
 verify: {samples: 1}
 """
 TABLE = np.arange(36, dtype=np.float32).reshape(9, 4)
 INSIDE = np.asarray([[0, 1, 8], [-9, 2, 2]], np.int64)
 OUTSIDE = np.asarray([[0, 1, 9], [-10, 2, 2]], np.int64)
-SAID = "step 0 'taken' of batch 2: one of its indices lay outside of an axis and was moved inside (invalid argument)"
+SAID = (
+    "step 0 'taken' of batch 2, many 3: one of its indices lay outside of an axis and was moved inside"
+    " (invalid argument)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Path:
     # The engine finds the emulated runtime among what is loaded.
     ctypes.CDLL(str(emulator.library(emulated.FOLDER)), ctypes.RTLD_GLOBAL)
     nodes = [node("Gather", "table places", "y", "taken", axis=0)]
-    saved(place, model(nodes, [tensor("places", [2, 3], TensorProto.INT64)], constants={"table": TABLE}), "taken.onnx")
+    saved(
+        place,
+        model(nodes, [tensor("places", ["N", "many"], TensorProto.INT64)], constants={"table": TABLE}),
+        "taken.onnx",
+    )
     (place / "taken.yaml").write_text(RECIPE)
     (target,) = bolt(place, "emulate", "taken.yaml", cache=emulated.cache_with_runtime(cache_home))["targets"]
     assert target["verified"]
@@ -48,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Path:
 @pytest.fixture
 def context(folder: Path) -> Iterator[Context]:
     (library,), (weights,) = folder.glob("lib*.so"), folder.glob("*.weights")
-    with Engine(library) as engine, engine.create(weights) as model, model.context(2) as context:
+    with Engine(library) as engine, engine.create(weights) as model, model.context(2, dims={"many": 3}) as context:
         yield context
 
 
@@ -73,7 +80,21 @@ def test_an_observed_run_says_it_itself(context: Context) -> None:
 def test_contexts_are_told_of_their_own_runs(folder: Path) -> None:
     (library,), (weights,) = folder.glob("lib*.so"), folder.glob("*.weights")
     with Engine(library) as engine, engine.create(weights) as model:
-        with model.context(2) as one, pytest.raises(EngineError):
+        with model.context(2, dims={"many": 3}) as one, pytest.raises(EngineError):
             run(one, OUTSIDE)
-        with model.context(2) as other:
+        with model.context(2, dims={"many": 3}) as other:
             np.testing.assert_array_equal(run(other, INSIDE), TABLE[INSIDE])
+
+
+def test_fewer_indices_are_padded(folder: Path) -> None:
+    """Rows of five are copied from and to rows of fewer; zeros lie behind them, whatever a run before left there."""
+    (library,), (weights,) = folder.glob("lib*.so"), folder.glob("*.weights")
+    with Engine(library) as engine, engine.create(weights) as model:
+        assert engine.fitting(2, {"many": 2}).numbers == (2, 3)
+        with model.context(2, dims={"many": 4}, padded=True) as context:
+            assert context.sizes.numbers == (2, 5)
+            with pytest.raises(EngineError):
+                run(context, np.full((2, 5), 9))
+            for many in (4, 1, 5, 2):
+                places = np.arange(2 * many).reshape(2, many) % 9
+                np.testing.assert_array_equal(run(context, places), TABLE[places])

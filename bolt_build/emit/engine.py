@@ -16,6 +16,7 @@ from bolt_build.emit.text import c_string, comment, operand_text, raw_string
 from bolt_build.emit.weights import payload_bytes
 from bolt_build.families.base import Family, KernelUnit, Operand
 from bolt_build.graph.ir import Layout
+from bolt_build.graph.limits import MOST_RANK
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Step
 from bolt_build.runtime import names
 from bolt_build.targets import Target
@@ -111,6 +112,8 @@ def _engine_source(plan: EnginePlan, target: Target, facts: BuildFacts) -> str:
         name=c_string(plan.name),
         namespace=_namespace(plan),
         outputs=len(plan.plans[0].outputs),
+        axes=_axes(plan),
+        unpadded=[c_string(each.refused) if each.refused else "nullptr" for each in plan.padded],
         batches=list(dict.fromkeys(batch.batch for batch in plan.plans)),
         dims=[c_string(name) for name, _ in plan.plans[0].dims],
         plans=[batch.sizes.key for batch in plan.plans],
@@ -124,6 +127,21 @@ def _engine_source(plan: EnginePlan, target: Target, facts: BuildFacts) -> str:
         ],
         weights_bytes=payload_bytes(plan.weights),
     )
+
+
+def _axes(plan: EnginePlan) -> list[list[int]]:
+    """Of each axis of each port which of a plan's numbers it follows, -1 for none; inputs, then outputs. Nothing where
+    nothing is padded."""
+    if all(each.refused for each in plan.padded):
+        return []
+    found = []
+    for port in (*plan.plans[0].inputs, *plan.plans[0].outputs):
+        follows = [-1] * MOST_RANK
+        for which, dim in enumerate(plan.padded):
+            for axis in dict(dim.axes).get(port.name, ()):
+                follows[axis] = which
+        found.append(follows)
+    return found
 
 
 def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family], target: Target) -> str:

@@ -142,6 +142,17 @@ class SlowSteps:
 
 
 @dataclass(frozen=True)
+class PaddedDim:
+    """The batch, or a dimension with several extents, and whether inputs may have less of it than a plan has: they are
+    padded with zeros then, and outputs cut back. `axes` are those of each input and output that has it, by name;
+    `refused` says why it is not padded, in a sentence without its end."""
+
+    name: str
+    axes: tuple[tuple[str, tuple[int, ...]], ...]
+    refused: str = ""
+
+
+@dataclass(frozen=True)
 class EnginePlan:
     """Everything that emission needs for one target: one table of weights, one plan a batch.
 
@@ -159,6 +170,8 @@ class EnginePlan:
     decisions: tuple[Decision, ...]
     refusals: tuple[Refusal, ...]
     slow: tuple[SlowSteps, ...] = ()
+    padded: tuple[PaddedDim, ...] = field(default=(), metadata=UNSAID)
+    """The batch and each dimension with several extents; nothing where there is one plan."""
 
     @cached_property
     def layout_digest(self) -> str:

@@ -23,6 +23,8 @@ from bolt_build.planner.engine_plan import (
 from bolt_build.planner.in_place import write_in_place
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
 from bolt_build.planner.memory import Arena, plan_memory
+from bolt_build.planner.padded_dims import decisions_of as padding_decisions
+from bolt_build.planner.padded_dims import padded_dims
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.persistent import ChainOutcome, decisions_of, outcomes
 from bolt_build.planner.pipeline import optimize
@@ -94,9 +96,11 @@ def plan_engine(
         refusals += space.refusals
         slow += slow_steps(space, ordered.steps, winners, target, families)
         declined += space.declined
+    padded = padded_dims(graphs)
+    decisions += padding_decisions(padded)
     plan = EnginePlan(
         PLAN_VERSION, recipe.name, spec.name, spec.precision, structure(optimized), weights.slots(), tuple(plans),
-        tuple(dict.fromkeys(decisions)), tuple(dict.fromkeys(refusals)), tuple(slow),
+        tuple(dict.fromkeys(decisions)), tuple(dict.fromkeys(refusals)), tuple(slow), padded,
     )  # fmt: skip
     return PlannedEngine(
         plan, weights.constants(), tuple(optimized), tuple(covers), tuple(sorted(asked)), used.problems(),

@@ -34,8 +34,11 @@ from bolt_build.targets import Target
 from bolt_build.tuning.records.kernel_record import Record, Status
 from bolt_build.workflows.evidence import Evidence
 
-FUSION = ("fold-pads", "fold-batch-norm", "fold-affine", "merge-branches", "fuse-epilogues", "pad-channels", "padding")
-"""Stages that say which nodes became one, and whose channels are padded."""
+FUSION = (
+    "fold-pads", "fold-batch-norm", "fold-affine", "merge-branches", "fuse-epilogues", "pad-channels", "padding",
+    "lengths",
+)  # fmt: skip
+"""Stages that say which nodes became one, whose channels are padded, and which dimensions."""
 
 _UNTIMED = (NOT_MEASURED, ELSEWHERE)
 _LAST = float("inf")

@@ -100,4 +100,7 @@ class EngineTable(c.Structure):
         ("plan_input", PlanDescribe),
         ("plan_output", PlanDescribe),
         ("plan_steps", c.CFUNCTYPE(c.c_int, c.c_int32, c.POINTER(c.c_int32))),
+        ("axes", c.POINTER(c.c_int8)),
+        ("fit_plan", c.CFUNCTYPE(c.c_int, c.POINTER(c.c_int64), c.POINTER(c.c_int32))),
+        ("run_padded", c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(c.c_int64), Pointers, Pointers, c.c_void_p)),
     )

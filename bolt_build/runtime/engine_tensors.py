@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,10 @@ class TensorSpec:
         if self.layout is Layout.CHANNELS_LAST:
             return (self.shape[0], *self.shape[2:], self.shape[1])
         return self.shape
+
+    def resized(self, shape: tuple[int, ...]) -> TensorSpec:
+        """The same port with another shape."""
+        return replace(self, shape=shape, nbytes=prod(shape) * self.numpy_dtype.itemsize)
 
     def to_logical(self, stored: Array) -> Array:
         """An array of `stored_shape` as a row-major one of `shape`; no copy where the two are the same."""

@@ -142,6 +142,21 @@ class Engine(_Closing):
         batch, *extents = (int(self._table.sizes[first + i]) for i in range(1 + len(self.dims)))
         return Sizes(batch, tuple(zip(self.dims, extents, strict=True)))
 
+    def fitting(self, batch: int, dims: Mapping[str, int] = _NONE) -> Sizes:
+        """The sizes of the plan that a padded context for this batch and these extents has: the least that they fit
+        into. Raises as `inputs` does."""
+        found = ctypes.c_int32()
+        self.check(self._table.fit_plan(self._numbers(batch, dims), ctypes.byref(found)))
+        return self.sizes[found.value]
+
+    def follows(self, port: int) -> tuple[int, ...]:
+        """For each axis of a port (inputs, then outputs) which of `Sizes.numbers` it follows, -1 for none; empty where
+        the engine pads nothing."""
+        if not self._table.axes:
+            return ()
+        first = port * abi.MAX_RANK
+        return tuple(self._table.axes[first : first + abi.MAX_RANK])
+
     def _built(self) -> str:
         """For example "sequence 64, 128 or 384"."""
         texts = []
@@ -179,12 +194,22 @@ class Model(_Closing):
         engine.check(engine._table.create(ctypes.byref(options), ctypes.byref(self._handle)))
 
     def context(
-        self, batch: int, staged: bool = False, *, queueing: int = 0, dims: Mapping[str, int] = _NONE
+        self,
+        batch: int,
+        staged: bool = False,
+        *,
+        queueing: int = 0,
+        dims: Mapping[str, int] = _NONE,
+        padded: bool = False,
     ) -> Context:
         """A context for one of the engine's batches; one a thread. `staged`: with buffers of its own for the ports.
         `queueing`: flags of the border's `bolt_queueing`, 0 for what is fastest. `dims`: the extent of each dimension
-        of which the engine has several."""
-        context = Context(self, batch, staged, queueing, dims)
+        of which the engine has several. `padded`: for the least plan that batch and extents fit into; its runs take
+        what is smaller than that plan too, pad it with zeros, and cut outputs back. It has buffers of its own."""
+        if padded:
+            sizes = self.engine.fitting(batch, dims)
+            batch, dims, staged = sizes.batch, dict(sizes.dims), True
+        context = Context(self, batch, staged, queueing, dims, padded)
         self._contexts.add(context)
         return context
 
@@ -207,7 +232,9 @@ class Model(_Closing):
 class Context(_Closing):
     """The working memory of one plan. Holds its model alive."""
 
-    def __init__(self, model: Model, batch: int, staged: bool, queueing: int, dims: Mapping[str, int]) -> None:
+    def __init__(
+        self, model: Model, batch: int, staged: bool, queueing: int, dims: Mapping[str, int], padded: bool
+    ) -> None:
         if not model._handle.value:
             raise ValueError("the model is closed")
         self.model = model
@@ -220,6 +247,8 @@ class Context(_Closing):
         )  # fmt: skip
         model.engine.check(self._table.context_create(model._handle, ctypes.byref(options), ctypes.byref(self._handle)))
         self._plan = model.engine.plan(batch, dims)
+        self.sizes = model.engine.sizes[self._plan]
+        self._padded = padded
         self.inputs = model.engine.inputs(batch, dims)
         self.outputs = model.engine.outputs(batch, dims)
         self._device: list[_Memory] = []
@@ -232,14 +261,56 @@ class Context(_Closing):
         return int(self._table.context_bytes(self._open()))
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs by name. Inputs must have the ports' logical shapes and element types exactly (ValueError)."""
+        """Outputs by name. Inputs must have the ports' logical shapes and element types exactly; where the context is
+        padded, they may be shorter along axes that are padded, all by the same (ValueError)."""
         handle = self._open()
+        if self._padded:
+            return self._run_padded(handle, inputs)
         stored = self._stored(inputs)
         results = self._results()
         given, made = self._copied_in(stored, results)
         self.model.engine.check(self._table.run(handle, given, made, None))
         self._copy_out(results)
         return self._logical(results)
+
+    def _run_padded(self, handle: ctypes.c_void_p, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        numbers = self._given(inputs)
+        ports = [port.resized(shape) for port, shape in zip(self.inputs, self._shapes(numbers, 0), strict=True)]
+        made = [
+            port.resized(shape)
+            for port, shape in zip(self.outputs, self._shapes(numbers, len(self.inputs)), strict=True)
+        ]
+        stored = self._stored(inputs, ports)
+        results = [np.empty(port.stored_shape, port.numpy_dtype) for port in made]
+        sizes = (ctypes.c_int64 * len(numbers))(*numbers)
+        # A staged context copies from and to memory of the CPU itself.
+        table = self._table
+        self.model.engine.check(table.run_padded(handle, sizes, _pointers(stored), _pointers(results), None))
+        self.model.wait()
+        return {port.name: port.to_logical(array) for port, array in zip(made, results, strict=True)}
+
+    def _given(self, inputs: Mapping[str, Array]) -> list[int]:
+        """The batch and extents that the inputs have: those of the plan where no axis says another one."""
+        numbers = list(self.sizes.numbers)
+        for index, port in enumerate(self.inputs):
+            shape = inputs[port.name].shape if port.name in inputs else ()
+            for which, extent in zip(self.model.engine.follows(index), shape, strict=False):
+                if which >= 0 and extent < numbers[which]:
+                    numbers[which] = int(extent)
+        return numbers
+
+    def _shapes(self, numbers: list[int], first: int) -> list[tuple[int, ...]]:
+        """The shapes of the inputs, or of the outputs, where the batch and extents are these."""
+        ports = self.inputs if first == 0 else self.outputs
+        return [
+            tuple(
+                extent if which < 0 else numbers[which]
+                for which, extent in zip(
+                    self.model.engine.follows(first + index) or (-1,) * len(port.shape), port.shape, strict=False
+                )
+            )
+            for index, port in enumerate(ports)
+        ]
 
     def run_on(self, inputs: Sequence[int], outputs: Sequence[int], stream: int | None = None) -> None:
         """Runs on buffers at these addresses, in the ports' order, where the ports live; on a device it only queues the
@@ -330,10 +401,12 @@ class Context(_Closing):
             raise ValueError("the context is closed")
         return self._handle
 
-    def _stored(self, inputs: Mapping[str, Array]) -> list[Array]:
-        known = {port.name for port in self.inputs}
+    def _stored(self, inputs: Mapping[str, Array], ports: Sequence[TensorSpec] | None = None) -> list[Array]:
+        """The inputs as they lie in memory; `ports` are the context's own where none are given."""
+        ports = self.inputs if ports is None else ports
+        known = {port.name for port in ports}
         problems = [f"'{name}' is no input of {self.model.engine.name}" for name in inputs if name not in known]
-        for port in self.inputs:
+        for port in ports:
             if port.name not in inputs:
                 problems.append(f"input '{port.name}' is missing")
                 continue
@@ -345,7 +418,7 @@ class Context(_Closing):
                 )
         if problems:
             raise ValueError("; ".join(problems))
-        return [port.to_stored(inputs[port.name]) for port in self.inputs]
+        return [port.to_stored(inputs[port.name]) for port in ports]
 
     def _results(self) -> list[Array]:
         return [np.empty(port.stored_shape, port.numpy_dtype) for port in self.outputs]

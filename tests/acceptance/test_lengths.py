@@ -85,6 +85,46 @@ def test_what_is_not_built_is_refused_with_what_is(model: Model) -> None:
         model.context(2, dims={"width": 8})
 
 
+def test_shorter_inputs_are_padded_to_the_least_plan_that_they_fit(model: Model, reference: Reference) -> None:
+    fits = [((1, 1), (1, 8)), ((1, 8), (1, 8)), ((1, 9), (1, 16)), ((2, 5), (2, 8)), ((2, 13), (2, 16))]
+    for (batch, length), plan in fits:
+        given = feeds(batch, length, seed=length)
+        given["attention_mask"][:, 0] = 1
+        with model.context(batch, dims={"sequence": length}, padded=True) as context:
+            assert context.sizes.numbers == plan
+            found = context.run(given)
+            wanted = reference.outputs(given)
+            assert {name: array.shape for name, array in found.items()} == {n: a.shape for n, a in wanted.items()}
+            for name, array in wanted.items():
+                np.testing.assert_allclose(found[name], array, atol=1e-5)
+
+
+def test_a_padded_context_takes_every_size_that_its_plan_holds(model: Model, reference: Reference) -> None:
+    """One after the other: what an earlier run left behind the inputs is not read."""
+    with model.context(2, dims={"sequence": 16}, padded=True) as context:
+        for batch, length in ((2, 16), (1, 3), (2, 9), (1, 16)):
+            given = feeds(batch, length, seed=batch * length)
+            given["attention_mask"][:, 0] = 1
+            found = context.run(given)
+            for name, array in reference.outputs(given).items():
+                np.testing.assert_allclose(found[name], array, atol=1e-5)
+        wrong = {**feeds(2, 9), "attention_mask": np.ones((2, 8), np.int64)}
+        with pytest.raises(ValueError, match=r"^input 'input_ids' is int64 \[2, 9\], wanted int64 \[2, 8\]$"):
+            context.run(wrong)
+        with pytest.raises(ValueError, match=r"wanted int64 \[2, 16\]"):
+            context.run(feeds(2, 17))
+
+
+def test_what_fits_no_plan_is_refused(model: Model) -> None:
+    with pytest.raises(EngineError) as wrong:
+        model.context(2, dims={"sequence": 17}, padded=True)
+    known = "is not one of this engine's: batch 1, 2; sequence 8, 16 (invalid argument)"
+    assert str(wrong.value) == f"batch 2, sequence 17 {known}"
+    with pytest.raises(EngineError) as wrong:
+        model.context(3, dims={"sequence": 8}, padded=True)
+    assert str(wrong.value) == f"batch 3, sequence 8 {known}"
+
+
 def test_the_runner_takes_the_plan_that_its_inputs_fit(built: Built, tmp_path: Path) -> None:
     runner = str(built.directory / names.runner("enc"))
     np.savez(tmp_path / "in.npz", **feeds(2, 16))
@@ -102,6 +142,9 @@ def test_the_runner_takes_the_plan_that_its_inputs_fit(built: Built, tmp_path: P
     known = "is not one of this engine's: batch 1, 2; sequence 8, 16\n"
     assert said(*given, "--dim", "sequence=9") == (2, f"enc-run: sequence 9 {known}")
     assert said(*given, "--batch", "2", "--dim", "width=8") == (2, f"enc-run: batch 2, width 8 {known}")
+    np.savez(tmp_path / "short.npz", **feeds(1, 11))
+    assert said("--input", str(tmp_path / "short.npz"))[1].startswith("hidden f32 (1, 11, 32): ")
+    assert said("--input", str(tmp_path / "short.npz"), "--dim", "sequence=8")[0] == 3
     assert said("--bench", "--dim", "sequence") == (2, "enc-run: --dim takes NAME=N, not 'sequence'\n")
     timed = json.loads(said("--bench", "--json", "--runs", "2", "--batch", "2", "--dim", "sequence=8")[1])
     assert (timed["batch"], timed["dims"]) == (2, [["sequence", 8]])

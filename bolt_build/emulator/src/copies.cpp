@@ -90,6 +90,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   });
 }
 
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                              std::size_t rows, cudaMemcpyKind kind, cudaStream_t stream) {
+  return call([&] {
+    require(width <= to_pitch && width <= from_pitch, cudaErrorInvalidPitchValue);
+    for (std::size_t row = 0; row < rows && width != 0; ++row)
+      queue(stream, copy_of(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind));
+  });
+}
+
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   return call([&] {
     require_no_recording();

@@ -155,6 +155,16 @@ typedef struct bolt_engine_v1 {
   bolt_status (*plan_input)(int32_t plan, int32_t index, bolt_tensor* tensor);
   bolt_status (*plan_output)(int32_t plan, int32_t index, bolt_tensor* tensor);
   bolt_status (*plan_steps)(int32_t plan, int32_t* count);
+
+  /* Padding: a plan may run what is smaller than it is. Where it may, `axes` has BOLT_MAX_RANK entries a port, inputs and then
+   * outputs: which of a plan's sizes the port's axis follows, or -1. NULL where nothing of this engine is padded. */
+  const int8_t* axes;
+  /* The plan for these sizes or, where there is none, the least that they fit into padded. */
+  bolt_status (*fit_plan)(const int64_t* sizes, int32_t* plan);
+  /* run() of a staged context on inputs of these sizes, which are at most its plan's: each axis is as long as `axes` says. The
+   * context pads them with zeros behind; outputs are cut back, and what a padded element would be is written nowhere. */
+  bolt_status (*run_padded)(bolt_context* context, const int64_t* sizes, const void* const* inputs, void* const* outputs,
+                            void* stream);
 } bolt_engine_v1;
 
 #ifdef __cplusplus

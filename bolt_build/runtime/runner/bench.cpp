@@ -162,10 +162,10 @@ double median_ms(const Work& work) {
 
 }  // namespace
 
-Timing time_runs(const Model& model, int32_t plan, const Load& load, const std::function<void(Session&)>& fill) {
+Timing time_runs(const Model& model, const Choice& choice, const Load& load, const std::function<void(Session&)>& fill) {
   std::vector<std::unique_ptr<Session>> sessions;
   for (int64_t i = 0; i < load.callers; ++i) {
-    sessions.push_back(std::make_unique<Session>(model, plan, load.callers > 1));
+    sessions.push_back(std::make_unique<Session>(model, choice, load.callers > 1));
     fill(*sessions.back());
   }
   Traffic traffic(load);

@@ -39,8 +39,7 @@ Array array_of(const GivenInput& input, const bolt_tensor& port) {
   return {port.dtype, shape_of(port), input.array.bytes};
 }
 
-bool fits(const bolt_engine_v1& engine, int32_t plan, const std::vector<GivenInput>& inputs) {
-  const std::vector<bolt_tensor> wanted = input_ports(engine, plan);
+bool fits(const std::vector<bolt_tensor>& wanted, const std::vector<GivenInput>& inputs) {
   return std::all_of(inputs.begin(), inputs.end(), [&](const GivenInput& input) {
     return std::any_of(wanted.begin(), wanted.end(), [&](const bolt_tensor& port) {
       return input.name == port.name && fits_port(input, port);
@@ -59,6 +58,58 @@ bool is_wanted(const bolt_engine_v1& engine, int32_t plan, std::optional<int64_t
       if (extent.dim == engine.dims[i]) return extent.extent == sizes[1 + i];
     return false;
   });
+}
+
+// The batch and extents of the inputs, by the axes that follow them, and those of the plan where none does. Empty where inputs
+// contradict each other.
+std::vector<int64_t> given_sizes(const bolt_engine_v1& engine, int32_t plan, const std::vector<GivenInput>& inputs) {
+  std::vector<int64_t> sizes(1 + engine.dim_count, 0);
+  const std::vector<bolt_tensor> known = input_ports(engine, plan);
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    for (const GivenInput& input : inputs) {
+      if (input.name != known[i].name) continue;
+      if (static_cast<int>(input.array.shape.size()) != known[i].rank) return {};
+      for (int axis = 0; axis < known[i].rank; ++axis) {
+        const int which = engine.axes[i * BOLT_MAX_RANK + axis];
+        if (which < 0) continue;
+        const int64_t extent = input.array.shape[axis];
+        if (extent < 1 || extent > sizes_of(engine, plan)[which] || (sizes[which] != 0 && sizes[which] != extent)) return {};
+        sizes[which] = extent;
+      }
+    }
+  }
+  for (int which = 0; which <= engine.dim_count; ++which)
+    if (sizes[which] == 0) sizes[which] = sizes_of(engine, plan)[which];
+  return sizes;
+}
+
+// A port of a plan as it is for smaller sizes.
+void resize(const bolt_engine_v1& engine, int index, const std::vector<int64_t>& sizes, bolt_tensor& port) {
+  for (int axis = 0; axis < port.rank; ++axis) {
+    const int which = engine.axes[index * BOLT_MAX_RANK + axis];
+    if (which < 0 || port.shape[axis] == 0) continue;
+    port.bytes = port.bytes / static_cast<std::size_t>(port.shape[axis]) * static_cast<std::size_t>(sizes[which]);
+    port.shape[axis] = sizes[which];
+  }
+}
+
+// The least plan that the inputs fit into padded; its number is -1 where there is none.
+Choice fitting(const bolt_engine_v1& engine, std::optional<int64_t> batch, const std::vector<Extent>& extents,
+               const std::vector<GivenInput>& inputs) {
+  Choice best{-1, {}};
+  double least = 0;
+  for (int32_t plan = 0; engine.axes != nullptr && plan < engine.plan_count; ++plan) {
+    std::vector<int64_t> sizes = given_sizes(engine, plan, inputs);
+    if (sizes.empty() || !is_wanted(engine, plan, batch, extents)) continue;
+    std::vector<bolt_tensor> ports = input_ports(engine, plan);
+    for (std::size_t i = 0; i < ports.size(); ++i) resize(engine, static_cast<int>(i), sizes, ports[i]);
+    double all = 1;
+    for (int which = 0; which <= engine.dim_count; ++which) all *= static_cast<double>(sizes_of(engine, plan)[which]);
+    if (!fits(ports, inputs) || (best.plan >= 0 && all >= least)) continue;
+    best = {plan, std::move(sizes)};
+    least = all;
+  }
+  return best;
 }
 
 // As the engine says it: batches, and the extents of each dimension.
@@ -96,16 +147,21 @@ std::string sizes_text(const bolt_engine_v1& engine, int32_t plan) {
   return text;
 }
 
-int32_t choose_plan(const bolt_engine_v1& engine, std::optional<int64_t> batch, const std::vector<Extent>& extents,
+Choice choose_plan(const bolt_engine_v1& engine, std::optional<int64_t> batch, const std::vector<Extent>& extents,
                     const std::vector<GivenInput>& inputs) {
+  const auto all_of = [&](int32_t plan) {
+    const int64_t* sizes = sizes_of(engine, plan);
+    return Choice{plan, {sizes, sizes + 1 + engine.dim_count}};
+  };
   int32_t first = -1;
   for (int32_t plan = 0; plan < engine.plan_count; ++plan) {
     if (!is_wanted(engine, plan, batch, extents)) continue;
-    if (fits(engine, plan, inputs)) return plan;
+    if (fits(input_ports(engine, plan), inputs)) return all_of(plan);
     if (first < 0) first = plan;
   }
   if (first < 0) throw Problem(kWrongUsage, wanted_text(batch, extents) + " is not one of this engine's: " + known_sizes(engine));
-  return first;  // set_inputs() then says what does not fit
+  const Choice padded = fitting(engine, batch, extents, inputs);
+  return padded.plan >= 0 ? padded : all_of(first);  // set_inputs() then says what does not fit
 }
 
 Model::Model(const bolt_engine_v1& of, int threads, const std::string& weights) : engine(of) {
@@ -116,13 +172,20 @@ Model::Model(const bolt_engine_v1& of, int threads, const std::string& weights) 
   if (engine.create(&options, &handle) != BOLT_OK) throw Problem(kInvalid, engine.last_error());
 }
 
-Session::Session(const Model& model, int32_t plan, bool concurrent)
+Session::Session(const Model& model, const Choice& choice, bool concurrent)
     : engine_(model.engine),
       model_(model.handle),
-      plan_(plan),
+      plan_(choice.plan),
       concurrent_(concurrent),
-      input_ports_(input_ports(model.engine, plan)),
-      output_ports_(output_ports(model.engine, plan)) {
+      sizes_(choice.sizes),
+      padded_(!std::equal(sizes_.begin(), sizes_.end(), sizes_of(model.engine, choice.plan))),
+      input_ports_(input_ports(model.engine, plan_)),
+      output_ports_(output_ports(model.engine, plan_)) {
+  if (padded_) {
+    for (std::size_t i = 0; i < input_ports_.size(); ++i) resize(engine_, static_cast<int>(i), sizes_, input_ports_[i]);
+    for (std::size_t i = 0; i < output_ports_.size(); ++i)
+      resize(engine_, engine_.input_count + static_cast<int>(i), sizes_, output_ports_[i]);
+  }
   for (const bolt_tensor& port : input_ports_) input_buffers_.emplace_back(port.bytes);
   for (const bolt_tensor& port : output_ports_) output_buffers_.emplace_back(port.bytes);
   try {
@@ -138,6 +201,7 @@ void Session::make() {
   options.size = sizeof options;
   options.batch = batch();
   options.sizes = sizes_of(engine_, plan_);
+  options.staged = padded_ ? 1 : 0;
   check(engine_.context_create(model_, &options, &context_));
   for (std::size_t i = 0; i < input_ports_.size(); ++i) {
     const bolt_tensor& port = input_ports_[i];
@@ -207,7 +271,8 @@ void Session::set_random_inputs() {
 }
 
 void Session::run() {
-  check(engine_.run(context_, inputs_.data(), outputs_.data(), stream()));
+  check(padded_ ? engine_.run_padded(context_, sizes_.data(), inputs_.data(), outputs_.data(), stream())
+                : engine_.run(context_, inputs_.data(), outputs_.data(), stream()));
   if (on_device()) check(engine_.wait(model_, stream()));
 }
 

@@ -19,9 +19,15 @@ std::vector<bolt_tensor> output_ports(const bolt_engine_v1& engine, int32_t plan
 /// What a plan is for: "batch 32", or "batch 32, sequence 128".
 std::string sizes_text(const bolt_engine_v1& engine, int32_t plan);
 
-/// The plan to run: that of the `batch` and extents that are wanted, else one whose shapes `inputs` have, else the first.
-/// Throws Problem where the engine has none.
-int32_t choose_plan(const bolt_engine_v1& engine, std::optional<int64_t> batch, const std::vector<Extent>& extents,
+/// A plan, and the batch and extents to run on it: those of the plan, or smaller ones that are padded.
+struct Choice {
+  int32_t plan;
+  std::vector<int64_t> sizes;
+};
+
+/// What to run: the plan of the `batch` and extents that are wanted, else the one whose shapes `inputs` have, else the least that
+/// they fit into padded, else the first. Throws Problem where the engine has none.
+Choice choose_plan(const bolt_engine_v1& engine, std::optional<int64_t> batch, const std::vector<Extent>& extents,
                     const std::vector<GivenInput>& inputs);
 
 /// The weights, loaded once and shared by all sessions, which must be gone before it.
@@ -42,7 +48,7 @@ class Session {
  public:
   /// `concurrent`: on a GPU its runs are on the calling thread's own stream, so that sessions of several threads do not wait
   /// for each other. Throws Problem with the engine's own sentence where it refuses.
-  Session(const Model& model, int32_t plan, bool concurrent = false);
+  Session(const Model& model, const Choice& choice, bool concurrent = false);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -72,6 +78,8 @@ class Session {
   bolt_model* model_;
   int32_t plan_;
   bool concurrent_;
+  std::vector<int64_t> sizes_;
+  bool padded_;
   std::vector<bolt_tensor> input_ports_;
   std::vector<bolt_tensor> output_ports_;
   std::vector<Buffer> input_buffers_;

@@ -225,6 +225,23 @@ bolt_status find_plan(const int64_t* sizes, int32_t* plan) noexcept {
   });
 }
 
+bolt_status fit_plan(const int64_t* sizes, int32_t* plan) noexcept {
+  return guarded([&] {
+    require(sizes, "sizes");
+    require(plan, "plan");
+    *plan = fitting_plan(engine_info, sizes);
+  });
+}
+
+bolt_status run_padded(bolt_context* context, const int64_t* sizes, const void* const* inputs, void* const* outputs,
+                       void* stream) noexcept {
+  return guarded([&] {
+    require(context, "context");
+    require(sizes, "sizes");
+    context->context.run_padded(sizes, inputs, outputs, stream);
+  });
+}
+
 bolt_status plan_input(int32_t plan, int32_t index, bolt_tensor* tensor) noexcept {
   return describe([&]() -> const PlanInfo& { return plan_at(plan); }, index, tensor, &PlanInfo::inputs, "input");
 }

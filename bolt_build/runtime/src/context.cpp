@@ -6,6 +6,7 @@
 
 #include "bolt/device.h"
 #include "bolt/failure.h"
+#include "bolt/part.h"
 #include "bolt/sizes.h"
 
 namespace bolt {
@@ -120,14 +121,31 @@ void Context::run_steps(const Run& run, bolt_observer observer, void* user) {
   }
 }
 
-void Context::stage_in(const void* const* inputs, void* stream) const {
-  for (std::size_t i = 0; i < staged_inputs_.size(); ++i)
-    device::copy(const_cast<void*>(staged_inputs_[i]), inputs[i], info_.inputs[static_cast<int>(i)].bytes, stream);
+// `sizes` of what the caller has: null where they are the plan's.
+void Context::stage_in(const std::int64_t* sizes, const void* const* inputs, void* stream) const {
+  for (std::size_t i = 0; i < staged_inputs_.size(); ++i) {
+    const bolt_tensor& port = info_.inputs[static_cast<int>(i)];
+    auto* own = const_cast<void*>(staged_inputs_[i]);
+    const PartOf part(model_.engine(), static_cast<int>(i), port, sizes);
+    if (part.whole()) {
+      device::copy(own, inputs[i], port.bytes, stream);
+    } else {
+      device::zero(own, port.bytes, stream);
+      part.copy(own, part.full, inputs[i], part.part, stream);
+    }
+  }
 }
 
-void Context::stage_out(void* const* outputs, void* stream) const {
-  for (std::size_t i = 0; i < staged_outputs_.size(); ++i)
-    device::copy(outputs[i], staged_outputs_[i], info_.outputs[static_cast<int>(i)].bytes, stream);
+void Context::stage_out(const std::int64_t* sizes, void* const* outputs, void* stream) const {
+  for (std::size_t i = 0; i < staged_outputs_.size(); ++i) {
+    const bolt_tensor& port = info_.outputs[static_cast<int>(i)];
+    const PartOf part(model_.engine(), info_.inputs.count + static_cast<int>(i), port, sizes);
+    if (part.whole()) {
+      device::copy(outputs[i], staged_outputs_[i], port.bytes, stream);
+    } else {
+      part.copy(outputs[i], part.part, staged_outputs_[i], part.full, stream);
+    }
+  }
 }
 
 Run Context::run_on(const void* const* inputs, void* const* outputs, void* stream) const {
@@ -158,22 +176,39 @@ void Context::queue(const void* const* inputs, void* const* outputs, void* strea
 }
 
 void Context::run(const void* const* inputs, void* const* outputs, void* stream, bolt_observer observer, void* user) {
+  run_sized(nullptr, inputs, outputs, stream, observer, user);
+}
+
+void Context::run_padded(const std::int64_t* sizes, const void* const* inputs, void* const* outputs, void* stream) {
+  if (!staged()) throw Failure(BOLT_INVALID_ARGUMENT, "the context has no buffers to pad in: make it with options.staged = 1");
+  const EngineInfo& engine = model_.engine();
+  for (int which = 0; which <= engine.dims.count; ++which) {
+    const std::int64_t size = size_of(info_, which);
+    if (sizes[which] == size || (sizes[which] >= 1 && sizes[which] < size && pads(engine, which))) continue;
+    const bool less = sizes[which] >= 1 && sizes[which] < size && engine.unpadded != nullptr;
+    throw Failure(BOLT_INVALID_ARGUMENT, sizes_text(engine, sizes[0], sizes + 1) + " does not fit into " + sizes_text(engine, info_) +
+                                             (less ? std::string(", which is not padded: ") + engine.unpadded[which] : ""));
+  }
+  run_sized(sizes, inputs, outputs, stream, nullptr, nullptr);
+}
+
+void Context::run_sized(const std::int64_t* sizes, const void* const* inputs, void* const* outputs, void* stream,
+                        bolt_observer observer, void* user) {
   const Busy busy(running_);
   check(inputs, outputs, stream);
   const device::Scope scope(model_.device(), model_.threads());
   fault_->raise();
   fault_->queued_on(stream);
-  const bool staged = !staged_inputs_.empty() || !staged_outputs_.empty();
-  const void* const* from = staged ? staged_inputs_.data() : inputs;
-  void* const* to = staged ? staged_outputs_.data() : outputs;
+  const void* const* from = staged() ? staged_inputs_.data() : inputs;
+  void* const* to = staged() ? staged_outputs_.data() : outputs;
   try {
-    stage_in(inputs, stream);
+    stage_in(sizes, inputs, stream);
     if (observer == nullptr) {
       queue(from, to, stream);
     } else {
       run_steps(run_on(from, to, stream), observer, user);
     }
-    stage_out(outputs, stream);
+    stage_out(sizes, outputs, stream);
     if (observer != nullptr) {
       device::wait(stream);
       fault_->raise();

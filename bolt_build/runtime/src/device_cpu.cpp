@@ -104,6 +104,13 @@ void fill(void* memory, std::size_t, const std::function<void(void*)>& fill) { f
 
 void copy(void* to, const void* from, std::size_t bytes, void*) { std::memcpy(to, from, bytes); }
 
+void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t rows, void*) {
+  for (std::size_t row = 0; row < rows; ++row)
+    std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
+}
+
+void zero(void* memory, std::size_t bytes, void*) { std::memset(memory, 0, bytes); }
+
 void for_each(int count, const std::function<void(int)>& body) {
 #pragma omp parallel for schedule(dynamic)
   for (int i = 0; i < count; ++i) body(i);

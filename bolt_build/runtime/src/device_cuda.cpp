@@ -183,6 +183,16 @@ void copy(void* to, const void* from, std::size_t bytes, void* stream) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)), "queueing a copy failed");
 }
 
+void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t rows,
+               void* stream) {
+  check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, rows, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)),
+        "queueing a copy failed");
+}
+
+void zero(void* memory, std::size_t bytes, void* stream) {
+  check(cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream)), "queueing zeros failed");
+}
+
 void for_each(int count, const std::function<void(int)>& body) {
   std::atomic<int> next{0};
   const auto work = [&] {

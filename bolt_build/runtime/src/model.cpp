@@ -97,6 +97,16 @@ std::string known_sizes(const EngineInfo& engine) {
   return engine.dims.count == 0 ? known : "batch " + known;
 }
 
+// What is not padded, and why.
+std::string refusals(const EngineInfo& engine) {
+  std::string text;
+  for (int which = 0; which <= engine.dims.count && engine.unpadded != nullptr; ++which) {
+    if (engine.unpadded[which] == nullptr) continue;
+    text += std::string("; it does not pad ") + (which == 0 ? "batch" : engine.dims[which - 1]) + ": " + engine.unpadded[which];
+  }
+  return text;
+}
+
 }  // namespace
 
 int plan_index(const EngineInfo& engine, std::int64_t batch) {
@@ -107,13 +117,36 @@ int plan_index(const EngineInfo& engine, std::int64_t batch) {
   return plan_index(engine, &batch);
 }
 
+bool pads(const EngineInfo& engine, int which) { return engine.axes != nullptr && engine.unpadded[which] == nullptr; }
+
+std::int64_t size_of(const PlanInfo& plan, int which) { return which == 0 ? plan.batch : plan.extents[which - 1]; }
+
+int fitting_plan(const EngineInfo& engine, const std::int64_t* sizes) {
+  int best = -1;
+  double least = 0;
+  for (int i = 0; i < engine.plans.count; ++i) {
+    bool fits = true;
+    double all = 1;
+    for (int which = 0; which <= engine.dims.count; ++which) {
+      const std::int64_t size = size_of(*engine.plans[i], which);
+      fits = fits && sizes[which] >= 1 && (pads(engine, which) ? sizes[which] <= size : sizes[which] == size);
+      all *= static_cast<double>(size);
+    }
+    if (fits && (best < 0 || all < least)) {
+      best = i;
+      least = all;
+    }
+  }
+  return best >= 0 ? best : plan_index(engine, sizes);
+}
+
 int plan_index(const EngineInfo& engine, const std::int64_t* sizes) {
   for (int i = 0; i < engine.plans.count; ++i) {
     const PlanInfo& plan = *engine.plans[i];
     if (plan.batch == sizes[0] && std::equal(sizes + 1, sizes + 1 + engine.dims.count, plan.extents)) return i;
   }
   throw Failure(BOLT_INVALID_ARGUMENT,
-                sizes_text(engine, sizes[0], sizes + 1) + " is not one of this engine's: " + known_sizes(engine));
+                sizes_text(engine, sizes[0], sizes + 1) + " is not one of this engine's: " + known_sizes(engine) + refusals(engine));
 }
 
 Model::Model(const EngineInfo& engine, const bolt_model_options& options)

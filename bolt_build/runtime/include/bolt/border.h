@@ -27,5 +27,8 @@ bolt_status find_plan(const int64_t* sizes, int32_t* plan) noexcept;
 bolt_status plan_input(int32_t plan, int32_t index, bolt_tensor* tensor) noexcept;
 bolt_status plan_output(int32_t plan, int32_t index, bolt_tensor* tensor) noexcept;
 bolt_status plan_steps(int32_t plan, int32_t* count) noexcept;
+bolt_status fit_plan(const int64_t* sizes, int32_t* plan) noexcept;
+bolt_status run_padded(bolt_context* context, const int64_t* sizes, const void* const* inputs, void* const* outputs,
+                       void* stream) noexcept;
 
 }  // namespace bolt::border

@@ -22,14 +22,20 @@ class Context {
   /// Runs or queues every step; `observer` (may be null) is called after each, which has then finished. Throws Failure;
   /// once a step has failed, always; and once, before anything is queued, where an earlier run met a wrong value.
   void run(const void* const* inputs, void* const* outputs, void* stream, bolt_observer observer, void* user);
+  /// run() of a staged context on inputs and outputs of these sizes: the batch, and an extent of each dimension with several.
+  /// Throws as run() does, and where they are larger than the plan's, or smaller where nothing is padded.
+  void run_padded(const std::int64_t* sizes, const void* const* inputs, void* const* outputs, void* stream);
   /// Seconds that each step takes by itself, mean over `repeats`, into seconds[0 ..]. Leaves results undefined. Throws as
   /// run().
   void time_steps(const void* const* inputs, void* const* outputs, void* stream, int repeats, double* seconds);
 
  private:
   void check(const void* const* inputs, void* const* outputs, void* stream) const;
-  void stage_in(const void* const* inputs, void* stream) const;
-  void stage_out(void* const* outputs, void* stream) const;
+  void stage_in(const std::int64_t* sizes, const void* const* inputs, void* stream) const;
+  void stage_out(const std::int64_t* sizes, void* const* outputs, void* stream) const;
+  bool staged() const { return !staged_inputs_.empty() || !staged_outputs_.empty(); }
+  void run_sized(const std::int64_t* sizes, const void* const* inputs, void* const* outputs, void* stream, bolt_observer observer,
+                 void* user);
   Run run_on(const void* const* inputs, void* const* outputs, void* stream) const;
   void queue(const void* const* inputs, void* const* outputs, void* stream);
   bool rebind(const void* const* inputs, void* const* outputs);

@@ -62,6 +62,13 @@ void unwatch(std::uint32_t* word) noexcept;
 /// Queues a copy on `stream`; either end may be memory of the device or of the CPU. Throws Failure.
 void copy(void* to, const void* from, std::size_t bytes, void* stream);
 
+/// Queues `rows` copies of `width` bytes each, whose ends lie `to_pitch` and `from_pitch` bytes apart. Throws Failure.
+void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t rows,
+               void* stream);
+
+/// Queues zeros into memory of the device. Throws Failure.
+void zero(void* memory, std::size_t bytes, void* stream);
+
 /// Calls body(0) .. body(count - 1) on the CPU threads of the enclosing Scope. `body` does not throw.
 void for_each(int count, const std::function<void(int)>& body);
 

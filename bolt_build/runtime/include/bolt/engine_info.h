@@ -72,6 +72,8 @@ struct EngineInfo {
   Table<WeightInfo> weights;
   Table<const PlanInfo*> plans;
   Table<const char*> dims = {nullptr, 0}; // those with several extents
+  const std::int8_t* axes = nullptr;      // bolt_engine_v1::axes; null where nothing is padded
+  const char* const* unpadded = nullptr;  // for the batch and each of dims: why it is not padded, or null
 };
 
 /// The engine that this library holds: defined by the generated engine.cpp.

@@ -20,6 +20,12 @@ using DeviceMemory = std::unique_ptr<void, ReleaseMemory>;
 int plan_index(const EngineInfo& engine, std::int64_t batch);
 /// The same for a batch and an extent of each dimension that has several.
 int plan_index(const EngineInfo& engine, const std::int64_t* sizes);
+/// The same or, where there is none, the least plan that these sizes fit into padded.
+int fitting_plan(const EngineInfo& engine, const std::int64_t* sizes);
+/// Whether inputs may have less of the batch (0) or of a dimension (from 1 on) than a plan has.
+bool pads(const EngineInfo& engine, int which);
+/// A plan's batch (0), or one of its extents (from 1 on).
+std::int64_t size_of(const PlanInfo& plan, int which);
 /// What a plan is for: "batch 32", or "batch 32, sequence 128".
 std::string sizes_text(const EngineInfo& engine, std::int64_t batch, const std::int64_t* extents);
 std::string sizes_text(const EngineInfo& engine, const PlanInfo& plan);

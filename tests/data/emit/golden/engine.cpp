@@ -105,6 +105,9 @@ static const bolt_engine_v1 table = {
     bolt::border::plan_input,
     bolt::border::plan_output,
     bolt::border::plan_steps,
+    nullptr,
+    bolt::border::fit_plan,
+    bolt::border::run_padded,
 };
 
 }  // namespace bolt_engine_tiny

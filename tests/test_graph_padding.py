@@ -1,0 +1,205 @@
+"""Which models take shorter inputs padded with zeros: those whose outputs are then what they would be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from graph_models import model, node, saved, tensor
+from length_models import VOCABULARY, encoder
+from onnx import TensorProto
+
+from bolt_build.graph.ir import Array, Graph
+from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.padding import PaddedPorts, padded_ports
+from bolt_build.graph.reference import evaluate
+
+SMALL, LARGE = 12, 16
+
+
+def graphs(folder: Path, proto: onnx.ModelProto, *lengths: int) -> list[Graph]:
+    loaded = load_model(saved(folder, proto))
+    return [loaded.bind(2, (), (("sequence", length),)) for length in lengths]
+
+
+def said(folder: Path, proto: onnx.ModelProto) -> PaddedPorts | str:
+    return padded_ports(*graphs(folder, proto, SMALL, LARGE))
+
+
+def padded(array: Array, axes: Sequence[int], extent: int) -> Array:
+    widths = [(0, extent - size if axis in axes else 0) for axis, size in enumerate(array.shape)]
+    return np.pad(array, widths)
+
+
+def feeds(graph: Graph, seed: int) -> dict[str, Array]:
+    random = np.random.RandomState(seed)
+    found = {}
+    for name in graph.inputs:
+        shape, whole = graph.type(name).shape, graph.type(name).dtype.is_integer
+        below = 2 if "mask" in name else VOCABULARY
+        drawn = random.randint(0, below, shape) if whole else random.standard_normal(shape).astype(np.float32)
+        if "mask" in name:
+            drawn.reshape(shape[0], -1)[:, 0] = 1  # something is always left
+        found[name] = drawn
+    return found
+
+
+def agrees(folder: Path, proto: onnx.ModelProto) -> PaddedPorts:
+    """The ports; asserts that every shorter length gives padded what it gives alone."""
+    ports = said(folder, proto)
+    assert isinstance(ports, PaddedPorts), ports
+    axes = dict(ports.axes)
+    (large,) = graphs(folder, proto, LARGE)
+    for length in (1, 5, SMALL, LARGE - 1):
+        (alone,) = graphs(folder, proto, length)
+        given = feeds(alone, length)
+        longer = {name: padded(array, axes.get(name, ()), LARGE) for name, array in given.items()}
+        wanted, found = evaluate(alone, given), evaluate(large, longer)
+        for name in alone.outputs:
+            kept = tuple(slice(extent) for extent in wanted[name].shape)
+            np.testing.assert_allclose(found[name][kept], wanted[name], atol=2e-6)
+    return ports
+
+
+def test_an_encoder_with_a_mask_pads_its_ports(tmp_path: Path) -> None:
+    assert agrees(tmp_path, encoder()).axes == (("input_ids", (1,)), ("attention_mask", (1,)), ("hidden", (1,)))
+
+
+def ended(*nodes: onnx.NodeProto) -> onnx.ModelProto:
+    return encoder(ending=nodes, outputs=("y",))
+
+
+ACCEPTED = {
+    "mean of what the mask leaves": ended(
+        node("Unsqueeze", "kept last_axis", "kept3"), node("Mul", "hidden kept3", "chosen"),
+        node("ReduceSum", "chosen one", "total", keepdims=0), node("ReduceSum", "kept3 one", "count", keepdims=0),
+        node("Div", "total count", "y"),
+    ),
+    "rows of all sentences in one axis": ended(
+        node("Reshape", "hidden rows_shape", "flat"), node("Gemm", "flat wq", "through"),
+        node("Relu", "through", "relu"), node("Reshape", "relu back_shape", "y"),
+    ),
+    "positions counted over the mask": ended(
+        node("CumSum", "attention_mask axis_one", "counted"), node("Mul", "counted attention_mask", "ids"),
+        node("Gather", "words ids", "y"),
+    ),
+    "channels before positions": ended(node("Transpose", "hidden", "y", perm=[0, 2, 1])),
+    "two outputs of each token": ended(node("Concat", "hidden x", "y", axis=2)),
+}  # fmt: skip
+
+REFUSED = {
+    "mean": (
+        ended(node("ReduceMean", "hidden", "y", axes=[1])),
+        "'ReduceMean_30' takes the mean over it, and padding counts",
+    ),
+    "last token": (
+        ended(node("Slice", "hidden minus end one", "y")),
+        "'Slice_30' takes a part of it that is not its first position",
+    ),
+    "softmax over tokens": (
+        ended(node("Softmax", "hidden", "y", axis=1)),
+        "'Softmax_30' is a softmax over it without a mask that an input gives",
+    ),
+    "normalised over tokens": (
+        ended(node("Transpose", "hidden", "moved2", perm=[0, 2, 1]), node("LpNormalization", "moved2", "y", axis=-1)),
+        "'LpNormalization_31' normalises over it",
+    ),
+    "sum of products": (
+        ended(node("Transpose", "hidden", "moved2", perm=[0, 2, 1]), node("MatMul", "moved2 hidden", "y")),
+        "'MatMul_31' adds up over it, and padding is not zero there",
+    ),
+    "something behind it": (
+        ended(node("Concat", "hidden head", "y", axis=1)), "'Concat_30' puts something behind it",
+    ),
+    "its number of tokens": (
+        ended(node("Cast", "length", "many", to=TensorProto.FLOAT), node("Div", "pooled many", "y")),
+        "'Div_31' reads 'many', a constant that depends on it",
+    ),
+    "neighbours": (
+        ended(node("Transpose", "hidden", "moved2", perm=[0, 2, 1]), node("Conv", "moved2 window", "y", pads=[1, 1])),
+        "'Conv_31' mixes neighbours along it",
+    ),
+}  # fmt: skip
+
+
+def with_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
+    numbers = {
+        "last_axis": [2], "axis_one": 1, "rows_shape": [-1, 32], "back_shape": [2, -1, 32], "minus": [-1],
+        "end": [1 << 40],
+    }  # fmt: skip
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(value, np.int64), name) for name, value in numbers.items()
+    )
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((4, 32, 3), np.float32), "window"))
+    return proto
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_steps_that_leave_padding_apart(name: str, tmp_path: Path) -> None:
+    agrees(tmp_path, with_constants(ACCEPTED[name]))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_steps_that_let_padding_reach_the_rest(name: str, tmp_path: Path) -> None:
+    proto, reason = REFUSED[name]
+    assert said(tmp_path, with_constants(proto)) == reason
+
+
+def test_an_encoder_without_a_mask_is_refused(tmp_path: Path) -> None:
+    assert said(tmp_path, encoder(masked=False)) == (
+        "'Softmax_16' is a softmax over it without a mask that an input gives"
+    )
+
+
+def test_a_batch_is_padded_where_images_are_computed_one_by_one(tmp_path: Path) -> None:
+    lines = [
+        node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "r"),
+        node("MaxPool", "r", "p", kernel_shape=[2, 2]),
+        node("GlobalAveragePool", "p", "g"), node("Flatten", "g", "y"),
+    ]  # fmt: skip
+    weights = {"w": np.ones((4, 3, 3, 3), np.float32)}
+    loaded = load_model(saved(tmp_path, model(lines, [tensor("x", ["N", 3, 8, 8])], constants=weights)))
+    assert padded_ports(loaded.bind(1), loaded.bind(4)) == PaddedPorts((("x", (0,)), ("y", (0,))))
+    lines = [node("Softmax", "x", "y", "over", axis=0)]
+    loaded = load_model(saved(tmp_path, model(lines, [tensor("x", ["N", 3])])))
+    assert padded_ports(loaded.bind(1), loaded.bind(4)) == (
+        "'over' is a softmax over it without a mask that an input gives"
+    )
+
+
+MASKS = {
+    "chosen": [
+        node("Cast", "mask", "keep", to=TensorProto.BOOL), node("Unsqueeze", "keep at", "keep3"),
+        node("Where", "keep3 s far", "masked"),
+    ],
+    "equal to zero": [
+        node("Equal", "mask none", "gone"), node("Unsqueeze", "gone at", "gone3"),
+        node("Where", "gone3 far s", "masked"),
+    ],
+    "not and least": [
+        node("Cast", "mask", "keep", to=TensorProto.BOOL), node("Not", "keep", "gone"),
+        node("Cast", "gone", "gone_f", to=TensorProto.FLOAT), node("Mul", "gone_f far", "low"),
+        node("Unsqueeze", "low at", "low3"), node("Add", "s low3", "masked"),
+    ],
+    "added and kept in fp16's range": [
+        node("Cast", "mask", "kept", to=TensorProto.FLOAT), node("Sub", "kept unit", "minus"),
+        node("Mul", "minus thousands", "low"), node("Unsqueeze", "low at", "low3"), node("Add", "low3 s", "masked"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_as_exporters_write_them(name: str, tmp_path: Path) -> None:
+    lines = [
+        node("Transpose", "x", "k", perm=[0, 2, 1]), node("MatMul", "x k", "s"), *MASKS[name],
+        node("Softmax", "masked", "shares", axis=-1), node("MatMul", "shares x", "y"),
+    ]  # fmt: skip
+    constants = {
+        "at": np.asarray([1], np.int64), "none": np.asarray(0, np.int64), "unit": np.float32(1).reshape(()),
+        "far": np.asarray(-3.0e38, np.float32), "thousands": np.asarray(10000, np.float32),
+    }  # fmt: skip
+    inputs = [tensor("x", ["N", "sequence", 4]), tensor("mask", ["N", "sequence"], TensorProto.INT64)]
+    agrees(tmp_path, model(lines, inputs, constants=constants))
