@@ -100,7 +100,7 @@ class Net:
     def problems(self) -> TuningSet:
         planner = self.planner()
         recipe, spec, target = planner.recipe, planner.recipe.targets[0], target_named("h200")
-        graphs = [parse(planner.model.path).bind(batch, ()) for batch in recipe.model.batch]
+        graphs = [parse(planner.model.path).bind(batch, recipe.model.dims) for batch in recipe.model.batch]
         spaces = search_spaces(graphs, recipe, spec, target, load(target))
         return tuning_set(spaces, load(target), target, 3)
 
@@ -117,7 +117,8 @@ class Net:
             for index, trial in enumerate(each.trials)
         ]
         planner, target = self.planner(), target_named("h200")
-        graphs = [parse(planner.model.path).bind(batch, ()) for batch in planner.recipe.model.batch]
+        model = planner.recipe.model
+        graphs = [parse(planner.model.path).bind(batch, model.dims) for batch in model.batch]
         engine = plan_engine(
             graphs, planner.recipe, planner.recipe.targets[0], target, load(target), select(found, records)
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.files import Digests
 from bolt_build.build.prepared_target import PreparedTarget
@@ -10,9 +12,9 @@ from bolt_build.build.receipt import RECEIPT_VERSION, Receipt, save_receipt, tas
 from bolt_build.schema.recipe import Recipe
 
 
-def pretend_built(recipe: Recipe, options: BuildOptions) -> None:
+def pretend_built(recipe: Recipe, options: BuildOptions, preparer: Callable[..., Preparer] = Preparer) -> None:
     """Plan the recipe's targets, and leave every output of their tasks with its record."""
-    planner = Preparer(recipe, options.directory(recipe), print)
+    planner = preparer(recipe, options.directory(recipe), print)
     for spec in recipe.targets:
         _pretend(planner.plan(spec))
 

@@ -1,185 +1,203 @@
-"""The pipelines under `ci/` do what they say: their own commands, run in a stranger's repository."""
+"""Every command of the pipelines under `ci/`, run in a checkout with recipes of its own."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import emulated
+import onnx
 import pytest
-import yaml
-from graph_models import model, node, saved, tensor
+from ci_host import CI, ROOT, Host, pipeline, run_github, run_gitlab
+from onnx import TensorProto, helper
+from recipe_projects import write_model
+from tune_projects import Project, by_prediction
 
-import bolt_build
+from bolt_build.toolchain import probe
+from bolt_build.tuning.exchange.bundle import read_bundle
 
-ROOT = Path(__file__).resolve().parents[1]
-INSTALL = 'python -m pip install "bolt-build[host,cuda,verify]==$BOLT_BUILD_VERSION"'
-COMMANDS = (
-    "bolt-build check recipes/*.yaml",
-    "bolt-build recipes/*.yaml --keep-going --cache .bolt-cache",
-    "bolt-build verify recipes/*.yaml",
-)
 RECIPE = """\
 bolt: 1
 name: net
-model: {onnx: ../models/net.onnx, batch: 1}
+model: {onnx: net.onnx, batch: 1}
 targets: {host: {precision: fp32}}
 verify: {samples: 1}
 """
-UPLOADED = {"lib*.so*", "*.weights", "*.h", "*-run", "manifest.json", "verify.json"}
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """What a pipeline file asks its service to do. `commands` in order; `cache` is the directory kept between runs."""
-
-    file: str
-    variables: Mapping[str, str]
-    commands: tuple[str, ...]
-    cache: str
-    uploads: tuple[str, ...]
-
-
-def github() -> Pipeline:
-    data = yaml.safe_load((ROOT / "ci" / "github-actions.yml").read_text(encoding="utf-8"))
-    steps = data["jobs"]["engines"]["steps"]
-    (restore, save, upload) = (
-        one_step(steps, action) for action in ("actions/cache/restore", "actions/cache/save", "actions/upload-artifact")
-    )
-    # The service only finds again what was saved from the same path.
-    assert restore["path"] == save["path"]
-    commands = tuple(step["run"] for step in steps if "run" in step)
-    return Pipeline("github-actions.yml", data["env"], commands, restore["path"], tuple(upload["path"].split()))
-
-
-def one_step(steps: list[dict[str, Any]], action: str) -> dict[str, str]:
-    """The settings of the only step that uses an action."""
-    (found,) = [step["with"] for step in steps if step.get("uses", "").partition("@")[0] == action]
-    return dict(found)
-
-
-def gitlab() -> Pipeline:
-    data = yaml.safe_load((ROOT / "ci" / "gitlab-ci.yml").read_text(encoding="utf-8"))
-    job = data["engines"]
-    (cache,) = job["cache"]["paths"]
-    commands = (*job["before_script"], *job["script"])
-    return Pipeline("gitlab-ci.yml", data["variables"], commands, cache, tuple(job["artifacts"]["paths"]))
-
-
-PIPELINES = (github(), gitlab())
-EACH = pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.file)
+GPU_RECIPE = """\
+bolt: 1
+name: gpu
+model: {onnx: relu.onnx, batch: [1, 3]}
+targets: {a100: {precision: fp16}}
+tuning: {candidates: 1, lock: gpu.lock}
+verify: {samples: 1}
+"""
+PARTS = ("bolt_build", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")
 
 
 def repository(path: Path) -> Path:
-    """A repository with one recipe, as a runner checks it out."""
-    for folder in ("recipes", "models"):
-        (path / folder).mkdir(parents=True)
+    """bolt-build's checkout as far as it is installed, with a recipe of one's own."""
+    path.mkdir(parents=True)
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, path / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, path / part)
+    (path / ".gitignore").write_text("generated/\n.bolt-cache\n__pycache__/\nreports/\ndist/\n")
+    (path / "recipes").mkdir()
     (path / "recipes" / "net.yaml").write_text(RECIPE)
-    random = np.random.RandomState(0)
-    weights = random.randn(4, 3, 3, 3).astype(np.float32)
-    nodes = [node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "y")]
-    saved(path / "models", model(nodes, [tensor("x", ["N", 3, 8, 8])], constants={"w": weights}), "net.onnx")
+    write_model(path / "recipes" / "net.onnx")
+    (path / "recipes" / "gpu.yaml").write_text(GPU_RECIPE)
+    types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 64]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="relu")], "relu", types[:1], types[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(path / "recipes" / "relu.onnx"))
     return path
 
 
-def run(pipeline: Pipeline, where: Path) -> str:
-    """Run the commands as the service does, one after the other until one fails; what they printed.
-
-    Installation is replaced by the running environment: `bolt-build` is this checkout.
-    """
-    programs = where.parent / "bin"
-    programs.mkdir(exist_ok=True)
-    program = programs / "bolt-build"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m bolt_build "$@"\n')
-    program.chmod(0o755)
-    assert pipeline.commands[0] == INSTALL
-    script = "\n".join(pipeline.commands[1:])
-    environment = os.environ | dict(pipeline.variables) | {
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        # Nothing may come from the cache of the one who runs the tests.
-        "XDG_CACHE_HOME": str(where.parent / "nobody's"),
-    }  # fmt: skip
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script], cwd=where, env=environment,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [text for each in value.values() for text in texts(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in texts(each)]
+    return [value] if isinstance(value, str) else []
 
 
-@dataclass(frozen=True)
-class Run:
-    """A finished run of a pipeline: its working directory and what it printed."""
+@pytest.mark.parametrize("name", sorted(path.name for path in CI.glob("*.yml")))
+def test_pipelines_install_from_the_checkout_and_put_nothing_foreign_into_a_shell(name: str) -> None:
+    """No index has bolt-build; what a stranger can write reaches a command as a variable alone."""
+    data = pipeline(name)
+    assert (data.get("env") or data["variables"])["BOLT_BUILD"] == ".[host,cuda,verify]"
+    commands = [text for text in texts(data) if "bolt-build " in text or "git " in text]
+    assert commands
+    assert not any("${{" in text for text in commands)
+    assert 'python -m pip install "$BOLT_BUILD"' in texts(data)
 
-    path: Path
-    said: str
 
-    @property
-    def compilations(self) -> set[str]:
-        """Compilations that ran, from their lines `[3/14 0:09] compile engine.cpp 2.1 s`."""
-        return set(re.findall(r"^\[\d+/\d+ \d+:\d\d\] (compile \S+) [\d.]+ s$", self.said, re.M))
-
-    @property
-    def fetched(self) -> set[str]:
-        return set(re.findall(r"^\[\d+/\d+ \d+:\d\d\] (compile \S+) from the cache$", self.said, re.M))
+def test_the_cache_of_github_belongs_to_recipes_locks_and_models() -> None:
+    steps = pipeline("github-engines.yml")["jobs"]["engines"]["steps"]
+    restore, save = (
+        next(step["with"] for step in steps if step.get("uses", "").startswith(f"actions/cache/{what}"))
+        for what in ("restore", "save")
+    )
+    # The service only finds again what was saved from the same path, and a key by its beginning.
+    assert restore["path"] == save["path"] == ".bolt-cache"
+    assert restore["key"].endswith("-${{ hashFiles('**/*.yaml', '**/*.lock', '**/*.onnx') }}")
+    assert restore["key"].startswith(restore["restore-keys"].strip())
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Run:
-    """A run whose cache knows other engines at most: what all engines have in common need not be compiled again."""
-    path = repository(tmp_path_factory.mktemp("ci") / "repository")
-    (cache_home / "bolt-build").mkdir(parents=True, exist_ok=True)
-    (path / PIPELINES[0].cache).symlink_to(cache_home / "bolt-build")
-    return Run(path, run(PIPELINES[0], path))
+def hosts(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> tuple[Host, Host]:
+    """GitHub's and GitLab's with the same repository, whose GPU recipe has no lock yet.
+
+    Their cache knows other engines at most: what all engines have in common need not be compiled again.
+    """
+    if probe(("nvcc", "cutlass")).diagnostics():
+        pytest.skip("needs nvcc and CUTLASS")
+    folder, cache = tmp_path_factory.mktemp("ci"), emulated.cache_with_runtime(cache_home)
+    found = Host(folder / "github", cache, with_a_gpu), Host(folder / "gitlab", cache, with_a_gpu)
+    for host in found:
+        host.push(repository(host.folder / "repository"))
+    return found
 
 
-@EACH
-def test_a_pipeline_installs_checks_builds_and_verifies(pipeline: Pipeline) -> None:
-    assert pipeline.commands == (INSTALL, *COMMANDS)
+def with_a_gpu(where: Path, command: str) -> None:
+    """The GPU of the runner that measures: in place of what a bundle's program would do, what it would write."""
+    if not command.startswith("./run"):
+        return
+    Project(where).results(read_bundle(where / "bundle.json"), by_prediction)
+    (where / "run").unlink()
+    (where / "run").write_text('#!/bin/sh\n[ "$*" = "--results results.jsonl" ]\n')
+    (where / "run").chmod(0o755)
 
 
-@EACH
-def test_a_pipeline_installs_the_version_it_belongs_to(pipeline: Pipeline) -> None:
-    assert pipeline.variables["BOLT_BUILD_VERSION"] == bolt_build.__version__
+@pytest.fixture(scope="module")
+def tuned(hosts: tuple[Host, Host]) -> tuple[Host, Host]:
+    """Both have measured, and the lock that was proposed is merged."""
+    github, gitlab = hosts
+    run_github(github, pipeline("github-tune.yml"), {"recipe": "recipes/gpu.yaml", "target": "a100"}, {})
+    tuned = {"TUNED_RECIPE": "recipes/gpu.yaml", "TUNED_TARGET": "a100"}
+    run_gitlab(gitlab, pipeline("gitlab-ci.yml"), ("compile", "measure", "propose"), tuned)
+    for host in hosts:
+        git(host.remote, "update-ref", "refs/heads/main", "refs/heads/lock-7")
+    return hosts
 
 
-@EACH
-def test_a_pipeline_uploads_all_that_an_engine_is(pipeline: Pipeline) -> None:
-    assert set(pipeline.uploads) == {f"generated/*/*/{name}" for name in UPLOADED}
+@pytest.fixture(scope="module")
+def finished(tuned: tuple[Host, Host]) -> tuple[Host, Host]:
+    """Both have built, verified and packed with that lock."""
+    github, gitlab = tuned
+    run_github(github, pipeline("github-engines.yml"), {}, {"RECIPES": "recipes"})
+    run_gitlab(gitlab, pipeline("gitlab-ci.yml"), ("engines",), {"RECIPES": "recipes"})
+    return tuned
 
 
-def test_the_cache_of_github_belongs_to_recipes_models_and_version() -> None:
-    data = yaml.safe_load((ROOT / "ci" / "github-actions.yml").read_text(encoding="utf-8"))
-    restore = one_step(data["jobs"]["engines"]["steps"], "actions/cache/restore")
-    assert restore["key"].endswith("-${{ env.BOLT_BUILD_VERSION }}-${{ hashFiles('recipes/**', '**/*.onnx') }}")
-    # A key is found again by its beginning, the nearest first.
-    assert all(restore["key"].startswith(beginning) for beginning in restore["restore-keys"].split("\n") if beginning)
+def git(where: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=where, check=True, capture_output=True, text=True).stdout
 
 
-def test_a_first_run_compiles_what_is_the_engine_s_own(first: Run) -> None:
-    assert first.compilations >= {"compile engine.cpp", "compile plan_b1.cpp"}
+def test_a_lock_is_proposed_and_nothing_else(tuned: tuple[Host, Host]) -> None:
+    for host in tuned:
+        assert git(host.remote, "diff", "--name-only", "lock-7~1", "lock-7").split() == ["recipes/gpu.lock"]
+        said = git(host.remote, "log", "-1", "--format=%s", "lock-7")
+        assert re.fullmatch(r"recipes/gpu.yaml[:,] kernels measured on a100\n", said)
+    assert len({git(host.remote, "show", "lock-7:recipes/gpu.lock") for host in tuned}) == 1
+    assert (tuned[0].folder / "gh.txt").read_text() == "pr create --fill --base main\n"
 
 
-@EACH
-def test_the_next_run_compiles_nothing_and_has_everything_to_upload(
-    pipeline: Pipeline, first: Run, tmp_path: Path
-) -> None:
-    path = repository(tmp_path / "repository")
-    unfinished = shutil.ignore_patterns(".*")  # of tests that build at the same time
-    shutil.copytree(first.path / PIPELINES[0].cache, path / pipeline.cache, ignore=unfinished)
-    again = Run(path, run(pipeline, path))
-    assert again.compilations == set()
-    assert again.fetched == first.compilations | first.fetched
-    for pattern in pipeline.uploads:
-        found = {file.relative_to(path) for file in path.glob(pattern) if file.is_file()}
-        assert found, pattern
-        assert found == {file.relative_to(first.path) for file in first.path.glob(pattern)}
-    assert json.loads((path / "generated/net/host/verify.json").read_text())["ok"] is True
+def test_engines_are_built_with_the_lock_verified_and_packed(finished: tuple[Host, Host]) -> None:
+    """The GPU's on the emulated one."""
+    github, gitlab = finished
+    kept = (github.folder / "artifacts" / "reports", github.folder / "artifacts" / "engines")
+    other = gitlab.folder / "artifacts" / "engines"
+    for reports, dist in (kept, (other / "reports", other / "dist")):
+        gpu, host = targets(reports / "build.json")
+        assert (host["verified"], gpu["verified"]) == (True, None)
+        assert (gpu["kernels"]["source"], gpu["kernels"]["predicted"]) == ("lock", 0)
+        (emulated,) = targets(reports / "emulate.json")
+        assert emulated["verified"] is True
+        cases = [case for name in ("build.xml", "emulate.xml") for case in xml.parse(reports / name).iter("testcase")]
+        assert len(cases) > 8
+        assert not any(case.findall("failure") or case.findall("error") for case in cases)
+        names = {re.sub(r"-0.*", "", path.name) for path in dist.iterdir()}
+        assert names == {
+            "net-host.tar.gz", "net-host-debug.tar.gz", "net_host",
+            "gpu-a100.tar.gz", "gpu-a100-debug.tar.gz", "gpu_a100",
+        }  # fmt: skip
+    assert (github.folder / "summary.md").read_text().count("### bolt-build ") == 3
+    assert json.loads((other / "reports" / "quality.json").read_text()) == []
+
+
+def targets(report: Path) -> list[dict[str, Any]]:
+    data = json.loads(report.read_text())
+    assert data["exit_code"] == 0
+    return [target for recipe in data["recipes"] for target in recipe["targets"]]
+
+
+def test_what_one_has_compiled_the_other_takes_from_the_cache(finished: tuple[Host, Host]) -> None:
+    report = json.loads((finished[1].folder / "artifacts" / "engines" / "reports" / "build.json").read_text())
+    tasks = [task for recipe in report["recipes"] for task in recipe["tasks"]]
+    compiles = [task for task in tasks if task["label"].startswith("compile ")]
+    assert compiles
+    assert [task["label"] for task in compiles if not task["cached"]] == []
+
+
+def test_every_command_was_run(finished: tuple[Host, Host]) -> None:
+    github, gitlab = finished
+    steps = [
+        step["run"]
+        for name in ("github-tune.yml", "github-engines.yml")
+        for job in pipeline(name)["jobs"].values()
+        for step in job["steps"]
+        if "run" in step
+    ]
+    assert github.ran == steps
+    data = pipeline("gitlab-ci.yml")
+    jobs = [job for job in data.values() if isinstance(job, dict)]
+    lines = {line for job in jobs for key in ("before_script", "script") for line in job.get(key, [])}
+    assert set(gitlab.ran) == lines

@@ -10,8 +10,11 @@ import pytest
 from test_chain_engines import fused, write
 from test_gpu_tune import bolt
 
+from bolt_build import emulator
+from bolt_build.cli import emulate
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
+from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.toolchain import probe
 
 RECIPE = """\
@@ -54,6 +57,27 @@ def test_what_is_not_there_is_said_before_anything_is_built(
         f"error[nothing-to-emulate]: {message}\n  hint: targets and batches: host [1, 4], h200 [2]\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["small.yaml"]
+
+
+def test_of_several_recipes_those_without_a_gpu_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each target's least batch is there whatever its batches are."""
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(RECIPE)
+    Path("cpu.yaml").write_text("bolt: 1\nname: cpu\nmodel: {zoo: resnet18, batch: 1}\ntargets: {host: {}}\n")
+    built: list[tuple[str, tuple[TargetSpec, ...]]] = []
+
+    def build_all(recipes: list[Recipe], *given: object) -> int:
+        built.extend((recipe.name, recipe.targets) for recipe in recipes)
+        return 0
+
+    monkeypatch.setattr(emulate, "build_all", build_all)
+    monkeypatch.setattr(emulator, "in_use", lambda: True)
+    assert main(["emulate", ".", "--batch", "least"]) == ExitCode.OK
+    ((name, (target,)),) = built
+    assert (name, target.name, target.batch) == ("small", "h200", (2,))
+    assert capsys.readouterr().err == "cpu.yaml: not emulated: it has no target with a GPU\n"
 
 
 def test_a_recipe_for_cpus_alone(

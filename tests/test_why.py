@@ -153,6 +153,10 @@ EDITS: dict[str, tuple[Edit, dict[str, tuple[str, ...]]]] = {
     "a layer": (layers, dict.fromkeys((*COMPILES, *BEHIND), ("tiny.onnx: other layers or shapes",))),
     "an emitter that writes the same": (source("emit/step_source.py"), {}),
     "what verifies": (source("verify/tolerance.py"), {BEHIND[3]: ("bolt-build itself changed",)}),
+    "a template": (
+        source("families/onednn/include/bolt_onednn/conv.h"),
+        dict.fromkeys(("compile conv.cpp", "compile runner.cpp", *COMPILES, *BEHIND), ("bolt-build itself changed",)),
+    ),
     "an operator": (
         source("graph/ops/softmax.py"), dict.fromkeys(BEHIND[2:], ("bolt-build itself changed",)),
     ),

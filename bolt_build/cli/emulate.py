@@ -30,13 +30,21 @@ from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import target_named
 
 NAME = "emulate"
+_LEAST = 0
+"""What `--batch least` reads as."""
 HELP = "build GPU engines from the same sources for an emulated GPU, and verify them there, without a GPU"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
-    parser.add_argument("--batch", type=count, action="append", metavar="N", help="only this batch (repeatable)")
+    parser.add_argument(
+        "--batch",
+        type=_batch,
+        action="append",
+        metavar="N",
+        help="only this batch, or each target's 'least' (repeatable)",
+    )
     add_jobs(parser)
     add_task_cache(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
@@ -50,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, log: OutcomeLog) -> int:
-    recipes = [_for_gpus(recipe, args) for recipe in read_recipes(args)]
+    recipes = [_for_gpus(recipe, args) for recipe in _with_gpus(read_recipes(args))]
     options = replace(with_cache(options_of(args), args), output=emulated(args.generated), targets=())
     if not emulator.in_use():
         _begin_again(options.local_cache)
@@ -66,6 +74,21 @@ def _begin_again(cache: Cache) -> None:
     around = {**os.environ, **emulator.environment(cache.directory / "emulator")}
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, "-m", "bolt_build", *sys.argv[1:]], around)
+
+
+def _batch(text: str) -> int:
+    """A batch; `_LEAST` for the least."""
+    return _LEAST if text == "least" else count(text)
+
+
+def _with_gpus(recipes: list[Recipe]) -> list[Recipe]:
+    """Those of several recipes that have a target with a GPU, or all where none has. Of the others standard error says
+    so once."""
+    found = [each for each in recipes if any(target_named(spec.name).gpu is not None for spec in each.targets)]
+    if found and emulator.in_use():
+        for recipe in (each for each in recipes if each not in found):
+            sys.stderr.write(f"{recipe.path}: not emulated: it has no target with a GPU\n")
+    return found or recipes
 
 
 def _for_gpus(recipe: Recipe, args: argparse.Namespace) -> Recipe:
@@ -85,7 +108,7 @@ def _for_gpus(recipe: Recipe, args: argparse.Namespace) -> Recipe:
         for spec in recipe.targets
         if spec.name in wanted
         for batch in args.batch or ()
-        if batch not in batches[spec.name]
+        if batch != _LEAST and batch not in batches[spec.name]
     ]
     if wrong:
         names = ", ".join(f"{name} {list(own)}" if own else name for name, own in batches.items())
@@ -101,4 +124,7 @@ def _wrong(recipe: Recipe, name: str) -> str:
 
 
 def _with_batches(spec: TargetSpec, wanted: list[int] | None, own: tuple[int, ...]) -> TargetSpec:
-    return spec if not wanted else replace(spec, batch=tuple(batch for batch in own if batch in wanted))
+    if not wanted:
+        return spec
+    numbers = {min(own) if batch == _LEAST else batch for batch in wanted}
+    return replace(spec, batch=tuple(batch for batch in own if batch in numbers))

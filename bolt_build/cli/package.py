@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from bolt_build.cli.common_arguments import add_place, add_recipe, file_name, options_of, read_recipe
+from bolt_build.cli.common_arguments import add_place, add_recipes, file_name, options_of, read_recipes
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.tables import byte_text
-from bolt_build.workflows.built import built_engines
+from bolt_build.workflows.built import BuiltEngine, built_engines
 from bolt_build.workflows.image import engine_image
 from bolt_build.workflows.packaging import package
 from bolt_build.workflows.wheel import checked_version
@@ -19,7 +19,7 @@ HELP = "pack built engines for those who use them: an archive for CMake and pkg-
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_recipe(parser)
+    add_recipes(parser)
     add_place(parser)
     parser.add_argument(
         "--out", type=file_name, default=Path(), metavar="DIR", help="where the archives go (default: here)"
@@ -41,22 +41,27 @@ def run(args: argparse.Namespace) -> int:
 
     Raises BoltError where an engine is not built, stale, or departs.
     """
-    recipe = read_recipe(args)
+    recipes = read_recipes(args)
     if not args.out.is_dir():
         hint = f"make it with: mkdir -p {args.out}"
         message = "there is no such directory"
         raise BoltError([Diagnostic("no-place", message, subject=str(args.out), hint=hint)], ExitCode.USAGE)
-    for engine in built_engines(recipe, options_of(args)):
-        packed = package(engine, args.out, args.version)
-        paths = [packed.archive, packed.debug, packed.wheel]
-        if args.oci:
-            image = engine_image(engine, args.out, packed.verified, args.version)
-            paths += [image.bill, image.provenance, image.layout]
-        for path in paths:
-            sys.stdout.write(f"{byte_text(_size(path)):>9}  {path}\n")
-        if packed.verified is None:
-            sys.stderr.write(f"{recipe.name}/{packed.target}: packed without having been verified here\n")
+    for name, engines in [(recipe.name, built_engines(recipe, options_of(args))) for recipe in recipes]:
+        for engine in engines:
+            _pack(name, engine, args)
     return int(ExitCode.OK)
+
+
+def _pack(recipe: str, engine: BuiltEngine, args: argparse.Namespace) -> None:
+    packed = package(engine, args.out, args.version)
+    paths = [packed.archive, packed.debug, packed.wheel]
+    if args.oci:
+        image = engine_image(engine, args.out, packed.verified, args.version)
+        paths += [image.bill, image.provenance, image.layout]
+    for path in paths:
+        sys.stdout.write(f"{byte_text(_size(path)):>9}  {path}\n")
+    if packed.verified is None:
+        sys.stderr.write(f"{recipe}/{packed.target}: packed without having been verified here\n")
 
 
 def _size(path: Path) -> int:
