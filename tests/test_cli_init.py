@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -208,3 +209,115 @@ def test_the_schema_completes_targets_and_zoo_models(capsys: pytest.CaptureFixtu
     for wrong in ({"targets": {"h20": None}}, {"targets": {"t4": {"precision": "bf16"}}}, {"model": {"zoo": "resnet"}}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(good | wrong, schema)
+
+
+TORCH = """\
+class Module:
+    pass
+
+class nn:
+    Module = Module
+
+def manual_seed(seed): pass
+
+def randn(*shape): return ("random", shape)
+
+class onnx:
+    @staticmethod
+    def export(module, inputs, path, **options):
+        import json, pathlib, shutil
+        said = {"inputs": inputs, "names": options["input_names"], "axes": options["dynamic_axes"]}
+        pathlib.Path("exported.json").write_text(json.dumps(said))
+        shutil.copy("theirs.onnx", path)
+"""
+GIVE = "let the function return the module and example inputs"
+NETS = """\
+import torch
+
+class Net(torch.nn.Module):
+    def eval(self): return self
+    def forward(self, x, mask=None): return x
+
+def net(): return Net()
+def pair(): return Net(), (1, 2)
+def number(): return 7
+def broken(): raise RuntimeError("no weights\\nat all")
+"""
+
+
+@pytest.fixture
+def nets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package with functions that return modules of a PyTorch whose export gives the same file for all."""
+    Path("torch.py").write_text(TORCH)
+    Path("nets.py").write_text(NETS)
+    write("N", 8, name="theirs.onnx")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    for name in ("torch", "nets"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+@pytest.mark.usefixtures("nets")
+def test_a_function_that_returns_a_module_is_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "nets:net", "--input", "x=2x8").startswith("wrote net.onnx\nwrote net.yaml\n")
+    assert json.loads(Path("exported.json").read_text()) == {
+        "inputs": [["random", [2, 8]]], "names": ["x"], "axes": {"x": {"0": "N"}},
+    }  # fmt: skip
+    assert "  onnx: net.onnx\n" in Path("net.yaml").read_text()
+
+
+@pytest.mark.usefixtures("nets")
+def test_examples_of_inputs_come_with_the_module(capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "nets:pair", "--recipe", "sub/other.yaml")
+    found = json.loads(Path("exported.json").read_text())
+    assert (found["inputs"], found["names"]) == ([1, 2], ["x", "mask"])
+    assert {path.name for path in Path("sub").iterdir()} == {"other.onnx", "other.yaml", *ALL}
+    assert said(capsys, "nets:pair", "--recipe", "sub/other.yaml", code=ExitCode.USAGE) == (
+        "error[exists]: sub/other.yaml is there already\n  hint: go on with it, or name another recipe with --recipe\n"
+        "error[exists]: sub/other.onnx is there already\n  hint: go on with it, or name another recipe with --recipe\n"
+    )
+
+
+@pytest.mark.usefixtures("nets")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("nets:net",),
+            ("error[no-inputs]: the shape of nets:net's input 'x' is not known\n"
+            f"  hint: say it with --input x=1x3x224x224, or {GIVE}\n"),
+        ),
+        (
+            ("nets:net", "--input", "y=1x2"),
+            "error[other-inputs]: nets:net has no input 'y'\n  hint: its forward takes: x, mask\n",
+        ),
+        (
+            ("nets:number",),
+            ("error[no-module]: nets:number returns int, which is no torch.nn.Module\n"
+            "  hint: let it return the module, or the module and a tuple of example inputs\n"),
+        ),
+        (("nets:broken",), "error[model-failed]: nets:broken() raised RuntimeError: no weights\n"),
+        (("nets:nett",), "error[no-such-function]: nets has no 'nett'\n  hint: did you mean 'net'?\n"),
+        (
+            ("gone:net",),
+            ("error[no-such-function]: gone cannot be imported: No module named 'gone'\n"
+            "  hint: run it where Python finds it\n"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_module_is_said(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, *words, code=ExitCode.INVALID) == message
+    assert not list(Path().glob("ne*.yaml"))
+
+
+def test_without_pytorch_a_function_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.py").write_text("def net(): return 7\n")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert said(capsys, "mine:net", code=ExitCode.TOOL_MISSING) == (
+        "error[missing-tool]: mine:net is exported by PyTorch, which cannot be imported"
+        " (import of torch halted; None in sys.modules)\n"
+        "  hint: python -m pip install torch, or export it to ONNX where torch is\n"
+    )

@@ -26,16 +26,20 @@ from bolt_build.toolchain import probe
 from bolt_build.toolchain.machine import found_gpus
 from bolt_build.workflows.model_check import ModelCheck, check_model
 from bolt_build.workflows.new_recipe import NewRecipe
+from bolt_build.workflows.torch_export import export_function, is_function
 
 NAME = "init"
-HELP = "write a first recipe for an ONNX file or a zoo model, and say what would not build and why"
+HELP = "write a first recipe for an ONNX file, a zoo model or a PyTorch module, and say what would not build and why"
 
 _SCHEMA = "recipe.schema.json"
 _IGNORED = "generated/"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or the name of a zoo model")
+    parser.add_argument(
+        "model", metavar="MODEL",
+        help="an ONNX file, the name of a zoo model, or package.module:function that returns a torch.nn.Module",
+    )  # fmt: skip
     parser.add_argument(
         "--recipe", type=file_name, metavar="FILE.yaml", help="the recipe to write (default: the model's name, here)"
     )
@@ -46,6 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dim", type=_dim, action="append", default=[], metavar="NAME=SIZE",
         help="the size of a symbolic dimension other than the batch (repeatable)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--input", type=_input, action="append", default=[], metavar="NAME=1x3x224x224",
+        help="the shape of a PyTorch module's input, where its function returns no example (repeatable)",
     )  # fmt: skip
 
 
@@ -81,16 +89,33 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
     if args.model in zoo.names() and not Path(args.model).exists():
         path = args.recipe or Path(f"{args.model}.yaml")
         return NewRecipe(path, None, args.model, "batch", dims, (), specs, others)
-    onnx = Path(args.model)
+    onnx = _exported(args) if is_function(args.model) else Path(args.model)
     if not onnx.is_file():
         near = suggest(args.model, [*zoo.names(), *(path.name for path in sorted(Path().glob("*.onnx")))])
-        hint = near or f"an ONNX file, or a model of the zoo: {', '.join(zoo.names())}"
+        hint = near or f"an ONNX file, package.module:function, or a model of the zoo: {', '.join(zoo.names())}"
         raise BoltError([Diagnostic("no-such-model", f"there is no model '{args.model}'", hint=hint)])
 
     inputs = read_onnx(onnx).inputs
     left = tuple(name for name in free_symbols(inputs) if name not in dict(dims))
     path = args.recipe or Path(f"{onnx.stem}.yaml")
     return NewRecipe(path, onnx, None, batch_symbol(inputs), dims, left, specs, others)
+
+
+def _exported(args: argparse.Namespace) -> Path:
+    """The ONNX file of a PyTorch module, written beside the recipe. Raises BoltError where either is there already."""
+    name = args.model.rpartition(":")[2].rpartition(".")[2]
+    recipe = args.recipe or Path(f"{name}.yaml")
+    path = recipe.with_name(f"{recipe.stem}.onnx")
+    there = [each for each in (recipe, path) if os.path.lexists(each)]
+    if there:
+        hint = "go on with it, or name another recipe with --recipe"
+        found = [Diagnostic("exists", f"{each} is there already", hint=hint) for each in there]
+        raise BoltError(found, ExitCode.USAGE)
+    with told(path, "write it to a folder of your own with --recipe FILE.yaml"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        export_function(args.model, dict(args.input), path)
+    sys.stdout.write(f"wrote {path}\n")
+    return path
 
 
 def _targets(names: Sequence[str]) -> tuple[Target, ...]:
@@ -154,3 +179,10 @@ def _dim(text: str) -> tuple[str, int]:
     if not (name and equals):
         raise argparse.ArgumentTypeError(f"'{text[:40]}' is no NAME=SIZE")
     return name, count(size)
+
+
+def _input(text: str) -> tuple[str, tuple[int, ...]]:
+    name, equals, shape = text.rpartition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no NAME=SHAPE, such as x=1x3x224x224")
+    return name, tuple(count(extent) for extent in shape.split("x"))
