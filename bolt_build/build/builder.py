@@ -15,9 +15,10 @@ from typing import Protocol
 from bolt_build.build.cache import DEFAULT_LIMIT, Cache, default_cache_directory
 from bolt_build.build.caches import Caches
 from bolt_build.build.claim import Wait, directory_claim
+from bolt_build.build.estimate import WORTH_SAYING, estimate_text, estimated_seconds
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import told
-from bolt_build.build.last_runs import note_runs
+from bolt_build.build.last_runs import load_last_runs, note_runs
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.prepared_target import PreparedTarget
@@ -141,6 +142,9 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
         forecasts = [_forecast(target, recipe, options.local_cache) for target in planned]
         planned = tuple(target.written() for target in planned)
         tasks = sum(len(found.stale) for found in forecasts)
+        expected = _estimate(planned, forecasts, options) if tasks else None
+        if expected is not None and expected >= WORTH_SAYING:
+            listener.say(estimate_text(tasks, expected))
         listener.start(recipe.name, tasks)
         try:
             # SCons would ask the same rule of the same files, and takes as long to start as all that is done here.
@@ -151,6 +155,12 @@ def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildRes
             listener.stop()
     seconds = time.monotonic() - started - waited
     return replace(_result(recipe, planned, obstacles, code, session, seconds), waited=waited)
+
+
+def _estimate(planned: Sequence[PreparedTarget], forecasts: Sequence[Forecast], options: BuildOptions) -> float | None:
+    """Seconds that the stale tasks will take; None where one of them never ran here."""
+    runs = (load_last_runs(target.directory) for target in planned)
+    return estimated_seconds(zip(forecasts, runs, strict=True), options.jobs)
 
 
 def dry_run(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[Forecast, ...]:
