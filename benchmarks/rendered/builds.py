@@ -30,6 +30,20 @@ def builds(first: Any, locked: Any, every: Any, emulated: Any) -> dict[str, str]
     }
 
 
+@figures("first_engine")
+def first_engine(data: Any) -> dict[str, str]:
+    rows = [
+        [f"`{each['command']}`", duration(each["wall_s"]), duration(each["cpu_s"])]
+        for each in data["commands"].values()
+    ]
+    rows.append(["all three", duration(data["total"]["wall_s"]), duration(data["total"]["cpu_s"])])
+    load = data["load_average_at_end"][0]
+    return {
+        "first_engine": table([f"on {data['device']}", "wall", "CPU"], rows),
+        "first_engine.load": f"{load:.1f} processes",
+    }
+
+
 @figures("null_builds")
 def null_builds(data: Any) -> dict[str, str]:
     return {
