@@ -87,6 +87,7 @@ IN_BF16 = (
     "dw-residual-odd-grouped-",
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16",
     "mean-3x3-grouped-rowsx",
+    "inverted-3x3+24-grouped-invertedx2x8x1x3x48x2-f16",
     "at-form-attention-warpx1x4x1x64-f16",
     "at-form-attention-warpgroupx1x80x1xownx4xquarter",
 )

@@ -31,10 +31,19 @@ LABELS = (
     "dw-form-grouped-rowsx",
     "gr-form-4-grouped-tensor_core",
     "mean-3x3-grouped-rowsx",
+    "chain-3x3+24-grouped-chainx",
+    "inverted-3x3+24-grouped-invertedx",
+    "rolling-cutlass-",
     "at-form-attention-warpx",
     "at-form-attention-warpgroupx",
 )
-PLAIN = ("dw-form-grouped-", "gr-form-4-grouped-", "at-form-attention-warpx", "narrow-1x1-cutlass-")
+PLAIN = (
+    "dw-form-grouped-",
+    "chain-3x3+24-grouped-",
+    "gr-form-4-grouped-",
+    "at-form-attention-warpx",
+    "narrow-1x1-cutlass-",
+)
 
 
 @functools.cache

@@ -285,7 +285,7 @@ bool decode_products(Reader& reader, const Statement& s, Instruction& i) {
   const auto& m = s.modifiers;
   if (m.size() < 4 || m[m.size() - 4] != "f32" || m[m.size() - 1] != "f32") return false;
   const std::string_view factors = m[m.size() - 3];
-  if ((factors != "f16" && (factors != "bf16" || !long_step)) || m[m.size() - 2] != factors) return false;
+  if ((factors != "f16" && factors != "bf16") || m[m.size() - 2] != factors) return false;
   i.bytes = long_step ? 16 : 8;
   for (const auto word : elements(s.operands.at(0))) i.list.push_back(reader.reg(word).offset);
   for (const auto word : elements(s.operands.at(3))) i.list.push_back(reader.source(word, {'f', 4}));

@@ -22,7 +22,7 @@ from bolt_build.families.base import (
 from bolt_build.families.common import stated
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
-from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.epilogue import chain as stages_of
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.problems import op_operands
@@ -82,8 +82,10 @@ def _refuse_product(problem: KernelProblem) -> str | None:
     if not all(problem.inputs[index].constant for index in own[1:]):
         return "weights and bias must be constants, to be packed when the engine loads"
     for operand in (x, weights, y):
-        if operand.format.dtype is not DType.F16:
-            return f"takes tensors in f16, not in {operand.format.dtype.value}"
+        if operand.format.dtype not in HALVES:
+            return f"takes tensors in f16 or bf16, not in {operand.format.dtype.value}"
+        if operand.format.dtype is not y.format.dtype:
+            return f"stores {y.format.dtype.value} where it reads that, not {operand.format.dtype.value}"
     if x.format.layout is not Layout.CHANNELS_LAST or y.format.layout is not Layout.CHANNELS_LAST:
         return "reads and writes channels-last tensors alone"
     if (largest := max(prod(operand.shape) for operand in (x, y))) >= 1 << 31:
@@ -100,6 +102,8 @@ def _refuse_types(inputs: tuple[Operand, ...]) -> str | None:
 def _refuse(problem: KernelProblem, target: Target) -> str | None:
     if target.gpu is None or target.gpu.instruction("fp16") is None:
         return f"target '{target.name}' has no tensor cores"
+    if problem.outputs[0].format.dtype is DType.BF16 and target.gpu.instruction("bf16") is None:
+        return f"tensor cores of target '{target.name}' have no bf16"
     return refuse_chain(problem)
 
 

@@ -240,7 +240,8 @@ class ChainTile:
         """`bolt::grouped::ChainTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 8, 4, 2, 1, 48, 3, 3, 8, 8>`"""
         sizes = (self.rows, self.columns // OCTET, self.pairs, self.across, self.slab, self.stages, self.n(chain))
         widths = (wide(chain.conv.channels), wide(chain.results))
-        return f"{SPACE}::ChainTile<{chain.conv.window}, {', '.join(map(str, (*sizes, *widths)))}>"
+        words = ", ".join(map(str, (*sizes, *widths)))
+        return f"{SPACE}::ChainTile<{chain.conv.window}, {words}{chain.conv.element}>"
 
 
 def stored(shape: Shape, rows: int, columns: int) -> tuple[int, int]:

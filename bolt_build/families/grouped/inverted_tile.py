@@ -129,7 +129,8 @@ class InvertedTile:
         tile, depth = self.behind, aligned(chain.given, STEP)
         sizes = (depth, self.rows, self.columns // OCTET, self.pairs, self.across, self.slab, tile.n(chain))
         widths = (wide(chain.given), wide(chain.results))
-        return f"{SPACE}::InvertedTile<{chain.conv.window}, {', '.join(map(str, (*sizes, *widths)))}>"
+        words = ", ".join(map(str, (*sizes, *widths)))
+        return f"{SPACE}::InvertedTile<{chain.conv.window}, {words}{chain.conv.element}>"
 
     def n(self, chain: ChainShape) -> int:
         """Runs of eight results of a block."""

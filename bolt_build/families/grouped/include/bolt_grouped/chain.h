@@ -10,12 +10,14 @@ namespace bolt::grouped {
 /// A block computes `rows` by `octets` times 8 positions of `n` times 8 results; a warp 8 positions beside each other in
 /// `2 * pairs` rows, and of the depth every `across`-th run of 16 channels. The halo comes in slabs of `slab` channels, of
 /// which `stages` lie in shared memory. `load` and `access` are the elements of one access to the input and to the output.
-template <typename Window, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access>
+template <typename Window, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access,
+          typename Element = portable::f16>
 struct ChainTile {};
 
 /// The same behind a product of single positions, which computes the halo of each slab in shared memory from all `depth`
 /// channels (a multiple of 16) of its pixels.
-template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access>
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
+          typename Element = portable::f16>
 struct InvertedTile {};
 
 /// `conv` is the depthwise convolution, but for its `out_channels`, `y` and `y_row`, which are the product's; `run` is not
@@ -40,13 +42,13 @@ struct InvertedArguments {
 /// Queues the kernel on `stream` (a cudaStream_t). `between` follows the convolution and its bias, `after` the product.
 /// Throws std::runtime_error where it cannot be launched.
 template <typename Window, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access,
-          typename Between, typename After>
-void launch_chain(ChainTile<Window, rows, octets, pairs, across, slab, stages, n, load, access>,
+          typename Element, typename Between, typename After>
+void launch_chain(ChainTile<Window, rows, octets, pairs, across, slab, stages, n, load, access, Element>,
                   const ChainArguments& arguments, const Between& between, const After& after, void* stream);
 /// `before` follows the first product.
 template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
-          typename Before, typename Between, typename After>
-void launch_chain(InvertedTile<Window, depth, rows, octets, pairs, across, slab, n, load, access>,
+          typename Element, typename Before, typename Between, typename After>
+void launch_chain(InvertedTile<Window, depth, rows, octets, pairs, across, slab, n, load, access, Element>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, const After& after,
                   void* stream);
 

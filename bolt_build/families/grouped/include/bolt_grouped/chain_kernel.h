@@ -7,7 +7,7 @@
 namespace bolt::grouped {
 
 /// Sums of a block: `strips` times 8 by 2 * `pairs` positions by `n` times 8 results, which `across` warps have parts of.
-template <int rows, int octets, int pairs, int across, int n, int access>
+template <int rows, int octets, int pairs, int across, int n, int access, typename Element>
 struct ChainSums {
   static constexpr int columns = 8 * octets, high = 2 * pairs, strips = rows / high * octets;
   static constexpr int threads = 32 * strips * across, positions = rows * columns, results = 8 * n;
@@ -22,7 +22,7 @@ struct ChainSums {
     for (int j = 0; j < n; ++j) {
       const Right<2> b = factors[j * 32 + threadIdx.x % 32];
 #pragma unroll
-      for (int p = 0; p < pairs; ++p) multiply_sixteen(left[p], b, at[p][j]);
+      for (int p = 0; p < pairs; ++p) multiply_sixteen<Element>(left[p], b, at[p][j]);
     }
   }
 
@@ -58,22 +58,23 @@ struct ChainSums {
 #pragma unroll
         for (int k = 0; k < access; ++k) value[k] += part_of_depth[k];
       }
-      put<access, access>(a, after, value, (corner.image * a.out_h + y) * a.out_w + x, channel);
+      put<access, access, Element>(a, after, value, (corner.image * a.out_h + y) * a.out_w + x, channel);
     }
   }
 };
 
 template <typename Tile>
 struct DepthwiseChain;
-template <typename W, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access>
-struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n, load, access>> {
-  using Sums = ChainSums<rows, octets, pairs, across, n, access>;
+template <typename W, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access,
+          typename Element>
+struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n, load, access, Element>> {
+  using Sums = ChainSums<rows, octets, pairs, across, n, access, Element>;
   static constexpr int threads = Sums::threads;
   static_assert(slab % (16 * across) == 0);
   // An odd number of 16-byte chunks, so that eight neighbours lie in all banks.
   static constexpr int pitch = slab + (slab / 8 % 2 == 0 ? 8 : 0);
   using Turned = TurnedColumns<W, Sums::columns>;
-  using Factor = DepthwiseFactor<W, pairs, Turned, pitch>;
+  using Factor = DepthwiseFactor<W, pairs, Turned, pitch, Element>;
   static constexpr int height = W::rows(rows), width = W::columns(Sums::columns);
   static constexpr int factors_of_step = n * 32;
   struct Stage {
@@ -212,10 +213,10 @@ __global__ void __launch_bounds__(DepthwiseChain<Tile>::threads)
 }
 
 template <typename W, int rows, int octets, int pairs, int across, int slab, int stages, int n, int load, int access,
-          typename Between, typename After>
-void launch_chain(ChainTile<W, rows, octets, pairs, across, slab, stages, n, load, access>, const ChainArguments& chain,
-                  const Between& between, const After& after, void* stream) {
-  using Tile = ChainTile<W, rows, octets, pairs, across, slab, stages, n, load, access>;
+          typename Element, typename Between, typename After>
+void launch_chain(ChainTile<W, rows, octets, pairs, across, slab, stages, n, load, access, Element>,
+                  const ChainArguments& chain, const Between& between, const After& after, void* stream) {
+  using Tile = ChainTile<W, rows, octets, pairs, across, slab, stages, n, load, access, Element>;
   using Kernel = DepthwiseChain<Tile>;
   if (stages == 1 && chain.conv.channels > slab)
     throw std::runtime_error("could not launch a depthwise convolution with a product: its channels are several slabs");

@@ -8,17 +8,19 @@
 #include <numeric>
 
 #include "bolt_grouped/grouped_kernel.h"
+#include "bolt_portable/cuda/halves.h"
 
 namespace bolt::grouped {
 
 /// c[16, 8] += a[16, 16] * b[16, 8]: two instructions of half the depth before Ampere.
+template <typename Element>
 __device__ inline void multiply_sixteen(const std::uint32_t (&a)[4], const Right<2>& b, float (&c)[4]) {
 #if __CUDA_ARCH__ >= 800
-  Multiply<16> product{{a[0], a[1], a[2], a[3]}};
+  Multiply<16, Element> product{{a[0], a[1], a[2], a[3]}};
   product(b, c);
 #else
-  Multiply<8>{{a[0], a[1]}}(Right<1>{{b.at[0]}}, c);
-  Multiply<8>{{a[2], a[3]}}(Right<1>{{b.at[1]}}, c);
+  Multiply<8, Element>{{a[0], a[1]}}(Right<1>{{b.at[0]}}, c);
+  Multiply<8, Element>{{a[2], a[3]}}(Right<1>{{b.at[1]}}, c);
 #endif
 }
 
@@ -32,8 +34,8 @@ struct TurnedColumns {
 
 /// Results of a warp for 8 positions beside each other in `2 * pairs` rows, 16 channels at a time. Columns of the halo lie as
 /// `Turned` says, pixels are `pitch` elements apart. Weights of a channel are the columns of its window one behind the
-/// other, `tall` halves each.
-template <typename W, int pairs, typename Turned, int pitch>
+/// other, `tall` halves each. Inputs, weights and results are `Element`s.
+template <typename W, int pairs, typename Turned, int pitch, typename Element>
 struct DepthwiseFactor {
   static constexpr int high = 2 * pairs;
   static constexpr int tall = W::taps_h <= 2 ? 2 : W::taps_h <= 4 ? 4 : (W::taps_h + 7) / 8 * 8;
@@ -115,9 +117,9 @@ struct DepthwiseFactor {
             const auto at = [&](int row, int t) { return line[((2 * p + row) * W::step_h + t * W::gap_h) / apart][eight]; };
             if (both) {
               const std::uint32_t a[4] = {at(0, tap), at(1, tap), at(0, tap + 1), at(1, tap + 1)};
-              multiply_sixteen(a, Right<2>{{first, second}}, sum[p][eight]);
+              multiply_sixteen<Element>(a, Right<2>{{first, second}}, sum[p][eight]);
             } else {
-              Multiply<8>{{at(0, tap), at(1, tap)}}(Right<1>{{first}}, sum[p][eight]);
+              Multiply<8, Element>{{at(0, tap), at(1, tap)}}(Right<1>{{first}}, sum[p][eight]);
             }
           }
         }
@@ -127,8 +129,8 @@ struct DepthwiseFactor {
     for (int p = 0; p < pairs; ++p)
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
-        const __half2 y = __floats2half2_rn(between(sum[p][q / 2][q % 2 * 2], Place{}), between(sum[p][q / 2][q % 2 * 2 + 1], Place{}));
-        left[p][q] = *reinterpret_cast<const std::uint32_t*>(&y);
+        left[p][q] = portable::paired<Element>(between(sum[p][q / 2][q % 2 * 2], Place{}),
+                                               between(sum[p][q / 2][q % 2 * 2 + 1], Place{}));
       }
   }
 };

@@ -42,13 +42,21 @@ struct Multiply<16, Half> {
 #endif
   }
 };
-template <>
-struct Multiply<8, portable::f16> {
+template <typename Half>
+struct Multiply<8, Half> {
   std::uint32_t a[2];
   __device__ void load(std::uint32_t row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(a[0]), "=r"(a[1]) : "r"(row) : "memory");
   }
   __device__ void operator()(const Right<1>& b, float (&c)[4]) const {
+#if __CUDA_ARCH__ >= 800
+    if constexpr (std::is_same_v<Half, portable::bf16>) {
+      asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                   : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                   : "r"(a[0]), "r"(a[1]), "r"(b.at[0]));
+      return;
+    }
+#endif
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(b.at[0]));

@@ -8,9 +8,10 @@ namespace bolt::grouped {
 
 template <typename Tile>
 struct InvertedResidual;
-template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access>
-struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab, n, load, access>> {
-  using Sums = ChainSums<rows, octets, pairs, across, n, access>;
+template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
+          typename Element>
+struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab, n, load, access, Element>> {
+  using Sums = ChainSums<rows, octets, pairs, across, n, access, Element>;
   static constexpr int threads = Sums::threads, warps = threads / 32;
   static_assert(slab % 16 == 0 && depth % 16 == 0);
   // Odd numbers of 16-byte chunks, so that eight neighbours lie in all banks.
@@ -18,7 +19,7 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
   using Given = Halo<W, rows, Sums::columns, 1, depth, depth, given_pitch, load>;
   static constexpr int width = Given::width, pixels = Given::height * width;
   using Turned = TurnedColumns<W, Sums::columns>;
-  using Factor = DepthwiseFactor<W, pairs, Turned, pitch>;
+  using Factor = DepthwiseFactor<W, pairs, Turned, pitch, Element>;
   static constexpr int octets_of_slab = slab / 8, depths = depth / 16, factors_of_step = n * 32;
   /// A warp computes 32 pixels of the halo at once.
   static constexpr int runs = (pixels + 31) / 32;
@@ -85,14 +86,14 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
       }
 #pragma unroll(depths < 4 ? depths : 2)
       for (int step = 0; step < depths; ++step) {
-        Multiply<16> factor[2];
+        Multiply<16, Element> factor[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) factor[half].load(from[half] + static_cast<std::uint32_t>(step * 32));
 #pragma unroll
         for (int j = 0; j < octets_of_slab; ++j) {
           const Right<2> b = constants.first[step][j * 32 + lane];
 #pragma unroll
-          for (int half = 0; half < 2; ++half) multiply_sixteen(factor[half].a, b, sum[half][j]);
+          for (int half = 0; half < 2; ++half) multiply_sixteen<Element>(factor[half].a, b, sum[half][j]);
         }
       }
 #pragma unroll
@@ -105,8 +106,8 @@ struct InvertedResidual<InvertedTile<W, depth, rows, octets, pairs, across, slab
 #pragma unroll
         for (int j = 0; j < octets_of_slab; ++j) {
           const float* const two = sum[quarter / 2][j] + quarter % 2 * 2;
-          const __half2 value = __floats2half2_rn(before(two[0], Place{}), before(two[1], Place{}));
-          *reinterpret_cast<std::uint32_t*>(to + j * 8) = inside ? *reinterpret_cast<const std::uint32_t*>(&value) : 0u;
+          const std::uint32_t value = portable::paired<Element>(before(two[0], Place{}), before(two[1], Place{}));
+          *reinterpret_cast<std::uint32_t*>(to + j * 8) = inside ? value : 0u;
         }
       }
     }
@@ -173,10 +174,11 @@ __global__ void __launch_bounds__(InvertedResidual<Tile>::threads)
 }
 
 template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
-          typename Before, typename Between, typename After>
-void launch_chain(InvertedTile<W, depth, rows, octets, pairs, across, slab, n, load, access>, const InvertedArguments& a,
-                  const Before& before, const Between& between, const After& after, void* stream) {
-  using Tile = InvertedTile<W, depth, rows, octets, pairs, across, slab, n, load, access>;
+          typename Element, typename Before, typename Between, typename After>
+void launch_chain(InvertedTile<W, depth, rows, octets, pairs, across, slab, n, load, access, Element>,
+                  const InvertedArguments& a, const Before& before, const Between& between, const After& after,
+                  void* stream) {
+  using Tile = InvertedTile<W, depth, rows, octets, pairs, across, slab, n, load, access, Element>;
   using Kernel = InvertedResidual<Tile>;
   const Arguments& conv = a.chain.conv;
   if (conv.channels > depth)
