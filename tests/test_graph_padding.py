@@ -170,6 +170,35 @@ def test_a_batch_is_padded_where_images_are_computed_one_by_one(tmp_path: Path) 
     )
 
 
+TRIANGLES = {
+    "added": [node("Add", "s tri", "masked")],
+    "chosen": [node("Cast", "tri", "gone", to=TensorProto.BOOL), node("Where", "gone far s", "masked")],
+}
+
+
+@pytest.mark.parametrize("name", TRIANGLES)
+@pytest.mark.parametrize("upper", [True, False], ids=["causal", "anticausal"])
+def test_a_triangle_hides_what_is_behind(name: str, upper: bool, tmp_path: Path) -> None:
+    """A token that reads those in front of it alone reads no padding; one that reads those behind does."""
+    lines = [
+        node("Shape", "x", "shape"), node("Slice", "shape one two zero", "length"),
+        node("Concat", "length length", "ends", axis=0), node("Slice", "triangle starts ends places", "tri"),
+        node("Transpose", "x", "k", perm=[0, 2, 1]), node("MatMul", "x k", "s"), *TRIANGLES[name],
+        node("Softmax", "masked", "shares", axis=-1), node("MatMul", "shares x", "y"),
+    ]  # fmt: skip
+    hidden = np.triu(np.full((1, 40, 40), -1e9, np.float32), 1)
+    constants = {
+        "triangle": hidden if upper else hidden.transpose(0, 2, 1), "far": np.asarray(-3.0e38, np.float32),
+        "zero": np.asarray([0], np.int64), "one": np.asarray([1], np.int64), "two": np.asarray([2], np.int64),
+        "starts": np.asarray([0, 0], np.int64), "places": np.asarray([1, 2], np.int64),
+    }  # fmt: skip
+    proto = model(lines, [tensor("x", ["N", "sequence", 4])], constants=constants)
+    if upper:
+        agrees(tmp_path, proto)
+    else:
+        assert str(said(tmp_path, proto)).endswith("is a softmax over it without a mask that an input gives")
+
+
 MASKS = {
     "chosen": [
         node("Cast", "mask", "keep", to=TensorProto.BOOL), node("Unsqueeze", "keep at", "keep3"),

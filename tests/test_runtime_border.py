@@ -246,7 +246,7 @@ def test_options_of_a_later_border_are_taken_where_they_ask_for_nothing_new(tiny
     assert model.value is None
 
 
-@pytest.mark.parametrize("last", ["batch", "staged"])
+@pytest.mark.parametrize("last", ["batch", "staged", "queueing"])
 def test_options_of_an_earlier_border_are_zero_where_they_end(tiny_library: Path, weights: Path, last: str) -> None:
     """What lies behind the last field that such a caller knows is not its options."""
     table = table_of(tiny_library)
@@ -254,12 +254,15 @@ def test_options_of_an_earlier_border_are_zero_where_they_end(tiny_library: Path
     known = abi.ModelOptions(ctypes.sizeof(abi.ModelOptions), 0, 1, str(weights).encode(), None, 0)
     assert table.create(ctypes.byref(known), ctypes.byref(model)) == OK
     field = getattr(abi.ContextOptions, last)
-    options = abi.ContextOptions(field.offset + field.size, 4, 0 if last == "staged" else 99, 99)
+    behind = ctypes.cast(ctypes.c_void_p(99), ctypes.POINTER(ctypes.c_int64))
+    options = abi.ContextOptions(
+        field.offset + field.size, 4, 99 if last == "batch" else 0, 0 if last == "queueing" else 99, behind
+    )
     assert table.context_create(model, ctypes.byref(options), ctypes.byref(context)) == OK
     table.context_destroy(context)
     options.size = abi.ContextOptions.batch.offset
     assert refused(table, table.context_create(model, ctypes.byref(options), ctypes.byref(context))) == (
-        INVALID_ARGUMENT, "options->size is 8: set it to sizeof(bolt_context_options), 32",
+        INVALID_ARGUMENT, "options->size is 8: set it to sizeof(bolt_context_options), 40",
     )  # fmt: skip
     table.destroy(model)
 

@@ -86,7 +86,7 @@ class Preparer:
             graphs = tuple(cover.graph for cover in planned.covers)
             found = found.using(TuningUse(planned.asked, graphs, planned.used, planned.declined))
             target = self._tasks(found, planned)
-            slow = tuple(f"{self.recipe.name}/{spec.name}: {each}" for each in planned.plan.slow)
+            slow = tuple(f"{self.recipe.name}/{spec.name}: {each}" for each in _told(planned.plan))
         else:
             target = self._tasks(found, None)
         if self.locked:
@@ -345,6 +345,14 @@ def _summary(plan: EnginePlan, target: Target) -> EngineSummary:
         used_families(plan), used_packages(plan, target),
         tuple(p.sizes for p in plan.plans if p.dims),
     )  # fmt: skip
+
+
+def _told(plan: EnginePlan) -> tuple[str, ...]:
+    """What a new plan gives to say: slow steps, and extents that inputs must have exactly."""
+    # A build that finds nothing changed loads no planner.
+    from bolt_build.planner.padded_dims import exact_lengths
+
+    return (*map(str, plan.slow), *exact_lengths(plan.padded))
 
 
 def _build_facts(asked: _Question) -> BuildFacts:

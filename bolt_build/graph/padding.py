@@ -168,7 +168,17 @@ class _Padding:
             first, small, equal_nan=large.dtype.kind == "f"
         ):
             raise _Reaches(f"reads '{name}', a constant that depends on it")
-        return {stride(large.shape, axis): Tail(self.uniform(name)) for axis in axes}
+        return {stride(large.shape, axis): self._constant_tail(large, axes, axis) for axis in axes}
+
+    def _constant_tail(self, array: Array, axes: tuple[int, ...], axis: int) -> Tail:
+        """What a constant has behind the real part of `axis`, where it is real along the other one: of a triangle one
+        number, for positions behind are those above or below the diagonal."""
+        behind = array
+        if len(axes) == 2:
+            other = axes[0] if axis == axes[1] else axes[1]
+            behind = np.moveaxis(array, (other, axis), (-2, -1))[..., *np.triu_indices(self.extent, 1)]
+        first = behind.reshape(-1)[0]
+        return Tail(float(first)) if bool((behind == first).all()) else ANYTHING
 
 
 # -- what steps do with a padded part ----------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ hundreds. Exporters write the least number, minus infinity or -10000."""
 
 @dataclass(frozen=True)
 class Tail:
-    """`value`: every element of it is this. `hidden`: each is so far below zero that a softmax makes zero of it. With
-    neither, elements are some number."""
+    """`value`: every element of it is this. `below`: each is so far below zero that a softmax makes zero of it. With
+    neither, elements are some number. Where a tensor has the dimension several times, this is said of elements whose
+    other positions are real: nobody reads the rest."""
 
     value: float | None = None
     below: bool = False

@@ -37,6 +37,15 @@ def decisions_of(found: Sequence[PaddedDim]) -> tuple[Decision, ...]:
     )
 
 
+def exact_lengths(found: Sequence[PaddedDim]) -> tuple[str, ...]:
+    """What a build says of each dimension with several extents that is not padded."""
+    return tuple(
+        f"inputs must have one of the extents of '{each.name}': shorter ones cannot be padded, for {each.refused}"
+        for each in found[1:]
+        if each.refused
+    )
+
+
 ALONE = "the engine has one of it"
 
 
