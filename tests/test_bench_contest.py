@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -19,10 +20,12 @@ from tiny_engine import build_engine, tiny_constants, tiny_plan
 from bolt_build.bench.comparison import Comparison, Failed, Measured
 from bolt_build.bench.contest import Contest, compete, inputs_of
 from bolt_build.bench.contestant import Effort
+from bolt_build.bench.opponent import Opponent
 from bolt_build.bench.peers import all_peers
 from bolt_build.digest import decode, encode
 from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError, ExitCode
+from bolt_build.report.bench import render
 from bolt_build.runtime import names
 
 QUICK = Effort(rounds=3, runs=7, seconds=0.05)
@@ -169,6 +172,55 @@ def test_a_peer_that_cannot_be_used_is_named_with_its_package(tmp_path: Path, mo
         "the package more-of-it 1.0 cannot add its peer 'lost' (bench_peers:LOST):"
         " AttributeError: module 'bench_peers' has no attribute 'LOST'"
     )
+
+
+def _interrupted(monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
+    """As by Ctrl-C, while the answer of that number is waited for."""
+    whole, asked = Opponent._answer, itertools.count(1)
+
+    def answered(opponent: Opponent) -> object:
+        if next(asked) == answer:
+            raise KeyboardInterrupt
+        return whole(opponent)
+
+    monkeypatch.setattr(Opponent, "_answer", answered)
+
+
+def test_an_interrupt_leaves_the_turns_until_then(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the second round, whose turns the peer begins, the engine is asked and not waited for: it is when it gives its
+    outputs."""
+    _interrupted(monkeypatch, 6)
+    comparison = compete(contest(library, "honest"), lambda text: None)
+    assert comparison.cut_off
+    assert comparison.exit_code == ExitCode.INTERRUPTED
+    assert measured(comparison, "engine").runs < measured(comparison, "honest").runs
+    assert measured(comparison, "honest").agrees
+    shown = render(comparison, color=False)
+    assert "\ncut off: these are the turns until then\n" in shown
+    assert decode(Comparison, encode(comparison)) == comparison
+
+
+def test_a_peer_that_had_no_turn_is_not_measured(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _interrupted(monkeypatch, 4)
+    comparison = compete(contest(library, "honest"), lambda text: None)
+    assert measured(comparison, "engine").runs > 0
+    assert failed(comparison, "honest").reason == "it was cut off before its first turn had ended"
+
+
+def test_batches_that_were_done_are_kept(library: Path) -> None:
+    """Without any, the interrupt goes on."""
+
+    def say(text: str) -> None:
+        if text == f"batch {last}: engine gets ready":
+            raise KeyboardInterrupt
+
+    last = 4
+    comparison = compete(contest(library, "honest", batches=(1, 4)), say)
+    assert comparison.cut_off
+    assert {result.batch for result in comparison.results} == {1}
+    last = 1
+    with pytest.raises(KeyboardInterrupt):
+        compete(contest(library, "honest", batches=(1, 4)), say)
 
 
 def test_an_interrupt_ends_every_process(library: Path, tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ class Failed:
 @dataclass(frozen=True)
 class Comparison:
     """A whole contest. `threads`: CPU threads of every contestant, None where runs take none (0: as many as there are).
-    `no_energy` says why there is no figure of energy."""
+    `no_energy` says why there is no figure of energy. `cut_off`: it was interrupted, and has what was measured until
+    then."""
 
     version: int
     name: str
@@ -104,10 +105,14 @@ class Comparison:
     rounds: int
     no_energy: str | None
     results: tuple[Measured | Failed, ...]
+    cut_off: bool = field(default=False, metadata=UNSAID)
 
     @property
     def exit_code(self) -> ExitCode:
-        """7 where a package is missing, else 4 where a contestant failed, else 5 where one computes something else."""
+        """130 where it was cut off, else 7 where a package is missing, else 4 where a contestant failed, else 5
+        where one computes something else."""
+        if self.cut_off:
+            return ExitCode.INTERRUPTED
         failed = [result for result in self.results if isinstance(result, Failed)]
         if failed:
             return ExitCode.TOOL_MISSING if any(result.missing for result in failed) else ExitCode.TASK_FAILED
@@ -118,7 +123,7 @@ class Comparison:
 def worst_exit_code(comparisons: Iterable[Comparison]) -> ExitCode:
     """That of several contests together."""
     codes = {comparison.exit_code for comparison in comparisons}
-    ranked = (ExitCode.TOOL_MISSING, ExitCode.TASK_FAILED, ExitCode.VERIFY_FAILED)
+    ranked = (ExitCode.INTERRUPTED, ExitCode.TOOL_MISSING, ExitCode.TASK_FAILED, ExitCode.VERIFY_FAILED)
     return next((code for code in ranked if code in codes), ExitCode.OK)
 
 

@@ -70,20 +70,32 @@ class _Seat:
 def compete(contest: Contest, say: Callable[[str], None]) -> Comparison:
     """Measures the engine and every peer; `say` is told what goes on, a sentence at a time.
 
-    A peer that fails is a result with its reason. Raises BoltError: with exit code 2 for an unknown peer, 4 where the
-    engine itself does not run. No process is left behind, whatever ends it.
+    A peer that fails is a result with its reason. An interrupt ends it with what was measured until then, a first turn
+    of the engine at least. Raises BoltError: with exit code 2 for an unknown peer, 4 where the engine itself does not
+    run; KeyboardInterrupt where nothing was measured. No process is left behind, whatever ends it.
     """
     check_peers(contest.peers)
     results: list[Measured | Failed] = []
     ready: list[Ready] = []
+    cut_off = False
     for plan in contest.chosen:
-        found, first = _Heat(contest, plan, say, _given_up(results)).run()
+        heat = _Heat(contest, plan, say, _given_up(results))
+        try:
+            found, first = heat.run()
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            cut_off = True
+            break
         results += found
         ready.append(first)
+        if cut_off := heat.cut_off:
+            break
     target = target_named(contest.plan.target)
     return Comparison(
         COMPARISON_VERSION, contest.plan.name, contest.plan.target, contest.plan.precision, ready[0].device,
-        contest.threads if target.runs_on_threads else None, contest.effort.rounds, ready[0].no_energy, tuple(results),
+        contest.threads if target.runs_on_threads else None, contest.effort.rounds, ready[0].no_energy,
+        tuple(results), cut_off,
     )  # fmt: skip
 
 
@@ -118,17 +130,24 @@ class _Heat:
         self._contest, self._plan, self._say, self._given_up = contest, plan, say, given_up
         self._seats: dict[str, _Seat] = {}
         self._failed: dict[str, Failed] = {}
+        self.cut_off = False
 
     def run(self) -> tuple[list[Measured | Failed], Ready]:
-        """Results in the order of the peers, the engine first; and what the engine said when it was ready."""
+        """Results in the order of the peers, the engine first; and what the engine said when it was ready. After an
+        interrupt they are of the turns until then, where the engine had one: otherwise KeyboardInterrupt is raised."""
         names = (ENGINE, *self._contest.peers)
         with folder() as files, ExitStack() as processes:
             inputs = files / "inputs.npz"
             np.savez(inputs, *inputs_of(self._contest.plan, self._plan.batch, self._contest.seed, self._plan.dims))
-            for name in names:
-                self._seat(name, inputs, files, processes)
-            for number in range(self._contest.effort.rounds):
-                self._round(number)
+            try:
+                for name in names:
+                    self._seat(name, inputs, files, processes)
+                for number in range(self._contest.effort.rounds):
+                    self._round(number)
+            except KeyboardInterrupt:
+                if ENGINE not in self._seats or not self._seats[ENGINE].rounds:
+                    raise
+                self._leave_out_the_unmeasured(names)
             shown = {name: self._finish(name, seat) for name, seat in tuple(self._seats.items())}
         engine = shown[ENGINE]
         assert engine is not None
@@ -137,6 +156,13 @@ class _Heat:
             for name in names
         ]
         return results, engine.ready
+
+    def _leave_out_the_unmeasured(self, names: Sequence[str]) -> None:
+        self.cut_off = True
+        for name in names:
+            if name not in self._failed and not (name in self._seats and self._seats[name].rounds):
+                self._seats.pop(name, None)
+                self._failed[name] = self._gone(name, NotReady("it was cut off before its first turn had ended"))
 
     def _seat(self, name: str, inputs: Path, files: Path, processes: ExitStack) -> None:
         if name in self._given_up:

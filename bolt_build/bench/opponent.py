@@ -43,6 +43,7 @@ class Opponent:
     def __init__(self, setup: Setup, directory: Path, start: Start | None = None) -> None:
         start = start or Start()
         self.name = setup.contestant
+        self._owes = False
         self._log = directory / "log"
         self._outputs = directory / "outputs.npz"
         question = directory / "setup.json"
@@ -67,7 +68,9 @@ class Opponent:
         return decode(Round, self._ask("round"))
 
     def finish(self) -> dict[str, Array]:
-        """The outputs of its last run, by name."""
+        """The outputs of its last run, by name. A turn that it was interrupted in is waited for."""
+        if self._owes:
+            self._answer()
         names = self._ask(f"finish {self._outputs}")
         with np.load(self._outputs) as arrays:
             return {name: arrays[f"arr_{index}"] for index, name in enumerate(names)}
@@ -98,6 +101,7 @@ class Opponent:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise PeerFailed(self._end()) from None
+        self._owes = True
         found = self._answer()
         if isinstance(found, dict) and found["is"] == "NotReady":
             raise PeerFailed(decode(NotReady, found).reason)
@@ -106,6 +110,7 @@ class Opponent:
     def _answer(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
+        self._owes = False
         if not line.endswith("\n"):
             raise PeerFailed(self._end())
         return json.loads(line)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bolt_build.bench.comparison import worst_exit_code
+from bolt_build.bench.comparison import Comparison, worst_exit_code
 from bolt_build.bench.contest import compete
 from bolt_build.bench.contestant import Effort
 from bolt_build.bench.energy import Counter, cpu_counter, gpu_counter
 from bolt_build.bench.peers import check_peers
 from bolt_build.bench.runner import Load, Measurement, measure_alone
+from bolt_build.build.signal_handlers import handled
 from bolt_build.cli.common_arguments import (
     add_dims,
     add_format,
@@ -79,8 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measures one after the other, and says which engines cannot run on this machine.
 
-    Against peers: exit code 7 where a package is missing, 4 where a peer fails, 5 where one computes something else.
-    Raises BoltError where an engine is not built or is stale, or fails.
+    Against peers: exit code 7 where a package is missing, 4 where a peer fails, 5 where one computes something else,
+    130 where it is cut off, with what was measured until then. Raises BoltError where an engine is not built or is
+    stale, or fails.
     """
     return _against(args) if args.against else _alone(args)
 
@@ -128,13 +132,27 @@ def _against(args: argparse.Namespace) -> int:
         raise BoltError([Diagnostic("of-engines-alone", message, hint="leave --against out")], ExitCode.USAGE)
     check_peers(args.against)
     effort = Effort(rounds=args.rounds, seconds=args.seconds / args.rounds)
-    found = []
-    for recipe, engine in _engines(args):
-        for contest in contests_of(recipe, engine, args.against, args.batch, args.threads, effort, args.dim):
-            found.append(compete(contest, lambda text: print(text, file=sys.stderr, flush=True)))
+    found: list[Comparison] = []
+    # SIGTERM and SIGHUP end it as Ctrl-C does: with what was measured until then.
+    with handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP):
+        contests = (
+            contest
+            for recipe, engine in _engines(args)
+            for contest in contests_of(recipe, engine, args.against, args.batch, args.threads, effort, args.dim)
+        )
+        for contest in contests:
+            try:
+                found.append(compete(contest, lambda text: print(text, file=sys.stderr, flush=True)))
+            except KeyboardInterrupt:
+                if not found:
+                    raise
+                found[-1] = replace(found[-1], cut_off=True)
+                break
             if args.format == "text":
                 sys.stdout.write(render(found[-1], color=sys.stdout.isatty(), width=terminal_width(sys.stdout)))
                 sys.stdout.flush()
+            if found[-1].cut_off:
+                break
     if args.format == "json":
         sys.stdout.write(json.dumps([encode(comparison) for comparison in found], indent=1) + "\n")
     sys.stderr.write(diagnostics.render(missing_packages(found), color=sys.stderr.isatty()))

@@ -41,6 +41,8 @@ def render(comparison: Comparison, *, color: bool, width: int | None = None) -> 
                 console.print(Text.assemble((f"{result.name}: not measured: ", "yellow"), result.reason))
             elif result.wrong is not None:
                 console.print(Text.assemble((f"{result.name}: ", "red"), result.wrong))
+    if comparison.cut_off:
+        console.print("\ncut off: these are the turns until then")
     if comparison.no_energy is not None:
         console.print(f"\n{comparison.no_energy}")
     file = console.file
