@@ -22,7 +22,7 @@ model: {zoo: resnet50, batch: [1, 32]}
 targets: {host: {precision: fp32}, t4: }
 layers: {"/layer1/*": {persistent: never}}
 """
-WITHOUT_RECIPES = ("diff", "schema", "init", "operators")
+WITHOUT_RECIPES = ("cache", "completion", "diff", "schema", "init", "operators")
 
 
 @pytest.fixture(autouse=True)

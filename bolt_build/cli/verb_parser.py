@@ -39,6 +39,10 @@ class VerbParser(argparse.ArgumentParser):
         known = self._option_string_actions
         return word in known or (not word.startswith("--") and word[:2] in known)
 
+    def options(self) -> list[str]:
+        """Every option of this verb, in the order of its help."""
+        return list(self._option_string_actions)
+
     def _meant(self, word: str) -> str:
         near = difflib.get_close_matches(word, self._option_string_actions, 1, 0.6)
         if near:

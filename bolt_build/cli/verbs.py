@@ -9,7 +9,8 @@ from typing import Protocol, cast
 
 VERBS = (
     "init", "build", "check", "plan", "graph", "explain", "report", "why", "explore", "tune", "verify", "emulate",
-    "run", "bench", "diff", "package", "clean", "cache", "operators", "schema", "doctor",
+    "run", "bench", "diff", "package", "clean", "cache", "operators", "schema", "completion",
+    "doctor",
 )  # fmt: skip
 """Each is a module of this package; only the one that is asked for is imported."""
 
