@@ -14,6 +14,7 @@ from bolt_build.runtime.loader import Engine, EngineError
 from bolt_build.schema.recipe import VerifySpec
 from bolt_build.verify.layers import Runnable, compare_layers
 from bolt_build.verify.outputs import coarsest_of, compare_outputs
+from bolt_build.verify.padded import with_padding
 from bolt_build.verify.problems import layer_problems, told_by_layers
 from bolt_build.verify.reference import Reference, widened
 from bolt_build.verify.report import REPORT_VERSION, BatchReport, VerifyReport
@@ -53,7 +54,8 @@ def verify_engine(
         raise _failure("stale-engine", f"{library} was built from another plan than the one to verify", library)
     try:
         with engine.create(weights) as model:
-            return verify_model(model, reference, plan, spec, tolerances)
+            report = verify_model(model, reference, plan, spec, tolerances)
+            return with_padding(model, reference, plan, Samples(spec), tolerances, report)
     except EngineError as error:
         raise _failure("engine-failed", f"the engine does not run: {error}", library) from error
 
