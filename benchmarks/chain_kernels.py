@@ -1,5 +1,5 @@
 """Depthwise convolutions with the products around them in one kernel, beside the best kernels apart: shapes of
-MobileNetV2, MobileNetV3, MNASNet and of blocks like ConvNeXt's at batch 32, in fp16.
+MobileNetV2, MobileNetV3, MNASNet, EfficientNet-B0 and of blocks like ConvNeXt's at batch 32, in fp16.
 
     python benchmarks/chain_kernels.py FOLDER --prepare        # anywhere with nvcc: writes and compiles the kernels
     python benchmarks/chain_kernels.py FOLDER --out FILE       # on an H200: runs them, compiled or not
@@ -31,8 +31,8 @@ sys.path.insert(0, str(TESTS))
 import gpu_harness
 from families_harness import Input, Layer
 from families_layers import CLIP, RELU, stage
-from gpu_depthwise_chains import depthwise, inverted, step_of
-from gpu_products import GELU
+from gpu_depthwise_chains import depthwise, expanded, inverted, step_of
+from gpu_products import GELU, SILU
 
 from bolt_build.families import load
 from bolt_build.families.base import KernelProblem, ProposedStep
@@ -46,12 +46,14 @@ from bolt_build.toolchain import probe
 
 BATCH = 32
 TARGET = gpu_harness.TARGET
+WAYS = ("chain", "expanded", "inverted")
 SWISH = (EpilogueOp(Activation("hard_swish")),)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A block: extent of its input, channels given, expanded and left; `given` is 0 where no product is in front."""
+    """A block: extent of its input, channels given, expanded and left; `given` is 0 where no product is in front, and
+    `filters` 0 where the one behind waits for squeeze and excitation."""
 
     extent: int
     given: int
@@ -63,16 +65,23 @@ class Shape:
     between: tuple[EpilogueOp, ...] = (CLIP,)
     behind: tuple[EpilogueOp, ...] = ()
 
-    def layer(self, *, whole: bool) -> Layer:
-        """The depthwise convolution and the product behind it, or all three."""
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What can be one kernel."""
+        found = (("chain", self.filters), ("expanded", self.given), ("inverted", self.filters and self.given))
+        return tuple(way for way, there in found if there)
+
+    def layer(self, way: str) -> Layer:
+        """The depthwise convolution with the product behind it, with the one in front, or all three."""
         label = f"{self.extent} {self.kernel}x{self.kernel}s{self.stride}"
         after = (stage("add", 3),) if self.residual else self.behind
-        if not whole:
+        if way == "chain":
             x = (BATCH, self.channels, self.extent, self.extent)
             label = f"{label} {self.channels}"
             return depthwise(label, x, self.filters, self.kernel, self.stride, after, epilogue=self.between)
-        x = (BATCH, self.given, self.extent, self.extent)
-        label = f"{label} {self.given} {self.channels}"
+        x, label = (BATCH, self.given, self.extent, self.extent), f"{label} {self.given} {self.channels}"
+        if way == "expanded":
+            return expanded(label, x, self.channels, self.kernel, self.stride, epilogue=self.between)
         return inverted(label, x, self.channels, self.filters, self.kernel, self.stride, after, epilogue=self.between)
 
 
@@ -86,12 +95,14 @@ OTHERS = (
     Shape(56, 24, 72, 40, 5, 2, between=(RELU,)), Shape(14, 80, 480, 80, 5, residual=True, between=(RELU,)),
     Shape(14, 80, 200, 80, residual=True, between=SWISH), Shape(112, 16, 64, 24, stride=2, between=(RELU,)),
     Shape(56, 0, 96, 384, 7, between=(), behind=GELU), Shape(14, 0, 512, 512, between=(RELU,), behind=(RELU,)),
+    Shape(112, 16, 96, 0, stride=2, between=SILU), Shape(56, 24, 144, 0, 5, 2, between=SILU),
+    Shape(28, 40, 240, 0, 5, between=SILU), Shape(14, 112, 672, 0, 5, between=SILU),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A kernel to try: of a shape, `way` is "chain", "inverted", or the node alone that it computes: 0, 1 or 2."""
+    """A kernel to try: of a shape, `way` is one of WAYS, or the node alone that it computes: 0, 1 or 2."""
 
     shape: Shape
     way: str
@@ -106,10 +117,12 @@ def planned(count: int, apart: int) -> list[Planned]:
     found: list[Planned] = []
     known: set[KernelProblem] = set()
     for shape in (*MOBILENET_V2, *OTHERS):
-        for whole in (False, True) if shape.given else (False,):
-            layer = shape.layer(whole=whole)
+        for way in shape.ways:
+            layer = shape.layer(way)
             step = step_of(layer)
-            way = "inverted" if whole else "chain"
+            if step.problem in known:
+                continue
+            known.add(step.problem)
             found += _kernels(shape, way, layer, step, families, count)
             for place, problem in enumerate(parts(step.problem)):
                 # What stands behind one another alone is stored; its values do not matter for a time.
@@ -126,7 +139,7 @@ def _kernels(shape: Shape, way: str, layer: Layer, step: ProposedStep, families:
         for at, candidate in enumerate(family.candidates(step.problem, TARGET)[0][:count])
     ]
     # Kernels apart are compared elsewhere.
-    trial = gpu_harness.Trial(layer, step, offered[0][2], large=way not in ("chain", "inverted"), timed=True)
+    trial = gpu_harness.Trial(layer, step, offered[0][2], large=way not in WAYS, timed=True)
     return [
         Planned(shape, way, at, replace(trial, candidate=candidate), 1e6 * seconds)
         for seconds, at, candidate in offered
@@ -203,7 +216,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
     parser.add_argument("--list", action="store_true", help="compile and run nothing")
-    parser.add_argument("--count", type=int, default=5, help="candidates in one kernel of each shape")
+    parser.add_argument("--count", type=int, default=4, help="candidates in one kernel of each shape")
     parser.add_argument("--apart", type=int, default=2, help="candidates of each kernel apart")
     parser.add_argument("--seconds", type=float, default=90, help="after these no more are tried")
     parser.add_argument("--out", type=Path)
@@ -246,7 +259,7 @@ def main() -> int:
     rows: dict[str, Any] = {}
     for each in plan:
         problem = each.trial.step.problem
-        if each.way in ("chain", "inverted") and each.turn == 0:
+        if each.way in WAYS and each.turn == 0:
             apart = [best.get(part, math.nan) for part in parts(problem)]
             together = best.get(problem, math.nan)
             row = {"way": each.way, "us": together, "apart_us": apart, "speed": sum(apart) / together}

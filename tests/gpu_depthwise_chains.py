@@ -106,7 +106,7 @@ def step_of(layer: Layer) -> ProposedStep:
     """The step that computes both. Raises ValueError where none does."""
     graph = graph_of_all(layer)
     found, refusals = FAMILY.propose(graph, graph.nodes[0], TARGET, layer.precision)
-    step = next((each.steps[0] for each in found if each.apart), None)
+    step = next((each.steps[0] for each in found if len(each.region) == len(graph.nodes)), None)
     if step is None:
         raise ValueError(f"{layer.label}: {[each.reason for each in refusals]}")
     return replace(step, outputs=("y",))
@@ -157,16 +157,46 @@ INVERTED = [
     inverted("inverted-3x3d2", (1, 40, 17, 15), 48, 16, dilation=2),
     inverted("inverted-1d", (2, 24, 50), 48, 24, 5, 2),
 ]
+
+
+def expanded(
+    label: str, x: tuple[int, ...], filters: int, kernel: int = 3, stride: int = 1, *,
+    epilogue: tuple[EpilogueOp, ...] = (CLIP,), bias: bool = True, dilation: int = 1,
+) -> Layer:  # fmt: skip
+    """A 1x1 convolution and the depthwise one behind it."""
+    first = conv(label, x, filters, (1,) * (len(x) - 2), epilogue=epilogue, bias=bias)
+    window = (kernel,) * (len(x) - 2)
+    behind = conv("", (x[0], filters, *x[2:]), filters, window, stride, None, dilation, filters, epilogue, bias=bias)
+    return replace(pair(first, behind), label=f"{label}+dw")
+
+
+EXPANDED = [
+    expanded("expanded-3x3", (2, 24, 13, 19), 72),
+    expanded("expanded-3x3s2", (2, 16, 17, 15), 96, stride=2, epilogue=SILU),
+    expanded("expanded-5x5", (1, 40, 15, 17), 120, 5, epilogue=SILU),
+    expanded("expanded-deep", (1, 96, 7, 7), 288, 5, 2),
+    expanded("expanded-odd", (2, 19, 9, 11), 50),
+    expanded("expanded-odd-channels", (2, 12, 9, 11), 37, 3, 2),
+    expanded("expanded-no-bias", (2, 32, 9, 11), 64, epilogue=(), bias=False),
+    expanded("expanded-3x3d2", (1, 40, 17, 15), 48, dilation=2),
+    expanded("expanded-1d", (2, 24, 50), 48, 5, 2),
+]
+EXPANDED_FORM = expanded("expanded-form", (3, 36, 21, 19), 100)
 INVERTED_FORM = inverted("inverted-form", (3, 36, 21, 19), 100, 44, 3, 1, ADDED)
 
 
 def inverted_trials() -> list[Trial]:
-    """The same of inverted residuals."""
+    """The same with a product in front."""
     found = []
-    for layer in INVERTED:
+    for layer in (*INVERTED, *EXPANDED):
         step = step_of(layer)
         legal = FAMILY.candidates(step.problem, TARGET)[0]
         shares = [None, *(pair[0] for pair in step.may_share)]
         for candidate in dict.fromkeys((legal[0], legal[len(legal) // 2])):
             found += [Trial(layer, step, candidate, shared) for shared in shares]
-    return found + _forms(INVERTED_FORM, 12) + [replace(found[0], pitch=found[0].step.problem.outputs[0].row + 8)]
+    return (
+        found
+        + _forms(INVERTED_FORM, 12)
+        + _forms(EXPANDED_FORM, 30)
+        + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (found[0], found[-1])]
+    )

@@ -73,6 +73,8 @@ LABELS = (
     "chain-wide+328-grouped-chainx",
     "inverted-3x3s2+24-grouped-invertedx",
     "inverted-odd+23-grouped-invertedx",
+    "expanded-3x3s2+dw-grouped-expandedx",
+    "expanded-odd-channels+dw-grouped-expandedx",
     "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16",
 )
 

@@ -50,11 +50,13 @@ def inverted(
         }}""")
 
 
-def proposed(of: Graph, node: int, target: Target = H200) -> tuple[list[Alternative], list[tuple[str, str]]]:
-    """What is proposed of several nodes from one of them on, and why no more."""
+def proposed(
+    of: Graph, node: int, target: Target = H200, without: str = "a, b"
+) -> tuple[list[Alternative], list[tuple[str, str]]]:
+    """What is proposed of several nodes from one of them on, but for the first two, and why no more."""
     found, refusals = FAMILY.propose(of, of.nodes[node], target, DType.F16)
-    about = [(each.what, each.reason) for each in refusals if "," in each.what]
-    return [each for each in found if len(each.region) > 1], about
+    about = [(each.what, each.reason) for each in refusals if "," in each.what and each.what != without]
+    return [each for each in found if len(each.region) > 1 and ", ".join(each.region) != without], about
 
 
 # What is proposed.
@@ -73,6 +75,26 @@ def test_a_depthwise_convolution_and_the_products_around_it_are_one_kernel(
     assert alternative.seconds == FAMILY.predict(step.problem, candidates[0], target)
     assert all(FAMILY.refuse(step.problem, each, target) is None for each in candidates)
     assert not any(FAMILY.variants(step.problem, each, target) for each in candidates)
+
+
+def test_a_depthwise_convolution_and_the_product_in_front_are_one_kernel() -> None:
+    """Whatever reads what they leave, such as squeeze and excitation."""
+    of = inverted(more='%t = tanh(%y) // "t"', outputs="%z, %t")
+    (alternative,), _ = proposed(of, 0, without="")
+    (step,) = alternative.steps
+    assert (alternative.region, step.outputs, step.pitched) == (("a", "b"), ("y",), (0,))
+    candidates, _ = FAMILY.candidates(step.problem, H200)
+    assert alternative.seconds == FAMILY.predict(step.problem, candidates[0], H200)
+    assert all(FAMILY.refuse(step.problem, each, H200) is None for each in candidates)
+    prepare = (None, "p1", "p2", "p3", "p4")
+    code = FAMILY.emit(step.problem, candidates[0], H200, StepExpressions(("x", "", "", "", ""), ("y",), prepare))
+    assert code.call == "kernel.run(r, x, y);"
+    assert code.member_type is not None
+    assert code.member_type.startswith(
+        f"{SPACE}::ExpandedConv<{SPACE}::ExpandedTile<{SPACE}::Window<3, 3, 1, 1, 1, 1>, "
+    )
+    (unit,) = FAMILY.units([(step.problem, candidates[0])], H200)
+    assert unit.text.startswith('#include "bolt_grouped/expanded_kernel.h"\n')
 
 
 def test_a_residual_that_windows_read_keeps_its_memory() -> None:
@@ -130,7 +152,7 @@ def test_squeeze_and_excitation_needs_the_whole_image_first() -> None:
           %s = mul(%y, %g) // "s"
           %z = conv(%s, %v) // "b"
         }""")
-    (reason,) = [reason for what, reason in proposed(of, 0)[1] if what == "a, b"]
+    (reason,) = [reason for what, reason in proposed(of, 0, without="")[1] if what == "a, b"]
     assert reason == "the gate in front of the product takes the mean of all that the convolution leaves of an image"
 
 

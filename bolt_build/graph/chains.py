@@ -42,11 +42,11 @@ def chain_from(graph: Graph, first: Node) -> NodeChain | None:
 
 
 @dataclass(frozen=True)
-class Inverted:
-    """A 1x1 convolution, the convolution with groups whose input is what it leaves, and the product of what that
-    leaves. `obstacle` is as in `NodeChain`."""
+class Expanded:
+    """A 1x1 convolution, the convolution with groups whose input is what it leaves, and in an inverted residual the
+    product of what that leaves. `obstacle` is as in `NodeChain`."""
 
-    nodes: tuple[Node, Node, Node]
+    nodes: tuple[Node, ...]
     obstacle: str | None
 
     @property
@@ -54,21 +54,29 @@ class Inverted:
         return tuple(node.name for node in self.nodes)
 
 
-def inverted_from(graph: Graph, first: Node) -> Inverted | None:
-    """The convolution with groups behind `first`, and the product behind that; None where they do not follow each
-    other, or `first` is no 1x1 convolution with a stride of one."""
+def expanded_from(graph: Graph, first: Node) -> Expanded | None:
+    """The convolution with groups behind `first`; None where there is none, or `first` is no 1x1 convolution with a
+    stride of one."""
     if not isinstance(first.op, Conv) or not _by_points(graph, first, first.op):
         return None
     between = first.outputs[0]
     readers = graph.consumers(between)
     middle = next((node for node in readers if isinstance(node.op, Conv) and node.op.groups > 1), None)
-    behind = None if middle is None else chain_from(graph, middle)
-    if middle is None or behind is None or middle.inputs[0] != between:
+    if middle is None or middle.inputs[0] != between:
         return None
-    obstacle = _obstacle_between(graph, first) or behind.obstacle
+    obstacle = _obstacle_between(graph, first)
     if obstacle is None and any(stage.operand is not None for stage in first.epilogue):
         obstacle = "another tensor joins in between"
-    return Inverted((first, middle, behind.second), obstacle)
+    return Expanded((first, middle), obstacle)
+
+
+def inverted_from(graph: Graph, first: Node) -> Expanded | None:
+    """The same with the product behind; None where there is none."""
+    front = expanded_from(graph, first)
+    behind = None if front is None else chain_from(graph, front.nodes[-1])
+    if front is None or behind is None:
+        return None
+    return Expanded((*front.nodes, behind.second), front.obstacle or behind.obstacle)
 
 
 def _pools(first: Node, second: Node) -> bool:
@@ -94,7 +102,7 @@ def chains_in(graph: Graph) -> tuple[NodeChain, ...]:
     return tuple(found for found in (chain_from(graph, node) for node in graph.nodes) if found is not None)
 
 
-def inverted_in(graph: Graph) -> tuple[Inverted, ...]:
+def inverted_in(graph: Graph) -> tuple[Expanded, ...]:
     """The same of a product on either side of a convolution with groups."""
     return tuple(found for found in (inverted_from(graph, node) for node in graph.nodes) if found is not None)
 

@@ -1,10 +1,10 @@
-"""Kernels for a depthwise convolution and the product of single positions behind it, or for the one in front of it as
-well: what the family asks of them."""
+"""Kernels for a depthwise convolution and the product of single positions behind it, or for the one in front of it, or
+for both: what the family asks of them."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from bolt_build.digest import digest
@@ -26,9 +26,9 @@ from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.epilogue import chain as stages_of
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.grouped.chain_tile import STEP, ChainShape, ChainTile, chain_tiles, tall
+from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
 from bolt_build.families.grouped.epilogue import epilogue_type
-from bolt_build.families.grouped.inverted_tile import InvertedTile, inverted_tiles
+from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
 from bolt_build.families.grouped.kind import FAMILY, Offer, gpu_of
 from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, shape_of
 from bolt_build.families.reason import Reason, within
@@ -49,26 +49,50 @@ def serves(problem: KernelProblem) -> bool:
         return False
     ops = [member.op for member in problem.op.sequence]
     groups = [op.groups for op in ops if isinstance(op, Conv)]
-    return len(ops) == len(groups) in (2, 3) and groups[-2] > 1
+    if len(groups) != len(ops) or len(ops) not in (2, 3):
+        return False
+    return [count > 1 for count in groups] in ([False, True], [True, False], [False, True, False])
+
+
+@dataclass(frozen=True)
+class Around:
+    """A depthwise convolution's problem, and those of the products in front of it and behind it, if there are any."""
+
+    conv: KernelProblem
+    front: KernelProblem | None = None
+    behind: KernelProblem | None = None
+
+    @property
+    def problems(self) -> tuple[KernelProblem, ...]:
+        """In their order."""
+        return tuple(each for each in (self.front, self.conv, self.behind) if each is not None)
+
+
+def around(problem: KernelProblem) -> Around:
+    """The parts of a problem that is `serves`d."""
+    found = parts(problem)
+    at = next(index for index, each in enumerate(found) if isinstance(each.op, Conv) and each.op.groups > 1)
+    return Around(found[at], found[0] if at else None, found[at + 1] if at + 1 < len(found) else None)
 
 
 def refuse_chain(problem: KernelProblem) -> str | None:
     """A reason why no kernel computes the chain, whatever its tile."""
-    *in_front, conv, last = parts(problem)
-    if (reason := refuse(conv)) is not None:
+    found = around(problem)
+    if (reason := refuse(found.conv)) is not None:
         return within("the convolution", reason)
-    given, made = shape_of(conv).of_group
+    given, made = shape_of(found.conv).of_group
     if (given, made) != (1, 1):
         return Reason("keeps results of single channels in registers, here groups have {} to {}", given, made)
-    for before in (*in_front, conv):
-        if any(not isinstance(stage.op, Activation) for stage in before.epilogue):
-            return "another tensor joins in between"
-        if any(isinstance(stage.op, Activation) and stage.op.function == "reciprocal" for stage in before.epilogue):
+    for before in (found.front, found.conv):
+        stages = () if before is None else before.epilogue
+        if any(not isinstance(stage.op, Activation) for stage in stages):
+            return "another tensor joins in between" if found.behind else "another tensor joins behind the convolution"
+        if any(isinstance(stage.op, Activation) and stage.op.function == "reciprocal" for stage in stages):
             return "the zeros that pad channels have no reciprocal"
-    for which, each in (*(("in front", each) for each in in_front), ("behind", last)):
-        if (reason := _refuse_product(each)) is not None:
+    for which, each in (("in front", found.front), ("behind", found.behind)):
+        if each is not None and (reason := _refuse_product(each)) is not None:
             return within(f"the product {which}", reason)
-    return refuse_stages(last, axis=1)
+    return None if found.behind is None else refuse_stages(found.behind, axis=1)
 
 
 def _refuse_product(problem: KernelProblem) -> str | None:
@@ -109,22 +133,31 @@ def _refuse(problem: KernelProblem, target: Target) -> str | None:
 
 def chain_shape(problem: KernelProblem) -> ChainShape:
     """The shape of a problem that `refuse_chain` does not refuse."""
-    *in_front, conv, last = parts(problem)
-    x = problem.inputs[0]
-    shape = replace(shape_of(conv), nbytes=problem.nbytes, input_bytes=x.nbytes)
-    before = sum(epilogue_operations(each) for each in in_front)
-    return ChainShape(shape, last.outputs[0].shape[1], x.shape[1] if in_front else 0, before)
+    found, x = around(problem), problem.inputs[0]
+    shape = replace(shape_of(found.conv), nbytes=problem.nbytes, input_bytes=x.nbytes)
+    results = 0 if found.behind is None else found.behind.outputs[0].shape[1]
+    if found.front is None:
+        return ChainShape(shape, results)
+    return ChainShape(shape, results, x.shape[1], epilogue_operations(found.front))
 
 
-def tiles(chain: ChainShape) -> tuple[ChainTile | InvertedTile, ...]:
+Tile = ChainTile | InvertedTile | ExpandedTile
+
+
+def tiles(chain: ChainShape) -> tuple[Tile, ...]:
     """The tiles that may be some for a chain."""
-    return tuple(inverted_tiles(chain) if chain.given else chain_tiles(chain))
+    if not chain.given:
+        return tuple(chain_tiles(chain))
+    return tuple(inverted_tiles(chain) if chain.results else expanded_tiles(chain))
 
 
-def tile_of(candidate: Candidate) -> ChainTile | InvertedTile:
+def tile_of(candidate: Candidate) -> Tile:
     """The tile that a candidate states. Raises ValueError for one of another kind."""
-    if ("kind", "inverted") in candidate.parameters:
+    kind = dict(candidate.parameters).get("kind")
+    if kind == "inverted":
         return stated.tile_of(candidate, InvertedTile.read)
+    if kind == "expanded":
+        return stated.tile_of(candidate, ExpandedTile.read)
     return stated.tile_of(candidate, ChainTile.read)
 
 
@@ -179,41 +212,47 @@ def expense(problem: KernelProblem, candidate: Candidate | None) -> Expense:
 
 def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
     """`Family.emit`."""
-    *in_front, conv, last = parts(problem)
-    tile, chain = tile_of(candidate), chain_shape(problem)
-    shape, count = chain.conv, tile.n(chain) * tile.parts
-    depth = aligned(shape.channels, tile.slab)
-    expressions = _of_parts((*in_front, conv, last), at)
+    found, tile, chain = around(problem), tile_of(candidate), chain_shape(problem)
+    shape, depth = chain.conv, aligned(chain.conv.channels, tile.slab)
+    expressions = _of_parts(found.problems, at)
+    of_conv = expressions[0 if found.front is None else 1]
     columns = struct(
         f"{SPACE}::Columns",
         channels=shape.channels, rows=shape.kernel[0], columns=shape.kernel[1], tall=tall(shape), to_channels=depth,
     )  # fmt: skip
     pitch = {"y_row": at.pitch(0)} if at.pitch(0) else {}
-    own = {**shape.arguments, "channels": chain.given or shape.channels, "out_channels": chain.results}
+    own = {**shape.arguments, "channels": problem.inputs[0].shape[1], "out_channels": problem.outputs[0].shape[1]}
     arguments = struct(
         f"{SPACE}::ChainArguments", conv=struct(f"{SPACE}::Arguments", **own, run=1, **pitch), parts=tile.parts
     )
-    of_first: list[str] = []
-    kernel, types = "ChainedConv", [tile.cxx(chain), epilogue_type(conv)]
-    if in_front:
-        arguments = struct(f"{SPACE}::InvertedArguments", chain=arguments, expanded=shape.channels)
-        of_first = [*_product(in_front[0], expressions[0], depth), str(depth), stages_of(in_front[0], expressions[0])]
-        kernel, types = "InvertedResidual", [types[0], epilogue_type(in_front[0]), types[1]]
-    kept = [stage.operand for stage in last.epilogue if stage.operand is not None]
-    kept = [index for index in dict.fromkeys(kept) if last.inputs[index].constant]
-    of_conv, behind = expressions[-2], expressions[-1]
-    indices = op_operands(conv)
-    text = (
-        arguments, *of_first, constant(conv, of_conv, indices[1]), columns, constant(conv, of_conv, *indices[2:]),
-        str(depth), stages_of(conv, of_conv), *_product(last, behind, 8 * count), str(8 * count),
-        *(constant(last, behind, index) for index in kept),
-    )  # fmt: skip
-    inputs = list(behind.inputs)
+    text, types = [arguments], [tile.cxx(chain)]
+    if found.front is not None:
+        text = [struct(f"{SPACE}::InvertedArguments", chain=arguments, expanded=shape.channels)]
+        text += [*_product(found.front, expressions[0], depth), str(depth), stages_of(found.front, expressions[0])]
+        types.append(epilogue_type(found.front))
+    indices = op_operands(found.conv)
+    text += [constant(found.conv, of_conv, indices[1]), columns, constant(found.conv, of_conv, *indices[2:])]
+    text += [str(depth), stages_of(found.conv, of_conv)]
+    types.append(epilogue_type(found.conv))
+    inputs = [at.inputs[0], at.outputs[0]]
+    if found.behind is not None:
+        constants, after = _behind(found.behind, expressions[-1], OCTET * tile.n(chain) * tile.parts)
+        text += constants
+        inputs.append(after)
+    kernel = "ExpandedConv" if found.behind is None else "ChainedConv" if found.front is None else "InvertedResidual"
+    call = f"kernel.run(r, {', '.join(inputs)});"
+    return StepCode(("bolt_grouped/chained.h",), f"{SPACE}::{kernel}<{', '.join(types)}>", ", ".join(text), call)
+
+
+def _behind(problem: KernelProblem, at: StepExpressions, results: int) -> tuple[list[str], str]:
+    """Constants of the product behind the convolution, of so many results, and the epilogue that follows it."""
+    kept = [stage.operand for stage in problem.epilogue if stage.operand is not None]
+    kept = [index for index in dict.fromkeys(kept) if problem.inputs[index].constant]
+    inputs = list(at.inputs)
     for number, index in enumerate(kept):
         inputs[index] = f"kernel.constant({number})"
-    after = stages_of(last, replace(behind, inputs=tuple(inputs)))
-    call = f"kernel.run(r, {at.inputs[0]}, {at.outputs[0]}, {after});"
-    return StepCode(("bolt_grouped/chained.h",), f"{SPACE}::{kernel}<{', '.join(types)}>", ", ".join(text), call)
+    constants = [*_product(problem, at, results), str(results), *(constant(problem, at, index) for index in kept)]
+    return constants, stages_of(problem, replace(at, inputs=tuple(inputs)))
 
 
 def _of_parts(found: tuple[KernelProblem, ...], at: StepExpressions) -> list[StepExpressions]:
@@ -250,12 +289,11 @@ def constant(problem: KernelProblem, at: StepExpressions, *index: int) -> str:
 
 def unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
     """What instantiates the kernel."""
-    found, chain = parts(problem), chain_shape(problem)
-    kind = "Inverted" if len(found) > 2 else "Chain"
-    types = [tile_of(candidate).cxx(chain), f"const {SPACE}::{kind}Arguments&"]
-    types += [*(f"const {epilogue_type(each)}&" for each in found), "void*"]
+    found, chain = around(problem), chain_shape(problem)
+    header = "expanded" if found.behind is None else "chain" if found.front is None else "inverted"
+    arguments = "ChainArguments" if found.front is None else "InvertedArguments"
+    types = [tile_of(candidate).cxx(chain), f"const {SPACE}::{arguments}&"]
+    types += [*(f"const {epilogue_type(each)}&" for each in found.problems), "void*"]
     signature = ",\n    ".join(types)
-    text = (
-        f'#include "bolt_grouped/{kind.lower()}_kernel.h"\n\ntemplate void {SPACE}::launch_chain(\n    {signature});\n'
-    )
+    text = f'#include "bolt_grouped/{header}_kernel.h"\n\ntemplate void {SPACE}::launch_chain(\n    {signature});\n'
     return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB)

@@ -59,7 +59,7 @@ class Grouped:
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
         if not isinstance(node.op, Conv) or node.op.groups == 1:
-            together, apart = proposals.inverted(graph, node, target, precision)
+            together, apart = proposals.behind_product(graph, node, target, precision)
             return together, (Refusal(self.name, node.name, _LEFT), *apart)
         layouts = tuple(
             Layout.CHANNELS_LAST if graph.type(name).rank == graph.type(node.outputs[0]).rank else Layout.ROW

@@ -1,10 +1,10 @@
 """Tiles of the kernels for an inverted residual: a product, the depthwise convolution of what it leaves, and a product
-of that. Its widest tensors lie between, and stay in shared memory and registers."""
+of that; or for the first two of them. The widest tensors lie between, and stay in shared memory and registers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 
@@ -71,8 +71,8 @@ class InvertedTile:
         height, width = chain.conv.halo(self.rows, self.columns)
         return height * width
 
-    def shared_bytes(self, chain: ChainShape) -> int:
-        """The channels given, two slabs of the halo, and constants of three; or sums, which lie there afterwards."""
+    def slab_bytes(self, chain: ChainShape) -> int:
+        """Shared memory for the channels given, two slabs of the halo, and constants of three."""
         shape, tile = chain.conv, self.behind
         depth, n = aligned(chain.given, STEP), tile.n(chain)
         pitch = self.slab + (0 if self.slab // OCTET % 2 else OCTET)
@@ -80,11 +80,16 @@ class InvertedTile:
         given = self._pixels(chain) * (depth + (0 if depth // OCTET % 2 else OCTET))
         halos = 2 * (aligned(given) + 2 * height * width * pitch)
         constants = self.slab * (2 * depth + 8 + 2 * shape.kernel[1] * tall(shape) + 2 * OCTET * n)
-        sums = 4 * self.across * self.rows * self.columns * (OCTET * n + (0 if n % 2 else OCTET))
-        return max(halos + 3 * constants, sums)
+        return halos + 3 * constants
 
-    def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
-        """Why no kernel with the tile computes all three on this GPU, None where one does."""
+    def shared_bytes(self, chain: ChainShape) -> int:
+        """The same; or sums, which lie there afterwards."""
+        n = self.n(chain)
+        sums = 4 * self.across * self.rows * self.columns * (OCTET * n + (0 if n % 2 else OCTET))
+        return max(self.slab_bytes(chain), sums)
+
+    def refuse_registers(self, chain: ChainShape, gpu: Gpu) -> str | None:
+        """Why its warps have no room for their sums, None where they have."""
         if (reason := self.behind.refuse_registers(chain, gpu)) is not None:
             return reason
         registers = 4 * self.behind.pairs * self.behind.n(chain) + self.slab + 60
@@ -93,6 +98,12 @@ class InvertedTile:
         if registers > most:
             form = "sums of both products take {} registers of a thread, {} threads have {}"
             return Reason(form, registers, threads, most)
+        return None
+
+    def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
+        """Why no kernel with the tile computes all three on this GPU, None where one does."""
+        if (reason := self.refuse_registers(chain, gpu)) is not None:
+            return reason
         if (shared := self.shared_bytes(chain)) > gpu.shared_memory:
             return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
         return None
@@ -108,14 +119,17 @@ class InvertedTile:
 
     def seconds(self, chain: ChainShape, target: Target) -> float:
         """Predicted time."""
-        shape, tile = chain.conv, self.behind
-        constants = tile.constant_bytes(chain) + shape.channels * (2 * aligned(chain.given, STEP) + 4)
+        return self.seconds_of_blocks(chain, chain, self.shared_bytes(chain), target)
+
+    def seconds_of_blocks(self, chain: ChainShape, part: ChainShape, shared: int, target: Target) -> float:
+        """Predicted time of blocks of so much shared memory, each of which computes the chain as `part` has it."""
+        shape, tile, gpu = part.conv, self.behind, gpu_of(target)
+        constants = tile.constant_bytes(part) + shape.channels * (2 * aligned(chain.given, STEP) + 4)
         read = 2 * self._pixels(chain) * aligned(chain.given)
-        copies = Busy.of(gpu_of(target), target, 0, 12 * read / (2 * wide(chain.given)) + constants, read + constants)
-        busy = tile.busy(chain, target).plus(self._expands(chain, target)).plus(copies).longest
-        load = Load(32 * tile.warps, tile.registers(chain), self.shared_bytes(chain), read + constants, busy)
-        slabs = ceil(shape.channels / self.slab)
-        runs = ceil(ceil(self._pixels(chain) / 32) / tile.warps)
+        copies = Busy.of(gpu, target, 0, 12 * read / (2 * wide(chain.given)) + constants, read + constants)
+        busy = tile.busy(part, target).plus(self._expands(part, target)).plus(copies).longest
+        load = Load(32 * tile.warps, tile.registers(chain), shared, read + constants, busy)
+        slabs, runs = ceil(shape.channels / self.slab), ceil(ceil(self._pixels(chain) / 32) / tile.warps)
         waits = ceil(self.slab // STEP / self.across) + runs
         return seconds_of(chain, load, tile.blocks(chain), (slabs + 1) * waits * STEP_SECONDS, target)
 
@@ -137,8 +151,88 @@ class InvertedTile:
         return self.behind.n(chain)
 
 
+@dataclass(frozen=True)
+class ExpandedTile:
+    """The same without the product behind: a block has one of `parts` of the channels, which it stores."""
+
+    rows: int
+    columns: int
+    pairs: int
+    across: int
+    slab: int
+    parts: int
+
+    @property
+    def parameters(self) -> Named:
+        names = ("rows", "columns", "pairs", "across", "slab", "parts")
+        return (("kind", "expanded"), *((name, getattr(self, name)) for name in names))
+
+    @classmethod
+    def read(cls, reader: Reader) -> ExpandedTile:
+        """Raises ValueError."""
+        reader.word("kind", {"expanded": "expanded"})
+        names = ("rows", "columns", "pairs", "across", "slab", "parts")
+        return cls(*(reader.number(name) for name in names))
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Of a block, and of its warps."""
+        return (self.rows, self.columns, self.pairs, self.across)
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns} positions, slabs of {self.slab} channels that are stored"
+
+    @property
+    def front(self) -> InvertedTile:
+        """What expands the halo, as a tile; sums of no product are behind it."""
+        return InvertedTile(self.rows, self.columns, self.pairs, self.across, self.slab, self.parts)
+
+    def n(self, chain: ChainShape) -> int:
+        """Runs of eight results of a product behind: none."""
+        return 0
+
+    def _slabs(self, chain: ChainShape) -> int:
+        """Of a block."""
+        return ceil(ceil(chain.conv.channels / self.slab) / self.parts)
+
+    def shared_bytes(self, chain: ChainShape) -> int:
+        """As of an inverted residual without sums, and what warps store."""
+        return self.front.slab_bytes(chain) + 32 * self.pairs * 24 * self.front.behind.warps
+
+    def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
+        """Why no kernel with the tile computes both on this GPU, None where one does."""
+        if (reason := self.front.refuse_registers(chain, gpu)) is not None:
+            return reason
+        if self.parts > 1 and self._slabs(chain) * (self.parts - 1) >= ceil(chain.conv.channels / self.slab):
+            return Reason("{} channels leave some of {} blocks without any", chain.conv.channels, self.parts)
+        if (shared := self.shared_bytes(chain)) > gpu.shared_memory:
+            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
+        return None
+
+    def seconds(self, chain: ChainShape, target: Target) -> float:
+        """Predicted time."""
+        # Each of the blocks beside each other has its part of the channels.
+        channels = min(chain.conv.channels, self._slabs(chain) * self.slab)
+        part = replace(chain, conv=replace(chain.conv, channels=channels))
+        return self.front.seconds_of_blocks(chain, part, self.shared_bytes(chain), target)
+
+    def flops(self, chain: ChainShape) -> int:
+        """Operations, those with zeros and those on the halo included."""
+        return self.front.flops(replace(chain, results=0))
+
+    def cxx(self, chain: ChainShape) -> str:
+        """`bolt::grouped::ExpandedTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 32, 8, 2, 2, 3, 48, 8, 8>`"""
+        depth = aligned(chain.given, STEP)
+        sizes = (depth, self.rows, self.columns // OCTET, self.pairs, self.across, self.slab)
+        widths = (wide(chain.given), wide(chain.conv.channels))
+        words = ", ".join(map(str, (*sizes, *widths)))
+        return f"{SPACE}::ExpandedTile<{chain.conv.window}, {words}{chain.conv.element}>"
+
+
 _EXPANDED = (16, 32, 48, 64)
 """Channels of a slab that a first product makes."""
+_BESIDE = (1, 2, 4, 8)
+"""Blocks that share the channels of a tile."""
 
 
 def inverted_tiles(chain: ChainShape) -> Iterator[InvertedTile]:
@@ -148,3 +242,12 @@ def inverted_tiles(chain: ChainShape) -> Iterator[InvertedTile]:
         if slab // STEP % across == 0 and slab <= depth:
             for parts in parts_of(chain):
                 yield InvertedTile(rows, columns, pairs, across, slab, parts)
+
+
+def expanded_tiles(chain: ChainShape) -> Iterator[ExpandedTile]:
+    """The tiles that may be some for a product and a depthwise convolution."""
+    depth = aligned(chain.conv.channels, STEP)
+    for (pairs, rows, columns, across), slab in product(places(chain), _EXPANDED):
+        if slab // STEP % across == 0 and slab <= depth:
+            for parts in _BESIDE:
+                yield ExpandedTile(rows, columns, pairs, across, slab, parts)

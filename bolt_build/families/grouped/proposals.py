@@ -9,7 +9,7 @@ from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.grouped import chain, means
 from bolt_build.families.grouped.kind import FAMILY
-from bolt_build.graph.chains import chain_from, inverted_from, scales
+from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, scales
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.targets import Target
 
@@ -26,11 +26,18 @@ def with_product(graph: Graph, node: Node, target: Target, precision: DType) -> 
     return _proposed(graph, (found.first, found.second), found.obstacle, target, precision)
 
 
-def inverted(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:
-    """A product, the convolution with groups that alone reads it, and the product of that, in one kernel, or why not;
-    nothing where they do not follow each other."""
-    found = inverted_from(graph, node)
-    return ((), ()) if found is None else _proposed(graph, found.nodes, found.obstacle, target, precision)
+def behind_product(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:
+    """A product and the convolution with groups that alone reads it in one kernel, and the product of that as well, or
+    why not; nothing where they do not follow each other."""
+    front = expanded_from(graph, node)
+    if front is None:
+        return (), ()
+    found, refusals = _proposed(graph, front.nodes, front.obstacle, target, precision)
+    whole = inverted_from(graph, node)
+    if whole is None:
+        return found, refusals
+    together, apart = _proposed(graph, whole.nodes, whole.obstacle, target, precision)
+    return (*found, *together), (*refusals, *apart)
 
 
 def _behind_gate(graph: Graph, node: Node) -> tuple[Node, ...]:

@@ -1,6 +1,6 @@
 // How plans call kernels of a depthwise convolution and the product of single positions behind it, or of the one in front of
-// it as well. The kernels themselves stand in units that are compiled apart: a unit includes chain_kernel.h or
-// inverted_kernel.h and instantiates launch_chain explicitly.
+// it as well, or of that alone. The kernels themselves stand in units that are compiled apart: a unit includes
+// chain_kernel.h, inverted_kernel.h or expanded_kernel.h and instantiates launch_chain explicitly.
 #pragma once
 
 #include "bolt_grouped/launch.h"
@@ -19,6 +19,11 @@ struct ChainTile {};
 template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int n, int load, int access,
           typename Element = portable::f16>
 struct InvertedTile {};
+
+/// The same without the product behind: a block has some of the channels, which it stores.
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
+          typename Element = portable::f16>
+struct ExpandedTile {};
 
 /// `conv` is the depthwise convolution, but for its `out_channels`, `y` and `y_row`, which are the product's; `run` is not
 /// looked at. Its weights are packed as Columns, the product's as Fragments; biases have zeros behind them up to whole slabs
@@ -51,5 +56,10 @@ template <typename Window, int depth, int rows, int octets, int pairs, int acros
 void launch_chain(InvertedTile<Window, depth, rows, octets, pairs, across, slab, n, load, access, Element>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, const After& after,
                   void* stream);
+/// `chain.conv` is the convolution with its own `y`; `parts` blocks beside each other have different channels of it.
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
+          typename Element, typename Before, typename Between>
+void launch_chain(ExpandedTile<Window, depth, rows, octets, pairs, across, slab, load, access, Element>,
+                  const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
 
 }  // namespace bolt::grouped

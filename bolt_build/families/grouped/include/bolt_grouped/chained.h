@@ -70,7 +70,44 @@ class ChainedConv {
   std::vector<std::shared_ptr<const void>> constants_;
 };
 
-/// The same behind a product: what follows it is `Before`.
+/// A product, `Before`, and the depthwise convolution of its results, then `Between`.
+template <typename Tile, typename Before, typename Between>
+class ExpandedConv {
+ public:
+  /// As in ChainedConv; constants of what follows the convolution are there none.
+  ExpandedConv(const Prepare& p, const InvertedArguments& shape, const Constant& first_weights,
+               const Fragments& first_layout, const Constant& first_bias, int first_biases, const Before& before,
+               const Constant& weights, const Columns& layout, const Constant& bias, int biases, const Between& between)
+      : arguments_(shape), before_(before), between_(between), first_weights_(pack(p, first_weights, first_layout)),
+        first_bias_(copy(p, first_bias, sizeof(float) * first_biases)), weights_(pack(p, weights, layout)),
+        bias_(copy(p, bias, sizeof(float) * biases)) {}
+
+  std::size_t scratch_bytes() const { return 0; }
+
+  void run(const Run& r, const void* x, void* y) const {
+    InvertedArguments a = arguments_;
+    a.first_weights = first_weights_.get();
+    a.first_bias = static_cast<const float*>(first_bias_.get());
+    Arguments& conv = a.chain.conv;
+    conv.x = x;
+    conv.weights = weights_.get();
+    conv.bias = static_cast<const float*>(bias_.get());
+    conv.y = y;
+    conv.overlap = r.overlap;
+    launch_chain(Tile{}, a, before_, between_, r.stream);
+  }
+
+ private:
+  InvertedArguments arguments_;
+  Before before_;
+  Between between_;
+  std::shared_ptr<const void> first_weights_;
+  std::shared_ptr<const void> first_bias_;
+  std::shared_ptr<const void> weights_;
+  std::shared_ptr<const void> bias_;
+};
+
+/// The same with the product behind the convolution.
 template <typename Tile, typename Before, typename Between>
 class InvertedResidual {
  public:

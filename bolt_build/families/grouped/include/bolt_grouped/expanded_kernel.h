@@ -1,0 +1,128 @@
+// A product of single positions and the depthwise convolution of what it leaves, the wider of two tensors, which never leaves
+// a multiprocessor.
+#pragma once
+
+#include "bolt_grouped/chain_kernel.h"
+#include "bolt_grouped/expansion.h"
+
+namespace bolt::grouped {
+
+template <typename Tile>
+struct ExpandedDepthwise;
+template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
+          typename Element>
+struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>> {
+  static constexpr int columns = 8 * octets, high = 2 * pairs, strips = rows / high * octets, warps = strips * across;
+  static constexpr int threads = 32 * warps;
+  static_assert(rows % high == 0 && threads <= 1024);
+  using Front = Expansion<W, depth, rows, columns, pairs, slab, load, warps, Element>;
+  using Factor = typename Front::Factor;
+  using Constants = typename Front::Constants;
+  /// A warp's results of 16 channels on their way to memory: pixels lie so far apart that no two lanes share a bank.
+  static constexpr int staged_pitch = 24, positions = 8 * high;
+  struct Shared {
+    alignas(16) Half given[Front::Given::halves];
+    alignas(16) Half halo[2][Front::halo_halves];
+    alignas(16) Half staged[warps][positions * staged_pitch];
+    Constants constants[3];
+  };
+  static constexpr int shared_bytes = static_cast<int>(sizeof(Shared));
+
+  /// Stores 16 channels from `channel` on of a warp's positions, of which `row` and `column` of the tile are the first.
+  static __device__ void store(const Arguments& a, const Corner& corner, int row, int column, int channel, Half* staged,
+                               const typename Factor::Left& result) {
+    const int lane = threadIdx.x % 32, pitch = a.y_row == 0 ? a.out_channels : a.y_row;
+    __syncwarp();
+#pragma unroll
+    for (int p = 0; p < pairs; ++p)
+#pragma unroll
+      for (int q = 0; q < 4; ++q)
+        *reinterpret_cast<std::uint32_t*>(staged + ((2 * p + q % 2) * 8 + lane / 4) * staged_pitch + q / 2 * 8 + lane % 4 * 2) =
+            result[p][q];
+    __syncwarp();
+    Half* const y = static_cast<Half*>(a.y);
+    constexpr int runs = 16 / access;
+#pragma unroll
+    for (int i = lane; i < positions * runs; i += 32) {
+      const int position = i / runs, from = i % runs * access;
+      const int down = corner.y + row + position / 8, right = corner.x + column + position % 8;
+      if (down >= a.out_h || right >= a.out_w || channel + from >= a.out_channels) continue;
+      const Index pixel = (Index{corner.image} * a.out_h + down) * a.out_w + right;
+      using Run = portable::Lanes<Half, access>;
+      *reinterpret_cast<Run*>(y + pixel * pitch + channel + from) =
+          *reinterpret_cast<const Run*>(staged + position * staged_pitch + from);
+    }
+  }
+
+  template <typename Before, typename Between>
+  static __device__ void run(const InvertedArguments& a, const Before& before, const Between& between) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    Shared& shared = *reinterpret_cast<Shared*>(memory);
+    const Arguments& conv = a.chain.conv;
+    const int part = blockIdx.x % a.chain.parts;
+    const Tiles<rows, columns> tiles(conv);
+    const Corner corner = tiles.corner(blockIdx.x / a.chain.parts);
+    const int slabs = (a.expanded + slab - 1) / slab, each = (slabs + a.chain.parts - 1) / a.chain.parts;
+    const int first = part * each, end = min(first + each, slabs);
+    const int warp = threadIdx.x / 32, strip = warp % strips, own = warp / strips;
+    const int row = strip / octets * high, column = strip % octets * 8;
+    const std::uint32_t place = Factor::place(row, column);
+    const typename Factor::Diagonal diagonal;
+
+    // Constants, which no kernel in front writes.
+    if (first < end) Front::fill(shared.constants[0], a, slabs, first);
+    if (first + 1 < end) Front::fill(shared.constants[1], a, slabs, first + 1);
+    for (Constants& some : shared.constants) Front::without_bias(some, a);
+    portable::await_earlier();
+    if (first < end) Front::Given::template fill<threads>(shared.given, conv, corner, 0);
+    commit();
+    settle<0>();
+    __syncthreads();
+    if (first < end) Front::expand(shared.given, shared.constants[0], conv, corner, before, shared.halo[0]);
+    int slot = 0;
+#pragma unroll 1
+    for (int at = first; at < end; ++at) {
+      settle<0>();
+      __syncthreads();  // this slab is expanded, the next one's constants are there, and those of the last one are free
+      const int next = slot == 2 ? 0 : slot + 1, turn = (at - first) % 2;
+      if (at + 2 < end) Front::fill(shared.constants[slot == 0 ? 2 : slot - 1], a, slabs, at + 2);
+      commit();
+      if (at + 1 < end) Front::expand(shared.given, shared.constants[next], conv, corner, before, shared.halo[1 - turn]);
+      const Constants& now = shared.constants[slot];
+      const std::uint32_t halo = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared.halo[turn])) + place;
+      const int steps = min(slab / 16, (a.expanded - at * slab + 15) / 16);
+#pragma unroll 1
+      for (int step = own; step < steps; step += across) {
+        typename Factor::Left result;
+        Factor::compute(halo + static_cast<std::uint32_t>(step * 32), now.weights + step * 16 * Factor::taps,
+                        now.bias + step * 16, diagonal, between, result);
+        store(conv, corner, row, column, at * slab + step * 16, shared.staged[warp], result);
+      }
+      slot = next;
+    }
+    settle<0>();
+  }
+};
+
+template <typename Tile, typename Before, typename Between>
+__global__ void __launch_bounds__(ExpandedDepthwise<Tile>::threads)
+    expanded_kernel(InvertedArguments arguments, Before before, Between between) {
+  ExpandedDepthwise<Tile>::run(arguments, before, between);
+}
+
+template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
+          typename Element, typename Before, typename Between>
+void launch_chain(ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>,
+                  const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
+  using Tile = ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>;
+  using Kernel = ExpandedDepthwise<Tile>;
+  const Arguments& conv = a.chain.conv;
+  if (conv.channels > depth)
+    throw std::runtime_error("could not launch a product with a depthwise convolution: a block takes fewer channels");
+  const int tiles = Tiles<rows, 8 * octets>(conv).count(conv);
+  if (tiles == 0) return;
+  queue_chain(expanded_kernel<Tile, Before, Between>, tiles * a.chain.parts, Kernel::threads, Kernel::shared_bytes,
+              conv.overlap, stream, a, before, between);
+}
+
+}  // namespace bolt::grouped
