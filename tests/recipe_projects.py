@@ -13,6 +13,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from bolt_build.build.builder import BuildOptions, build
+from bolt_build.cli.recipe_file import checked_recipe
+from bolt_build.errors import ExitCode
+from bolt_build.report.progress import QuietProgress
+
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = """\
 bolt: 1
@@ -85,6 +90,11 @@ class Project:
         lines = [json.loads(line) for line in self.bolt("tiny.yaml", "--format", "json", *words).splitlines()]
         assert lines[-1]["exit_code"] == 0
         return sorted(line["label"] for line in lines if line["event"] == "task" and line["kind"] == "finished")
+
+    def build_here(self) -> None:
+        """The same build without a process of its own, which would import everything once more."""
+        options = BuildOptions(self.path / "generated", self.cache / "bolt-build")
+        assert build(checked_recipe(self.path / "tiny.yaml"), options, QuietProgress()).exit_code is ExitCode.OK
 
     def dry_run(self) -> list[str]:
         data = json.loads(self.bolt("tiny.yaml", "--dry-run", "--format", "json").splitlines()[-1])

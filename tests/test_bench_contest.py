@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from bench_peers import installed
 from installed_packages import install
-from tiny_engine import build_engine, tiny_constants, tiny_plan
+from tiny_engine import tiny_plan
 
 from bolt_build.bench.comparison import Comparison, Failed, Measured
 from bolt_build.bench.contest import Contest, compete, inputs_of
@@ -33,8 +33,8 @@ _PATIENCE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_engine(tmp_path_factory.mktemp("engine"), tiny_plan(), tiny_constants())
+def library(tiny_library: Path) -> Path:
+    return tiny_library
 
 
 @pytest.fixture(autouse=True)

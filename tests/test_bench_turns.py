@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_engine import build_engine, tiny_constants, tiny_plan
+from tiny_engine import tiny_plan
 
 from bolt_build.bench.contest import inputs_of
 from bolt_build.bench.contestant import Effort, PeerFailed, Setup
@@ -20,8 +20,8 @@ from bolt_build.runtime import names
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_engine(tmp_path_factory.mktemp("engine"), tiny_plan(), tiny_constants())
+def library(tiny_library: Path) -> Path:
+    return tiny_library
 
 
 @given(st.integers(1, 6), st.integers(0, 20))

@@ -41,7 +41,7 @@ def project(built: Project) -> Project:
     """The built project with its recipe and model as they were, and everything built."""
     built.recipe()
     write_model(built.path / "tiny.onnx")
-    built.build()
+    built.build_here()
     return built
 
 

@@ -91,7 +91,7 @@ def compiled(source: Path, folder: Path) -> Path:
     if source.suffix == ".cu":
         argv = [nvcc, "-std=c++17", *TARGET.compile_flags, "-Xcompiler", "-fPIC"]
     else:
-        argv = ["g++", "-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
+        argv = ["g++", "-std=c++17", "-O0", "-fPIC", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
     text = source.read_bytes() + b"".join(
         path.read_bytes() for path in sorted((*glue.include_dir().rglob("*.h"), *source.parent.glob("*.h")))
     )

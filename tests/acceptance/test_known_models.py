@@ -24,7 +24,6 @@ from bolt_build.verify.tolerance import DEPENDENCE
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 EXPORTED = Path(__file__).resolve().parents[1] / "data" / "models" / "resnet50_transformers.onnx"
 MODELS = {
-    "resnet50": LIGHT / "light_resnet50.onnx",
     "squeezenet": LIGHT / "light_squeezenet.onnx",
     "inception_v1": LIGHT / "light_inception_v1.onnx",
     "resnet50_transformers": EXPORTED,
