@@ -88,6 +88,7 @@ GROUPED = [
 FORMS = [
     conv("dw-form", (3, 96, 30, 29), 96, (3, 3), groups=96, epilogue=RESIDUAL),
     conv("dw-form-5x5s2", (2, 96, 30, 29), 96, (5, 5), 2, groups=96),
+    conv("dw-form-7x7", (2, 72, 21, 35), 72, (7, 7), groups=72, epilogue=RESIDUAL),
     conv("gr-form-4", (3, 64, 30, 29), 64, (3, 3), groups=16, epilogue=RESIDUAL),
     conv("gr-form-24s2", (2, 72, 30, 29), 72, (3, 3), 2, groups=3),
     conv("gr-form-96", (1, 192, 16, 15), 192, (3, 3), groups=2),
@@ -102,7 +103,7 @@ def grouped_trials() -> list[Trial]:
         found += _ends(trials_of(layer, "grouped", 1000), both=index % 4 == 0)
     for layer in FORMS:
         found += _forms(layer)
-    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[2]):
+    for layer in (DEPTHWISE[0], GROUPED[1], GROUPED[5], FORMS[0], FORMS[3]):
         (first, *_) = trials_of(layer, "grouped")
         row = first.step.problem.outputs[0].row
         found += [replace(first, pitch=row + more) for more in (8, 104)]

@@ -49,6 +49,7 @@ LABELS = (
     "dw-form-grouped-depthwisex4x8x8x16x4xregistersx2-f16/channels_last-f16/channels_last",
     "dw-residual-odd-grouped-",
     "dw-form-grouped-rowsx",
+    "dw-form-7x7-grouped-diagonalx",
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16/channels_last-f16/channels_last",
     "gr-residual-odd-grouped-",
     "at-mask-keys-attention-warpx",

@@ -13,6 +13,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.grouped.depthwise import DepthwiseTile
+from bolt_build.families.grouped.diagonal import DiagonalTile
 from bolt_build.families.grouped.family import Grouped
 from bolt_build.families.grouped.kind import candidate_of
 from bolt_build.families.grouped.registry import KINDS, kinds_for
@@ -29,6 +30,8 @@ SCALED = (RELU, stage("mul", 3), stage("add", 4), CLIP)
 TILE = DepthwiseTile(8, 12, 8, 8, 4, held=True)
 PRODUCTS = TensorCoreTile(8, 8, 8, 4, 2, 4, 1, held=True)
 ROWS = RowsTile(4, 24, 28, 4, 14, 4)
+DIAGONAL = DiagonalTile(4, 2, 14)
+SEVENS = conv("sevens", (32, 96, 56, 56), 96, (7, 7), groups=96)
 
 
 def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
@@ -48,7 +51,9 @@ def refusals_of(layer: Layer, target: Target = H200) -> set[str]:
     return {refusal.reason for refusal in refusals}
 
 
-def legality(tile: DepthwiseTile | RowsTile | TensorCoreTile, layer: Layer, target: Target = H200) -> str | None:
+def legality(
+    tile: DepthwiseTile | RowsTile | DiagonalTile | TensorCoreTile, layer: Layer, target: Target = H200
+) -> str | None:
     assert target.gpu is not None
     return tile.refuse(shape_of(problem_of(layer)), target.gpu)
 
@@ -155,6 +160,27 @@ def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
             T4,
             "takes 89088 bytes of shared memory, a block has 65536",
         ),
+        (DIAGONAL, SEVENS, H200, None),
+        (DIAGONAL, SEVENS, T4, "multiplies two taps at once, with instructions of depth 16"),
+        (replace(DIAGONAL, octets=6, strips=4), SEVENS, H200, "blocks have 64 to 512 threads, not 768"),
+        (
+            DIAGONAL,
+            conv("elevens", (1, 96, 28, 28), 96, (11, 11), groups=96),
+            H200,
+            "weights and sums take 216 registers of a thread, 256 threads have not as many",
+        ),
+        (
+            DIAGONAL,
+            conv("few", (1, 16, 28, 28), 16, (7, 7), groups=16),
+            H200,
+            "half of its channels would be beyond the 16 of the convolution",
+        ),
+        (
+            replace(DIAGONAL, strips=4, octets=2),
+            conv("small", (1, 96, 14, 14), 96, (7, 7), groups=96),
+            H200,
+            "two thirds of the positions would be beyond the 14x14 of an image",
+        ),
         (PRODUCTS, GROUPED, H200, None),
         (
             replace(PRODUCTS, fragments=8),
@@ -178,12 +204,12 @@ def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
     ],
 )  # fmt: skip
 def test_says_why_a_tile_is_none(
-    tile: DepthwiseTile | RowsTile | TensorCoreTile, layer: Layer, target: Target, why: str | None
+    tile: DepthwiseTile | RowsTile | DiagonalTile | TensorCoreTile, layer: Layer, target: Target, why: str | None
 ) -> None:
     assert legality(tile, layer, target) == why
 
 
-@pytest.mark.parametrize("layer", [DEPTHWISE, GROUPED], ids=lambda layer: layer.label)
+@pytest.mark.parametrize("layer", [DEPTHWISE, SEVENS, GROUPED], ids=lambda layer: layer.label)
 def test_candidates_are_read_as_they_are_written(layer: Layer) -> None:
     problem = problem_of(layer)
     shape = shape_of(problem)
@@ -317,6 +343,29 @@ def test_emits_a_depthwise_convolution_row_by_row() -> None:
     )
     # It has its rows, so there are no other runs.
     assert FAMILY.variants(problem_of(DEPTHWISE), candidate_of(ROWS, 1), H200) == ()
+
+
+def test_emits_a_large_window_on_tensor_cores() -> None:
+    member, arguments, _ = emitted(SEVENS, candidate_of(DIAGONAL, 1))
+    tile = "bolt::grouped::DiagonalTile<bolt::grouped::Window<7, 7, 1, 1, 1, 1>, 4, 2, 14, 6, 40, 8, 8>"
+    assert member == f"bolt::grouped::Conv<{tile}>"
+    assert "bolt::grouped::Planes{.outputs = 96, .taps = 49, .to_outputs = 96}" in arguments
+    (unit,) = FAMILY.units([(problem_of(SEVENS), candidate_of(DIAGONAL, 1))], H200)
+    assert unit.text.startswith(
+        f'#include "bolt_grouped/diagonal_kernel.h"\n\ntemplate void bolt::grouped::launch(\n    {tile},\n'
+    )
+    assert FAMILY.variants(problem_of(SEVENS), candidate_of(DIAGONAL, 1), H200) == ()
+
+
+def test_large_windows_go_to_tensor_cores_where_there_are_positions_for_them() -> None:
+    def kinds(layer: Layer) -> list[str]:
+        found = FAMILY.candidates(problem_of(layer), H200)[0]
+        return list(dict.fromkeys(dict(candidate.parameters)["kind"] for candidate in found))
+
+    assert kinds(SEVENS)[0] == "diagonal"
+    # Seven of 16 positions are there: threads of their own waste less.
+    assert kinds(conv("small", (32, 768, 7, 7), 768, (7, 7), groups=768))[0] == "rows"
+    assert "diagonal" not in kinds(DEPTHWISE)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bolt_build.families.base import Candidate
-from bolt_build.families.grouped import depthwise, rows, tensor_core
+from bolt_build.families.grouped import depthwise, diagonal, rows, tensor_core
 from bolt_build.families.grouped.kind import Kind
 from bolt_build.families.grouped.shape import Shape
 
-KINDS: tuple[Kind, ...] = (depthwise.KIND, rows.KIND, tensor_core.KIND)
+KINDS: tuple[Kind, ...] = (depthwise.KIND, rows.KIND, diagonal.KIND, tensor_core.KIND)
 
 
 def kinds_for(shape: Shape) -> tuple[Kind, ...]:

@@ -32,6 +32,12 @@ template <typename Window, int vector, int lanes, int columns, int each, int row
           int access, typename Element = portable::f16>
 struct RowsTile {};
 
+/// The same on tensor cores, for windows one position apart and without gaps: a block computes `rows` rows of 16 * `strips`
+/// positions of 8 * `octets` channels, a warp 16 positions of 8 channels.
+template <typename Window, int octets, int strips, int rows, int stages, int pitch, int load, int access,
+          typename Element = portable::f16>
+struct DiagonalTile {};
+
 /// Products of groups on tensor cores. A unit is one group or several small ones, `in` channels that follow each other and
 /// `out` results, between which weights are zero where the groups differ. A block computes `rows` by `columns` positions
 /// of `units` units with `warps` warps; a warp `fragments` times 16 positions of `together` units at once, of `n` times 8
@@ -96,6 +102,10 @@ template <typename Window, int vector, int lanes, int columns, int each, int row
           int access, typename Element, typename Epilogue>
 void launch(WithSums<RowsTile<Window, vector, lanes, columns, each, rows, stages, pitch, load, access, Element>>,
             const Arguments& arguments, const Epilogue& epilogue, void* stream);
+template <typename Window, int octets, int strips, int rows, int stages, int pitch, int load, int access,
+          typename Element, typename Epilogue>
+void launch(DiagonalTile<Window, octets, strips, rows, stages, pitch, load, access, Element>, const Arguments& arguments,
+            const Epilogue& epilogue, void* stream);
 template <typename Window, int in, int out, int units, int rows, int columns, int warps, int fragments, int together,
           int n, int pitch, bool held, int load, int access, int instruction, typename Element,
           typename Epilogue>
