@@ -42,6 +42,7 @@ GRAPHS = {
 }
 HEAVY = {name: [pytest.mark.large] for name in ("bert_base", "bert_base_384", "bert_base_40", "vgg16", "vit_b16")}
 UNTUNED = {
+    "bert_base_masked",
     "bert_large", "clip_vision", "densenet121",
     "distilbert", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0", "vgg19",
     "whisper_tiny_encoder",

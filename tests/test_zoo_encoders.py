@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from onnx import numpy_helper
 
 from bolt_build.graph import zoo
 from bolt_build.graph.ir import Array
+from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.padding import PaddedPorts, padded_ports
 from bolt_build.graph.zoo import bert, vit, whisper
 from bolt_build.graph.zoo.samples import sample
 from bolt_build.graph.zoo.seeded import Seeded
@@ -144,6 +147,7 @@ def test_a_variant_has_other_activations_and_the_same_weights(tmp_path: Path, mo
         ("bert_base", "bert_base", (("sequence", 128),)),
         ("bert_base_40", "bert_base", (("sequence", 40),)),
         ("bert_base_384", "bert_base", (("sequence", 384),)),
+        ("bert_base_masked", "bert_base_masked", ()),
         ("bert_large", "bert_large", (("sequence", 384),)),
         ("distilbert", "distilbert", (("sequence", 128),)),
         ("vit_b16", "vit_b16", ()),
@@ -174,3 +178,20 @@ def test_the_published_size_depends_on_its_input(name: str, tmp_path: Path) -> N
     assert cosine is not None
     assert cosine < 0.9
     assert np.abs(output).max() < 100
+
+
+def test_bert_with_a_mask_pads_its_lengths(tmp_path: Path) -> None:
+    assert load_recipe(RECIPES / "bert_base_masked.yaml").model.lengths == (("sequence", (64, 128, 384)),)
+    onnx.save(bert.build("masked", replace(SMALL_BERT, masked=True)).drawn(0), tmp_path / "masked.onnx")
+    model = load_model(tmp_path / "masked.onnx")
+    assert padded_ports(*model.graphs((2,), (), (("sequence", (24, 40)),))) == PaddedPorts(
+        (("input_ids", (1,)), ("attention_mask", (1,)), ("last_hidden_state", (1,)))
+    )
+    ids = np.random.RandomState(1).randint(0, 300, (1, 9))
+    session = onnxruntime.InferenceSession(str(tmp_path / "masked.onnx"), providers=["CPUExecutionProvider"])
+    (alone,) = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    (longer,) = session.run(
+        None, {name: np.pad(array, ((0, 0), (0, 31))) for name, array in
+               (("input_ids", ids), ("attention_mask", np.ones_like(ids)))}
+    )  # fmt: skip
+    np.testing.assert_allclose(longer[:, :9], alone, atol=1e-5)

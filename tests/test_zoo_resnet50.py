@@ -84,9 +84,9 @@ def test_the_module_of_a_model_needs_neither_numpy_nor_onnx() -> None:
 
 
 MODELS = (
-    "bert_base", "bert_large", "clip_vision", "convnext_tiny", "densenet121", "distilbert", "efficientnet_b0",
-    "mobilenet_v2", "mobilenet_v3_small", "repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18", "resnet50",
-    "resnext50_32x4d", "vgg16", "vgg19", "vit_b16", "whisper_tiny_encoder", "wide_resnet50_2",
+    "bert_base", "bert_base_masked", "bert_large", "clip_vision", "convnext_tiny", "densenet121", "distilbert",
+    "efficientnet_b0", "mobilenet_v2", "mobilenet_v3_small", "repvgg_a0", "repvgg_a1", "repvgg_b0", "resnet18",
+    "resnet50", "resnext50_32x4d", "vgg16", "vgg19", "vit_b16", "whisper_tiny_encoder", "wide_resnet50_2",
 )  # fmt: skip
 
 

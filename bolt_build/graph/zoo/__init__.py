@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _BUILDERS = {
     "bert_base": ("bert", "build_base"),
+    "bert_base_masked": ("bert", "build_base_masked"),
     "bert_large": ("bert", "build_large"),
     "clip_vision": ("vit", "build_clip"),
     "convnext_tiny": ("convnext_tiny", "build"),

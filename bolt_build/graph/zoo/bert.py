@@ -1,7 +1,7 @@
 """BERT-base and BERT-large without their pooler, and DistilBERT, as transformers has them: token ids in, the last
 hidden state out.
 
-There is no padding mask, every token is of type 0, and positions count from 0.
+Every token is of type 0, and positions count from 0. There is no padding mask but in the model that is called after it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ WORDS, POSITIONS, TYPES = Spread(0.05), Spread(0.02), Spread(0.02)
 
 @dataclass(frozen=True)
 class Bert:
-    """Sizes of a BERT. `typed`: it has an embedding for types of tokens, which all are 0 here."""
+    """Sizes of a BERT. `typed`: it has an embedding for types of tokens, which all are 0 here. `masked`: it takes a
+    padding mask."""
 
     layers: int
     hidden: int
@@ -32,11 +33,17 @@ class Bert:
     vocabulary: int = 30522
     positions: int = 512
     typed: bool = True
+    masked: bool = False
 
 
 def build_base() -> Seeded:
     """BERT-base: input "input_ids" int64 [N,sequence], output "last_hidden_state" f32 [N,sequence,768]."""
     return build("bert_base", Bert(12, 768, 12, 3072))
+
+
+def build_base_masked() -> Seeded:
+    """BERT-base with another input, "attention_mask" int64 [N,sequence]: 1 for each token, 0 where there is none."""
+    return build("bert_base_masked", Bert(12, 768, 12, 3072, masked=True))
 
 
 def build_large() -> Seeded:
@@ -53,12 +60,16 @@ def build(name: str, size: Bert) -> Seeded:
     """A BERT of any size."""
     b = EncoderBuilder()
     x = b.norm(_embedded(b, size), "/embeddings/LayerNorm", size.hidden, EPSILON)
+    bias = _hidden(b) if size.masked else None
     for layer in range(size.layers):
         last = OUTPUT if layer == size.layers - 1 else None
-        x = (_layer if size.typed else _distilled)(b, x, layer, size, last)
+        x = _layer(b, x, layer, size, last, bias) if size.typed else _distilled(b, x, layer, size, last)
     return b.seeded(
         name,
-        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["N", "sequence"])],
+        [
+            helper.make_tensor_value_info(name, TensorProto.INT64, ["N", "sequence"])
+            for name in ("input_ids", *(("attention_mask",) if size.masked else ()))
+        ],
         [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["N", "sequence", size.hidden])],
     )
 
@@ -91,10 +102,18 @@ def _embedded(b: EncoderBuilder, size: Bert) -> str:
     return b.node("Add", f"{scope}/1", [x, placed])
 
 
-def _layer(b: EncoderBuilder, x: str, layer: int, size: Bert, output: str | None) -> str:
+def _hidden(b: EncoderBuilder) -> str:
+    """What is added to the scores of each token: 0, or the least number of fp32 where the mask has none."""
+    kept = b.node("Cast", "/mask", ["attention_mask"], to=TensorProto.FLOAT)
+    rows = b.node("Unsqueeze", "/mask", [kept, b.constant("/mask", "Constant", 1, 2)])
+    none = b.node("Sub", "/mask", [b.scalar("/mask", "One", 1.0), rows])
+    return b.node("Mul", "/mask", [none, b.scalar("/mask", "Least", float(np.finfo(np.float32).min))])
+
+
+def _layer(b: EncoderBuilder, x: str, layer: int, size: Bert, output: str | None, bias: str | None) -> str:
     """Attention and feed-forward products, each added to its input and normalised behind that."""
     scope = f"/encoder/layer/{layer}"
-    y = b.attention(x, f"{scope}/attention/self", ("query", "key", "value"), size.hidden, size.heads)
+    y = b.attention(x, f"{scope}/attention/self", ("query", "key", "value"), size.hidden, size.heads, bias=bias)
     y = b.attended(y, f"{scope}/attention/output/dense", size.hidden)
     y = b.node("Add", f"{scope}/attention/output", [y, x])
     x = b.norm(y, f"{scope}/attention/output/LayerNorm", size.hidden, EPSILON)

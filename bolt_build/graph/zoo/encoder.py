@@ -97,12 +97,13 @@ class EncoderBuilder(SeededBuilder):
 
     def attention(
         self, x: str, scope: str, names: tuple[str, str, str], hidden: int, heads: int, *, key_bias: bool = True,
-        scale: str = "logits",
+        scale: str = "logits", bias: str | None = None,
     ) -> str:  # fmt: skip
         """Heads of x [N, S, hidden], which attend to x itself; without the product behind them.
 
         `names` are the modules of queries, keys and values. `scale` says what the inverse root of a head's width is
-        multiplied with: "logits", "queries", or, as its own root, "both" queries and keys.
+        multiplied with: "logits", "queries", or, as its own root, "both" queries and keys. `bias` is added to scaled
+        logits [N, heads, S, S].
         """
         width, modules = hidden // heads, [f"{scope}/{name}" for name in names]
         query = self.dense(x, modules[0], (hidden, hidden), gains=tempers(heads))
@@ -119,6 +120,8 @@ class EncoderBuilder(SeededBuilder):
         logits = self.node("MatMul", scope, [q, k])
         if scale == "logits":
             logits = self.node("Div", scope, [logits, self.scalar(scope, "Constant", sqrt(width))])
+        if bias is not None:
+            logits = self.node("Add", scope, [logits, bias])
         weights = self.node("Softmax", scope, [logits], axis=-1)
         return self.joined(self.node("MatMul", f"{scope}/values", [weights, v]), scope, hidden)
 
