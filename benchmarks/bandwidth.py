@@ -155,7 +155,7 @@ def build(arguments: argparse.Namespace) -> int:
         write_model(folder / f"{name}.onnx", cases)
         layout = ", layout: channels_last" if name == "images" else ""
         (folder / f"{name}.yaml").write_text(
-            f"bolt: 1\nmodel: {{onnx: {name}.onnx, batch: {list(BATCHES)}}}\n"
+            f"bolt: 1\nmodel: {{onnx: {name}.onnx, batch: {arguments.batches}}}\n"
             f"targets: {{{arguments.target}: {{precision: fp16}}}}\n"
             f"engine: {{io: {{dtype: fp16{layout}}}}}\nverify: {{samples: 1}}\n"
         )
@@ -221,7 +221,8 @@ def measure(arguments: argparse.Namespace) -> int:
 def close(arguments: argparse.Namespace) -> int:
     """The table by kind of step: each case at the largest batch, and the least share of a kind."""
     found = json.loads((arguments.folder / "bandwidth_rows.json").read_text())
-    largest = [row for row in found["rows"] if row["batch"] == max(BATCHES)]
+    batch = max(row["batch"] for row in found["rows"])
+    largest = [row for row in found["rows"] if row["batch"] == batch]
     kinds = sorted({row["kind"] for row in largest})
     least = {kind: min(row["share"] for row in largest if row["kind"] == kind) for kind in kinds}
     print(json.dumps(least, indent=1))
@@ -234,6 +235,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("stage", choices=("build", "measure", "close"))
     parser.add_argument("--target", default="h200")
+    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES))
     parser.add_argument("--out", type=Path, help="write here instead of results/bandwidth.json")
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
