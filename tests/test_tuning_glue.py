@@ -53,7 +53,7 @@ def trials_of_pair(layer: Layer, format: str = "f16/channels_last", count: int =
 
 
 def source(trials: ProblemTrials) -> str:
-    return glue.problem_source(trials, FAMILIES, TARGET).text
+    return glue.source_of([trials], FAMILIES, TARGET).text
 
 
 def operands(text: str, table: str) -> list[str]:
@@ -181,19 +181,19 @@ def test_the_portable_family_alone_has_no_reference() -> None:
 
 def test_a_target_without_portable_kernels_has_no_reference() -> None:
     trials = trials_of(RESIDUAL_CONV, "cutlass", "f16/channels_last")
-    text = glue.problem_source(trials, {"cutlass": FAMILIES["cutlass"]}, TARGET).text
+    text = glue.source_of([trials], {"cutlass": FAMILIES["cutlass"]}, TARGET).text
     assert 'nullptr, "the target has no portable kernels to compare with",' in text
 
 
 def test_a_family_that_is_not_there() -> None:
     trials = trials_of(RESIDUAL_CONV, "cutlass", "f16/channels_last")
     with pytest.raises(KeyError, match="'cutlass'"):
-        glue.problem_source(trials, {}, TARGET)
+        glue.source_of([trials], {}, TARGET)
 
 
 def test_equal_problems_have_equal_sources() -> None:
-    first = glue.problem_source(trials_of(PRODUCT, "cutlass", "f16/row"), FAMILIES, TARGET)
-    assert first == glue.problem_source(trials_of(PRODUCT, "cutlass", "f16/row"), FAMILIES, TARGET)
+    first = glue.source_of([trials_of(PRODUCT, "cutlass", "f16/row")], FAMILIES, TARGET)
+    assert first == glue.source_of([trials_of(PRODUCT, "cutlass", "f16/row")], FAMILIES, TARGET)
     assert first.name == f"t_{trials_of(PRODUCT, 'cutlass', 'f16/row').problem.digest[:16]}.cu"
 
 
@@ -240,7 +240,9 @@ def test_a_library_of_candidates_can_be_listed(tmp_path: Path) -> None:
         trials_of(POOL, "portable", "f16/channels_last"),
         trials_of_pair(PAIR, count=1),
     )
-    sources = [glue.problem_source(trials, FAMILIES, TARGET) for trials in problems]
+    sources = glue.grouped_sources(problems, FAMILIES, TARGET)
+    assert sorted(name for source in sources for name in source.problems) == sorted(t.problem.digest for t in problems)
+    assert len(sources) == 2  # those of one family are together
     library = _linked([*sources, glue.table_source(problems, "the bundle", TARGET)], tmp_path)
     # What is missing is what the kernels' own units define, and nothing else.
     symbols = _run(["nm", "-DC", "--undefined-only", library]).splitlines()

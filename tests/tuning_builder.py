@@ -63,7 +63,7 @@ def trials_of(layer: Layer, limit: int) -> tuple[ProblemTrials, ...]:
 def write(problems: Sequence[ProblemTrials], folder: Path, bundle: str) -> None:
     """Sources of candidates.so: glue, table, and the kernels' units."""
     folder.mkdir(parents=True, exist_ok=True)
-    sources = [glue.problem_source(trials, _FAMILIES, TARGET) for trials in problems]
+    sources = [glue.source_of([trials], _FAMILIES, TARGET) for trials in problems]
     sources.append(glue.table_source(problems, bundle, TARGET))
     for source in sources:
         _write(folder / source.name, source.text)

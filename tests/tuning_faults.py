@@ -96,7 +96,7 @@ def build(folder: Path) -> None:
     source = folder / "source"
     source.mkdir(parents=True, exist_ok=True)
     for made in (
-        glue.problem_source(problems[0], families, TARGET),
+        glue.source_of([problems[0]], families, TARGET),
         glue.table_source(problems, "faults", TARGET),
     ):
         (source / made.name).write_text(made.text)

@@ -27,11 +27,15 @@ def padding(data: Any) -> dict[str, str]:
         us, paper = row["us"], row["paper_t4"]
         rows.append(
             [
-                f"{extents}, {channels} to {filters}", batch, f"{window}, {pads}",
+                f"{extents}, {channels} to {filters}",
+                batch,
+                f"{window}, {pads}",
                 *(f"{us[form]:.1f}" for form in ("unpadded", "padded", "folded")),
-                f"{row['speed_padded']:.2f}", f"{paper['speed_padded']:.2f}",
-                f"{row['cost_of_padding']:.0%}", f"{paper['cost_of_padding']:.0%}",
-            ]  # fmt: skip
+                f"{row['speed_padded']:.2f}",
+                f"{paper['speed_padded']:.2f}",
+                f"{row['cost_of_padding']:.0%}",
+                f"{paper['cost_of_padding']:.0%}",
+            ]
         )
     return {
         "padding": table(head, rows), "padding.speed": f"{summary['speed_padded']:.2f}",

@@ -11,7 +11,8 @@ from bolt_build.build.session import SessionResult
 from bolt_build.digest import digest_bytes
 from bolt_build.families.base import Family, KernelUnit
 from bolt_build.lockfile.fingerprint import TuningTools
-from bolt_build.tuning.compile.glue import GlueSource, problem_source, table_source
+from bolt_build.targets import Target
+from bolt_build.tuning.compile.glue import GlueSource, grouped_sources, source_of, table_source
 from bolt_build.tuning.compile.kernels import (
     TuningKernels,
     is_verdict,
@@ -88,28 +89,63 @@ def compile_candidates(
     """
     context = session.context
     kernels = tuning_kernels(problems, families, context.target)
-    glue = tuple(problem_source(problem, families, context.target) for problem in problems)
-    sources = _Sources(kernels.units, glue)
+    sources = _Sources(kernels.units, grouped_sources(problems, families, context.target))
     first = session.run(kernels_graph(context, sources.units, sources.glue), sources.files, keep_going=True)
-    refused = tuple(event for event in first.failed if is_verdict(event) and event.task in _tasks(sources))
-    broken = tuple(event for event in first.failed if event not in refused)
+    refused, broken = _told_apart(first, sources)
     seen = Compiled(
         None, (), refused, broken, first.finished, first.interrupted, first.trouble, _unit_tasks(kernels)
     )  # fmt: skip
     if first.interrupted or broken or first.trouble:
         return seen
-    seen = replace(seen, not_compiled=_refusals(kernels, glue, problems, refused))
+    by_digest = {problem.problem.digest: problem for problem in problems}
+    if (alone := _alone(sources, refused, by_digest, families, context.target)) is not None:
+        again = session.run(kernels_graph(context, alone.units, alone.glue), alone.files, keep_going=True)
+        kept = tuple(event for event in refused if event.task in {task_of(unit.name) for unit in sources.units})
+        refused, broken = _told_apart(again, alone)
+        seen = replace(
+            seen, refused=(*kept, *refused), broken=broken, finished=(*seen.finished, *again.finished),
+            interrupted=again.interrupted, trouble=again.trouble,
+        )  # fmt: skip
+        if again.interrupted or broken or again.trouble:
+            return seen
+        sources = alone
+    seen = replace(seen, not_compiled=_refusals(kernels, sources.glue, by_digest, seen.refused))
     left = without(problems, seen.not_compiled)
     if not left:
         return seen
-    made = {problem.problem.digest: (problem, source) for problem, source in zip(problems, glue, strict=True)}
-    # What lost no trial is called as before.
-    called = tuple(
-        source if known.trials == problem.trials else problem_source(problem, families, context.target)
-        for problem in left
-        for known, source in [made[problem.problem.digest]]
-    )
-    return _linked(session, left, _Sources(_needed(kernels, left), called), tools, seen)
+    remaining = {problem.problem.digest: problem for problem in left}
+    called = []
+    for source in sources.glue:
+        of_source = [remaining[name] for name in source.problems if name in remaining]
+        whole = [by_digest[name].trials for name in source.problems] == [each.trials for each in of_source]
+        if of_source:  # what lost no trial is called as before
+            called.append(source if whole else source_of(of_source, families, context.target))
+    return _linked(session, left, _Sources(_needed(kernels, left), tuple(called)), tools, seen)
+
+
+def _told_apart(result: SessionResult, sources: _Sources) -> tuple[tuple[TaskEvent, ...], tuple[TaskEvent, ...]]:
+    """Failures that say something of a kernel, and those of another reason."""
+    refused = tuple(event for event in result.failed if is_verdict(event) and event.task in _tasks(sources))
+    return refused, tuple(event for event in result.failed if event not in refused)
+
+
+def _alone(
+    sources: _Sources,
+    refused: Sequence[TaskEvent],
+    problems: Mapping[str, ProblemTrials],
+    families: Mapping[str, Family],
+    target: Target,
+) -> _Sources | None:
+    """What compiled, and a source for each problem of those sources that did not: so that one problem's mistake is no
+    other's. None where no source of several problems failed."""
+    failed = {event.task for event in refused}
+    crowded = [each for each in sources.glue if task_of(each.name) in failed and len(each.problems) > 1]
+    if not crowded:
+        return None
+    kept = tuple(each for each in sources.glue if each not in crowded)
+    split = tuple(source_of([problems[name]], families, target) for each in crowded for name in each.problems)
+    units = tuple(unit for unit in sources.units if task_of(unit.name) not in failed)
+    return _Sources(units, (*kept, *split))
 
 
 def _linked(
@@ -146,7 +182,7 @@ def _tasks(sources: _Sources) -> set[str]:
 def _refusals(
     kernels: TuningKernels,
     glue: Sequence[GlueSource],
-    problems: Sequence[ProblemTrials],
+    problems: Mapping[str, ProblemTrials],
     refused: Sequence[TaskEvent],
 ) -> tuple[Record, ...]:
     """Records of what did not compile: a kernel's own unit, or the source that calls all kernels of a problem."""
@@ -154,12 +190,13 @@ def _refusals(
     units = {unit.name: said[task_of(unit.name)] for unit in kernels.units if task_of(unit.name) in said}
     records = list(not_compiled(kernels, units))
     known = {(record.problem, record.candidate) for record in records}
-    for problem, source in zip(problems, glue, strict=True):
+    for source in glue:
         words = said.get(task_of(source.name))
-        for trial in problem.trials if words is not None else ():
-            if (problem.problem.digest, trial.candidate) not in known:
-                message = f"the code that calls it does not compile: {words}"
-                records.append(Record(problem.problem.digest, trial.candidate, Status.NOT_COMPILED, message))
+        for name in source.problems if words is not None else ():
+            for trial in problems[name].trials:
+                if (name, trial.candidate) not in known:
+                    message = f"the code that calls it does not compile: {words}"
+                    records.append(Record(name, trial.candidate, Status.NOT_COMPILED, message))
     return tuple(records)
 
 

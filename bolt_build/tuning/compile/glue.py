@@ -1,17 +1,20 @@
-"""C++ that makes candidates measurable: one source a problem, and one table of them all, linked to candidates.so.
+"""C++ that makes candidates measurable: sources of several problems each, and one table of them all, linked to
+candidates.so.
 
-A problem's source calls its candidates through `Family.emit`, as an engine does, and computes a reference through the
-portable family. Compile what ends in .cu with nvcc, C++17, the target's `compile_flags`, and what ends in .cpp with the
-C++ compiler; both with `include_dir()`, the runtime's include directory and those of the families and their tools.
+A source calls the candidates of its problems through `Family.emit`, as an engine does, and computes references
+through the portable family. Compile what ends in .cu with nvcc, C++17, the target's `compile_flags`, and what ends in
+.cpp with the C++ compiler; both with `include_dir()`, the runtime's include directory and those of the families and
+their tools.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import ceil, log2, sqrt
 from pathlib import Path
 
+from bolt_build.digest import digest
 from bolt_build.emit.text import c_string, comment, operand_text, problem_text
 from bolt_build.families.base import Family, KernelProblem
 from bolt_build.families.common.chains import parts
@@ -31,10 +34,16 @@ _UNIFORM = sqrt(3.0)
 
 @dataclass(frozen=True)
 class GlueSource:
-    """A generated source: `name` is a file name, equal only for equal problems; `text` is C++ (CUDA for .cu)."""
+    """A generated source: `name` is a file name, equal only for equal problems; `text` is C++ (CUDA for .cu).
+    `problems` are the digests of those whose candidates it calls."""
 
     name: str
     text: str
+    problems: tuple[str, ...] = ()
+
+
+_TOGETHER = 12
+"""Problems of a source, about: what all of them include takes the compiler longer than what each of them adds."""
 
 
 def include_dir() -> Path:
@@ -63,8 +72,38 @@ def without(trials: ProblemTrials, candidates: Collection[str]) -> ProblemTrials
     return replace(trials, trials=tuple(t if t.of is None else replace(t, of=place[t.of]) for t in left))
 
 
-def problem_source(trials: ProblemTrials, family_of: Mapping[str, Family], target: Target) -> GlueSource:
-    """The source of one problem. Raises KeyError where a candidate's family is not in `family_of`."""
+def grouped_sources(
+    problems: Sequence[ProblemTrials], family_of: Mapping[str, Family], target: Target
+) -> tuple[GlueSource, ...]:
+    """Sources of all problems, several in each. Problems of the same families are together, and which of them depends
+    on their own digests, so that one problem more leaves most sources as they were."""
+    of_families: dict[tuple[str, ...], list[ProblemTrials]] = {}
+    for each in problems:
+        families = tuple(sorted({trial.candidate.family for trial in each.trials}))
+        of_families.setdefault(families, []).append(each)
+    groups: dict[tuple[tuple[str, ...], int], list[ProblemTrials]] = {}
+    for families, found in of_families.items():
+        parts = 1 << max(0, ceil(log2(len(found) / _TOGETHER)))
+        for each in found:
+            groups.setdefault((families, int(each.problem.digest[:8], 16) % parts), []).append(each)
+    return tuple(source_of(group, family_of, target) for group in groups.values())
+
+
+def source_of(problems: Sequence[ProblemTrials], family_of: Mapping[str, Family], target: Target) -> GlueSource:
+    """The source of these problems. Raises KeyError where a candidate's family is not in `family_of`."""
+    made = [_calls(each, family_of, target) for each in problems]
+    includes = dict.fromkeys(header for code, _ in made for header in code)
+    digests = tuple(each.problem.digest for each in problems)
+    name = digests[0] if len(digests) == 1 else digest(digests)
+    lines = ['#include "bolt_tuning/glue.h"', *(f'#include "{header}"' for header in includes), ""]
+    lines += [line for _, text in made for line in text]
+    return GlueSource(f"t_{name[:16]}.cu", "\n".join(lines), digests)
+
+
+def _calls(
+    trials: ProblemTrials, family_of: Mapping[str, Family], target: Target
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the code of one problem includes, and the code, in a namespace of its own."""
     problem = trials.problem
     codes = [
         functions_of(problem, t.candidate, family_of[t.candidate.family], target, str(i))
@@ -74,21 +113,19 @@ def problem_source(trials: ProblemTrials, family_of: Mapping[str, Family], targe
     reference = reference_of(problem, families, family_of.get("portable"), target)
     if reference.code is not None:
         codes.append(reference.code)
-    includes = dict.fromkeys(header for code in codes for header in code.includes)
-    parts = [
+    lines = (
         *(f"// {comment(line)}" for line in problem_text(problem)),
-        '#include "bolt_tuning/glue.h"',
-        *(f'#include "{header}"' for header in includes),
-        "",
+        f"namespace problem_{problem.digest[:32]} {{",
         "namespace {",
         *(code.text for code in codes),
         *_description(trials, has_reference=reference.code is not None),
         "}  // namespace",
         "",
         _problem(trials, None if reference.code is not None else reference.why_not),
+        f"}}  // namespace problem_{problem.digest[:32]}",
         "",
-    ]
-    return GlueSource(f"t_{problem.digest[:16]}.cu", "\n".join(parts))
+    )
+    return tuple(header for code in codes for header in code.includes), lines
 
 
 def table_source(problems: Sequence[ProblemTrials], bundle: str, target: Target) -> GlueSource:
@@ -103,7 +140,7 @@ def table_source(problems: Sequence[ProblemTrials], bundle: str, target: Target)
     text = f"""\
 #include "bolt_tuning/table.h"
 
-{"".join(f"extern const bolt_tuning_problem {symbol};{chr(10)}" for symbol in symbols)}
+{"".join(f'extern "C" const bolt_tuning_problem {symbol};{chr(10)}' for symbol in symbols)}
 namespace {{
 const bolt_tuning_problem* const problems[] = {{
 {"".join(f"    &{symbol},{chr(10)}" for symbol in symbols)}    nullptr}};
@@ -162,7 +199,7 @@ def _problem(trials: ProblemTrials, why_not: str | None) -> str:
     text = "; ".join([*problem_text(problem), " ".join(tensors)])
     reference = "&reference, nullptr" if why_not is None else f"nullptr, {c_string(why_not)}"
     return (
-        f"extern const bolt_tuning_problem {_symbol(problem)};\n"
+        f'extern "C" const bolt_tuning_problem {_symbol(problem)};\n'
         f"const bolt_tuning_problem {_symbol(problem)} = {{\n"
         f"    {c_string(problem.digest)},\n"
         f"    {c_string(text)},\n"
