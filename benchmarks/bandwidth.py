@@ -226,7 +226,8 @@ def close(arguments: argparse.Namespace) -> int:
     kinds = sorted({row["kind"] for row in largest})
     least = {kind: min(row["share"] for row in largest if row["kind"] == kind) for kind in kinds}
     print(json.dumps(least, indent=1))
-    print(record.write("bandwidth", found | {"least_share": least}, arguments.out))
+    facts = {"command": "python benchmarks/bandwidth.py FOLDER build (then measure, close)", "target": arguments.target}
+    print(record.write("bandwidth", found | facts | {"least_share": least}, arguments.out))
     return 0
 
 
