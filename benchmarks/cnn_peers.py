@@ -1,8 +1,11 @@
-"""Engines of CNNs with grouped, depthwise and dense blocks beside what a PyTorch user would run, on one GPU.
+"""Engines of CNNs beside what a PyTorch user would run, on one GPU, as `bolt-build bench --against` measures them.
 
     python benchmarks/cnn_peers.py FOLDER build                 # engines that read what the peers read, from the locks
     python benchmarks/cnn_peers.py FOLDER measure               # again until it says that no row is left
     python benchmarks/cnn_peers.py FOLDER close                 # anywhere: writes results/cnn_peers.json
+    python benchmarks/cnn_peers.py FOLDER build --table dense_peers     # and so on: the README's models
+
+The first table has CNNs with grouped, depthwise and dense blocks, the other those whose convolutions are dense.
 
 A row is a model and a batch. Both sides read fp16 channels-last images, compute in fp16 with fp32 sums, and have the
 same seeded weights: peers are the recipe's ONNX model in torch (`bolt-build bench --against`), run in turns with the
@@ -67,6 +70,12 @@ ROWS = (
     Row("mobilenet_v2", 1), Row("efficientnet_b0", 1), Row("resnext50_32x4d", 1), Row("densenet121", 1),
     Row("convnext_tiny", 1), Row("mobilenet_v3_small", 1),
 )  # fmt: skip
+
+DENSE = (
+    Row("resnet50", 1, autotune=True), Row("resnet50", 32, autotune=True), Row("resnet50", 128, autotune=True),
+    Row("resnet18", 32, autotune=True), Row("vgg16", 32, autotune=True), Row("repvgg_a0", 32, autotune=True),
+)  # fmt: skip
+TABLES = {"cnn_peers": ROWS, "dense_peers": DENSE}
 
 
 def recipe_of(folder: Path, model: str, rows: Sequence[Row], target: str) -> Path:
@@ -166,7 +175,7 @@ def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     """The table of all rows that are measured, with the geometric mean of each batch's."""
     found = {row: load(arguments.folder / f"row_{row.name}.json") for row in rows}
     first = next(each for each in found.values() if each is not None)
-    before = load(record.RESULTS / "cnn_peers.json") if arguments.keep else None
+    before = load(record.RESULTS / f"{arguments.table}.json") if arguments.keep else None
     lines = []
     for row, each in found.items():
         if each is not None:
@@ -178,13 +187,16 @@ def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     engines = load(arguments.folder / "engines.json") or {}
     result = first["environment"] | {
         "gpu": first["bench"]["device"], "precision": first["bench"]["precision"], "accumulator": "fp32",
-        "summary": {f"b{batch}": summary([each for each in lines if each["batch"] == batch]) for batch in (32, 1)},
+        "summary": {"all": summary(lines)} | {
+            f"b{batch}": summary([each for each in lines if each["batch"] == batch])
+            for batch in sorted({each["batch"] for each in lines})
+        },
         "rows_missing": missing,
         "built": {name: {key: each.get(key) for key in ("verified", "failed")} for name, each in engines.items()},
         "rows": lines,
     }  # fmt: skip
     print(json.dumps(result["summary"], indent=1))
-    print(record.write("cnn_peers", result, arguments.out))
+    print(record.write(arguments.table, result, arguments.out))
     return 1 if result["rows_missing"] else 0
 
 
@@ -202,18 +214,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("stage", choices=("build", "measure", "close"))
-    parser.add_argument("--rows", nargs="+", choices=[row.name for row in ROWS], metavar="ROW", help="only these")
+    parser.add_argument("--table", choices=tuple(TABLES), default="cnn_peers")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these, resnet50_b32 say")
     parser.add_argument("--target", default="h200")
     parser.add_argument("--cache", type=Path, help="bolt-build's cache (default: the user's)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--builds", type=int, default=4, help="engines that are built at once")
     parser.add_argument("--limit", type=float, default=570, help="seconds of one `measure`")
     parser.add_argument("--keep", action="store_true", help="keep rows of the result before that FOLDER has not")
-    parser.add_argument("--out", type=Path, help="write here instead of results/cnn_peers.json")
+    parser.add_argument("--out", type=Path, help="write here instead of results/")
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    rows = [row for row in ROWS if arguments.rows is None or row.name in arguments.rows]
+    rows = [row for row in TABLES[arguments.table] if arguments.rows is None or row.name in arguments.rows]
     return {"build": build, "measure": measure, "close": close}[arguments.stage](arguments, rows)
 
 

@@ -8,6 +8,7 @@ another), or with `--tune` each with kernels measured for it. Engines are built 
     python benchmarks/explore_models.py FOLDER                              # repvgg_a0, a1, b0 on an H200, batch 32
     python benchmarks/explore_models.py FOLDER --persistent never --result explore_models_never
     python benchmarks/explore_models.py FOLDER --target host --batch 1 --recipes repvgg_a0
+    python benchmarks/explore_models.py FOLDER --recipes repvgg_a0 --variants hardswish --seconds 1 --out FILE
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from statistics import mean
 from typing import Any
 
 import record
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -47,6 +49,11 @@ def write_recipes(arguments: argparse.Namespace) -> dict[str, Path]:
             f"policy: {{fusion: {{persistent: {arguments.persistent}}}}}\n"
             f"tuning: {{lock: {lock}}}\n"
         )
+        if arguments.variants is not None:
+            # What a recipe extends keeps its variants, so this one says all by itself.
+            whole = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text()) | yaml.safe_load(path.read_text())
+            whole["variants"] = {key: each for key, each in whole["variants"].items() if key in arguments.variants}
+            path.write_text(yaml.safe_dump({key: each for key, each in whole.items() if key != "extend"}))
         found[name] = path
     return found
 
@@ -104,6 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
+    parser.add_argument("--variants", nargs="+", metavar="NAME", help="of each recipe these alone")
     parser.add_argument("--target", default="h200")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--persistent", choices=("auto", "always", "never"), default="auto")
@@ -113,6 +121,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--builds", type=int, default=4, help="engines that are built at once")
     parser.add_argument("--result", default="explore_models")
+    parser.add_argument("--out", type=Path, help="write here instead of results/")
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
@@ -130,7 +139,7 @@ def main() -> int:
         cost = "" if row["cost"] is None else f"  cost {row['cost']:6.1%}"
         print(f"{row['model']:28} {row['images_per_second']:10.1f} images/s  {row['parameters'] / 1e6:6.2f} M{cost}")
     print(json.dumps(result["summary"], indent=1))
-    print(record.write(arguments.result, result))
+    print(record.write(arguments.result, result, arguments.out))
     return int(done.returncode)
 
 

@@ -58,3 +58,24 @@ def peers(data: Any) -> dict[str, str]:
             f"{row['peer']['compile_max_autotune_ms'] / (1 + row['peer_departs_from_expected_by']):.3f}" for row in rows
         ),
     }
+
+
+@figures("dense_peers")
+def dense_peers(data: Any) -> dict[str, str]:
+    """The same models as `bolt-build bench --against` measures them."""
+    found = {(row["model"], row["batch"]): row for row in data["rows"]}
+    rows = [found[key]["contestants"] for key in _ORDER]
+    head = [
+        f"ms, {data['precision']}, {data['accumulator']} accumulation, {data['gpu'].removeprefix('NVIDIA ')}",
+        *(f"{_NAMES[model]}, batch {batch}" for model, batch in _ORDER),
+    ]
+    names = {
+        "engine": "engine", "torch-compile": "torch.compile max-autotune; both read fp16, channels last",
+        "torch-reduce-overhead": "torch.compile reduce-overhead", "torch-graph": "eager in a CUDA graph",
+    }  # fmt: skip
+    lines = [[text, *(f"{row[name]['median_ms']:.3f}" for row in rows)] for name, text in names.items()]
+    took = ["how long max-autotune compiled", *(f"{row['torch-compile']['compile_seconds']:.0f} s" for row in rows)]
+    return {
+        "dense_peers": table(head, [*lines, took]),
+        "dense_peers.mean": f"{data['summary']['all']['geometric_mean']:.2f}",
+    }
