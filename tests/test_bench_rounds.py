@@ -16,6 +16,7 @@ from bolt_build.bench.device import Buffer, DeviceState
 from bolt_build.bench.process import Ready
 from bolt_build.bench.rounds import Round, Sustained, measure_round
 from bolt_build.graph.ir import Array
+from bolt_build.sizes import Sizes
 
 
 class FakeGpu:
@@ -123,7 +124,7 @@ def test_figures_are_of_all_rounds_together() -> None:
         Round((3.0, 2.0, 4.0), cool, Sustained(30, 0.1, 60.0)),
         Round((3.0, 9.0, 5.0), warm, Sustained(10, 0.1, 20.0)),
     )
-    result = measured(8, peer, engine)
+    result = measured(Sizes(8), peer, engine)
     assert (result.runs, result.median_ms, result.min_ms, result.p99_ms) == (6, 3.5, 2.0, None)
     assert result.round_medians_ms == (3.0, 5.0)
     assert result.states == (cool, warm)
@@ -131,7 +132,7 @@ def test_figures_are_of_all_rounds_together() -> None:
     assert result.images_per_second == pytest.approx(8 * 1000 / 3.5)
     assert result.sustained_images_per_second == pytest.approx(8 * 40 / 0.2)
     assert result.joules_per_image == pytest.approx(80.0 / (40 * 8))
-    assert measured(8, engine, engine).engine_speedup == 1.0
+    assert measured(Sizes(8), engine, engine).engine_speedup == 1.0
 
 
 def test_a_round_without_energy_leaves_no_figure_of_the_whole() -> None:
@@ -139,19 +140,19 @@ def test_a_round_without_energy_leaves_no_figure_of_the_whole() -> None:
     engine = shown(
         "engine", Round((1.0,), state, Sustained(1, 1.0, 5.0)), Round((1.0,), state, Sustained(1, 1.0, None))
     )
-    assert measured(1, engine, engine).joules_per_image is None
+    assert measured(Sizes(1), engine, engine).joules_per_image is None
 
 
 @given(st.lists(st.floats(0.01, 1e4), min_size=1, max_size=99))
 def test_fewer_than_a_hundred_runs_have_no_99th_percentile(times: list[float]) -> None:
     turn = Round(tuple(times), DeviceState(), None)
-    assert measured(1, shown("engine", turn), shown("engine", turn)).p99_ms is None
+    assert measured(Sizes(1), shown("engine", turn), shown("engine", turn)).p99_ms is None
 
 
 @given(st.lists(st.floats(0.01, 1e4), min_size=100, max_size=300))
 def test_the_99th_percentile_is_a_time_that_99_in_100_runs_keep_to(times: list[float]) -> None:
     turn = Round(tuple(times), DeviceState(), None)
-    p99 = measured(1, shown("engine", turn), shown("engine", turn)).p99_ms
+    p99 = measured(Sizes(1), shown("engine", turn), shown("engine", turn)).p99_ms
     assert p99 is not None
     assert p99 in times
     assert sum(time <= p99 for time in times) >= 0.99 * len(times)

@@ -12,11 +12,12 @@ from bolt_build.families.base import KernelProblem, Operand, TensorFormat
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.shape import Convert
+from bolt_build.report.brief import Brief
 from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import Counted, counted
 
 
-def words(node: str, *values: str) -> str:
+def words(node: str, *values: str) -> Brief:
     """The words for one node over values such as "%x: f32[1,3,8,8]" (tensors) and "const %w: f32[8,3,3,3]"."""
     inputs = ", ".join(value for value in values if value.startswith("%"))
     constants = "\n".join(f"{value} #" for value in values if value.startswith("const"))
@@ -60,6 +61,28 @@ PADS = "pads_begin=[1,1] pads_end=[1,1]"
 )  # fmt: skip
 def test_a_problem_in_words(node: str, values: tuple[str, ...], said: str) -> None:
     assert words(node, *values) == said
+
+
+@pytest.mark.parametrize(
+    ("node", "values", "forms"),
+    [
+        (
+            f"conv(%x, %w, %b, %r) strides=[2,2] {PADS} | add(%r) | relu", (IMAGE, "%r: f32[2,6,4,4]", WEIGHT, BIAS),
+            ("3x3 conv/2 4>6 8x8>4x4+res+relu", "3x3 conv/2 4>6 8x8>4x4", "3x3 conv/2 4>6"),
+        ),
+        ("conv(%x, %w) strides=[2,2] dilations=[2,2] groups=2", (IMAGE, "const %w: f32[6,2,1,1]"),
+         ("1x1 conv/2 4>6 in 2 groups dilated 2x2 8x8>4x4",) * 2 + ("1x1 conv/2 4>6 in 2 groups dilated 2x2",)),
+        ("pool(%x) mode=max kernel=[2,2] strides=[2,2]", (IMAGE,),
+         ("2x2 maxpool/2 4 8x8>4x4", "2x2 maxpool/2 4 8x8>4x4", "2x2 maxpool/2 4")),
+        ("matmul(%x, %w, %b)", ("%x: f32[3,2,5]", "const %w: f32[5,7]", "const %b: f32[7]"),
+         ("3 times 2x5 by 5x7",) * 3),
+        ("reduce(%x) mode=mean axes=[2,3]", (IMAGE,), ("mean over axes 2 3 of 2x4x8x8",) * 3),
+        ("reshape(%x) shape=[2,256]", (IMAGE,), ("reshape of 2x4x8x8>2x256",) * 3),
+    ],
+)  # fmt: skip
+def test_a_problem_in_brief(node: str, values: tuple[str, ...], forms: tuple[str, ...]) -> None:
+    """Then without the epilogue, then without extents too."""
+    assert words(node, *values).shorter == forms
 
 
 def test_a_conversion_in_words() -> None:

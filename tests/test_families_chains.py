@@ -184,6 +184,7 @@ def test_a_chained_problem_in_words() -> None:
         "3x3 convolution / 2, 48 to 48 channels, 112x112 to 56x56, batch 32 + bias + relu then "
         "1x1 convolution, 48 to 48 channels, 56x56, batch 32 + bias + relu"
     )
+    assert in_words(found).shorter[0] == "3x3 conv/2 48>48 112x112>56x56+relu | 1x1 conv 48>48 56x56+relu"
     assert problem_text(found) == (
         "conv strides=(2, 2) pads_begin=(1, 1) pads_end=(1, 1) dilations=(1, 1) groups=1",
         "then activation function=relu alpha=0.0 beta=0.0",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bolt_build.report.brief import brief_kernel, brief_words, wrapped
+from bolt_build.families.base import Candidate
+from bolt_build.report.brief import kernel_name, wrapped
 from bolt_build.report.tables import Column, table
 
 LOCKS = sorted((Path(__file__).parents[1] / "recipes").glob("*.lock"))
@@ -17,13 +17,16 @@ LOCKS = sorted((Path(__file__).parents[1] / "recipes").glob("*.lock"))
 
 def test_a_kernel() -> None:
     """m, n and k are one word; a word needs no name, a letter does."""
-    assert brief_kernel("cutlass m=128 n=64 k=64 warpgroups=pingpong cluster=2x1 along=n slices=4") == (
+    tile = (("m", 128), ("n", 64), ("k", 64), ("warpgroups", "pingpong"), ("cluster", "2x1"))
+    name = kernel_name(Candidate("cutlass", tile, (("along", "n"), ("slices", 4))))
+    assert name == "cutlass m=128 n=64 k=64 warpgroups=pingpong cluster=2x1 along=n slices=4"
+    assert name.shorter == (
         "cutlass 128x64x64 pingpong cluster=2x1 along=n slices=4", "128x64x64 pingpong cluster=2x1 along=n slices=4",
     )  # fmt: skip
-    assert brief_kernel("cutlass rows=4 n1=256 resident=turns") == (
+    assert kernel_name(Candidate("cutlass", (("rows", 4), ("n1", 256), ("resident", "turns")))).shorter == (
         "cutlass rows=4 n1=256 turns", "rows=4 n1=256 turns"
     )  # fmt: skip
-    assert brief_kernel("view") == ("view", "view")
+    assert kernel_name(Candidate("plain")).shorter == ("plain", "plain")
 
 
 def test_kernels_stay_different() -> None:
@@ -34,41 +37,21 @@ def test_kernels_stay_different() -> None:
             for entry in target["problems"].values():
                 for each in (entry["winner"], entry.get("runner_up")):
                     if each is not None:
-                        values = {**each.get("parameters", {}), **each.get("settings", {})}
-                        words = (f"{name}={value}" for name, value in values.items())
-                        found.add(" ".join((each["family"], *words)))
+                        parts = (tuple(each.get(name, {}).items()) for name in ("parameters", "settings"))
+                        found.add(Candidate(each["family"], *parts))
     assert len(found) > 100
-    assert len({brief_kernel(each)[0] for each in found}) == len(found)
-
-
-@pytest.mark.parametrize(
-    ("text", "forms"),
-    [
-        (
-            "3x3 convolution / 2, 64 to 128 channels, 56x56 to 28x28, batch 32 + bias + residual + relu",
-            ("3x3 conv/2 64>128 56x56>28x28+res+relu", "3x3 conv/2 64>128 56x56>28x28", "3x3 conv/2 64>128"),
-        ),
-        (
-            "7x7 convolution, 3 to 64 channels, 9x9, batch 1 + relu then 3x3 max pooling / 2, 64 channels, 9x9 to 5x5",
-            (
-                "7x7 conv 3>64 9x9+relu | 3x3 maxpool/2 64 9x9>5x5", "7x7 conv 3>64 9x9 | 3x3 maxpool/2 64 9x9>5x5",
-                "7x7 conv 3>64 | 3x3 maxpool/2 64",
-            ),
-        ),
-        ("32x2048 by 2048x1000 + bias", ("32x2048 by 2048x1000",) * 3),
-    ],
-)  # fmt: skip
-def test_a_problem(text: str, forms: tuple[str, ...]) -> None:
-    assert brief_words(text) == forms
+    assert len({kernel_name(each).shorter[0] for each in found}) == len(found)
 
 
 def test_a_column_has_one_form_where_one_fits_all() -> None:
-    columns = (Column("kernel", name=True, brief=brief_kernel),)
-    kernels = [(f"cutlass m=64 n={n} k=64 warpgroups=pingpong cluster=1x2",) for n in (64, 128)]
+    columns = (Column("kernel", name=True),)
+    more = ("warpgroups", "pingpong"), ("cluster", "1x2")
+    kernels = [(kernel_name(Candidate("cutlass", (("m", 64), ("n", n), ("k", 64), *more))),) for n in (64, 128)]
     assert [line.plain for line in table(columns, kernels, 40)][1:] == [
         "cutlass 64x64x64 pingpong cluster=1x2", "cutlass 64x128x64 pingpong cluster=1x2",
     ]  # fmt: skip
-    mixed = [line.plain for line in table(columns, [*kernels, ("portable algorithm=" + "direct" * 9,)], 40)][1:]
+    long = kernel_name(Candidate("portable", (("algorithm", "direct" * 9),)))
+    mixed = [line.plain for line in table(columns, [*kernels, (long,)], 40)][1:]
     assert mixed[:2] == ["cutlass 64x64x64 pingpong cluster=1x2", "cutlass 64x128x64 pingpong cluster=1x2"]
     assert len(mixed[2]) <= 40
 

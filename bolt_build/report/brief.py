@@ -1,42 +1,44 @@
-"""Shorter ways to say what a step computes and with which kernel, for tables in a terminal: from longer to shorter.
+"""Texts with shorter ways to say the same, for tables in a terminal: made with the text, never read out of it.
 
-Nobody reads them back: a file has the whole text.
+A file has the whole text.
 """
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable
 
-_WORDS = (
-    (r", batch \d+", ""), (r" convolution", " conv"), (r" pooling", "pool"), (r"(\d+) to (\d+) channels", r"\1>\2"),
-    (r"(\d+) channels", r"\1"), (r"(\d+x\d+) to (\d+x\d+)", r"\1>\2"), (r" / (\d+)", r"/\1"), (r" then ", " | "),
-    (r" \+ bias", ""), (r" \+ residual", " + res"), (r" \+ ", "+"), (r",", ""),
-)  # fmt: skip
+from bolt_build.families.base import Candidate
+
+_TILE = ("m", "n", "k")
 
 
-def brief_words(text: str) -> tuple[str, ...]:
-    """Of `problem_words.in_words`: `3x3 conv/2 64>128 56x56>28x28+relu`; then without epilogue; then without extents
-    too."""
-    for pattern, to in _WORDS:
-        text = re.sub(pattern, to, text)
-    bare = re.sub(r"\+[^|]*?(?= \||$)", "", text)
-    narrow = re.sub(r"(?<=\d) \d+x\d+(>\d+x\d+)?(?= \||$)", "", bare)
-    return text, bare, narrow
+class Brief(str):
+    """A text that knows shorter forms of itself, from longer to shorter."""
+
+    __slots__ = ("shorter",)
+
+    shorter: tuple[str, ...]
+
+    def __new__(cls, text: str, *shorter: str) -> Brief:
+        made = super().__new__(cls, text)
+        made.shorter = shorter
+        return made
+
+    def __getnewargs__(self) -> tuple[str, *tuple[str, ...]]:  # type: ignore[override]
+        return str(self), *self.shorter
 
 
-def brief_kernel(text: str) -> tuple[str, ...]:
-    """Of a candidate: `cutlass 128x64x64 pingpong cluster=1x2`, where m, n, k become one word and words need no name;
-    then without the family."""
-    family, *settings = text.split(" ")
-    values = dict(each.split("=", 1) for each in settings if "=" in each)
-    tile = "x".join(values[name] for name in "mnk") if values.keys() >= set("mnk") else ""
-    words = [tile] if tile else []
+def kernel_name(candidate: Candidate) -> Brief:
+    """A candidate; `cutlass 128x64x64 pingpong cluster=1x2`, where m, n, k become one word and words need no name; and
+    that without the family."""
+    values = dict((*candidate.parameters, *candidate.settings))
+    tile = _TILE if all(name in values for name in _TILE) else ()
+    words = ["x".join(str(values[name]) for name in tile)] if tile else []
     for name, value in values.items():
-        if not (tile and name in "mnk"):
-            words.append(value if value.isalpha() and len(value) > 2 else f"{name}={value}")
-    return " ".join((family, *words)), " ".join(words) or family
+        if name not in tile:
+            words.append(value if isinstance(value, str) and value.isalpha() and len(value) > 2 else f"{name}={value}")
+    return Brief(str(candidate), " ".join((candidate.family, *words)), " ".join(words) or candidate.family)
 
 
 def wrapped(lines: Iterable[str], width: int | None, inset: int | None = None) -> list[str]:

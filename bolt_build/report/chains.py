@@ -13,7 +13,7 @@ from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.chain import Averaged
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.persistent import ChainOutcome
-from bolt_build.report.brief import brief_words, wrapped
+from bolt_build.report.brief import wrapped
 from bolt_build.report.problem_words import in_words
 from bolt_build.report.reasons import Counted, counted
 from bolt_build.report.tables import Column, byte_text, table
@@ -99,7 +99,7 @@ def _split(found: ChainOutcome, together: float, apart: Sequence[float | None], 
 
 
 _COLUMNS = (
-    Column("first", name=True), Column("then", name=True), Column("computes", name=True, spare=2, brief=brief_words),
+    Column("first", name=True), Column("then", name=True), Column("computes", name=True, spare=2),
     Column("one kernel", right=True), Column("apart", right=True), Column("gain", right=True),
     Column("traffic", right=True), Column("launch", right=True), Column("lost", right=True), Column("became"),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from bolt_build.families.base import Expense, Operand, TensorFormat, same_bytes
 from bolt_build.graph.ops.shape import Cast, Convert, Transpose
 from bolt_build.planner.engine_plan import Step, StepTensor
-from bolt_build.report.brief import brief_kernel
+from bolt_build.report.brief import kernel_name
 from bolt_build.report.tables import Column, byte_text, table
 from bolt_build.sizes import Sizes
 
@@ -27,7 +27,7 @@ _HOW = {
 _COLUMNS = (
     Column("step", right=True), Column("layer", name=True), Column("tensor", name=True, spare=2),
     Column("from", name=True), Column("to", name=True), Column("bytes", right=True), Column("where", spare=3),
-    Column("how", name=True), Column("kernel", name=True, spare=1, brief=brief_kernel),
+    Column("how", name=True), Column("kernel", name=True, spare=1),
 )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def _change(step: Step, source: StepTensor, to: StepTensor, how: str) -> Change:
     formats = str(source.operand.format), str(to.operand.format)
     return Change(
         step.index, step.name, tensor, *formats, to.operand.nbytes if how != FUSED else source.operand.nbytes, edge,
-        how, str(step.candidate),
+        how, kernel_name(step.candidate),
     )  # fmt: skip
 
 

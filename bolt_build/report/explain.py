@@ -10,7 +10,7 @@ from typing import Any
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families.reason import within
-from bolt_build.report.brief import brief_kernel, brief_words, wrapped
+from bolt_build.report.brief import wrapped
 from bolt_build.report.chains import of_nodes, render_chains
 from bolt_build.report.changes import render_changes
 from bolt_build.report.explanation import ELSEWHERE, Batch, Explanation, Layer
@@ -25,17 +25,17 @@ SHOWN_REASONS = 8
 
 _STEPS = (
     Column("step", right=True), Column("layer", name=True),
-    Column("computes", name=True, spare=3, brief=brief_words), Column("kernel", name=True, spare=1, brief=brief_kernel),
+    Column("computes", name=True, spare=3), Column("kernel", name=True, spare=1),
     Column("chosen by", name=True, spare=4), Column("us", right=True), Column("share", right=True, spare=2),
     Column("predicted", right=True, spare=5), Column("roofline", right=True),
-    Column("runner-up", name=True, spare=6, brief=brief_kernel), Column("margin", right=True, spare=2),
+    Column("runner-up", name=True, spare=6), Column("margin", right=True, spare=2),
     Column("padding", right=True, spare=7),
 )  # fmt: skip
 _LEGEND = (
     "us: measured, or ~ predicted; share: of the sum; roofline: bound / us; margin: how much longer the runner-up takes"
 )
 _ATTEMPTS = (
-    Column("kernel", name=True, brief=brief_kernel), Column("us", right=True), Column("slower", right=True),
+    Column("kernel", name=True), Column("us", right=True), Column("slower", right=True),
     Column("predicted", right=True), Column("status"), Column("message", name=True, spare=1),
 )  # fmt: skip
 _UNTRIED = (Column("not tried", name=True), Column("because", name=True))

@@ -10,6 +10,7 @@ from bolt_build.graph.ops.shape import Convert
 from bolt_build.planner.engine_plan import Step
 from bolt_build.planner.persistent import STAGE, decisions_of
 from bolt_build.planner.problem_text import describe_problem
+from bolt_build.report.brief import kernel_name
 from bolt_build.report.chains import chains_of
 from bolt_build.report.changes import changes_of
 from bolt_build.report.explanation import (
@@ -78,7 +79,7 @@ class _Explainer:
         self._records = _one_device(evidence)
 
     def layer(self, sizes: Sizes, step: Step, steps: Sequence[Step]) -> Layer:
-        kernel = "view" if step.view else str(step.candidate)
+        kernel = "view" if step.view else kernel_name(step.candidate)
         problem, digest = step.problem, step.problem.digest
         attempts = () if step.view else self._attempts(problem, step.candidate)
         predicted = None if step.view else self._predicted(problem, step.candidate)
@@ -124,7 +125,7 @@ class _Explainer:
             message = "" if record is None else record.message
             time = self._median(problem.digest, candidate)
             status = status if time is None else Status.OK.value
-            found.append(Attempt(str(candidate), predicted.get(candidate), time, status, message))
+            found.append(Attempt(kernel_name(candidate), predicted.get(candidate), time, status, message))
         return tuple(sorted(found, key=lambda each: (each.measured or _LAST, each.predicted or _LAST)))
 
     def _untried(self, digest: str, known: Sequence[str]) -> tuple[Untried, ...]:
@@ -164,7 +165,7 @@ class _Explainer:
         if attempts and attempts[0].measured is not None:
             return _runner_up(attempts[0].kernel, attempts[0].measured, True, time)
         if entry is not None and entry.runner_up is not None and entry.runner_up_median is not None:
-            return _runner_up(str(entry.runner_up), entry.runner_up_median, True, time)
+            return _runner_up(kernel_name(entry.runner_up), entry.runner_up_median, True, time)
         return None
 
     def _padding(
@@ -192,7 +193,7 @@ class _Explainer:
                 continue
             found = self._predicted(problem, candidate) if measured is None else self._median(problem.digest, candidate)
             if found is not None:
-                times.append((found, str(candidate)))
+                times.append((found, kernel_name(candidate)))
         return _runner_up(min(times)[1], min(times)[0], measured is not None, time) if times else None
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.chains import parts
 from bolt_build.planner.engine_plan import EnginePlan, Location, Step
-from bolt_build.report.brief import brief_kernel
+from bolt_build.report.brief import kernel_name
 from bolt_build.report.printable import printable
 from bolt_build.report.tables import Column, byte_text, table
 
 _COLUMNS = (
     Column("step", right=True), Column("layer", name=True), Column("op", spare=2), Column("shape"),
-    Column("format", spare=3), Column("kernel", name=True, spare=1, brief=brief_kernel), Column("reads", spare=4),
+    Column("format", spare=3), Column("kernel", name=True, spare=1), Column("reads", spare=4),
     Column("writes", spare=4),
 )  # fmt: skip
 _LEGEND = "reads, writes: @ byte of the arena, w weight, i input, o output"
@@ -55,7 +55,7 @@ def _op(problem: KernelProblem) -> str:
 
 
 def _kernel(step: Step) -> str:
-    return "view" if step.view else str(step.candidate)
+    return "view" if step.view else kernel_name(step.candidate)
 
 
 def _place(location: Location) -> str:

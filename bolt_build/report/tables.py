@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
 from rich.cells import cell_len
 from rich.text import Text
 
+from bolt_build.report.brief import Brief
 from bolt_build.report.printable import printable
 
 LEAST_NAME = 24
@@ -23,14 +24,13 @@ class Column:
     """`spare`: columns with higher numbers are left out first where the width does not suffice, equal ones together,
     those with 0 never.
 
-    `name`: cells may be abbreviated, to the first of the `brief` forms that fits, where there are such.
+    `name`: cells may be abbreviated, to the first of their shorter forms that fits, where they are `Brief`.
     """
 
     title: str
     right: bool = False
     spare: int = 0
     name: bool = False
-    brief: Callable[[str], Sequence[str]] | None = None
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], width: int | None) -> tuple[Text, ...]:
@@ -43,7 +43,10 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], width
         kept = [i for i in kept if columns[i].spare != most]
     if width is not None:
         _shrink(columns, widths, kept, width)
-        fitted = [_fitted([row[i] for row in cells], column, widths[i]) for i, column in enumerate(columns)]
+        fitted = [
+            _fitted([row[i] for row in cells], [row[i] for row in rows], column, widths[i])
+            for i, column in enumerate(columns)
+        ]
         cells = [list(row) for row in zip(*fitted, strict=True)]
         widths = _widths(columns, cells)
     header = [Text(column.title, "bold") for column in columns]
@@ -85,11 +88,15 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]]) -> list[
     return [max([cell_len(c.title), *(row[i].cell_len for row in cells)]) for i, c in enumerate(columns)]
 
 
-def _fitted(cells: Sequence[Text], column: Column, width: int) -> list[Text]:
-    """A column's cells, in one form where one fits all of them; otherwise each in the longest that fits it."""
+def _fitted(cells: Sequence[Text], given: Sequence[str | Text], column: Column, width: int) -> list[Text]:
+    """A column's cells, made from what was given: in one form where one fits all of them; otherwise each in the longest
+    that fits it."""
     if not column.name or all(cell.cell_len <= width for cell in cells):
         return list(cells)
-    forms = [(cell.plain, *(column.brief(cell.plain) if column.brief is not None else ())) for cell in cells]
+    forms = [
+        (cell.plain, *(map(printable, text.shorter) if isinstance(text, Brief) else ()))
+        for cell, text in zip(cells, given, strict=True)
+    ]
     for level in range(1, min(map(len, forms))):
         if all(cell_len(each[level]) <= width for each in forms):
             return [Text(each[level], cell.style) for each, cell in zip(forms, cells, strict=True)]
