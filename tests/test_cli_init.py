@@ -26,6 +26,7 @@ from bolt_build.toolchain.machine import FoundGpu
 from bolt_build.workflows.new_recipe import NewRecipe
 
 ALL = ("recipe.schema.json", ".gitignore")
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -193,6 +194,19 @@ def test_any_names_make_a_recipe_that_reads_back(name: str, dims: dict[str, int]
     assert {str(key): value for key, value in data["model"].get("dims", {}).items()} == dims
     left = replace(new, open_dims=tuple(dims), dims=())
     assert "dims" not in yaml.load(left.text("s.json"), Loader=yaml.CSafeLoader)["model"]
+
+
+def test_a_model_of_the_zoo_comes_with_the_lock_of_its_target(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = said(capsys, "resnet18", "--target", "h200")
+    assert shown.splitlines()[:4] == ["wrote resnet18.yaml", *(f"wrote {name}" for name in (*ALL, "resnet18.lock"))]
+    assert load_recipe(Path("resnet18.yaml")).tuning.lock == str(Path("resnet18.lock").resolve())
+    assert Path("resnet18.lock").read_bytes() == (ROOT / "recipes" / "resnet18.lock").read_bytes()
+    Path("resnet18.yaml").unlink()
+    assert said(capsys, "resnet18", "--target", "h200", code=ExitCode.USAGE) == (
+        "error[exists]: resnet18.lock is there already\n  hint: move it away, or name another recipe with --recipe\n"
+    )
+    said(capsys, "resnet18", "--target", "t4", "--recipe", "other.yaml")
+    assert "# tuning: {lock: other.lock}" in Path("other.yaml").read_text()
 
 
 def test_the_schema_completes_targets_and_zoo_models(capsys: pytest.CaptureFixture[str]) -> None:

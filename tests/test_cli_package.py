@@ -50,7 +50,8 @@ def command(*words: str, cwd: Path) -> str:
 
 
 def test_an_example_finds_the_package_and_runs(packed: Project, tmp_path: Path) -> None:
-    """By CMake and by pkg-config, each where it is installed, from a place that is not where it was packed."""
+    """By CMake and by pkg-config, each where it is installed, from a place that is not where it was packed; and
+    valgrind, where that is installed, finds nothing wrong."""
     root = packed.path / "use" / "tiny-host"
     example = shutil.copytree(root / "example", tmp_path / "example")
     said = []
@@ -58,6 +59,11 @@ def test_an_example_finds_the_package_and_runs(packed: Project, tmp_path: Path) 
         command("cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={root}", cwd=example)
         command("cmake", "--build", "build", cwd=example)
         said.append(command("build/example", cwd=example))
+        if shutil.which("valgrind"):
+            # Threads that OpenMP keeps are reachable at the end, and no leak.
+            kinds = ("--show-leak-kinds=definite", "--errors-for-leak-kinds=definite")
+            checked = ("valgrind", "-q", "--error-exitcode=9", "--leak-check=full", *kinds, "build/example")
+            said.append(command(*checked, cwd=example))
     if shutil.which("pkg-config"):
         found = ("pkg-config", f"--with-path={root}/lib/pkgconfig")
         flags = command(*found, "--cflags", "--libs", "tiny", cwd=example).split()

@@ -26,6 +26,7 @@ from bolt_build.toolchain import probe
 from bolt_build.toolchain.machine import found_gpus
 from bolt_build.workflows.model_check import ModelCheck, check_model
 from bolt_build.workflows.new_recipe import NewRecipe
+from bolt_build.workflows.shipped_locks import shipped_lock
 from bolt_build.workflows.torch_export import export_function, is_function
 
 NAME = "init"
@@ -88,7 +89,8 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
 
     if args.model in zoo.names() and not Path(args.model).exists():
         path = args.recipe or Path(f"{args.model}.yaml")
-        return NewRecipe(path, None, args.model, "batch", dims, (), specs, others)
+        lock = shipped_lock(args.model, known)
+        return NewRecipe(path, None, args.model, "batch", dims, (), specs, others, lock)
     onnx = _exported(args) if is_function(args.model) else Path(args.model)
     if not onnx.is_file():
         near = suggest(args.model, [*zoo.names(), *(path.name for path in sorted(Path().glob("*.onnx")))])
@@ -137,7 +139,8 @@ def _targets(names: Sequence[str]) -> tuple[Target, ...]:
 
 
 def _write(new: NewRecipe) -> list[Path]:
-    """The recipe, its schema, and a line for git, each whole or not at all; the files that were written."""
+    """The recipe, its schema, a lock that bolt-build has for it, and a line for git, each whole or not at all; the
+    files that were written."""
     folder = new.path.parent
     schema, ignore = folder / _SCHEMA, folder / ".gitignore"
     written = [new.path]
@@ -150,6 +153,13 @@ def _write(new: NewRecipe) -> list[Path]:
         if not {_IGNORED, f"/{_IGNORED}", _IGNORED.rstrip("/")} & set(lines):
             write_text(ignore, "".join(f"{line}\n" for line in [*lines, _IGNORED]))
             written.append(ignore)
+        if new.lock is not None:
+            if os.path.lexists(new.lock_path):
+                hint = "move it away, or name another recipe with --recipe"
+                message = f"{new.lock_path} is there already"
+                raise BoltError([Diagnostic("exists", message, hint=hint)], ExitCode.USAGE)
+            write_text(new.lock_path, new.lock.read_text(encoding="utf-8"))
+            written.append(new.lock_path)
         write_text(new.path, new.text(_SCHEMA))
     return written
 

@@ -23,7 +23,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
 class NewRecipe:
     """What a new recipe says. `onnx` or `zoo` is set. `batch` is the name of the model's symbolic batch, None where its
     first dimensions are fixed; `open_dims` are other symbolic dimensions that `dims` leaves without a size. `others`
-    are targets that are offered as comments."""
+    are targets that are offered as comments. `lock` is one that bolt-build brings along for the model, which is copied
+    beside the recipe."""
 
     path: Path
     onnx: Path | None
@@ -33,6 +34,12 @@ class NewRecipe:
     open_dims: tuple[str, ...]
     targets: tuple[TargetSpec, ...]
     others: tuple[TargetSpec, ...]
+    lock: Path | None = None
+
+    @property
+    def lock_path(self) -> Path:
+        """Where the recipe's lock is to lie."""
+        return self.path.with_suffix(".lock")
 
     @property
     def model(self) -> str:
@@ -56,10 +63,17 @@ class NewRecipe:
             *(f"  {_word(spec.name)}: {{precision: {spec.precision}}}" for spec in self.targets),
             *(f"  # {spec.name}: {{precision: {spec.precision}}}" for spec in self.others),
             "# policy: {fusion: {persistent: auto}}   # two products in one kernel: auto, always or never",
-            f"# tuning: {{lock: {_word(self.path.stem + '.lock')}}}   # what 'bolt-build tune' measures is kept there",
+            *_tuning(self.lock_path.name, self.lock),
             "# verify: {samples: 4, seed: 0}          # every layer is compared with onnxruntime",
         ]
         return "\n".join(lines) + "\n"
+
+
+def _tuning(name: str, lock: Path | None) -> list[str]:
+    said = f"tuning: {{lock: {_word(name)}}}"
+    if lock is not None:
+        return [f"{said}   # its kernels were measured, and came with bolt-build"]
+    return [f"# {said}   # what 'bolt-build tune' measures is kept there"]
 
 
 def _name(path: Path) -> list[str]:
