@@ -130,7 +130,13 @@ def _action(host: Host, step: Mapping[str, Any], job: str, where: Path | None) -
         shutil.copytree(kept, where, dirs_exist_ok=True)
         return where
     assert action == "actions/upload-artifact", action
-    _keep(kept, where, settings["path"].split())
+    # Of a folder the contents are kept, and of files the files.
+    found = where / settings["path"]
+    kept.mkdir(parents=True, exist_ok=True)
+    if found.is_dir():
+        shutil.copytree(found, kept, dirs_exist_ok=True)
+    else:
+        shutil.copy(found, kept)
     return where
 
 
@@ -152,7 +158,7 @@ def run_gitlab(host: Host, data: Mapping[str, Any], jobs: Sequence[str], variabl
         for line in (*job.get("before_script", []), *job["script"]):
             host.command(line, where, {**around, **data["variables"], **own, **variables})
         if "artifacts" in job:
-            _keep(host.folder / "artifacts" / name, where, job["artifacts"]["paths"])
+            _kept_by_paths(host.folder / "artifacts" / name, where, job["artifacts"]["paths"])
 
 
 def _empty(host: Host, job: str) -> Path:
@@ -161,8 +167,8 @@ def _empty(host: Host, job: str) -> Path:
     return path
 
 
-def _keep(kept: Path, where: Path, paths: Sequence[str]) -> None:
-    """As both services keep artifacts, by their paths."""
+def _kept_by_paths(kept: Path, where: Path, paths: Sequence[str]) -> None:
+    """As GitLab keeps artifacts."""
     for text in paths:
         found = where / text
         if found.is_dir():
