@@ -1,5 +1,6 @@
 """Convolutions with few output channels: kernels whose sums roll through registers beside the others that the family
-offers, in fp16. Every kernel is compared with NumPy, then timed from a replayed graph over buffers that exceed L2.
+offers; and depthwise windows of 7x7 on tensor cores beside others. All in fp16. Every kernel is compared with NumPy,
+then timed from a replayed graph over buffers that exceed L2.
 
     python benchmarks/narrow_convolutions.py FOLDER --prepare     # anywhere with nvcc: writes and compiles the kernels
     python benchmarks/narrow_convolutions.py FOLDER --out FILE    # on an H200: runs them, compiled or not
@@ -26,9 +27,11 @@ from gpu_products import RESIDUAL, conv
 
 from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.grouped.family import Grouped
 from bolt_build.toolchain import probe
 
-FAMILY = Cutlass()
+FAMILIES: dict[str, Cutlass | Grouped] = {"rolling": Cutlass(), "diagonal": Grouped()}
+"""By the kind that is compared with the others of its family."""
 TARGET = gpu_harness.TARGET
 BYTES_A_SECOND = 4.3e12
 """What the H200's memory gives to kernels that read and write."""
@@ -45,6 +48,16 @@ class Shape:
     filters: int
     window: int = 3
     residual: bool = False
+    kind: str = "rolling"
+
+    @property
+    def family(self) -> Cutlass | Grouped:
+        return FAMILIES[self.kind]
+
+    def compares(self, candidate: Candidate) -> bool:
+        """True for kernels of the kind."""
+        stated = dict(candidate.parameters)
+        return self.kind in stated or stated.get("kind") == self.kind
 
     @property
     def name(self) -> str:
@@ -56,7 +69,8 @@ class Shape:
     @property
     def layer(self) -> Layer:
         x, stages = (self.batch, self.channels, *self.extent), {"epilogue": RESIDUAL} if self.residual else {}
-        return conv(self.name, x, self.filters, (self.window,) * 2, **stages)
+        groups = self.channels if self.kind == "diagonal" else 1
+        return conv(self.name, x, self.filters, (self.window,) * 2, groups=groups, **stages)
 
 
 SHAPES = (
@@ -66,32 +80,33 @@ SHAPES = (
     Shape("CSP", 16, 32, (160, 160), 32, residual=True), Shape("U-Net", 8, 64, (256, 256), 16),
     Shape("super-resolution", 4, 64, (180, 320), 8), Shape("super-resolution", 4, 64, (180, 320), 64, residual=True),
     Shape("5x5", 32, 64, (56, 56), 32, 5), Shape("odd", 16, 72, (61, 45), 24),
+    *(Shape("ConvNeXt depthwise", 32, c, (e, e), c, 7, kind="diagonal") for e, c in ((56, 96), (28, 192), (14, 384))),
+    Shape("depthwise", 32, 120, (28, 28), 120, 5, kind="diagonal"),
 )  # fmt: skip
 
 
 def _problem(shape: Shape) -> KernelProblem:
     graph, node = graph_with(shape.layer)
-    return FAMILY.propose(graph, node, TARGET, shape.layer.precision)[0][0].steps[0].problem
+    return shape.family.propose(graph, node, TARGET, shape.layer.precision)[0][0].steps[0].problem
 
 
 def trials_of(shape: Shape, count: int, strips: int) -> list[tuple[str, gpu_harness.Trial]]:
-    """`count` tiles whose sums roll, first the fastest by prediction of each number of warpgroups, and `count` - 2
-    others. Strips of other lengths need no other kernel."""
-    problem = _problem(shape)
+    """`count` kernels of the shape's kind, first the fastest by prediction of each number of warpgroups, and `count`
+    - 2 others. Strips of other lengths need no other kernel."""
+    problem, family = _problem(shape), shape.family
     names = tuple(f"x{index}" for index in range(len(problem.inputs)))
     step = ProposedStep(problem, names, ("y",))
-    candidates = FAMILY.candidates(problem, TARGET)[0]
-    candidates = tuple(sorted(candidates, key=lambda each: FAMILY.predict(problem, each, TARGET)))
+    candidates = family.candidates(problem, TARGET)[0]
+    candidates = tuple(sorted(candidates, key=lambda each: family.predict(problem, each, TARGET)))
+    own = [each for each in candidates if shape.compares(each)]
+    teams: dict[object, Candidate] = {}
+    for each in own:
+        teams.setdefault(dict(each.parameters).get("rolling", len(teams)), each)
     found: list[tuple[str, Candidate]] = []
-    rolling = [each for each in candidates if "rolling" in dict(each.parameters)]
-    teams: dict[int, Candidate] = {}
-    for each in rolling:
-        teams.setdefault(dict(each.parameters)["rolling"], each)
-    for candidate in tuple(dict.fromkeys((*teams.values(), *rolling)))[:count]:
-        more = FAMILY.variants(problem, candidate, TARGET)[: strips - 1]
-        found += [("rolling", each) for each in (candidate, *more)]
-    others = [each for each in candidates if "rolling" not in dict(each.parameters)]
-    found += [("others", each) for each in others[: count - 2]]
+    for candidate in tuple(dict.fromkeys((*teams.values(), *own)))[:count]:
+        more = family.variants(problem, candidate, TARGET)[: strips - 1]
+        found += [(shape.kind, each) for each in (candidate, *more)]
+    found += [("others", each) for each in candidates if not shape.compares(each)][: count - 2]
     return [(way, gpu_harness.Trial(shape.layer, step, each, timed=True)) for way, each in found]
 
 
@@ -105,13 +120,14 @@ def prepare(folder: Path, trials: list[gpu_harness.Trial]) -> None:
     gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent)
 
 
-def measured(library: gpu_harness.Library, index: int, problem: KernelProblem) -> dict[str, Any]:
+def measured(library: gpu_harness.Library, index: int, shape: Shape) -> dict[str, Any]:
     """One kernel: its time, the predicted one, and the largest difference from NumPy in parts of the tolerance."""
     trial, outcome = library.trials[index], library.run(index)
+    predicted = shape.family.predict(trial.step.problem, trial.candidate, TARGET) * 1e6
     right = outcome.message == "" and outcome.error <= 1.0
     return {
         "candidate": str(trial.candidate), "us": outcome.microseconds if right else None, "error": outcome.error,
-        "predicted": FAMILY.predict(problem, trial.candidate, TARGET) * 1e6, "message": outcome.message,
+        "predicted": predicted, "message": outcome.message,
     }  # fmt: skip
 
 
@@ -119,8 +135,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
-    parser.add_argument("--count", type=int, default=5, help="tiles of each shape")
-    parser.add_argument("--strips", type=int, default=3, help="lengths of strips of each tile")
+    parser.add_argument("--count", type=int, default=4, help="tiles of each shape")
+    parser.add_argument("--strips", type=int, default=2, help="lengths of strips of each tile")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     planned = [(shape, *each) for shape in SHAPES for each in trials_of(shape, arguments.count, arguments.strips)]
@@ -135,15 +151,16 @@ def main() -> int:
     for index, (shape, way, trial) in enumerate(planned):
         problem = trial.step.problem
         bound = {"bytes_us": problem.nbytes / BYTES_A_SECOND * 1e6, "gflop": problem.flops / 1e9}
-        row = rows.setdefault(shape.name, {**bound, "rolling": [], "others": []})
-        row[way].append(measured(library, index, problem))
+        row = rows.setdefault(shape.name, {**bound, shape.kind: [], "others": []})
+        row[way].append(measured(library, index, shape))
     wrong = 0
     for name, row in rows.items():
+        ways = [way for way in ("rolling", "diagonal", "others") if way in row]
         best = {
             way: min((each for each in row[way] if each["us"] is not None), key=lambda each: each["us"], default=None)
-            for way in ("rolling", "others")
+            for way in ways
         }
-        wrong += sum(each["us"] is None for way in ("rolling", "others") for each in row[way])
+        wrong += sum(each["us"] is None for way in ways for each in row[way])
         row["best"] = {way: None if each is None else each["us"] for way, each in best.items()}
         said = "; ".join(
             f"{way} {each['us']:7.2f} us ({each['candidate']})" for way, each in best.items() if each is not None
