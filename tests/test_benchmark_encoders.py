@@ -24,11 +24,12 @@ def _benchmarks() -> Iterator[None]:
 
 
 def test_every_row_has_a_recipe_with_its_batch_and_half_precision_at_the_border(tmp_path: Path) -> None:
-    from encoder_peers import ROWS, recipe_of
+    from encoder_peers import ROWS, border
+    from peer_rows import recipe_of
 
     assert len({row.name for row in ROWS}) == len(ROWS)
     for row in ROWS:
-        recipe = load_recipe(recipe_of(tmp_path, row.model, ROWS, "h200"))
+        recipe = load_recipe(recipe_of(tmp_path, row.model, ROWS, "h200", border(row.model)))
         (spec,) = [spec for spec in recipe.targets if spec.name == "h200"]
         assert row.batch in recipe.batches(spec)
         assert recipe.engine.io.dtype == "fp16"
