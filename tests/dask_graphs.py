@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,7 @@ from bolt_build.digest import digest_file
 from bolt_build.toolchain import probe
 
 ROOT = Path(__file__).resolve().parents[1]
+PATIENCE_SECONDS = 300
 _CXX = probe(("cxx",))
 
 
@@ -82,6 +85,16 @@ class Sources:
 
 def notes(told: Sequence[TaskEvent]) -> list[str]:
     return sorted(event.text for event in told if event.kind is EventKind.NOTE)
+
+
+def answers(port: int) -> None:
+    """Wait until somebody listens at a port of loopback. Raises TimeoutError."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"nothing answers at {port}")
 
 
 @dataclass

@@ -36,7 +36,8 @@ class HttpStore:
 
 
 @contextmanager
-def http_store() -> Iterator[HttpStore]:
+def http_store(port: int = 0) -> Iterator[HttpStore]:
+    """A store at a port of loopback, at any that is free where that is 0."""
     store = HttpStore()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -86,7 +87,7 @@ def http_store() -> Iterator[HttpStore]:
         def handle_error(self, request: object, client_address: object) -> None:
             """A client that does not wait any longer is what some tests are about."""
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     store.url = f"http://127.0.0.1:{server.server_port}/team"

@@ -15,12 +15,12 @@ import pytest
 
 pytest.importorskip("distributed", reason="pip install 'bolt-build[dask,test]'")
 
-from dask_graphs import DaskProcesses, Sources, compile_task, notes
+from dask_graphs import DaskProcesses, Sources, answers, compile_task, notes
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.events import EventKind
 from bolt_build.build.plan_file import load_plan_file
-from bolt_build.build.remote.dask import LOCAL, scheduler
+from bolt_build.build.remote.dask import LOCAL, DaskExecutor, Stopped, scheduler
 from bolt_build.build.remote.job import Job, job_of
 from bolt_build.build.remote.worker import run_job
 from bolt_build.cli.common_arguments import add_jobs
@@ -42,6 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]
     found = DaskProcesses(tmp_path_factory.mktemp("dask"), free_port())
     for name in ("scheduler", "one", "two"):
         found.start(name)
+    answers(found.port)
     yield found
     found.stop()
 
@@ -163,6 +164,39 @@ def test_without_a_scheduler_the_build_goes_on_here(tmp_path: Path, here: dict[s
     assert (result.failed, result.trouble) == ((), "")
     assert notes(told) == [f"the scheduler {address} does not answer: what it does not do is done here"]
     assert {name: here[name] for name in ("a.o", "b.o")} == {n: d for n, d in sources.digests.items() if n != "lib.so"}
+
+
+def test_a_scheduler_without_workers_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    fleet = DaskProcesses(tmp_path, free_port())
+    fleet.start("scheduler")
+    answers(fleet.port)
+    executor = DaskExecutor(fleet.address, lambda: False, workerless=0.5)
+    said: list[str] = []
+    try:
+        assert executor.run(job(tmp_path), said.append) is None
+    finally:
+        executor.close()
+        fleet.stop()
+    assert said == [f"no worker of {fleet.address} can compile it: it is done here"]
+
+
+def test_a_build_that_ends_waits_for_no_worker(cluster: DaskProcesses, tmp_path: Path) -> None:
+    ends: list[bool] = []
+    executor = DaskExecutor(cluster.address, lambda: bool(ends))
+    found = job(tmp_path)
+    slow = replace(found, argv=("/bin/sh", "-c", f"touch {tmp_path}/begun; sleep 5"))
+
+    def end() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.02)
+        ends.append(True)
+
+    ender = threading.Thread(target=end)
+    ender.start()
+    with pytest.raises(Stopped):
+        executor.run(slow, print)
+    ender.join()
+    executor.close()
 
 
 def test_workers_of_this_machine_end_with_the_build(tmp_path: Path, here: dict[str, str]) -> None:

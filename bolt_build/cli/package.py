@@ -12,6 +12,7 @@ from bolt_build.report.tables import byte_text
 from bolt_build.workflows.built import BuiltEngine, built_engines
 from bolt_build.workflows.image import engine_image
 from bolt_build.workflows.packaging import package
+from bolt_build.workflows.publishing import check_programs, checked_repository, push, sign
 from bolt_build.workflows.wheel import checked_version
 
 NAME = "package"
@@ -34,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--oci", action="store_true",
         help="also write an OCI image layout; comparison, bill of materials and provenance refer to it",
     )  # fmt: skip
+    parser.add_argument(
+        "--push", type=_repository, metavar="REGISTRY/PATH",
+        help="send the image, and what refers to it, to REGISTRY/PATH/NAME-TARGET, with oras",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sign", type=file_name, metavar="KEY.pem", help="sign the image's layout with this key, with model-signing"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
         hint = f"make it with: mkdir -p {args.out}"
         message = "there is no such directory"
         raise BoltError([Diagnostic("no-place", message, subject=str(args.out), hint=hint)], ExitCode.USAGE)
+    check_programs(push=args.push is not None, key=args.sign)
     for name, engines in [(recipe.name, built_engines(recipe, options_of(args))) for recipe in recipes]:
         for engine in engines:
             _pack(name, engine, args)
@@ -55,17 +64,29 @@ def run(args: argparse.Namespace) -> int:
 def _pack(recipe: str, engine: BuiltEngine, args: argparse.Namespace) -> None:
     packed = package(engine, args.out, args.version)
     paths = [packed.archive, packed.debug, packed.wheel]
-    if args.oci:
+    image = None
+    if args.oci or args.push is not None or args.sign is not None:
         image = engine_image(engine, args.out, packed.verified, args.version)
         paths += [image.bill, image.provenance, image.layout]
+    if image is not None and args.sign is not None:
+        paths.append(sign(image, args.sign))
     for path in paths:
         sys.stdout.write(f"{byte_text(_size(path)):>9}  {path}\n")
+    if image is not None and args.push is not None:
+        sys.stdout.write(f"{'pushed':>9}  {push(image, args.push)}\n")
     if packed.verified is None:
         sys.stderr.write(f"{recipe}/{packed.target}: packed without having been verified here\n")
 
 
 def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else (path,)) if file.is_file())
+
+
+def _repository(text: str) -> str:
+    try:
+        return checked_repository(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _version(text: str) -> str:

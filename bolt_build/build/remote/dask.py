@@ -32,6 +32,9 @@ _FIRST_SECONDS = 5.0
 _RESTART_SECONDS = 60.0
 """How long one that has answered may take to come back."""
 
+_WORKERLESS_SECONDS = 30.0
+"""How long a scheduler may be without any worker: those of one that restarts come a little later."""
+
 _POLL_SECONDS = 0.25
 _RETRY_SECONDS = 0.5
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -43,10 +46,12 @@ class Stopped(Exception):
 
 @dataclass
 class DaskExecutor:
-    """A scheduler, by its address. Thread-safe. `stopping` says that the build ends, `note` tells of trouble."""
+    """A scheduler, by its address. Thread-safe. `stopping` says that the build ends, `workerless` for how many seconds
+    a scheduler may be without any worker."""
 
     address: str
     stopping: Callable[[], bool]
+    workerless: float = _WORKERLESS_SECONDS
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _client: Any = None
     _known: bool = False
@@ -95,6 +100,7 @@ class DaskExecutor:
                 if not workers:
                     return None, ""
             future = client.submit(_run_there, job, pure=False, retries=1, workers=workers)
+            end = time.monotonic() + self.workerless
             while True:
                 try:
                     found: tuple[Answer, str] = future.result(timeout=_POLL_SECONDS)
@@ -105,6 +111,11 @@ class DaskExecutor:
                         raise Stopped from None
                     if client.status != "running":
                         raise _Lost from None
+                    if client.scheduler_info(n_workers=-1)["workers"]:
+                        end = time.monotonic() + self.workerless
+                    elif time.monotonic() > end:
+                        future.cancel()
+                        return None, ""
         except (Stopped, _Lost):
             raise
         except Exception as error:
