@@ -29,15 +29,15 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
 import gpu_harness
-from families_harness import Input, Layer
-from families_layers import CLIP, RELU, stage
+from families_harness import NUMPY, Input, Layer
+from families_layers import RELU, stage
 from gpu_depthwise_chains import depthwise, expanded, inverted, step_of
 from gpu_products import GELU, SILU
 
 from bolt_build.families import load
-from bolt_build.families.base import KernelProblem, ProposedStep
+from bolt_build.families.base import KernelProblem, ProposedStep, TensorFormat
 from bolt_build.families.common.chains import parts
-from bolt_build.graph.ir import Array, EpilogueOp
+from bolt_build.graph.ir import Array, EpilogueOp, Layout
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.chain import Chain
@@ -47,6 +47,7 @@ from bolt_build.toolchain import probe
 BATCH = 32
 TARGET = gpu_harness.TARGET
 WAYS = ("chain", "expanded", "inverted")
+RELU6 = (EpilogueOp(Activation("clip", 0.0, 6.0)),)
 SWISH = (EpilogueOp(Activation("hard_swish")),)
 
 
@@ -62,7 +63,7 @@ class Shape:
     kernel: int = 3
     stride: int = 1
     residual: bool = False
-    between: tuple[EpilogueOp, ...] = (CLIP,)
+    between: tuple[EpilogueOp, ...] = RELU6
     behind: tuple[EpilogueOp, ...] = ()
 
     @property
@@ -139,9 +140,9 @@ def _kernels(shape: Shape, way: str, layer: Layer, step: ProposedStep, families:
         for at, candidate in enumerate(family.candidates(step.problem, TARGET)[0][:count])
     ]
     # Kernels apart are compared elsewhere.
-    trial = gpu_harness.Trial(layer, step, offered[0][2], large=way not in WAYS, timed=True)
+    large = way not in WAYS
     return [
-        Planned(shape, way, at, replace(trial, candidate=candidate), 1e6 * seconds)
+        Planned(shape, way, at, gpu_harness.Trial(layer, step, candidate, large=large, timed=True), 1e6 * seconds)
         for seconds, at, candidate in offered
         if candidate.family in ("cutlass", "grouped")
     ]
@@ -157,8 +158,25 @@ def _alone(layer: Layer, problem: KernelProblem) -> Layer:
     return Layer(f"{layer.label} alone", problem.op, inputs, problem.epilogue, layer.precision, layer.tolerance)
 
 
+_REPEATED = 1_000_003
+
+
 class Library(gpu_harness.Library):
     """Kernels in one are compared with PyTorch where it is there."""
+
+    def _inputs(self, layer: Layer, formats: tuple[TensorFormat, ...]) -> tuple[list[Array], list[Array]]:
+        """Random numbers that repeat themselves, in no time that matters beside a kernel's."""
+        if (layer, formats) not in self._kept:
+            stored, memories = [], []
+            for index, (given, format) in enumerate(zip(layer.inputs, formats, strict=True)):
+                last = format.layout is Layout.CHANNELS_LAST and len(given.shape) > 2
+                shape = (given.shape[0], *given.shape[2:], given.shape[1]) if last else given.shape
+                block = np.random.RandomState(index).uniform(given.low, given.high, _REPEATED)
+                memory = np.resize(block.astype(NUMPY[format.dtype]), shape)
+                memories.append(memory)
+                stored.append(np.moveaxis(memory, -1, 1) if last else memory)
+            self._kept = {(layer, formats): (stored, memories)}
+        return self._kept[layer, formats]
 
     def _expected(self, layer: Layer, stored: list[Array]) -> tuple[Array, ...]:
         if self._wanted and self._wanted[0] is stored:
@@ -195,7 +213,7 @@ def _torch_conv(x: Any, op: Any, own: list[Any], epilogue: tuple[EpilogueOp, ...
         function = each.op.function  # type: ignore[attr-defined]
         known = {
             "relu": functional.relu, "silu": functional.silu, "hard_swish": functional.hardswish,
-            "gelu": functional.gelu, "clip": lambda t: t.clamp(0, 6),
+            "gelu": functional.gelu, "clip": lambda t, of=each.op: t.clamp(of.alpha, of.beta),
         }  # fmt: skip
         y = known[function](y)
     return y
