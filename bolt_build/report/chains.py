@@ -101,7 +101,8 @@ def _split(found: ChainOutcome, together: float, apart: Sequence[float | None], 
 _COLUMNS = (
     Column("first", name=True), Column("then", name=True), Column("computes", name=True, spare=2),
     Column("one kernel", right=True), Column("apart", right=True), Column("gain", right=True),
-    Column("traffic", right=True), Column("launch", right=True), Column("lost", right=True), Column("became"),
+    Column("traffic", right=True, spare=1), Column("launch", right=True, spare=1),
+    Column("lost", right=True, spare=1), Column("became"),
 )  # fmt: skip
 _LEGEND = "gain = traffic between them at {rate} + a launch - what one kernel loses; us, ~ predicted"
 

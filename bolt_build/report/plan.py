@@ -5,7 +5,7 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.common.chains import parts
 from bolt_build.planner.engine_plan import EnginePlan, Location, Step
-from bolt_build.report.brief import kernel_name
+from bolt_build.report.brief import kernel_name, wrapped
 from bolt_build.report.printable import printable
 from bolt_build.report.tables import Column, byte_text, table
 
@@ -26,8 +26,8 @@ def render(plan: EnginePlan, *, width: int | None = None) -> str:
         arena = f"arena {byte_text(batch.arena_bytes)} (largest live set {byte_text(batch.live_peak)})"
         lines += ["", f"{batch.sizes}: {len(batch.steps)} steps, {arena}"]
         lines += [line.plain for line in table(_COLUMNS, [_row(step) for step in batch.steps], width)]
-    lines += ["", *map(str, plan.slow)] if plan.slow else []
-    return printable("\n".join(lines + _decisions(plan)) + "\n")
+    said = ["", *map(str, plan.slow)] if plan.slow else []
+    return printable("\n".join(lines + wrapped([*said, *_decisions(plan)], width)) + "\n")
 
 
 def _row(step: Step) -> tuple[str, ...]:

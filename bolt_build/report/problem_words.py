@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,7 +58,7 @@ def _in_words(problem: KernelProblem, style: _Style) -> str:
     if isinstance(op, Conv):
         return _convolution(op, shapes, out, style) + _behind(problem, 2, style)
     if isinstance(op, MatMul):
-        return _product(op, shapes, out) + _behind(problem, 2, style)
+        return _product(op, shapes, out, style) + _behind(problem, 2, style)
     if isinstance(op, Pool):
         pooling = f"{op.mode}pool" if style.brief else f"{op.mode} pooling"
         text = f"{_sizes(op.kernel)} {pooling}{_strides(op.strides, style)}{style.comma}"
@@ -77,16 +78,18 @@ def _in_words(problem: KernelProblem, style: _Style) -> str:
 
 def _convolution(op: Conv, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], style: _Style) -> str:
     kernel = f"{_sizes(shapes[1][2:])} {'conv' if style.brief else 'convolution'}{_strides(op.strides, style)}"
-    groups = f" in {op.groups} groups" if op.groups > 1 else ""
+    groups = (f" g{op.groups}" if style.brief else f" in {op.groups} groups") if op.groups > 1 else ""
     dilated = f"{style.comma}dilated {_sizes(op.dilations)}" if any(step > 1 for step in op.dilations) else ""
     channels = style.channels(style.change(shapes[0][1], out[1]))
     return f"{kernel}{style.comma}{channels}{groups}{dilated}{_extents(shapes[0], out, style)}"
 
 
-def _product(op: MatMul, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> str:
+def _product(op: MatMul, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], style: _Style) -> str:
     inner = shapes[0][-2 if op.transpose_a else -1]
-    count = "" if len(out) <= 2 else f"{_sizes(out[:-2])} times "
-    return f"{count}{_sizes((*out[-2:-1], inner))} by {_sizes((inner, out[-1]))}"
+    one, other = _sizes((*out[-2:-1], inner)), _sizes((inner, out[-1]))
+    if style.brief:
+        return f"{'' if math.prod(out[:-2]) == 1 else f'{_sizes(out[:-2])} of '}{one} @ {other}"
+    return f"{'' if len(out) <= 2 else f'{_sizes(out[:-2])} times '}{one} by {other}"
 
 
 def _behind(problem: KernelProblem, own: int, style: _Style) -> str:
