@@ -30,6 +30,7 @@ from bolt_build.tuning.compile.candidates import Compiled, compile_candidates, c
 from bolt_build.tuning.compile.session import TuningSession
 from bolt_build.tuning.compile.tasks import places
 from bolt_build.tuning.compile.tools import tuning_tools
+from bolt_build.tuning.compile_outcome import outcome_of
 from bolt_build.tuning.exchange.bundle import RUN, Bundle, write_bundle
 from bolt_build.tuning.exchange.engines_tsv import engines_text
 from bolt_build.tuning.exchange.results import Results, read_results
@@ -91,7 +92,7 @@ class TuningJob:
         seconds = time.monotonic() - started
         if compiled.nothing_compiled:
             self._store.merge([(fingerprint, record) for fingerprint in here for record in compiled.not_compiled])
-            return replace(self._chosen(PhaseSeconds(self.planning, seconds)), compiled=_outcome(compiled))
+            return replace(self._chosen(PhaseSeconds(self.planning, seconds)), compiled=outcome_of(compiled))
         if compiled.bundle is None:
             return self._failed(compiled, seconds)
         return self._measured(session, devices, compiled, compiled.bundle, seconds, again=again)
@@ -110,7 +111,7 @@ class TuningJob:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bundle(path, compiled.bundle, session.directory.path, engines)
         return self._result(
-            ExitCode.OK, phases=PhaseSeconds(self.planning, seconds), compiled=_outcome(compiled), bundle=path,
+            ExitCode.OK, phases=PhaseSeconds(self.planning, seconds), compiled=outcome_of(compiled), bundle=path,
             bundle_id=compiled.bundle.id,
         )  # fmt: skip
 
@@ -165,7 +166,7 @@ class TuningJob:
             result = self._played_and_chosen(session, devices, bundle, phases, again=again)
         diagnostics = (*adopted.notes, *result.diagnostics)
         return replace(
-            result, diagnostics=diagnostics, compiled=_outcome(compiled), bundle_id=bundle.id,
+            result, diagnostics=diagnostics, compiled=outcome_of(compiled), bundle_id=bundle.id,
             measured_now=len(adopted.measurements),
         )  # fmt: skip
 
@@ -300,7 +301,7 @@ class TuningJob:
             diagnostics = (Diagnostic("nothing-compiled", f"no kernel of {self._name} compiles"),)
         code = ExitCode.INTERRUPTED if compiled.interrupted else ExitCode.TASK_FAILED
         phases = PhaseSeconds(self.planning, seconds)
-        return self._result(code, phases=phases, diagnostics=diagnostics, compiled=_outcome(compiled))
+        return self._result(code, phases=phases, diagnostics=diagnostics, compiled=outcome_of(compiled))
 
     def _result(
         self,
@@ -379,18 +380,6 @@ class TuningJob:
     @property
     def _name(self) -> str:
         return f"{self.plan.recipe.name} for {self.plan.spec.name}"
-
-
-def _outcome(compiled: Compiled) -> CompileOutcome:
-    fetched = sum(event.cached for event in compiled.finished)
-    ended = {event.task: event.cached for event in (*compiled.finished, *compiled.refused)}
-    # A unit whose task did not even run was there already; not so where the compilation was cut short.
-    unseen = compiled.bundle is not None
-    reused = sum(ended.get(task, unseen) for task in compiled.units)
-    return CompileOutcome(
-        len(compiled.units), reused, 0 if compiled.bundle is None else compiled.bundle.trials,
-        len(compiled.finished) - fetched, fetched, compiled.not_compiled, compiled.refused, compiled.broken,
-    )  # fmt: skip
 
 
 def _of_session(made: SessionResult) -> Compiled:

@@ -23,6 +23,8 @@ from bolt_build.families.base import (
     TensorFormat,
 )
 from bolt_build.families.common.problems import problem_of
+from bolt_build.families.common.tensor_cores import refuse_target
+from bolt_build.families.common.units import distinct
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.attention import Attention as AttentionOp
 from bolt_build.targets import Target
@@ -104,19 +106,14 @@ class Attention:
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """One instantiation each."""
-        found = {unit.name: unit for unit in (_unit(problem, candidate) for problem, candidate in steps)}
-        return tuple(found[name] for name in sorted(found))
+        return distinct(_unit(problem, candidate) for problem, candidate in steps)
 
 
 def _refuse(problem: KernelProblem, target: Target) -> str | None:
     """Why no kind is asked about the problem, None where one is."""
     if not isinstance(problem.op, AttentionOp):
         return "is for attention"
-    if target.gpu is None or target.gpu.instruction("fp16") is None:
-        return f"target '{target.name}' has no tensor cores"
-    if problem.outputs[0].format.dtype is DType.BF16 and target.gpu.instruction("bf16") is None:
-        return f"tensor cores of target '{target.name}' have no bf16"
-    return refuse(problem)
+    return refuse_target(problem, target) or refuse(problem)
 
 
 def _read(candidate: Candidate) -> tuple[Kind, Tile]:

@@ -25,6 +25,8 @@ from bolt_build.families.common.chains import chained
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
+from bolt_build.families.common.tensor_cores import refuse_target
+from bolt_build.families.common.units import distinct
 from bolt_build.families.cutlass import conv, flatten
 from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
 from bolt_build.families.cutlass.products import multiplies, product_of
@@ -133,9 +135,7 @@ class Cutlass:
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """One instantiation each, so that an engine compiles its winners alone and tuning compiles none twice."""
-        every = (_kind(problem, candidate).unit(problem, candidate, target) for problem, candidate in steps)
-        found = {unit.name: unit for unit in every}
-        return tuple(found[name] for name in sorted(found))
+        return distinct(_kind(problem, candidate).unit(problem, candidate, target) for problem, candidate in steps)
 
 
 _TRIED = 4
@@ -147,11 +147,8 @@ def _refuse(problem: KernelProblem, target: Target) -> Refusal | None:
     what = problem.op.kind
     if not kinds_for(problem):
         return Refusal(FAMILY, what, f"{what} is left to other families")
-    if target.gpu is None or target.gpu.instruction("fp16") is None:
-        return Refusal(FAMILY, what, f"target '{target.name}' has no tensor cores")
-    if problem.outputs[0].format.dtype is DType.BF16 and target.gpu.instruction("bf16") is None:
-        return Refusal(FAMILY, what, f"tensor cores of target '{target.name}' have no bf16")
-    return None
+    reason = refuse_target(problem, target)
+    return None if reason is None else Refusal(FAMILY, what, reason)
 
 
 @functools.lru_cache(maxsize=1024)

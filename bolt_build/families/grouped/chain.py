@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from bolt_build.digest import digest
-from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Candidate,
     Expense,
@@ -26,6 +25,7 @@ from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.epilogue import chain as stages_of
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
@@ -124,11 +124,7 @@ def _refuse_types(inputs: tuple[Operand, ...]) -> str | None:
 
 
 def _refuse(problem: KernelProblem, target: Target) -> str | None:
-    if target.gpu is None or target.gpu.instruction("fp16") is None:
-        return f"target '{target.name}' has no tensor cores"
-    if problem.outputs[0].format.dtype is DType.BF16 and target.gpu.instruction("bf16") is None:
-        return f"tensor cores of target '{target.name}' have no bf16"
-    return refuse_chain(problem)
+    return refuse_target(problem, target) or refuse_chain(problem)
 
 
 def chain_shape(problem: KernelProblem) -> ChainShape:

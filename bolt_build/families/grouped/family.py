@@ -28,6 +28,8 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
+from bolt_build.families.common.tensor_cores import refuse_target
+from bolt_build.families.common.units import distinct
 from bolt_build.families.grouped import chain as with_product
 from bolt_build.families.grouped import means, proposals
 from bolt_build.families.grouped.epilogue import epilogue_type
@@ -178,8 +180,7 @@ class Grouped:
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """One instantiation each."""
-        found = {unit.name: unit for unit in (_unit(problem, candidate, target) for problem, candidate in steps)}
-        return tuple(found[name] for name in sorted(found))
+        return distinct(_unit(problem, candidate, target) for problem, candidate in steps)
 
 
 _LEFT = "is for convolutions with groups"
@@ -189,11 +190,7 @@ def _refuse(problem: KernelProblem, target: Target) -> str | None:
     """Why no kind is asked about the problem, None where one is."""
     if not isinstance(problem.op, Conv) and not means.averages(problem):
         return _LEFT
-    if target.gpu is None or target.gpu.instruction("fp16") is None:
-        return f"target '{target.name}' has no tensor cores"
-    if problem.outputs[0].format.dtype is DType.BF16 and target.gpu.instruction("bf16") is None:
-        return f"tensor cores of target '{target.name}' have no bf16"
-    return refuse(parts(problem)[0]) or means.refuse(problem)
+    return refuse_target(problem, target) or refuse(parts(problem)[0]) or means.refuse(problem)
 
 
 def _refuse_means(problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
