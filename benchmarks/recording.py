@@ -1,9 +1,10 @@
-"""Draws docs/build.svg: what `bolt-build` says of a small recipe, as a terminal shows it.
+"""Draws docs/build.svg: from `pip install` to a verified engine of an ONNX file, three commands in a terminal.
 
-    python benchmarks/recording.py [--recipe recipes/resnet18.yaml]
+    python benchmarks/recording.py [--model NAME_OF_THE_ZOO]
 
-The commands run in a fresh folder. A build before them, in another, fills the cache, so that what is shown takes the
-time of a build whose compilations another checkout has done. Most of its tasks are left out, and counted.
+The commands run in a fresh folder with a fresh environment and nothing in bolt-build's cache; pip may have packages in
+its own. The ONNX file stands for anybody's. Most of pip's lines, and most tasks, are left out, and tasks are counted.
+Behind each command stands what it took. A last one shows what a change of the recipe would run.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_command import ROOT
@@ -49,12 +52,27 @@ _FORMAT = """\
 """rich's own, without the web font that it would load."""
 
 
-def said(folder: Path, *words: str) -> list[str]:
-    """The lines that `bolt-build WORDS` prints in `folder`. Raises CalledProcessError where it fails."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": str(WIDTH)}
-    command = [sys.executable, "-m", "bolt_build", *words, "--cache", str(folder.parent / "cache")]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
-    return (done.stderr + done.stdout).splitlines()
+NAME = "my_net"
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Runs commands in `folder` with an environment of its own, whose programs come first."""
+
+    folder: Path
+
+    def run(self, command: str) -> tuple[list[str], float]:
+        """The lines that it prints, and its seconds. Raises CalledProcessError where it fails."""
+        own = {"HOME": str(self.folder.parent / "home"), "COLUMNS": str(WIDTH), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        path = os.pathsep.join((str(self.folder.parent / "venv" / "bin"), os.environ["PATH"]))
+        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        cache = os.environ.get("PIP_CACHE_DIR", os.path.expanduser("~/.cache/pip"))
+        begun = time.monotonic()
+        done = subprocess.run(
+            ["bash", "-c", f"{command} 2>&1"], cwd=self.folder, text=True, check=True, stdout=subprocess.PIPE,
+            env={**kept, **own, "PATH": path, "PIP_CACHE_DIR": cache},
+        )  # fmt: skip
+        return done.stdout.splitlines(), time.monotonic() - begun
 
 
 def shortened(lines: list[str]) -> list[str]:
@@ -66,22 +84,43 @@ def shortened(lines: list[str]) -> list[str]:
     return [*lines[: left_out[0]], f"... {len(left_out)} more tasks", *lines[left_out[-1] + 1 :]]
 
 
+def write_model(zoo_name: str, folder: Path) -> None:
+    """`folder`/my_net.onnx, whose weights lie in the file."""
+    (folder / "zoo.yaml").write_text(f"bolt: 1\nname: {NAME}\nmodel: {{zoo: {zoo_name}}}\ntargets: {{host: }}\n")
+    command = [sys.executable, "-m", "bolt_build", "graph", "zoo.yaml", "--stage", "imported"]
+    subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, stdout=subprocess.DEVNULL
+    )
+    for path in (folder / "generated" / NAME).glob("model.*"):
+        path.rename(folder / path.name.replace("model", NAME, 1))
+    shutil.rmtree(folder / "generated")
+    (folder / "zoo.yaml").unlink()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipe", type=Path, default=ROOT / "recipes" / "resnet18.yaml")
-    recipe = parser.parse_args().recipe
+    parser.add_argument("--model", default="resnet18", help="of the zoo, in place of one's own")
+    zoo_name = parser.parse_args().model
     console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"), highlight=False)  # noqa: SIM115
     with tempfile.TemporaryDirectory() as place:
-        before, shown = Path(place, "before"), Path(place, "shown")
-        for folder in (before, shown):
-            folder.mkdir()
-            shutil.copy(recipe, folder)
-        said(before, recipe.name, "--target", "host")
-        change = ("--target", "host", "--set", "verify.samples=2")
-        for words in ((recipe.name, "--target", "host"), (recipe.name, *change, "--dry-run"), (recipe.name, *change)):
-            console.print(Text(f"$ bolt-build {' '.join(words)}", "bold green"))
-            for line in shortened(said(shown, *words)):
-                console.print(Text(line.replace(str(shown) + "/", "")), overflow="ellipsis", no_wrap=True)
+        folder = Path(place, "work")
+        folder.mkdir()
+        Path(place, "home").mkdir()
+        write_model(zoo_name, folder)
+        (folder / "bolt-build").symlink_to(ROOT)
+        subprocess.run([sys.executable, "-m", "venv", str(Path(place, "venv"))], check=True)
+        shell = Shell(folder)
+        for command in (
+            "pip install './bolt-build[host,verify]'", f"bolt-build init {NAME}.onnx --target host",
+            f"bolt-build {NAME}.yaml", f"bolt-build {NAME}.yaml --set verify.samples=2 --dry-run",
+        ):  # fmt: skip
+            lines, seconds = shell.run(command)
+            if command.startswith("pip"):
+                (last,) = (line for line in lines if line.startswith("Successfully installed"))
+                lines = [f"Successfully installed bolt-build and {len(last.split()) - 3} other packages"]
+            console.print(Text.assemble((f"$ {command}", "bold green"), (f"   # {seconds:.1f} s", "dim")))
+            for line in shortened(lines):
+                console.print(Text(line.replace(str(folder) + "/", "")), overflow="ellipsis", no_wrap=True)
     svg = console.export_svg(title="bolt-build", theme=MONOKAI, code_format=_FORMAT, unique_id="build")
     PICTURE.write_text(svg, encoding="utf-8")
     print(PICTURE)
