@@ -35,13 +35,17 @@ class Tick:
 
 @dataclass(frozen=True)
 class Roof:
-    """A line from (x1, y1) to (x2, y2), and what it is."""
+    """A line from (x1, y1) to (x2, y2), and what it is: a bandwidth where it rises, a rate where it is level."""
 
     x1: float
     y1: float
     x2: float
     y2: float
     text: str
+
+    @property
+    def level(self) -> bool:
+        return self.y1 == self.y2
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,9 @@ def roofline_picture(batch: Batch, colors: Mapping[str, str]) -> RooflinePicture
     if not shown:
         return None
     intensity, reached = [_intensity(each) for each in shown], [_reached(each) for each in shown]
-    roofs = list(dict.fromkeys((each.roofline.bandwidth, each.roofline.rate) for each in shown if each.roofline))
+    roofs = sorted({(each.roofline.bandwidth, each.roofline.rate) for each in shown if each.roofline}, reverse=True)
+    # Rates that share a bandwidth share its slope, which ends at the highest.
+    steepest = {bandwidth: max(rate for other, rate in roofs if other == bandwidth) for bandwidth, _ in roofs}
     ridges = [rate / bandwidth for bandwidth, rate in roofs]
     across = _Axis.over([*intensity, *ridges], _LEFT, _RIGHT)
     upward = _Axis.over([*reached, *(rate for _, rate in roofs)], _BOTTOM, _TOP)
@@ -107,21 +113,22 @@ def roofline_picture(batch: Batch, colors: Mapping[str, str]) -> RooflinePicture
     ]  # fmt: skip
     return RooflinePicture(
         across.ticks(""), upward.ticks("FLOP/s"),
-        tuple(line for bandwidth, rate in roofs for line in _roofs(bandwidth, rate, across, upward)), tuple(points),
-        len(timed) - len(shown),
+        (*(_slope(bandwidth, rate, across, upward) for bandwidth, rate in steepest.items()),
+         *(_level(bandwidth, rate, across, upward) for bandwidth, rate in roofs)),
+        tuple(points), len(timed) - len(shown),
     )  # fmt: skip
 
 
-def _roofs(bandwidth: float, rate: float, across: _Axis, upward: _Axis) -> tuple[Roof, Roof]:
-    """The slope up to the ridge, where bytes bound, and the level from there, where operations do."""
-    ridge = rate / bandwidth
+def _slope(bandwidth: float, rate: float, across: _Axis, upward: _Axis) -> Roof:
+    """Up to the ridge, where bytes bound."""
     first = max(across.least, upward.least / bandwidth)
-    slope = Roof(
-        across.at(first), upward.at(first * bandwidth), across.at(ridge), upward.at(rate),
-        f"{_scaled(bandwidth)}B/s",
-    )  # fmt: skip
-    level = Roof(across.at(ridge), upward.at(rate), _RIGHT, upward.at(rate), f"{_scaled(rate)}FLOP/s")
-    return slope, level
+    begin, end = (across.at(first), upward.at(first * bandwidth)), (across.at(rate / bandwidth), upward.at(rate))
+    return Roof(*begin, *end, f"{_scaled(bandwidth)}B/s")
+
+
+def _level(bandwidth: float, rate: float, across: _Axis, upward: _Axis) -> Roof:
+    """From the ridge on, where operations bound."""
+    return Roof(across.at(rate / bandwidth), upward.at(rate), _RIGHT, upward.at(rate), f"{_scaled(rate)}FLOP/s")
 
 
 @dataclass(frozen=True)
