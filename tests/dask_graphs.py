@@ -27,7 +27,6 @@ from bolt_build.build.tasks import Task
 from bolt_build.digest import digest_file
 from bolt_build.toolchain import probe
 
-ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 300
 _CXX = probe(("cxx",))
 
@@ -122,7 +121,7 @@ class DaskProcesses:
         with log:
             self.running[name] = subprocess.Popen(
                 [*program, *words], stdout=log, stderr=log, start_new_session=True, cwd=self.folder,
-                env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"},
+                env=os.environ | {"PYTHONPATH": str(PACKAGE.parent), "PYTHONWARNINGS": "ignore"},
             )  # fmt: skip
 
     def kill(self, name: str) -> None:

@@ -1,4 +1,5 @@
-"""Every command of the pipelines under `ci/`, run in a checkout with recipes of its own."""
+"""Every command of the pipelines under `ci/`, run in a checkout with recipes of its own. It installs the package from
+nothing, so it takes minutes: `pytest -m large tests/test_ci_pipelines.py`."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ from tune_projects import Project, by_prediction
 
 from bolt_build.toolchain import probe
 from bolt_build.tuning.exchange.bundle import read_bundle
+
+pytestmark = pytest.mark.large
 
 RECIPE = """\
 bolt: 1

@@ -91,7 +91,7 @@ def test_double_precision_is_the_reason_for_each_target(capsys: pytest.CaptureFi
     assert main(["check", "--model", "net.yaml"]) == 3
     said = capsys.readouterr().err
     assert said.count("would be computed in double precision (f64), and 'host' computes in fp32 and bf16\n") == 1
-    assert said.count("would be computed in double precision (f64), and 't4' computes in fp16\n") == 1
+    assert said.count("would be computed in double precision (f64), and 't4' computes in fp16 and fp32\n") == 1
 
 
 def test_a_model_that_is_written_here_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,8 +111,12 @@ class DaskExecutor:
                         raise Stopped from None
                     if client.status != "running":
                         raise _Lost from None
-                    if client.scheduler_info(n_workers=-1)["workers"]:
+                    alive = client.scheduler_info(n_workers=-1)["workers"]
+                    if any(workers is None or each in workers for each in alive):
                         end = time.monotonic() + self.workerless
+                    elif alive:  # not those that it was sent to: a lost one waits for them for ever
+                        future.cancel()
+                        raise _Lost from None
                     elif time.monotonic() > end:
                         future.cancel()
                         return None, ""
