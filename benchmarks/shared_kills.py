@@ -103,7 +103,9 @@ def _tasks(lines: str, *kinds: EventKind) -> set[str]:
     return {task for kind, task, _, _ in found if kind in {each.value for each in kinds}}
 
 
-def one_kill(fleet: Fleet, folder: Path, number: int, rng: random.Random, usual: float, reference: dict[str, str]) -> dict[str, Any]:  # fmt: skip  # noqa: E501
+def one_kill(
+    fleet: Fleet, folder: Path, number: int, rng: random.Random, usual: float, reference: dict[str, str]
+) -> dict[str, Any]:
     """Build, kill at a random moment, build again; what came of it."""
     fleet.ensure()
     victim, at = rng.choice(VICTIMS), rng.uniform(0, usual)

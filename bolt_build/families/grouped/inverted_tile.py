@@ -4,9 +4,10 @@ of that; or for the first two of them. The widest tensors lie between, and stay 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from math import ceil
+from typing import ClassVar, Self
 
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.chain_tile import (
@@ -31,9 +32,9 @@ from bolt_build.targets import Gpu, Target
 
 
 @dataclass(frozen=True)
-class InvertedTile:
-    """The same of a chain with a product in front, which makes each slab of the halo in shared memory from all channels
-    that it reads: while one slab is expanded, the one in front of it is convolved."""
+class SlabTile:
+    """Positions of a block, warps along them and across the results, and the channels of a slab between; a block has
+    one of `parts` of the channels. `kind` is what candidates call it."""
 
     rows: int
     columns: int
@@ -42,22 +43,30 @@ class InvertedTile:
     slab: int
     parts: int
 
+    kind: ClassVar[str]
+
     @property
     def parameters(self) -> Named:
-        names = ("rows", "columns", "pairs", "across", "slab", "parts")
-        return (("kind", "inverted"), *((name, getattr(self, name)) for name in names))
+        return (("kind", self.kind), *((each.name, getattr(self, each.name)) for each in fields(self)))
 
     @classmethod
-    def read(cls, reader: Reader) -> InvertedTile:
+    def read(cls, reader: Reader) -> Self:
         """Raises ValueError."""
-        reader.word("kind", {"inverted": "inverted"})
-        names = ("rows", "columns", "pairs", "across", "slab", "parts")
-        return cls(*(reader.number(name) for name in names))
+        reader.word("kind", {cls.kind: cls.kind})
+        return cls(*(reader.number(each.name) for each in fields(cls)))
 
     @property
     def extent(self) -> tuple[int, ...]:
         """Of a block, and of its warps."""
         return (self.rows, self.columns, self.pairs, self.across)
+
+
+@dataclass(frozen=True)
+class InvertedTile(SlabTile):
+    """The same of a chain with a product in front, which makes each slab of the halo in shared memory from all channels
+    that it reads: while one slab is expanded, the one in front of it is convolved."""
+
+    kind: ClassVar[str] = "inverted"
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns} positions, slabs of {self.slab} channels between"
@@ -152,32 +161,10 @@ class InvertedTile:
 
 
 @dataclass(frozen=True)
-class ExpandedTile:
+class ExpandedTile(SlabTile):
     """The same without the product behind: a block has one of `parts` of the channels, which it stores."""
 
-    rows: int
-    columns: int
-    pairs: int
-    across: int
-    slab: int
-    parts: int
-
-    @property
-    def parameters(self) -> Named:
-        names = ("rows", "columns", "pairs", "across", "slab", "parts")
-        return (("kind", "expanded"), *((name, getattr(self, name)) for name in names))
-
-    @classmethod
-    def read(cls, reader: Reader) -> ExpandedTile:
-        """Raises ValueError."""
-        reader.word("kind", {"expanded": "expanded"})
-        names = ("rows", "columns", "pairs", "across", "slab", "parts")
-        return cls(*(reader.number(name) for name in names))
-
-    @property
-    def extent(self) -> tuple[int, ...]:
-        """Of a block, and of its warps."""
-        return (self.rows, self.columns, self.pairs, self.across)
+    kind: ClassVar[str] = "expanded"
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns} positions, slabs of {self.slab} channels that are stored"
