@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import ci_run  # noqa: E402
 import figures  # noqa: E402
 import record  # noqa: E402
 import rendered  # noqa: E402
+from rendered import peers  # noqa: E402
 
 KNOWN = {"mean": "2.06", "peers": "| a | b |\n| --- | --- |\n| 1 | 2 |"}
 
@@ -109,6 +111,39 @@ def test_what_was_not_measured_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     assert rendered.rendered(tmp_path) == {"one": "not measured"}
     (tmp_path / "a.json").write_text('{"one": "1"}')
     assert rendered.rendered(tmp_path) == {"one": "1"}
+
+
+def test_the_readmes_table_of_peers_is_the_shipped_verbs_where_that_was_measured() -> None:
+    """As `cnn_peers.py --table dense_peers` writes it: a peer that failed has no time, a row may not be there yet."""
+    earlier = json.loads((record.RESULTS / "against_peers.json").read_text(encoding="utf-8"))
+    before = peers.short_peers(earlier, None)
+
+    def contestants(**times: float) -> dict[str, object]:
+        return {name.replace("_", "-"): {"median_ms": ms, "compile_seconds": 20 * ms} for name, ms in times.items()}
+
+    rows = [
+        {"model": "vgg16", "batch": 32, "contestants": contestants(engine=2.0, torch_graph=5.0, torch_compile=8.0)},
+        {"model": "resnet50", "batch": 1, "contestants": contestants(
+            engine=0.5, torch_graph=2.0, torch_compile=1.5, torch_reduce_overhead=0.5)},
+    ]  # fmt: skip
+    verb = {
+        "gpu": "NVIDIA H200", "precision": "fp16", "accumulator": "fp32", "versions": {"torch": "2.11.0"}, "rows": rows
+    }  # fmt: skip
+    now = peers.short_peers(earlier, verb)
+    assert before.keys() == now.keys()
+    assert now["peers.short"].splitlines() == [
+        "| ms, fp16, fp32 accumulation, H200 | ResNet-50, batch 1 | VGG-16, batch 32 |",
+        "| --- | --- | --- |",
+        "| engine | 0.500 | 2.000 |",
+        "| torch.compile max-autotune; both read fp16, channels last | 1.500 | 8.000 |",
+        "| torch.compile reduce-overhead | 0.500 | failed |",
+        "| eager in a CUDA graph | 2.000 | 5.000 |",
+        "| how long max-autotune compiled | 30 s | 160 s |",
+    ]
+    assert now["peers.short_mean"] == "2.00"
+    assert now["peers.short_by"] == (
+        "by `bolt-build bench --against` with PyTorch 2.11 (`cnn_peers.py --table dense_peers`)"
+    )
 
 
 def test_tests_are_counted_from_pytests_report(tmp_path: Path) -> None:

@@ -24,19 +24,21 @@ class Renderer:
     make: Callable[..., dict[str, str]]
     without: Mapping[str, str]
     """Its figures where a result is not there: why."""
+    beside: tuple[str, ...] = ()
+    """Results that it gets too where they are there, and None for those that are not."""
 
 
 RENDERERS: list[Renderer] = []
 
 
 def figures(
-    *results: str, without: Mapping[str, str] | None = None
+    *results: str, without: Mapping[str, str] | None = None, beside: Sequence[str] = ()
 ) -> Callable[[Callable[..., dict[str, str]]], Callable[..., dict[str, str]]]:
     """Registers a function of the results of these names, which returns figures by name. `without` are its figures
-    while one of the results is not there."""
+    while one of the results is not there. Results of `beside` follow, None where they are not there."""
 
     def register(make: Callable[..., dict[str, str]]) -> Callable[..., dict[str, str]]:
-        RENDERERS.append(Renderer(results, make, without or {}))
+        RENDERERS.append(Renderer(results, make, without or {}, tuple(beside)))
         return make
 
     return register
@@ -51,9 +53,9 @@ def rendered(folder: Path) -> dict[str, str]:
         importlib.import_module(f"{__name__}.{module.name}")
     made: dict[str, str] = {}
     for renderer in RENDERERS:
-        paths = [folder / f"{name}.json" for name in renderer.results]
-        if all(path.exists() for path in paths):
-            found = renderer.make(*(json.loads(path.read_text(encoding="utf-8")) for path in paths))
+        results = [_result(folder, name) for name in renderer.results]
+        if None not in results:
+            found = renderer.make(*results, *(_result(folder, name) for name in renderer.beside))
         else:
             found = dict(renderer.without)
         for name, text in found.items():
@@ -63,9 +65,15 @@ def rendered(folder: Path) -> dict[str, str]:
     return made
 
 
+def _result(folder: Path, name: str) -> Any:
+    """What a result holds, None where it is not there."""
+    path = folder / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
 def read_results() -> set[str]:
     """Names of the results that some figure is made of."""
-    return {name for renderer in RENDERERS for name in renderer.results}
+    return {name for renderer in RENDERERS for name in (*renderer.results, *renderer.beside)}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

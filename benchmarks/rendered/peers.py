@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import figures, percent, table
 
 _NAMES = {"resnet50": "ResNet-50", "resnet18": "ResNet-18", "vgg16": "VGG-16", "repvgg_a0": "RepVGG-A0"}
 _ORDER = (("resnet50", 1), ("resnet50", 32), ("resnet50", 128), ("resnet18", 32), ("vgg16", 32), ("repvgg_a0", 32))
+_COMPILED = "torch.compile max-autotune; both read fp16, channels last"
+
+
+def _head(rows: list[Any], what: str) -> list[str]:
+    return [what, *(f"{_NAMES[row['model']]}, batch {row['batch']}" for row in rows)]
 
 
 @figures("against_peers")
 def peers(data: Any) -> dict[str, str]:
-    found = {(row["model"], row["batch"]): row for row in data["rows"]}
-    rows = [found[key] for key in _ORDER]
-    gpus = sorted({each["gpu"].removeprefix("NVIDIA ") for each in data["gpus"]})
-    head = [
-        f"ms, fp16, fp32 accumulation, {', '.join(gpus)}",
-        *(f"{_NAMES[model]}, batch {batch}" for model, batch in _ORDER),
-    ]
-
-    def engines(form: str) -> list[str]:
-        return [f"{row['engine_ms'][form]:.3f}" if form in row["engine_ms"] else "" for row in rows]
-
+    rows = _ordered(data)
     compiled = [f"{row['peer']['compile_max_autotune_ms']:.3f}" for row in rows]
     took = [f"{row['peer']['compile_s']:.0f} s" for row in rows]
     eager = [f"{min(row['peer']['graph_ms'], row['peer']['graph_bn_folded_ms']):.3f}" for row in rows]
@@ -30,20 +26,12 @@ def peers(data: Any) -> dict[str, str]:
     summary = data["summary"]["channels_last"]
     departs = max(abs(part) for row in rows for part in row["engine_after_over_before"].values())
     return {
-        "peers.short": table(
-            head,
-            [
-                ["engine", *engines("channels_last")],
-                ["torch.compile max-autotune; both read fp16, channels last", *compiled],
-                ["how long torch.compile compiled", *took],
-            ],
-        ),
         "peers": table(
-            head,
+            _head(rows, f"ms, fp16, fp32 accumulation, {_gpus(data)}"),
             [
-                ["engine, fp16 channels-last in, as PyTorch has it", *engines("channels_last")],
-                ["engine, fp32 NCHW in, as the model has it", *engines("planes")],
-                ["the same, kernels chosen by prediction alone", *engines("static")],
+                ["engine, fp16 channels-last in, as PyTorch has it", *_engines(rows, "channels_last")],
+                ["engine, fp32 NCHW in, as the model has it", *_engines(rows, "planes")],
+                ["the same, kernels chosen by prediction alone", *_engines(rows, "static")],
                 ["torch.compile max-autotune", *compiled],
                 ["how long it compiled", *took],
                 ["eager in a CUDA graph, BatchNorm folded where that is faster", *eager],
@@ -60,22 +48,63 @@ def peers(data: Any) -> dict[str, str]:
     }
 
 
-@figures("dense_peers")
-def dense_peers(data: Any) -> dict[str, str]:
-    """The same models as `bolt-build bench --against` measures them."""
-    found = {(row["model"], row["batch"]): row for row in data["rows"]}
-    rows = [found[key]["contestants"] for key in _ORDER]
-    head = [
-        f"ms, {data['precision']}, {data['accumulator']} accumulation, {data['gpu'].removeprefix('NVIDIA ')}",
-        *(f"{_NAMES[model]}, batch {batch}" for model, batch in _ORDER),
-    ]
+@figures("against_peers", beside=("dense_peers",))
+def short_peers(earlier: Any, verb: Any | None) -> dict[str, str]:
+    """The README's table: by `bolt-build bench --against` where that has been measured, else by the earlier script."""
+    if verb is None:
+        rows = _ordered(earlier)
+        lines = [
+            ["engine", *_engines(rows, "channels_last")],
+            [_COMPILED, *(f"{row['peer']['compile_max_autotune_ms']:.3f}" for row in rows)],
+            ["how long torch.compile compiled", *(f"{row['peer']['compile_s']:.0f} s" for row in rows)],
+        ]
+        return {
+            "peers.short": table(_head(rows, f"ms, fp16, fp32 accumulation, {_gpus(earlier)}"), lines),
+            "peers.short_mean": f"{earlier['summary']['channels_last']['measured']['geometric_mean']:.2f}",
+            "peers.short_by": "by `against_peers.py`, as the table above",
+        }
+    rows = _ordered(verb)
     names = {
-        "engine": "engine", "torch-compile": "torch.compile max-autotune; both read fp16, channels last",
-        "torch-reduce-overhead": "torch.compile reduce-overhead", "torch-graph": "eager in a CUDA graph",
+        "engine": "engine", "torch-compile": _COMPILED, "torch-reduce-overhead": "torch.compile reduce-overhead",
+        "torch-graph": "eager in a CUDA graph",
     }  # fmt: skip
-    lines = [[text, *(f"{row[name]['median_ms']:.3f}" for row in rows)] for name, text in names.items()]
-    took = ["how long max-autotune compiled", *(f"{row['torch-compile']['compile_seconds']:.0f} s" for row in rows)]
+    lines = [[text, *(_cell(row, name, "median_ms", ".3f") for row in rows)] for name, text in names.items()]
+    took = [_cell(row, "torch-compile", "compile_seconds", ".0f", " s") for row in rows]
+    what = f"ms, {verb['precision']}, {verb['accumulator']} accumulation, {verb['gpu'].removeprefix('NVIDIA ')}"
     return {
-        "dense_peers": table(head, [*lines, took]),
-        "dense_peers.mean": f"{data['summary']['all']['geometric_mean']:.2f}",
+        "peers.short": table(_head(rows, what), [*lines, ["how long max-autotune compiled", *took]]),
+        "peers.short_mean": f"{_mean(rows):.2f}",
+        "peers.short_by": f"by `bolt-build bench --against` with PyTorch {verb['versions']['torch'].rpartition('.')[0]}"
+        " (`cnn_peers.py --table dense_peers`)",
     }
+
+
+def _ordered(data: Any) -> list[Any]:
+    """The rows that were measured, in the table's order."""
+    found = {(row["model"], row["batch"]): row for row in data["rows"]}
+    return [found[key] for key in _ORDER if key in found]
+
+
+def _gpus(data: Any) -> str:
+    return ", ".join(sorted({each["gpu"].removeprefix("NVIDIA ") for each in data["gpus"]}))
+
+
+def _engines(rows: list[Any], form: str) -> list[str]:
+    return [f"{row['engine_ms'][form]:.3f}" if form in row["engine_ms"] else "" for row in rows]
+
+
+def _cell(row: Any, name: str, key: str, form: str, unit: str = "") -> str:
+    """What a contestant has; "failed" where it did."""
+    ran = row["contestants"].get(name)
+    return "failed" if ran is None or ran[key] is None else f"{ran[key]:{form}}{unit}"
+
+
+def _mean(rows: list[Any]) -> float:
+    """Geometric mean of the time of torch.compile's faster mode over the engine's, where both ran."""
+    ratios = []
+    for row in rows:
+        ran = {name: each["median_ms"] for name, each in row["contestants"].items()}
+        compiled = [ran[name] for name in ("torch-compile", "torch-reduce-overhead") if name in ran]
+        if compiled and "engine" in ran:
+            ratios.append(min(compiled) / ran["engine"])
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
