@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from planner_fakes import HOST_TARGET, LAST, ROW
 from test_planner_selected_space import net, planned, selection, space_of, trials_of
 from tuned_family import Tiled
@@ -11,6 +12,7 @@ from tuned_family import Tiled
 from bolt_build.families.base import KernelProblem
 from bolt_build.graph.ir import Layout
 from bolt_build.planner.selection import ChosenCover, Selection
+from bolt_build.tuning.trials import leading_covers as module
 from bolt_build.tuning.trials.engine_table import engine_tables, lineup
 from bolt_build.tuning.trials.leading_covers import MOST, leading_covers
 
@@ -55,6 +57,12 @@ def test_equal_layers_change_together() -> None:
     for cover in leading(times(1e-6, 1.01e-6)):
         by_node = {each.region[0]: each.problems for each in cover.alternatives}
         assert by_node["a"] == by_node["y"]
+
+
+def test_of_very_many_kinds_those_for_the_same_operators_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All three nodes are softmaxes of one family: without its kernels for them nothing is left.
+    monkeypatch.setattr(module, "MANY", 1)
+    assert len(leading(times(1e-6, 1.01e-6))) == 1
 
 
 def test_covers_and_engines_of_the_selection_do_not_count() -> None:

@@ -240,35 +240,63 @@ def _improve(
 
     Forbidden combinations count before costs, so that an infeasible start is repaired first.
     """
-    at: dict[int, list[Factor]] = {variable: [] for variable in component}
+    at: dict[int, list[_Split]] = {variable: [] for variable in component}
     for factor in factors:
+        split = _Split(factor.scope, np.isinf(factor.table), np.where(np.isinf(factor.table), 0.0, factor.table))
         for variable in factor.scope:
-            at[variable].append(factor)
+            at[variable].append(split)
     pairs = sorted({tuple(sorted(p)) for f in factors for p in itertools.combinations(f.scope, 2)})
     values = dict(start)
     moves: list[tuple[int, ...]] = [*((variable,) for variable in component), *pairs]
     near = {move: list({id(f): f for v in move for f in at[v]}.values()) for move in moves}
-    better = True
-    while better:
-        better = False
+    reads = {move: {v for f in near[move] for v in f.scope} for move in moves}
+    of: dict[int, list[tuple[int, ...]]] = {variable: [] for variable in component}
+    for move in moves:
+        for variable in reads[move]:
+            of[variable].append(move)
+    # A move is tried again only when something that its factors read has changed: before that it gains nothing.
+    open_moves = set(moves)
+    while open_moves:
         for move in moves:
-            best, kept = _local(near[move], values), tuple(values[v] for v in move)
-            for trial in itertools.product(*(range(domains[v]) for v in move)):
-                values.update(zip(move, trial, strict=True))
-                cost = _local(near[move], values)
-                if cost < best:
-                    best, kept, better = cost, trial, True
-            values.update(zip(move, kept, strict=True))
+            if move not in open_moves:
+                continue
+            open_moves.discard(move)
+            before = tuple(values[v] for v in move)
+            found = _best(move, near[move], values, tuple(domains[v] for v in move))
+            for variable, old, now in zip(move, before, found, strict=True):
+                if old != now:
+                    values[variable] = now
+                    open_moves.update(of[variable])
     return values
 
 
-def _local(factors: list[Factor], values: dict[int, int]) -> tuple[int, float]:
-    """How many factors forbid the values, and the sum of the others."""
-    forbidden, cost = 0, 0.0
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """A factor as two tables: what it forbids, and the costs of what it allows (0 elsewhere)."""
+
+    scope: tuple[int, ...]
+    forbidden: npt.NDArray[np.bool_]
+    costs: Table
+
+
+def _best(
+    move: tuple[int, ...], factors: Sequence[_Split], values: dict[int, int], shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The values of `move`'s variables (one or two) with the fewest forbidden factors, then the least cost, given all
+    others; those that they have where none is better. Scopes and moves ascend, so axes agree."""
+    forbidden, costs = np.zeros(shape, np.int64), np.zeros(shape)
     for factor in factors:
-        entry = float(factor.table[tuple(values[v] for v in factor.scope)])
-        if entry == inf:
-            forbidden += 1
-        else:
-            cost += entry
-    return forbidden, cost
+        index = tuple(slice(None) if v in move else values[v] for v in factor.scope)
+        free = [v for v in factor.scope if v in move]
+        barred, cost = factor.forbidden[index], factor.costs[index]
+        if len(free) < len(move):
+            aside = (-1, 1) if len(move) == 2 and free[0] == move[0] else (-1,)
+            barred, cost = barred.reshape(aside), cost.reshape(aside)
+        forbidden += barred
+        costs += cost
+    now = tuple(values[v] for v in move)
+    least = forbidden.min()
+    allowed = np.where(forbidden == least, costs, inf)
+    if forbidden[now] == least and costs[now] <= allowed.min():
+        return now
+    return tuple(int(each) for each in np.unravel_index(int(allowed.argmin()), shape))

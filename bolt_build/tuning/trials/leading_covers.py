@@ -3,7 +3,7 @@ has. Sums of kernels' times do not say which of them makes the faster engine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bolt_build.errors import BoltError
@@ -19,6 +19,9 @@ NEAR = 1.05
 MOST = 3
 """Covers beside the first."""
 
+MANY = 64
+"""More kinds than this are put together by the operators that they compute: each cover is a search of seconds."""
+
 _Signature = tuple[str, tuple[str, ...]]
 
 
@@ -28,14 +31,17 @@ def leading_covers(
     """The cover that the selection's winners give, and up to `MOST` others in the order of their seconds.
 
     Each other one does without the alternatives of one kind (a family's, for the same problems) that the first has:
-    equal layers change together. The selection's own covers are left out of account. Raises BoltError ("no-cover").
+    equal layers change together. Where there are more than `MANY` kinds (DenseNet-121 has 131, for no two of its layers
+    are equal), those of a family for the same operators do. The selection's own covers are left out of account. Raises
+    BoltError ("no-cover").
     """
     measured, _ = selected_space(space, replace(selection, covers=(), engines=()), target, families)
     first = resolve(measured)
     chosen = chosen_cover(measured, first.alternatives)
+    kind_of = _kinds(space, first.alternatives)
     found: dict[ChosenCover, float] = {}
-    for kind in dict.fromkeys(_kind(alternative) for alternative in first.alternatives):
-        left = tuple(each for each in measured.alternatives if _kind(each) != kind)
+    for kind in dict.fromkeys(map(kind_of, first.alternatives)):
+        left = tuple(each for each in measured.alternatives if kind_of(each) != kind)
         if not _covers(left, space):
             continue
         try:
@@ -49,7 +55,18 @@ def leading_covers(
     return (chosen, *others[:MOST])
 
 
-def _kind(alternative: Alternative) -> _Signature:
+def _kinds(space: SearchSpace, chosen: Sequence[Alternative]) -> Callable[[Alternative], _Signature]:
+    if len({_problems(alternative) for alternative in chosen}) <= MANY:
+        return _problems
+    operators = {node.name: type(node.op).__name__ for node in space.graph.nodes}
+
+    def by_operators(alternative: Alternative) -> _Signature:
+        return alternative.family, tuple(operators[name] for name in alternative.region)
+
+    return by_operators
+
+
+def _problems(alternative: Alternative) -> _Signature:
     return alternative.family, tuple(step.problem.digest for step in alternative.steps)
 
 
