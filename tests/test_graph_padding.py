@@ -111,6 +111,14 @@ REFUSED = {
         ended(node("Transpose", "hidden", "moved2", perm=[0, 2, 1]), node("MatMul", "moved2 hidden", "y")),
         "'MatMul_31' adds up over it, and padding is not zero there",
     ),
+    "how many differ": (
+        ended(
+            node("Greater", "hidden x", "more"), node("Greater", "x hidden", "less"),
+            node("Xor", "more less", "differ"), node("Cast", "differ", "counted", to=TensorProto.FLOAT),
+            node("ReduceSum", "counted axis_one", "y"),
+        ),
+        "'ReduceSum_34' takes the sum over it, and padding counts",
+    ),
     "something behind it": (
         ended(node("Concat", "hidden head", "y", axis=1)), "'Concat_30' puts something behind it",
     ),

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from bolt_build.digest import UNSAID
 from bolt_build.dtypes import DType
+from bolt_build.graph.tail import Padded, PaddingReaches, Tails
 from bolt_build.layouts import Layout as Layout
 from bolt_build.sizes import Dims
 
@@ -69,13 +70,14 @@ class Op(ABC):
     `kind` is its name in text IR. Subclasses register themselves by existing; plans name them by class name.
     `in_graphs`: it stands in graphs, not in kernel problems alone. `factors`: how many of its first inputs are stored
     in the layer's precision where they are constants, as weights are; others are stored in fp32. `moves`: what it makes
-    are elements of its inputs, as they are stored.
+    are elements of its inputs, as they are stored. `shaped`: its own numbers are shapes, which differ where extents do.
     """
 
     kind: ClassVar[str]
     in_graphs: ClassVar[bool] = True
     factors: ClassVar[int] = 0
     moves: ClassVar[bool] = False
+    shaped: ClassVar[bool] = False
 
     @abstractmethod
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
@@ -101,6 +103,11 @@ class Op(ABC):
     def unread(self, inputs: Sequence[TensorType]) -> int:
         """Elements of input 0 that no output depends on, wherever strides leave some out; none unless said."""
         return 0
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        """What is known of its result behind the real part, where inputs of `node` are padded. Raises PaddingReaches
+        where padding would change the real part, and unless said."""
+        raise PaddingReaches(f"is {self.kind}, of which nobody has said what it does with padding")
 
 
 @dataclass(frozen=True)

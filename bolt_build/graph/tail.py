@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 HIDDEN = -1000.0
 """A score as far below zero takes no part in a softmax: the power of the difference is zero in fp32 unless scores are
@@ -32,8 +36,41 @@ class Tail:
 
 ANYTHING = Tail()
 
+
+class PaddingReaches(Exception):
+    """Padding reaches what is not padded, or nobody knows: the text is what a step does with the dimension ("adds up
+    from its end")."""
+
+
 Tails = Mapping[int, Tail]
 """By stride; empty for a tensor that is the same however much is padded."""
+
+
+class Padded(Protocol):
+    """What an operator may ask of the values around its node, by their names. Of two graphs that differ in one extent
+    it is the larger one that answers."""
+
+    def shape(self, name: str) -> tuple[int, ...]: ...
+
+    def tails(self, name: str) -> Tails:
+        """What is known of a value: of a constant, how it differs between the two graphs."""
+
+    def axis(self, name: str, step: int) -> int:
+        """The axis of a value that holds the positions of a tail. Raises PaddingReaches."""
+
+    def moved(self, name: str, step: int, shape: tuple[int, ...], axis: int) -> int:
+        """The stride of a tail once the axis that holds it is `axis` of `shape`."""
+
+    def differing(self, name: str) -> tuple[int, ...]:
+        """The axes of a value whose extents differ between the graphs. Raises PaddingReaches."""
+
+    def constant(self, name: str) -> npt.NDArray[Any] | None: ...
+
+    def uniform(self, name: str) -> float | None:
+        """The number that a constant holds everywhere."""
+
+    def kind(self, name: str) -> np.dtype[np.generic]:
+        """The element type that NumPy holds a value in."""
 
 
 def stride(shape: Sequence[int], axis: int) -> int:

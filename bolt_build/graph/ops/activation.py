@@ -14,10 +14,12 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import converted, narrowed, numpy_dtype, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.functions import FUNCTIONS as MORE_FUNCTIONS
 from bolt_build.graph.ops.operands import expect_count, expect_float
+from bolt_build.graph.tail import Padded, Tails
+from bolt_build.graph.tail_rules import elementwise
 
 _OWN = (
     "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
@@ -96,6 +98,9 @@ class Activation(Op):
         with np.errstate(all="ignore"):
             result = _EVALUATE[self.function](widened(inputs[0]), self.alpha, self.beta)
         return (narrowed(result, inputs[0].dtype),)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at)
 
 
 _PLAIN = {

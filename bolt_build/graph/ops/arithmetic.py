@@ -11,9 +11,11 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
 from bolt_build.graph.example import IMAGE, OF_TWO_IMAGES, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_same_dtype
 from bolt_build.graph.ops.shape import Cast, Identity
+from bolt_build.graph.tail import ANYTHING, Padded, Tail, Tails
+from bolt_build.graph.tail_rules import elementwise
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -69,6 +71,16 @@ class Binary(Op):
         with np.errstate(all="ignore"):
             result = _EVALUATE[self.function](widened(inputs[0]), widened(inputs[1]))
         return (narrowed(result, inputs[0].dtype),)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at, self._decided)
+
+    def _decided(self, tails: Sequence[Tail]) -> Tail:
+        """What is hidden stays so beside any number; zero times anything is zero."""
+        hidden = [tail.hidden for tail in tails]
+        if (self.function in ("add", "min") and any(hidden)) or (self.function == "sub" and hidden[0]):
+            return Tail(below=True)
+        return Tail(0.0) if self.function == "mul" and 0.0 in [tail.value for tail in tails] else ANYTHING
 
 
 def import_binary(node: NodeImport) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bolt_build.graph.arrays import narrowed, widened
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_float, expect_same_dtype
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails, stride
 
 
 @dataclass(frozen=True)
@@ -136,3 +137,26 @@ class Attention(Op):
         batch, count, row = rows.shape
         apart = widened(rows).reshape(batch, count, heads, row // heads).swapaxes(1, 2)
         return np.repeat(apart, self.heads // heads, axis=1)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        """Keys behind are hidden by a mask, or by causality where queries end with them."""
+        shape, found = at.shape(node.outputs[0]), dict[int, Tail]()
+        rows: list[set[int]] = []
+        for name in node.inputs[: self.sources]:
+            rows.append(set())
+            for step in at.tails(name):
+                axis = at.axis(name, step)
+                if axis == 2:
+                    raise PaddingReaches("has heads along it")
+                if axis == 1:
+                    rows[-1].add(step // stride(at.shape(name), 1))
+                if axis == 0 or name == node.inputs[0]:
+                    found[at.moved(name, step, shape, axis)] = ANYTHING
+        hidden: set[int] = set()
+        for name in node.inputs[self.sources :]:
+            last = len(at.shape(name)) - 1
+            hidden |= {step for step, tail in at.tails(name).items() if at.axis(name, step) == last and tail.hidden}
+        queries, keys = rows[0], set().union(*rows[-2:])
+        if keys - hidden and not (self.causal and keys <= queries):
+            raise PaddingReaches("is attention over it without a mask that an input gives")
+        return found

@@ -11,8 +11,10 @@ import numpy as np
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
+from bolt_build.graph.tail import Padded, Tails
+from bolt_build.graph.tail_rules import image_by_image
 from bolt_build.graph.windows import Windows, auto_pads
 
 
@@ -83,6 +85,9 @@ class Conv(Op):
     def unread(self, inputs: Sequence[TensorType]) -> int:
         x, kernel = inputs[0], inputs[1].shape[2:]
         return x.elements - prod(x.shape[:2]) * self.windows(kernel).touched(x.shape[2:])
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return image_by_image(node, at)
 
 
 def import_conv(node: NodeImport) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 
 from bolt_build.graph.example import IMAGE, Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.folding import check_extents
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.operands import broadcast, expect_count
 from bolt_build.graph.ops.shape import Identity, Pad, Reshape, Transpose
+from bolt_build.graph.tail import Padded, Tail, Tails, stride
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Expand(Op):
 
     kind = "expand"
     moves = True
+    shaped = True
     shape: tuple[int, ...]
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
@@ -36,6 +38,14 @@ class Expand(Op):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 0
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        """Axes that it adds or repeats have the dimension where they differ."""
+        (name,), (result,) = node.inputs, node.outputs
+        shape, lead = at.shape(result), len(at.shape(result)) - len(at.shape(name))
+        found = {at.moved(name, s, shape, at.axis(name, s) + lead): tail for s, tail in at.tails(name).items()}
+        added = {stride(shape, axis): Tail(at.uniform(name)) for axis in at.differing(result)}
+        return {**added, **found}
 
 
 def import_expand(node: NodeImport) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.example import Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import expect_axis, expect_count, expect_indices
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tails, stride
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,19 @@ class Gather(Op):
         data, indices = inputs
         extent = data.shape[self.axis]
         return data.elements // max(extent, 1) * max(extent - indices.elements, 0)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        (data, indices), shape, axis = node.inputs, at.shape(node.outputs[0]), self.axis
+        found = {at.moved(indices, s, shape, at.axis(indices, s) + axis): ANYTHING for s in at.tails(indices)}
+        picked = at.constant(indices)
+        for step in at.tails(data):
+            own = at.axis(data, step)
+            if own != axis:
+                place = own if own < axis else own - 1 + len(at.shape(indices))
+                found[at.moved(data, step, shape, place)] = ANYTHING
+            elif picked is None or picked.any() or step != stride(at.shape(data), axis):
+                raise PaddingReaches("looks up other positions along it than the first")
+        return found
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import numpy as np
 
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.importing import Importer, NodeImport
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import expect_count, expect_float
 from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tails
 
 FUNCTIONS = ("log_softmax", "hardmax")
 
@@ -52,6 +53,11 @@ class Line(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         """Maximum, difference, exponential, sum and difference of each element."""
         return 5 * outputs[0].elements
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        if any(at.axis(node.inputs[0], step) == self.axis for step in at.tails(node.inputs[0])):
+            raise PaddingReaches(f"is {self.function} over it")
+        return dict.fromkeys(at.tails(node.inputs[0]), ANYTHING)
 
 
 _FUNCTION_OF = {"LogSoftmax": "log_softmax", "Hardmax": "hardmax"}

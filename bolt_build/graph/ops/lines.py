@@ -11,11 +11,12 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.gather import GatherElements
 from bolt_build.graph.ops.logic import Compare, Logic, Where
 from bolt_build.graph.ops.operands import expect_axis, expect_count
 from bolt_build.graph.ops.shape import Cast, Reshape, Slice
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tails
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,13 @@ class CumSum(Op):
         if self.exclusive:
             sums = sums - turned
         return (narrowed(np.flip(sums, self.axis) if self.reverse else sums, inputs[0].dtype),)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        """A sum of all in front: padding is behind."""
+        along = [at.axis(node.inputs[0], step) == self.axis for step in at.tails(node.inputs[0])]
+        if any(along) and self.reverse:
+            raise PaddingReaches("adds up from its end")
+        return dict.fromkeys(at.tails(node.inputs[0]), ANYTHING)
 
 
 @dataclass(frozen=True)

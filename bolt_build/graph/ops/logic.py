@@ -10,8 +10,10 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.example import IMAGE, OF_TWO_IMAGES, Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_float, expect_same_dtype
+from bolt_build.graph.tail import ANYTHING, Padded, Tail, Tails
+from bolt_build.graph.tail_rules import elementwise
 
 _COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
     "equal": np.equal, "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
@@ -57,6 +59,9 @@ class Compare(Op):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (np.asarray(_COMPARISONS[self.question](*inputs)),)
 
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at)
+
 
 @dataclass(frozen=True)
 class Logic(Op):
@@ -76,6 +81,14 @@ class Logic(Op):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (np.asarray(_LOGIC[self.function](*inputs)),)
 
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at, self._decided)
+
+    def _decided(self, tails: Sequence[Tail]) -> Tail:
+        """One side alone says what "and" of false is, and "or" of true."""
+        decides = {"and": 0.0, "or": 1.0}.get(self.function)
+        return Tail(decides) if decides is not None and decides in [tail.value for tail in tails] else ANYTHING
+
 
 @dataclass(frozen=True)
 class Bitwise(Op):
@@ -94,6 +107,9 @@ class Bitwise(Op):
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (np.asarray(_BITS[self.function](*inputs)),)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at)
 
 
 @dataclass(frozen=True)
@@ -115,6 +131,9 @@ class Ask(Op):
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (np.asarray(_QUESTIONS[self.question](inputs[0])).astype(np.bool_),)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at)
 
 
 @dataclass(frozen=True)
@@ -138,6 +157,13 @@ class Where(Op):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 0
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at, self._chosen)
+
+    def _chosen(self, tails: Sequence[Tail]) -> Tail:
+        condition, yes, no = tails
+        return ANYTHING if condition.value is None else yes if condition.value else no
 
 
 _COMPARED = {

@@ -11,9 +11,11 @@ import numpy as np
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.conv import import_window
 from bolt_build.graph.ops.operands import expect_count, expect_float
+from bolt_build.graph.tail import Padded, Tails
+from bolt_build.graph.tail_rules import image_by_image
 from bolt_build.graph.windows import Windowed
 
 
@@ -55,6 +57,9 @@ class LpPool(Windowed, Op):
         """With the padded input."""
         x = inputs[0]
         return super().workspace(inputs, outputs) + prod(x.shape[:2]) * self.windows.padded_cells(x.shape[2:])
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return image_by_image(node, at)
 
 
 def import_lp_pool(node: NodeImport) -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_same_dtype
 from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails, stride
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,30 @@ class MatMul(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         depth = self._matrices(inputs[0].shape, inputs[1].shape)[1]
         return outputs[0].elements * (2 * depth + (len(inputs) == 3))
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        """A sum over it is of the real part alone where one of the factors is zero behind it."""
+        shape = at.shape(node.outputs[0])
+        rank, found = len(shape), dict[int, Tail]()
+        summed: list[dict[int, Tail]] = [{}, {}]
+        for side, name in enumerate(node.inputs[:2]):
+            own = len(at.shape(name))
+            depth = own - 1 if side == 0 else own - 2
+            if self.transpose_a if side == 0 else self.transpose_b:
+                depth = 2 * own - 3 - depth
+            for step, tail in at.tails(name).items():
+                axis = at.axis(name, step)
+                if axis == depth:
+                    summed[side][step // stride(at.shape(name), axis)] = tail
+                else:
+                    place = axis + rank - own if axis < own - 2 else rank - 2 + side
+                    found[at.moved(name, step, shape, place)] = ANYTHING
+        for step in {*summed[0], *summed[1]}:
+            if not any(side.get(step, ANYTHING).value == 0.0 for side in summed):
+                raise PaddingReaches("adds up over it, and padding is not zero there")
+        for name in node.inputs[2:]:
+            found |= {at.moved(name, step, shape, rank - 1): ANYTHING for step in at.tails(name)}
+        return found
 
 
 def import_matmul(node: NodeImport) -> None:

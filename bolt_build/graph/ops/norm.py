@@ -11,12 +11,14 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_float
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Cast, Reshape
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tails
+from bolt_build.graph.tail_rules import broadcast_tails
 
 STATISTICS = ("variance", "rms", "l1", "l2")
 
@@ -85,6 +87,11 @@ class Norm(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         """Sum, difference, square, sum, difference, and three products and sums of each element."""
         return 8 * outputs[0].elements
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        if any(at.axis(node.inputs[0], step) in self.axes for step in at.tails(node.inputs[0])):
+            raise PaddingReaches("normalises over it")
+        return dict.fromkeys(broadcast_tails(node, at), ANYTHING)
 
 
 def _check_stash_type(node: NodeImport) -> None:

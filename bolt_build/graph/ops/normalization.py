@@ -10,9 +10,11 @@ import numpy as np
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.limits import MOST_EXTENT
 from bolt_build.graph.ops.operands import expect_count, expect_float
+from bolt_build.graph.tail import Padded, Tails
+from bolt_build.graph.tail_rules import image_by_image
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class BatchNorm(Op):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 2 * outputs[0].elements
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return image_by_image(node, at)
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,9 @@ class Lrn(Op):
         """With the margin of channels."""
         x = inputs[0]
         return super().workspace(inputs, outputs) + x.elements // x.shape[1] * (x.shape[1] + self.size)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return image_by_image(node, at)
 
 
 def import_batch_norm(node: NodeImport) -> None:

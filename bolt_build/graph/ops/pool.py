@@ -11,10 +11,12 @@ import numpy as np
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.conv import import_window
 from bolt_build.graph.ops.operands import expect_count
 from bolt_build.graph.ops.pool_places import PoolPlaces
+from bolt_build.graph.tail import Padded, Tails
+from bolt_build.graph.tail_rules import image_by_image
 from bolt_build.graph.windows import Windowed, Windows
 
 
@@ -76,6 +78,9 @@ class Pool(Windowed, Op):
         x = inputs[0]
         padded = prod(x.shape[:2]) * self.windows.padded_cells(x.shape[2:])
         return super().workspace(inputs, outputs) + padded
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return image_by_image(node, at)
 
 
 def import_pool(node: NodeImport) -> None:

@@ -10,11 +10,12 @@ import numpy as np
 
 from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
 from bolt_build.graph.importing import Importer, NodeImport
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.operands import expect_count, expect_float
 from bolt_build.graph.ops.shape import Identity, Reshape
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails
 
 _OF_EMPTY = {"max": "greatest", "min": "least"}
 """Modes that are not defined over no elements, and what there is none of."""
@@ -75,6 +76,17 @@ class Reduce(Op):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return inputs[0].elements
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        (name,), shape, found = node.inputs, at.shape(node.outputs[0]), dict[int, Tail]()
+        for step, tail in at.tails(name).items():
+            axis = at.axis(name, step)
+            if axis not in self.axes:
+                place = axis if self.keepdims else axis - sum(each < axis for each in self.axes)
+                found[at.moved(name, step, shape, place)] = ANYTHING
+            elif self.mode not in ("sum", "sum_square", "l1", "l2") or tail.value != 0.0:
+                raise PaddingReaches(f"takes the {self.mode} over it, and padding counts")
+        return found
 
 
 def import_global_pool(node: NodeImport) -> None:

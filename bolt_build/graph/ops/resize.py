@@ -11,11 +11,13 @@ import numpy as np
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Integers, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.operands import expect_axis, expect_count, expect_float, expect_indices
 from bolt_build.graph.ops.shape import Identity
+from bolt_build.graph.tail import Padded, Tails
+from bolt_build.graph.tail_rules import image_by_image
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,9 @@ class Interpolate(Op):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 2 * outputs[0].elements * inputs[1].shape[1]
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return image_by_image(node, at)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import converted, numpy_dtype
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails, stride
+from bolt_build.graph.tail_rules import elementwise
 
 
 class _Moves(Op):
@@ -31,6 +33,7 @@ class Reshape(_Moves):
 
     kind = "reshape"
     moves = True
+    shaped = True
     shape: tuple[int, ...]
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
@@ -42,6 +45,9 @@ class Reshape(_Moves):
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (inputs[0].reshape(self.shape),)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return dict(at.tails(node.inputs[0]))
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,10 @@ class Transpose(_Moves):
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (np.ascontiguousarray(inputs[0].transpose(self.perm)).reshape([inputs[0].shape[i] for i in self.perm]),)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        (name,), shape = node.inputs, at.shape(node.outputs[0])
+        return {at.moved(name, s, shape, self.perm.index(at.axis(name, s))): tail for s, tail in at.tails(name).items()}
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,18 @@ class Concat(_Moves):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (np.concatenate(inputs, axis=self.axis),)
 
+    def tails(self, node: Node, at: Padded) -> Tails:
+        shape = at.shape(node.outputs[0])
+        found: dict[int, list[Tail]] = {}
+        for name in node.inputs:
+            for step, tail in at.tails(name).items():
+                axis = at.axis(name, step)
+                if axis == self.axis:
+                    raise PaddingReaches("puts something behind it")
+                found.setdefault(at.moved(name, step, shape, axis), []).append(tail)
+        whole = len(node.inputs)
+        return {s: tails[0] if len(tails) == whole and len(set(tails)) == 1 else ANYTHING for s, tails in found.items()}
+
 
 @dataclass(frozen=True)
 class Slice(_Moves):
@@ -96,6 +118,7 @@ class Slice(_Moves):
 
     kind = "slice"
     moves = True
+    shaped = True
     begin: tuple[int, ...]
     count: tuple[int, ...]
     step: tuple[int, ...]
@@ -119,6 +142,17 @@ class Slice(_Moves):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         picks = [b + s * np.arange(c) for b, c, s in zip(self.begin, self.count, self.step, strict=True)]
         return (inputs[0][np.ix_(*picks)] if picks else inputs[0],)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        (name,), shape, found = node.inputs, at.shape(node.outputs[0]), dict[int, Tail]()
+        for step, tail in at.tails(name).items():
+            axis = at.axis(name, step)
+            begin, count = self.begin[axis], self.count[axis]
+            if (begin, count, self.step[axis]) == (0, at.shape(name)[axis], 1):
+                found[at.moved(name, step, shape, axis)] = tail
+            elif (begin, count) != (0, 1) or step != stride(at.shape(name), axis):
+                raise PaddingReaches("takes a part of it that is not its first position")
+        return found
 
 
 PAD_MODES = ("constant", "reflect", "edge", "wrap")
@@ -181,6 +215,9 @@ class Identity(_Moves):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (inputs[0],)
 
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at, lambda tails: tails[0])
+
 
 @dataclass(frozen=True)
 class Cast(_Moves):
@@ -196,6 +233,9 @@ class Cast(_Moves):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (converted(inputs[0], numpy_dtype(self.to)),)
 
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at, lambda tails: tails[0])
+
 
 @dataclass(frozen=True)
 class Convert(_Moves):
@@ -209,3 +249,6 @@ class Convert(_Moves):
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (inputs[0],)
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        return elementwise(node, at, lambda tails: tails[0])

@@ -10,9 +10,10 @@ import numpy as np
 
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.importing import Importer, NodeImport
-from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import expect_count, expect_float
 from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,15 @@ class Softmax(Op):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         """Maximum, difference, exponential, sum and quotient of each element."""
         return 5 * outputs[0].elements
+
+    def tails(self, node: Node, at: Padded) -> Tails:
+        (name,), found = node.inputs, dict[int, Tail]()
+        for step, tail in at.tails(name).items():
+            along = at.axis(name, step) == self.axis
+            if along and not tail.hidden:
+                raise PaddingReaches("is a softmax over it without a mask that an input gives")
+            found[step] = Tail(0.0) if along else ANYTHING
+        return found
 
 
 def import_softmax(node: NodeImport) -> None:
