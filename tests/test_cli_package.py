@@ -281,8 +281,11 @@ def test_another_tool_reads_the_image(image: Path, tmp_path: Path) -> None:
 def test_the_bill_of_materials_is_valid_and_names_what_is_in_the_engine(packed: Project, image: Path) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
+    from jsonschema import Draft7Validator
 
     text = (image / "tiny-host.cdx.json").read_text()
+    assert "date-time" in Draft7Validator.FORMAT_CHECKER.checkers
+    assert '"url"' not in text, "has an IRI reference, the one format of the schema that nothing here checks"
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     found = {each["name"]: each for each in json.loads(text)["components"]}
     assert (found["onednn"]["scope"], found["cxx"]["scope"]) == ("required", "excluded")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -98,3 +99,23 @@ def step_of(info: abi.StepInfo) -> StepInfo:
     return StepInfo(
         int(info.index), text_of(info.name), tuple(covers.split("\n")) if covers else (), text_of(info.kernel)
     )
+
+
+def stored_inputs(engine: str, ports: Sequence[TensorSpec], inputs: Mapping[str, Array]) -> list[Array]:
+    """Inputs by name as they lie in memory, in the order of the ports. Raises ValueError, with all that does not fit,
+    in words about the engine of this name."""
+    known = {port.name for port in ports}
+    problems = [f"'{name}' is no input of {engine}" for name in inputs if name not in known]
+    for port in ports:
+        if port.name not in inputs:
+            problems.append(f"input '{port.name}' is missing")
+            continue
+        array = inputs[port.name]
+        if array.dtype != port.numpy_dtype or array.shape != port.shape:
+            problems.append(
+                f"input '{port.name}' is {array.dtype} {list(array.shape)},"
+                f" wanted {port.numpy_dtype} {list(port.shape)}"
+            )
+    if problems:
+        raise ValueError("; ".join(problems))
+    return [port.to_stored(inputs[port.name]) for port in ports]

@@ -18,6 +18,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -26,7 +27,9 @@ import numpy as np
 
 from bolt_build.runtime import engine_abi as abi
 from bolt_build.runtime import names
-from bolt_build.runtime.engine_tensors import Array, StepInfo, TensorSpec, spec_of, step_of, text_of
+from bolt_build.runtime.device_memory import DeviceMemory, addressed, pointers
+from bolt_build.runtime.engine_tensors import Array, StepInfo, TensorSpec, spec_of, step_of, stored_inputs, text_of
+from bolt_build.runtime.shorter import Shorter
 from bolt_build.sizes import Sizes
 
 __all__ = ["Context", "Engine", "EngineError", "Model", "Observer", "StepInfo", "TensorSpec"]
@@ -251,9 +254,10 @@ class Context(_Closing):
         self._padded = padded
         self.inputs = model.engine.inputs(batch, dims)
         self.outputs = model.engine.outputs(batch, dims)
-        self._device: list[_Memory] = []
+        self._device: list[DeviceMemory] = []
         if any(port.where != "cpu" for port in (*self.inputs, *self.outputs)):
-            self._device = [_Memory(model, port.nbytes) for port in (*self.inputs, *self.outputs)]
+            memory = partial(DeviceMemory, self._table, model._handle, model.engine.check)
+            self._device = [memory(port.nbytes) for port in (*self.inputs, *self.outputs)]
 
     @property
     def nbytes(self) -> int:
@@ -266,7 +270,7 @@ class Context(_Closing):
         handle = self._open()
         if self._padded:
             return self._run_padded(handle, inputs)
-        stored = self._stored(inputs)
+        stored = stored_inputs(self.model.engine.name, self.inputs, inputs)
         results = self._results()
         given, made = self._copied_in(stored, results)
         self.model.engine.check(self._table.run(handle, given, made, None))
@@ -274,43 +278,19 @@ class Context(_Closing):
         return self._logical(results)
 
     def _run_padded(self, handle: ctypes.c_void_p, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        numbers = self._given(inputs)
-        ports = [port.resized(shape) for port, shape in zip(self.inputs, self._shapes(numbers, 0), strict=True)]
-        made = [
-            port.resized(shape)
-            for port, shape in zip(self.outputs, self._shapes(numbers, len(self.inputs)), strict=True)
-        ]
-        stored = self._stored(inputs, ports)
+        engine = self.model.engine
+        shorter = Shorter(
+            self.inputs, self.outputs, tuple(map(engine.follows, range(len(self.inputs) + len(self.outputs))))
+        )
+        numbers = shorter.numbers(inputs, self.sizes)
+        ports, made = shorter.resized(numbers)
+        stored = stored_inputs(engine.name, ports, inputs)
         results = [np.empty(port.stored_shape, port.numpy_dtype) for port in made]
         sizes = (ctypes.c_int64 * len(numbers))(*numbers)
         # A staged context copies from and to memory of the CPU itself.
-        table = self._table
-        self.model.engine.check(table.run_padded(handle, sizes, _pointers(stored), _pointers(results), None))
+        engine.check(self._table.run_padded(handle, sizes, pointers(stored), pointers(results), None))
         self.model.wait()
         return {port.name: port.to_logical(array) for port, array in zip(made, results, strict=True)}
-
-    def _given(self, inputs: Mapping[str, Array]) -> list[int]:
-        """The batch and extents that the inputs have: those of the plan where no axis says another one."""
-        numbers = list(self.sizes.numbers)
-        for index, port in enumerate(self.inputs):
-            shape = inputs[port.name].shape if port.name in inputs else ()
-            for which, extent in zip(self.model.engine.follows(index), shape, strict=False):
-                if which >= 0 and extent < numbers[which]:
-                    numbers[which] = int(extent)
-        return numbers
-
-    def _shapes(self, numbers: list[int], first: int) -> list[tuple[int, ...]]:
-        """The shapes of the inputs, or of the outputs, where the batch and extents are these."""
-        ports = self.inputs if first == 0 else self.outputs
-        return [
-            tuple(
-                extent if which < 0 else numbers[which]
-                for which, extent in zip(
-                    self.model.engine.follows(first + index) or (-1,) * len(port.shape), port.shape, strict=False
-                )
-            )
-            for index, port in enumerate(ports)
-        ]
 
     def run_on(self, inputs: Sequence[int], outputs: Sequence[int], stream: int | None = None) -> None:
         """Runs on buffers at these addresses, in the ports' order, where the ports live; on a device it only queues the
@@ -318,7 +298,7 @@ class Context(_Closing):
         handle = self._open()
         if len(inputs) != len(self.inputs) or len(outputs) != len(self.outputs):
             raise ValueError(f"wanted {len(self.inputs)} inputs and {len(self.outputs)} outputs")
-        self.model.engine.check(self._table.run(handle, _addresses(inputs), _addresses(outputs), stream))
+        self.model.engine.check(self._table.run(handle, addressed(inputs), addressed(outputs), stream))
 
     def run_observed(
         self, inputs: Mapping[str, Array], observer: Observer, only: Container[str] | None = None
@@ -328,7 +308,7 @@ class Context(_Closing):
         What the observer raises ends the observing and is raised here once the run is over.
         """
         handle = self._open()
-        stored = self._stored(inputs)
+        stored = stored_inputs(self.model.engine.name, self.inputs, inputs)
         results = self._results()
         raised: list[BaseException] = []
 
@@ -353,7 +333,7 @@ class Context(_Closing):
     def step_seconds(self, inputs: Mapping[str, Array], repeats: int = 20) -> tuple[float, ...]:
         """Seconds that each step takes by itself, the mean of `repeats` executions one after the other."""
         handle = self._open()
-        stored = self._stored(inputs)
+        stored = stored_inputs(self.model.engine.name, self.inputs, inputs)
         results = self._results()
         count = ctypes.c_int32()
         self.model.engine.check(self._table.plan_steps(self._plan, ctypes.byref(count)))
@@ -376,11 +356,11 @@ class Context(_Closing):
     def _copied_in(self, stored: list[Array], results: list[Array]) -> tuple[Any, Any]:
         """Pointers to what a run reads and writes: the arrays themselves, or buffers of the device with the inputs."""
         if not self._device:
-            return _pointers(stored), _pointers(results)
+            return pointers(stored), pointers(results)
         for memory, array in zip(self._device, stored, strict=False):
             memory.fill(array)
         addresses = [memory.address for memory in self._device]
-        return _addresses(addresses[: len(stored)]), _addresses(addresses[len(stored) :])
+        return addressed(addresses[: len(stored)]), addressed(addresses[len(stored) :])
 
     def _copy_out(self, results: list[Array]) -> None:
         for memory, array in zip(self._device[len(self.inputs) :], results, strict=bool(self._device)):
@@ -401,60 +381,8 @@ class Context(_Closing):
             raise ValueError("the context is closed")
         return self._handle
 
-    def _stored(self, inputs: Mapping[str, Array], ports: Sequence[TensorSpec] | None = None) -> list[Array]:
-        """The inputs as they lie in memory; `ports` are the context's own where none are given."""
-        ports = self.inputs if ports is None else ports
-        known = {port.name for port in ports}
-        problems = [f"'{name}' is no input of {self.model.engine.name}" for name in inputs if name not in known]
-        for port in ports:
-            if port.name not in inputs:
-                problems.append(f"input '{port.name}' is missing")
-                continue
-            array = inputs[port.name]
-            if array.dtype != port.numpy_dtype or array.shape != port.shape:
-                problems.append(
-                    f"input '{port.name}' is {array.dtype} {list(array.shape)},"
-                    f" wanted {port.numpy_dtype} {list(port.shape)}"
-                )
-        if problems:
-            raise ValueError("; ".join(problems))
-        return [port.to_stored(inputs[port.name]) for port in ports]
-
     def _results(self) -> list[Array]:
         return [np.empty(port.stored_shape, port.numpy_dtype) for port in self.outputs]
 
     def _logical(self, results: list[Array]) -> dict[str, Array]:
         return {port.name: port.to_logical(array) for port, array in zip(self.outputs, results, strict=True)}
-
-
-class _Memory:
-    """Memory of a model's device, filled from and read into arrays."""
-
-    def __init__(self, model: Model, nbytes: int) -> None:
-        self._model, self._table = model, model.engine._table
-        self._at = ctypes.c_void_p()
-        model.engine.check(self._table.allocate(model._handle, nbytes, ctypes.byref(self._at)))
-
-    @property
-    def address(self) -> int:
-        return self._at.value or 0
-
-    def fill(self, array: Array) -> None:
-        self._copy(self.address, array.ctypes.data, array.nbytes)
-
-    def read(self, array: Array) -> None:
-        self._copy(array.ctypes.data, self.address, array.nbytes)
-
-    def close(self) -> None:
-        self._table.release(self._model._handle, self._at)
-
-    def _copy(self, to: int, source: int, nbytes: int) -> None:
-        self._model.engine.check(self._table.copy(self._model._handle, to, source, nbytes, None))
-
-
-def _pointers(arrays: list[Array]) -> Any:
-    return _addresses([array.ctypes.data for array in arrays])
-
-
-def _addresses(addresses: Sequence[int]) -> Any:
-    return (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
