@@ -1,9 +1,11 @@
-"""Depthwise convolutions with the products around them in one kernel, beside the best kernels apart: shapes of
-MobileNetV2, MobileNetV3, MNASNet, EfficientNet-B0 and of blocks like ConvNeXt's at batch 32, in fp16.
+"""Depthwise convolutions with the products around them, or with the normalisation behind them, in one kernel, beside
+the best kernels apart: shapes of MobileNetV2, MobileNetV3, MNASNet, EfficientNet-B0 and ConvNeXt at batch 32, in fp16.
 
     python benchmarks/chain_kernels.py FOLDER --prepare        # anywhere with nvcc: writes and compiles the kernels
     python benchmarks/chain_kernels.py FOLDER --out FILE       # on an H200: runs them, compiled or not
     python benchmarks/chain_kernels.py FOLDER --list           # anywhere: the kernels, with predicted times
+
+`--only normed` takes one of the ways: chain, expanded, inverted, normed.
 
 Kernels in one are compared with PyTorch in fp32 on the GPU (what lies between rounded as the kernels do), or without
 it with NumPy; then all are timed from replayed graphs, their launches overlapped as an engine's are, on buffers beyond
@@ -32,6 +34,8 @@ import gpu_harness
 from families_harness import NUMPY, Input, Layer
 from families_layers import RELU, stage
 from gpu_depthwise_chains import depthwise, expanded, inverted, step_of
+from gpu_normed import normed
+from gpu_normed import step_of as normed_step
 from gpu_products import GELU, SILU
 
 from bolt_build.families import load
@@ -40,13 +44,14 @@ from bolt_build.families.common.chains import parts
 from bolt_build.graph.ir import Array, EpilogueOp, Layout
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.chain import Chain
+from bolt_build.graph.ops.chain import Chain, Normed
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.norm import Norm
 from bolt_build.toolchain import probe
 
 BATCH = 32
 TARGET = gpu_harness.TARGET
-WAYS = ("chain", "expanded", "inverted")
+WAYS = ("chain", "expanded", "inverted", "normed")
 RELU6 = (EpilogueOp(Activation("clip", 0.0, 6.0)),)
 SWISH = (EpilogueOp(Activation("hard_swish")),)
 
@@ -54,7 +59,7 @@ SWISH = (EpilogueOp(Activation("hard_swish")),)
 @dataclass(frozen=True)
 class Shape:
     """A block: extent of its input, channels given, expanded and left; `given` is 0 where no product is in front, and
-    `filters` 0 where the one behind waits for squeeze and excitation."""
+    `filters` 0 where the one behind waits for squeeze and excitation, or for a normalisation where there is one."""
 
     extent: int
     given: int
@@ -65,17 +70,25 @@ class Shape:
     residual: bool = False
     between: tuple[EpilogueOp, ...] = RELU6
     behind: tuple[EpilogueOp, ...] = ()
+    batch: int = BATCH
 
     @property
     def ways(self) -> tuple[str, ...]:
         """What can be one kernel."""
+        if not self.filters and not self.given:
+            return ("normed",)
         found = (("chain", self.filters), ("expanded", self.given), ("inverted", self.filters and self.given))
         return tuple(way for way, there in found if there)
 
     def layer(self, way: str) -> Layer:
-        """The depthwise convolution with the product behind it, with the one in front, or all three."""
+        """The depthwise convolution with the product behind it, with the one in front, or all three; or with its
+        normalisation."""
         label = f"{self.extent} {self.kernel}x{self.kernel}s{self.stride}"
         after = (stage("add", 3),) if self.residual else self.behind
+        if way == "normed":
+            label = f"{label} {self.channels} normed{'' if self.batch == BATCH else f' b{self.batch}'}"
+            x = (self.batch, self.channels, self.extent, self.extent)
+            return normed(label, x, self.kernel, self.stride, self.behind, epilogue=self.between)
         if way == "chain":
             x = (BATCH, self.channels, self.extent, self.extent)
             label = f"{label} {self.channels}"
@@ -99,6 +112,11 @@ OTHERS = (
     Shape(112, 16, 96, 0, stride=2, between=SILU), Shape(56, 24, 144, 0, 5, 2, between=SILU),
     Shape(28, 40, 240, 0, 5, between=SILU), Shape(14, 112, 672, 0, 5, between=SILU),
 )  # fmt: skip
+CONVNEXT = tuple(
+    Shape(extent, 0, channels, 0, 7, between=(), batch=batch)
+    for batch in (BATCH, 1)
+    for extent, channels in ((56, 96), (28, 192), (14, 384), (7, 768))
+)
 
 
 @dataclass(frozen=True)
@@ -112,15 +130,18 @@ class Planned:
     predicted_us: float
 
 
-def planned(count: int, apart: int) -> list[Planned]:
-    """Every kernel, those of the first turn first; a problem that several shapes have apart is there once."""
+def planned(count: int, apart: int, only: str | None = None) -> list[Planned]:
+    """Every kernel, or those of one way alone, and of its parts, those of the first turn first; a problem that several
+    shapes have apart is there once."""
     families = load(TARGET)
     found: list[Planned] = []
     known: set[KernelProblem] = set()
-    for shape in (*MOBILENET_V2, *OTHERS):
+    for shape in (*CONVNEXT, *MOBILENET_V2, *OTHERS):
         for way in shape.ways:
+            if only not in (None, way):
+                continue
             layer = shape.layer(way)
-            step = step_of(layer)
+            step = normed_step(layer) if way == "normed" else step_of(layer)
             if step.problem in known:
                 continue
             known.add(step.problem)
@@ -144,7 +165,7 @@ def _kernels(shape: Shape, way: str, layer: Layer, step: ProposedStep, families:
     return [
         Planned(shape, way, at, gpu_harness.Trial(layer, step, candidate, large=large, timed=True), 1e6 * seconds)
         for seconds, at, candidate in offered
-        if candidate.family in ("cutlass", "grouped")
+        if candidate.family in ("cutlass", "grouped") or isinstance(step.problem.op, Norm)
     ]
 
 
@@ -189,6 +210,9 @@ class Library(gpu_harness.Library):
         tensors = [torch.from_numpy(each).cuda().float() for each in stored]
         op, epilogue, begin = layer.op, layer.epilogue, 0
         x = tensors[0]
+        if isinstance(op, Normed):
+            self._wanted = (stored, (_torch_normed(x, op, tensors, layer).cpu().numpy(),))
+            return self._wanted[1]
         while isinstance(op, Chain):
             x = _torch_conv(x, op.first, tensors[begin + 1 : begin + op.operands], op.between, []).half().float()
             begin, epilogue, op = begin + op.operands - 1, _moved(epilogue, 1 - op.operands), op.second
@@ -199,6 +223,15 @@ class Library(gpu_harness.Library):
 
 def _moved(epilogue: tuple[EpilogueOp, ...], by: int) -> tuple[EpilogueOp, ...]:
     return tuple(each if each.operand is None else replace(each, operand=each.operand + by) for each in epilogue)
+
+
+def _torch_normed(x: Any, op: Normed, tensors: list[Any], layer: Layer) -> Any:
+    from torch.nn import functional
+
+    assert isinstance(op.second, Norm)
+    assert op.second.statistic == "variance"
+    y = _torch_conv(x, op.first, tensors[1 : op.operands], op.between, []).half().float().permute(0, 2, 3, 1)
+    return functional.layer_norm(y, y.shape[-1:], *tensors[op.operands :], op.second.epsilon)
 
 
 def _torch_conv(x: Any, op: Any, own: list[Any], epilogue: tuple[EpilogueOp, ...], operands: list[Any]) -> Any:
@@ -236,10 +269,11 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="compile and run nothing")
     parser.add_argument("--count", type=int, default=4, help="candidates in one kernel of each shape")
     parser.add_argument("--apart", type=int, default=2, help="candidates of each kernel apart")
+    parser.add_argument("--only", choices=WAYS, help="this way alone, and the kernels apart that it stands for")
     parser.add_argument("--seconds", type=float, default=90, help="after these no more are tried")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    plan = planned(arguments.count, arguments.apart)
+    plan = planned(arguments.count, arguments.apart, arguments.only)
     if arguments.list:
         for each in plan:
             print(f"{each.predicted_us:8.2f} {each.trial.label}")

@@ -24,6 +24,7 @@ from gpu_forms import (
 )
 from gpu_grouped_layers import grouped_trials
 from gpu_harness import Trial, trials_of
+from gpu_normed import normed_trials
 from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
@@ -294,7 +295,8 @@ def of_warps() -> list[Trial]:
         found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
-    return found + squeezes() + grouped_trials() + averages() + chain_trials() + inverted_trials() + attention_trials()
+    found += squeezes() + grouped_trials() + averages() + chain_trials() + inverted_trials() + normed_trials()
+    return found + attention_trials()
 
 
 _IN_BF16 = 4
@@ -315,7 +317,7 @@ def trials() -> list[Trial]:
     found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     found += attention_trials() + prologues() + averages()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
-    found += chain_trials() + inverted_trials()
+    found += chain_trials() + inverted_trials() + normed_trials()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

@@ -76,6 +76,8 @@ LABELS = (
     "inverted-odd+23-grouped-invertedx",
     "expanded-3x3s2+dw-grouped-expandedx",
     "expanded-odd-channels+dw-grouped-expandedx",
+    "normed-7x7-grouped-normedx2x2x16x2x4-f16/channels_last-f16/row",
+    "normed-1d-grouped-normedx",
     "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16",
 )
 
@@ -91,6 +93,7 @@ IN_BF16 = (
     "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16",
     "mean-3x3-grouped-rowsx",
     "inverted-3x3+24-grouped-invertedx2x8x1x3x48x2-f16",
+    "normed-scale-grouped-normedx",
     "at-form-attention-warpx1x4x1x64-f16",
     "at-form-attention-warpgroupx1x80x1xownx4xquarter",
 )

@@ -9,7 +9,9 @@ from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.shape import Transpose
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,40 @@ def inverted_from(graph: Graph, first: Node) -> Expanded | None:
     if front is None or behind is None:
         return None
     return Expanded((*front.nodes, behind.second), front.obstacle or behind.obstacle)
+
+
+def normed_from(graph: Graph, first: Node) -> Expanded | None:
+    """A convolution with groups and the normalisation over the channels of what it leaves, with the node between that
+    moves them last where there is one; None where it is none, or nothing of the kind reads it."""
+    if not isinstance(first.op, Conv) or first.op.groups == 1:
+        return None
+    rank = graph.type(first.outputs[0]).rank
+    for reader in graph.consumers(first.outputs[0]):
+        if _normalises(reader, 1):
+            return Expanded((first, reader), _obstacle_to_norm(graph, first))
+        if reader.op == Transpose((0, *range(2, rank), 1)):
+            behind = [each for each in graph.consumers(reader.outputs[0]) if _normalises(each, rank - 1)]
+            if behind:
+                obstacle = _obstacle_to_norm(graph, first) or _obstacle_between(graph, reader)
+                return Expanded((first, reader, behind[0]), obstacle)
+    return None
+
+
+def _normalises(node: Node, axis: int) -> bool:
+    return isinstance(node.op, Norm) and node.op.axes == (axis,) and node.op.groups == 1
+
+
+def _obstacle_to_norm(graph: Graph, first: Node) -> str | None:
+    """Why what a convolution leaves is not normalised where it was computed."""
+    if (obstacle := _obstacle_between(graph, first)) is not None:
+        return obstacle
+    joins = any(stage.operand is not None for stage in first.epilogue)
+    return "another tensor joins in between" if joins else None
+
+
+def normed_in(graph: Graph) -> tuple[Expanded, ...]:
+    """Every convolution of a graph that is normalised over its channels, in the order of the convolutions."""
+    return tuple(found for found in (normed_from(graph, node) for node in graph.nodes) if found is not None)
 
 
 def _pools(first: Node, second: Node) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bolt_build.families.base import KernelProblem, Operand
+from bolt_build.families.base import KernelProblem, Operand, TensorFormat
 from bolt_build.families.common.problems import op_operands
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.chain import Averaged, Chain
+from bolt_build.graph.ops.chain import Averaged, Chain, Normed
+from bolt_build.graph.ops.shape import Transpose
 
 
 def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
@@ -33,18 +34,31 @@ def averaged(first: KernelProblem, mean: KernelProblem) -> KernelProblem:
     return KernelProblem(op, first.inputs, outputs, (), first.accumulate, first.target, first.padding)
 
 
+def normed(first: KernelProblem, norm: KernelProblem, move: Transpose | None) -> KernelProblem:
+    """One problem of `first` and the normalisation of what it leaves, whose axes a `move` brings into the order of
+    memory: what `norm` reads are the same bytes."""
+    both = chained(first, norm)
+    op = Normed(first.op, len(first.inputs), first.epilogue, norm.op, move)
+    return replace(both, op=op)
+
+
 def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:
     """The problems of single operators that one stands for, one behind the other, with what lies between stored like
-    the output: itself where it is no chain."""
+    the output: itself where it is no chain. Moves of axes that leave all bytes where they are, are none of them."""
     op = problem.op
     if not isinstance(op, Chain):
         return (problem,)
     own = [problem.inputs[index].type for index in op_operands(problem)]
-    between = Operand(op.inner(own).shape, problem.outputs[0].format)
+    format = read = problem.outputs[0].format
+    if isinstance(op, Normed) and op.move is not None:
+        format = TensorFormat(format.dtype, problem.inputs[0].format.layout)
+    between = Operand(op.inner(own).shape, format)
     first = KernelProblem(
         op.first, problem.inputs[: op.operands], (between,), op.between, problem.accumulate, problem.target,
         problem.padding,
     )  # fmt: skip
+    if isinstance(op, Normed):
+        between = Operand(op.moved(own).shape, read)
     second = replace(
         problem, op=op.second, inputs=(between, *problem.inputs[op.operands :]), outputs=problem.outputs[-1:],
         epilogue=tuple(_moved(stage, 1 - op.operands) for stage in problem.epilogue), padding=None,

@@ -1,5 +1,5 @@
-"""The family of grouped and depthwise convolutions, alone, with the means of what they leave, or with the products
-around them."""
+"""The family of grouped and depthwise convolutions, alone, with the means of what they leave, with its normalisation,
+or with the products around them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct
 from bolt_build.families.grouped import chain as with_product
-from bolt_build.families.grouped import means, proposals
+from bolt_build.families.grouped import means, normed, proposals
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.kind import FAMILY, Offer, Tile, candidate_of, gpu_of, run_of, runs
 from bolt_build.families.grouped.registry import kind_of, kinds_for
@@ -76,6 +76,8 @@ class Grouped:
         step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=(0,))
         alone = Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target))
         multiplied, unmultiplied = proposals.with_product(graph, node, target, precision)
+        normal, otherwise = proposals.with_norm(graph, node, target, precision)
+        multiplied, unmultiplied = (*multiplied, *normal), (*unmultiplied, *otherwise)
         mean = means.reader(graph, node)
         if mean is None:
             return (alone, *multiplied), unmultiplied
@@ -105,6 +107,8 @@ class Grouped:
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         if with_product.serves(problem):
             return with_product.candidates(problem, target)
+        if normed.serves(problem):
+            return normed.candidates(problem, target)
         if (reason := _refuse(problem, target)) is not None:
             return (), (Refusal(self.name, problem.op.kind, reason),)
         offers, illegal = _offers(_shape(problem), target)
@@ -116,7 +120,7 @@ class Grouped:
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """Other numbers of tiles a block."""
-        if with_product.serves(problem):
+        if with_product.serves(problem) or normed.serves(problem):
             return ()
         shape, tile = _read(problem, candidate)
         found = (candidate_of(tile, run) for run in runs(tile, shape))
@@ -125,6 +129,8 @@ class Grouped:
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
         if with_product.serves(problem):
             return with_product.predict(problem, candidate, target)
+        if normed.serves(problem):
+            return normed.predict(problem, candidate, target)
         shape, tile = _read(problem, candidate)
         alone = tile.seconds(shape, target, run_of(candidate))
         sums = tile.sums(shape) if means.averages(problem) else None
@@ -134,6 +140,8 @@ class Grouped:
         """With the zeros between the groups of a unit, and those that pad them."""
         if with_product.serves(problem):
             return with_product.expense(problem, candidate)
+        if normed.serves(problem):
+            return normed.expense(problem, candidate)
         if candidate is None:
             return Expense(problem.nbytes, problem.flops)
         shape, tile = _read(problem, candidate)
@@ -145,6 +153,8 @@ class Grouped:
     def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
         if with_product.serves(problem):
             return with_product.refuse_candidate(problem, candidate, target)
+        if normed.serves(problem):
+            return normed.refuse_candidate(problem, candidate, target)
         if (reason := _refuse(problem, target)) is not None:
             return reason
         shape = _shape(problem)
@@ -154,6 +164,8 @@ class Grouped:
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         if with_product.serves(problem):
             return with_product.emit(problem, candidate, target, at)
+        if normed.serves(problem):
+            return normed.emit(problem, candidate, target, at)
         shape, tile = _read(problem, candidate)
         conv = parts(problem)[0]
         own = op_operands(conv)
@@ -248,6 +260,8 @@ def _type(problem: KernelProblem, shape: Shape, tile: Tile, target: Target) -> s
 def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
     if with_product.serves(problem):
         return with_product.unit(problem, candidate)
+    if normed.serves(problem):
+        return normed.unit(problem, candidate, target)
     shape, tile = _read(problem, candidate)
     kind = kind_of(shape, candidate)
     assert kind is not None, "its tile was just read"

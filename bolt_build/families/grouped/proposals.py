@@ -1,16 +1,19 @@
-"""Where a graph has a depthwise convolution and products of single positions that one kernel may compute with it."""
+"""Where a graph has a depthwise convolution, and products of single positions or a normalisation that one kernel may
+compute with it."""
 
 from __future__ import annotations
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, ProposedStep, Refusal
-from bolt_build.families.common.chains import chained
+from bolt_build.families.common.chains import chained, normed
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.grouped import chain, means
+from bolt_build.families.grouped import normed as with_statistics
 from bolt_build.families.grouped.kind import FAMILY
-from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, scales
+from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, normed_from, scales
 from bolt_build.graph.ir import Graph, Layout, Node
+from bolt_build.graph.ops.shape import Transpose
 from bolt_build.targets import Target
 
 _SQUEEZED = "the gate in front of the product takes the mean of all that the convolution leaves of an image"
@@ -38,6 +41,31 @@ def behind_product(graph: Graph, node: Node, target: Target, precision: DType) -
         return found, refusals
     together, apart = _proposed(graph, whole.nodes, whole.obstacle, target, precision)
     return (*found, *together), (*refusals, *apart)
+
+
+def with_norm(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:
+    """A convolution with groups and the normalisation of what it leaves over channels in one kernel, or why not;
+    nothing where there is none. The move of channels that may lie between moves no byte."""
+    found = normed_from(graph, node)
+    if found is None:
+        return (), ()
+    first, *between, norm = found.nodes
+    what = ", ".join(found.region)
+    if found.obstacle is not None:
+        return (), (Refusal(FAMILY, what, found.obstacle),)
+    move = between[0].op if between else None
+    assert move is None or isinstance(move, Transpose)
+    conv = _alone(graph, first, target, precision)
+    behind = _in_layout(graph, norm, target, precision, Layout.ROW if between else Layout.CHANNELS_LAST)
+    problem = normed(conv, behind, move)
+    legal, refusals = with_statistics.candidates(problem, target)
+    if not legal:
+        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(each.reason for each in refusals))
+    moves = (problem_of(graph, each, target, precision, (Layout.CHANNELS_LAST,), Layout.ROW) for each in between)
+    names = (*first.inputs, *norm.inputs[1:])
+    step = ProposedStep(problem, names, norm.outputs, may_share(problem, names, ()), pitched=(0,))
+    seconds = with_statistics.predict(problem, legal[0], target)
+    return (Alternative(found.region, FAMILY, (step,), seconds, (conv, *moves, behind)),), ()
 
 
 def _behind_gate(graph: Graph, node: Node) -> tuple[Node, ...]:
@@ -69,6 +97,11 @@ def _proposed(
 
 def _alone(graph: Graph, node: Node, target: Target, precision: DType) -> KernelProblem:
     """The node channels-last."""
+    return _in_layout(graph, node, target, precision, Layout.CHANNELS_LAST)
+
+
+def _in_layout(graph: Graph, node: Node, target: Target, precision: DType, layout: Layout) -> KernelProblem:
+    """The node with all tensors of its output's rank in a layout."""
     rank = graph.type(node.outputs[0]).rank
-    layouts = (Layout.CHANNELS_LAST if graph.type(name).rank == rank else Layout.ROW for name in node.inputs)
-    return problem_of(graph, node, target, precision, tuple(layouts), Layout.CHANNELS_LAST)
+    layouts = (layout if graph.type(name).rank == rank else Layout.ROW for name in node.inputs)
+    return problem_of(graph, node, target, precision, tuple(layouts), layout)

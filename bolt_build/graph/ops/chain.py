@@ -1,5 +1,5 @@
 """Two products, a convolution and a pooling, or a multiplication and a product, in one kernel, where what the first
-leaves is never stored; and a convolution and the means of what it leaves."""
+leaves is never stored; a convolution and the normalisation of what it leaves; and a convolution and the means of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, EpilogueOp, Member, Op, TensorType
+from bolt_build.graph.ops.shape import Transpose
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,33 @@ class Averaged(Chain):
         inner = self._left([widened(array) for array in inputs])
         (means,) = self.second.evaluate([inner])
         return (narrowed(inner, inputs[0].dtype), narrowed(means, inputs[0].dtype))
+
+
+@dataclass(frozen=True)
+class Normed(Chain):
+    """A chain of an operator and the normalisation of what it leaves, whose axes are moved in between where there is a
+    `move`. What lies between is rounded once, whatever its axes."""
+
+    kind = "normed"
+    move: Transpose | None = None
+
+    @property
+    def sequence(self) -> tuple[Member, ...]:
+        *before, last = super().sequence
+        return (*before, *([] if self.move is None else [Member(self.move, 0)]), last)
+
+    def moved(self, inputs: Sequence[TensorType]) -> TensorType:
+        """What is normalised. Raises ShapeError where the first or the move does."""
+        inner = self.inner(inputs)
+        return inner if self.move is None else self.move.infer([inner])[0]
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        return self.second.infer([self.moved(inputs), *inputs[self.operands :]])
+
+    def _left(self, wide: Sequence[Array]) -> Array:
+        inner = super()._left(wide)
+        return inner if self.move is None else self.move.evaluate([inner])[0]
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        own = self.first.flops([inputs[index] for index in self._own], [self.inner(inputs)])
+        return own + self.second.flops([self.moved(inputs), *inputs[self.operands :]], outputs)
