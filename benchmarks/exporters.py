@@ -1,17 +1,17 @@
-"""Says of models that torch.onnx writes which of them import and plan, and of some whether an engine of the host is
-right.
+"""Says of models that torch.onnx writes which of them import and plan, and whether their engines of the host are right.
 
-`export_model.py` has the models, randomly initialised: torchvision's, timm's and transformers', the smallest of each
-family. Every one is exported by torchscript at opset 17, those of `EVERY_FORM` also at opset 14 and by torch.export at
-opsets 18 and 23. Each file is checked (`bolt-build check --model`: import, and plans for host and h200) and those of
-`BUILT` are built for the host and verified.
+`exported_models.py` has the models, randomly initialised: every classification and segmentation architecture of
+torchvision, and the smallest of most families of timm and transformers. The named ones are exported by torchscript at
+opsets 14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms. Each file is planned for an H200
+(`bolt-build check`), and built for the host and verified from a recipe of four lines.
 
 The exporters need an environment of their own:
 
     python -m venv exporters && exporters/bin/pip install torch torchvision timm transformers onnx onnxscript
     python benchmarks/exporters.py --python exporters/bin/python --work FOLDER [--only GLOB] [--form FORM] [--again]
 
-Rows that `FOLDER/rows.json` has are kept, so an interrupted run goes on; `--again` checks kept files again.
+Rows that `FOLDER/rows.json` has are kept, so an interrupted run goes on; `--again` does those again that are not right,
+and `--render` writes the result of what there is. A model's file stays where its row is not right.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ import fnmatch
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +35,37 @@ import record
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = Path(__file__).with_name("export_model.py")
-USUAL = "ts17"
-FORMS = ("ts14", "ts17", "dynamo18", "dynamo23")
-EVERY_FORM = (
-    "torchvision.resnet18", "torchvision.mobilenet_v3_small", "torchvision.swin_t", "torchvision.vit_b_32",
-    "torchvision.lraspp_mobilenet_v3_large", "timm.deit_tiny_patch16_224", "timm.mobilevit_xxs", "transformers.Bert",
-    "transformers.DistilBert", "transformers.Albert", "transformers.ViT", "transformers.CLIPText",
-    "transformers.CLIPVision", "transformers.Whisper", "transformers.T5", "transformers.Swin", "transformers.GPT2",
-    "transformers.Llama",
-)  # fmt: skip
-BUILT = (
-    "torchvision.mobilenet_v3_small", "torchvision.r3d_18", "timm.mobilevit_xxs", "timm.levit_128s",
-    "transformers.Bert", "transformers.ViT", "transformers.CLIPText", "transformers.Whisper", "transformers.T5",
-    "transformers.Swin", "transformers.GPT2", "transformers.Llama", "transformers.Wav2Vec2",
-)  # fmt: skip
-SECONDS = 600
+FORMS = ("ts17", "dynamo18", "dynamo23", "ts14")
+"""Those that are not named are exported in one of the first two, by turns."""
+NOT_BUILT = "not built yet"
+SECONDS = 1200
 """The most that one export, check or build may take."""
+
+
+class Exporter:
+    """The process that exports; it is started again where it has ended."""
+
+    def __init__(self, python: str) -> None:
+        self._command = [python, str(SCRIPT), "--serve"]
+        self._process: subprocess.Popen[str] | None = None
+
+    def export(self, model: str, form: str, file: Path) -> str:
+        """ "ok", or what is wrong."""
+        if self._process is None or self._process.poll() is not None:
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            self._process = subprocess.Popen(
+                self._command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True,
+            )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{model} {form} {file}\n")
+        self._process.stdin.flush()
+        alarm = threading.Timer(SECONDS, self._process.kill)
+        alarm.start()
+        line = self._process.stdout.readline()
+        alarm.cancel()
+        return str(json.loads(line)) if line else f"the export took more than {SECONDS} s"
 
 
 class Row:
@@ -56,92 +74,125 @@ class Row:
     def __init__(self, folder: Path, model: str, form: str) -> None:
         self.model, self.form = model, form
         self.name = f"{model}-{form}".replace(".", "_").lower()
-        self._folder = folder
-        self._file = folder / f"{self.name}.onnx"
+        self._folder = folder / self.name
+        self._file = self._folder / "net.onnx"
 
-    def run(self, python: str, found: dict[str, Any]) -> dict[str, Any]:
-        """The row; of one `found` before, only the export is kept."""
-        row: dict[str, Any] = {"model": self.model, "form": self.form}
-        if found.get("export") == "ok" and self._file.is_file():
-            row["export"] = "ok"
-        else:
-            row["export"] = self._export(python)
+    def run(self, exporter: Exporter, before: dict[str, Any], *, build: bool) -> dict[str, Any]:
+        """The row; of that of `before` is kept what is right."""
+        row: dict[str, Any] = {"model": self.model, "form": self.form, "export": "ok"}
+        if not self._file.is_file():
+            self._folder.mkdir(exist_ok=True)
+            made = self._folder / "made.onnx"
+            row["export"] = exporter.export(self.model, self.form, made)
+            if row["export"] == "ok":
+                made.rename(self._file)
         if row["export"] == "ok":
-            row |= self._check()
-            if row["check"] == "ok" and self.model in BUILT:
-                row |= self._build()
+            row["mib"] = round(sum(each.stat().st_size for each in self._folder.glob("*")) / 2**20, 1)
+            planned = before if before.get("h200") == "planned" else self._check()
+            row |= {key: planned[key] for key in ("h200", "h200_s")}
+            row |= self._build() if build else {"host": NOT_BUILT, "host_s": 0.0}
+        if right(row) or row["export"] != "ok":
+            shutil.rmtree(self._folder)
         return row
 
-    def _export(self, python: str) -> str:
-        _, code, said = _ran([python, str(SCRIPT), self.model, self.form, str(self._file)], self._folder)
-        return "ok" if code == 0 else (said.strip().splitlines() or ["it was killed"])[-1][:300]
-
-    def _recipe(self, target: str) -> str:
-        path = self._folder / f"{self.name}-{target.partition(':')[0]}.yaml"
-        targets = {"both": "{host: {precision: fp32}, h200: {precision: fp16}}", "host": "{host: {precision: fp32}}"}
-        path.write_text(
-            f"bolt: 1\nmodel: {{onnx: {self._file.name}, batch: 1}}\ntargets: {targets[target]}\n"
-            "verify: {samples: 2}\n"
-        )
-        return path.name
-
     def _check(self) -> dict[str, Any]:
-        seconds, _, said = _bolt("check", self._recipe("both"), "--model", folder=self._folder)
+        """Whether it imports and an engine of an H200 is planned."""
+        seconds, _, said = _bolt("check", self._recipe("h200", "fp16"), "--model", folder=self._folder)
         result = json.loads(said) if said.startswith("{") else None
         if result is None:
-            return {"check": ["no answer"], "check_s": seconds}
+            return {"h200": [said[-300:] or "no answer"], "h200_s": seconds}
         reasons = [each["message"] for each in result["diagnostics"] if each["severity"] == "error"]
-        return {"check": reasons or "ok", "check_s": seconds}
+        return {"h200": reasons or "planned", "h200_s": seconds}
 
     def _build(self) -> dict[str, Any]:
-        seconds, code, said = _bolt("build", self._recipe("host"), folder=self._folder)
-        if code == 0:
-            (target,) = json.loads(said.splitlines()[-1])["targets"]
-            return {"host": str(target["verified"]), "host_s": seconds}
-        return {"host": said[-1500:], "host_s": seconds}
+        """Whether it is built for the host and its engine verified."""
+        seconds, _, said = _bolt("build", self._recipe("host", "fp32"), folder=self._folder)
+        events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        result = next((each for each in events if each.get("event") == "result"), None)
+        shutil.rmtree(self._folder / "generated", ignore_errors=True)
+        if result is None:
+            return {"host": [said[-300:] or "no answer"], "host_s": seconds}
+        reasons = [each["message"] for each in result["diagnostics"] if each["severity"] == "error"]
+        if result["exit_code"] == 0:
+            return {"host": "verified" if result["targets"][0]["verified"] is True else "built", "host_s": seconds}
+        texts = [each["text"][-600:] for each in events if each.get("kind") == "failed"]
+        return {"host": reasons + texts or [str(result)[:300]], "host_s": seconds}
+
+    def _recipe(self, target: str, precision: str) -> str:
+        name = f"{self.name}-{target}"
+        (self._folder / f"{target}.yaml").write_text(
+            f"bolt: 1\nname: {name.replace('-', '_')}\nmodel: {{onnx: net.onnx, batch: 1}}\n"
+            f"targets: {{{target}: {{precision: {precision}}}}}\n"
+        )
+        return f"{target}.yaml"
+
+
+def right(row: dict[str, Any]) -> bool:
+    """Whether the row is all that it can be."""
+    return row.get("h200") == "planned" and row.get("host") == "verified"
+
+
+def is_wrong(row: dict[str, Any]) -> bool:
+    """Whether it was found to be less than right: one that was not built yet is not."""
+    return not right(row) and (row["h200"] != "planned" or row["host"] != NOT_BUILT)
 
 
 def _bolt(*words: str, folder: Path) -> tuple[float, int, str]:
-    return _ran([sys.executable, "-m", "bolt_build", *words, "--format", "json"], folder)
-
-
-def _ran(command: list[str], folder: Path) -> tuple[float, int, str]:
-    """Seconds, exit code and output of `command`; the errors' text where it writes nothing else."""
+    """Seconds, exit code and output of a command of bolt-build; the errors' text where it writes nothing else."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
-    if command[0] != sys.executable:
-        environment.pop("PYTHONPATH")
+    command = [sys.executable, "-m", "bolt_build", *words, "--format", "json"]
     started = time.monotonic()
     try:
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
         )
     except subprocess.TimeoutExpired:
-        return float(SECONDS), -1, f"took more than {SECONDS} s"
+        return float(SECONDS), -1, f"it took more than {SECONDS} s"
     return round(time.monotonic() - started, 1), done.returncode, done.stdout or done.stderr
 
 
 def cause(reason: str) -> str:
     """`reason` without the names and numbers of one model's nodes."""
-    short = re.sub(r" nodes? '.*$", "", reason).removesuffix(":")
+    short = re.sub(r" nodes? '.*$", "", reason.splitlines()[0]).removesuffix(":")
     return re.sub(r"\d+", "N", re.sub(r"( and \d+ more)|('[^']*'(, )?)", "", short)).strip()
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many files import and plan, and how many of the others each cause keeps from it."""
+    """How many files were exported, planned for the H200 and verified on the host; how often what was in the way."""
     exported = [row for row in rows if row["export"] == "ok"]
     causes: Counter[str] = Counter()
     for row in exported:
-        if row["check"] != "ok":
-            causes.update({cause(reason) for reason in row["check"]})
+        found = [row[target] for target in ("h200", "host") if isinstance(row[target], list)]
+        causes.update({cause(reason) for reasons in found for reason in reasons})
     return {
         "models": len({row["model"] for row in rows}),
         "files": len(exported),
         "not_exported": len(rows) - len(exported),
-        "imported_and_planned": sum(row["check"] == "ok" for row in exported),
-        "built": sum("host" in row for row in rows),
-        "verified": sum(row.get("host") == "True" for row in rows),
+        "planned": sum(row["h200"] == "planned" for row in exported),
+        "built": sum(row["host"] != NOT_BUILT for row in exported),
+        "verified": sum(row["host"] == "verified" for row in exported),
+        "not_right": [f"{row['model']}, {row['form']}" for row in exported if is_wrong(row)],
         "causes": dict(causes.most_common()),
     }
+
+
+def written(rows: list[dict[str, Any]], python: str, out: Path | None) -> Path:
+    """Writes the result of all `rows`."""
+    versions = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=True).stdout
+    head = record.environment("bolt-build", "onnx", "onnxruntime")
+    head["command"] = "python benchmarks/exporters.py --python exporters/bin/python --work FOLDER"
+    head["versions"] |= json.loads(versions)
+    rows = sorted(rows, key=lambda row: (row["model"].lower(), row["form"]))
+    return record.write("exporters", head | summary(rows) | {"rows": rows}, out)
+
+
+def wanted(python: str) -> list[tuple[str, str]]:
+    """Every model with each form that it is exported in: the named ones in one form first, and in the others last."""
+    listed = json.loads(subprocess.run([python, SCRIPT, "--list"], capture_output=True, text=True, check=True).stdout)
+    others = [model for model in listed["all"] if model not in listed["named"]]
+    found = [(model, FORMS[0]) for model in listed["named"]]
+    found += [(model, listed["one_form"].get(model, FORMS[index % 2])) for index, model in enumerate(others)]
+    return found + [(model, form) for form in FORMS[1:] for model in listed["named"]]
 
 
 def main() -> int:
@@ -150,31 +201,41 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="a folder for models and rows")
     parser.add_argument("--only", action="append", help="models that match (repeatable)")
     parser.add_argument("--form", choices=FORMS, action="append", help="only this form (repeatable)")
-    parser.add_argument("--again", action="store_true", help="check and build again what was exported before")
+    parser.add_argument("--again", action="store_true", help="do rows again that are not right")
+    parser.add_argument("--plan", action="store_true", help="build nothing: `--again` does that later")
+    parser.add_argument("--render", action="store_true", help="do no row: write the result of those there are")
+    parser.add_argument("--workers", type=int, default=1, help="rows at a time")
     parser.add_argument("--out", type=Path, help="the result's file, elsewhere than under benchmarks/results")
     words = parser.parse_args()
     words.work.mkdir(parents=True, exist_ok=True)
-    listed = subprocess.run([words.python, SCRIPT, "--list"], capture_output=True, text=True, check=True).stdout.split()
     kept = words.work / "rows.json"
     rows: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.is_file() else {}
-    for model in listed:
-        if words.only and not any(fnmatch.fnmatch(model, each) for each in words.only):
-            continue
-        for form in FORMS if model in EVERY_FORM else (USUAL,):
-            row = Row(words.work.resolve(), model, form)
-            if (words.form and form not in words.form) or (row.name in rows and not words.again):
-                continue
-            rows[row.name] = row.run(words.python, rows.get(row.name, {}))
+    lock = threading.Lock()
+    exporters = threading.local()
+
+    def do(row: Row) -> None:
+        if not hasattr(exporters, "mine"):
+            exporters.mine = Exporter(words.python)
+        found = row.run(exporters.mine, rows.get(row.name, {}), build=not words.plan)
+        with lock:
+            rows[row.name] = found
             record.save(kept, rows)
-            print(json.dumps(rows[row.name])[:600], flush=True)
+            print(json.dumps(found)[:600], flush=True)
+
+    if not words.render:
+        todo = [
+            row
+            for row in (Row(words.work.resolve(), model, form) for model, form in wanted(words.python))
+            if any(fnmatch.fnmatch(row.model, each) for each in words.only or ["*"])
+            and row.form in (words.form or FORMS)
+            and (row.name not in rows or (words.again and not right(rows[row.name])))
+        ]
+        print(f"{len(todo)} rows to do", flush=True)
+        with ThreadPoolExecutor(words.workers) as pool:
+            list(pool.map(do, todo))
     found = list(rows.values())
-    versions = subprocess.run([words.python, "-c", _VERSIONS], capture_output=True, text=True, check=True).stdout
-    head = record.environment("bolt-build", "onnx", "onnxruntime")
-    head["command"] = "python benchmarks/exporters.py --python exporters/bin/python --work FOLDER"
-    head["versions"] |= json.loads(versions)
-    result = head | summary(found) | {"rows": found}
     print(json.dumps(summary(found), indent=1))
-    print(record.write("exporters", result, words.out))
+    print(written(found, words.python, words.out))
     return 0
 
 

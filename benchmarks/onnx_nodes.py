@@ -18,10 +18,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import ml_dtypes
-import numpy as np
+import node_differences
 import record
 from merged_engine import Array, Workshop, merged, outputs_of
+from node_differences import RIGHT, stored
 from onnx_cases import FORMS, GIVEN, Case, Form, Refused, imported, node_cases
 
 from bolt_build.errors import BoltError
@@ -29,7 +29,7 @@ from bolt_build.errors import BoltError
 _TOGETHER = 300
 """Graphs of one engine."""
 
-RIGHT, REFUSED = "right", "refused"
+REFUSED = "refused"
 
 
 class Results:
@@ -163,39 +163,12 @@ def ran(forms: Sequence[Form], workshop: Workshop, results: Results, name: str) 
 
 
 def difference(case: Case, found: Sequence[Array]) -> str:
-    """ "right", or in which output and how the first difference is."""
-    for index, (one, wanted) in enumerate(zip(found, case.outputs, strict=True)):
-        assert wanted is not None, case.name
-        if one.shape != wanted.shape or one.dtype != stored(wanted).dtype:
-            return (
-                f"output {index} is {one.dtype} {list(one.shape)} where {wanted.dtype} {list(wanted.shape)} is wanted"
-            )
-        same = np.isclose(wide(one), wide(wanted), rtol(case, wanted), max(case.atol, 1e-6), equal_nan=True)
-        if not same.all():
-            worst = np.unravel_index(int(np.argmin(same)), same.shape)
-            count = int(same.size - same.sum())
-            return (
-                f"output {index}: {count} of {same.size} differ, first {one[worst]!s} where {wanted[worst]!s} is wanted"
-            )
-    return RIGHT
-
-
-def rtol(case: Case, wanted: Array) -> float:
-    """The case's own, or two units in the last place of a type that is coarser."""
-    if wanted.dtype.name == "bfloat16":
-        return max(case.rtol, 2 * float(ml_dtypes.finfo(wanted.dtype).eps))
-    return max(case.rtol, 2 * float(np.finfo(wanted.dtype).eps)) if wanted.dtype.kind == "f" else 0.0
-
-
-def stored(array: Array) -> Array:
-    """As engines' outputs are kept in files: bfloat16 widened."""
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
-
-
-def wide(array: Array) -> Array:
-    """Numbers that compare without overflow; what is not floating-point exactly, as far as 2^53."""
-    found: Array = array.astype(np.float64)
-    return found
+    """ "right", or in which output of the case and how the first difference is."""
+    wanted = []
+    for array in case.outputs:
+        assert array is not None, case.name
+        wanted.append((stored(array), array.dtype.name))
+    return node_differences.difference(wanted, found, case.rtol, case.atol)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,62 @@
+"""Models that torch.onnx writes, and the onnx package's cases on GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rendered import figures, table
+
+_LIBRARIES = ("torchvision", "timm", "transformers")
+
+
+_HEAD = ("models of", "architectures", "files", "planned for an H200", "built for the host", "and right")
+_NOTHING = {
+    "exported": table(_HEAD, [["nothing yet"] + ["-"] * 5]), "exported.files": "0", "exported.wrong": "none",
+    "exported.lost": "none",
+}  # fmt: skip
+
+
+@figures("exporters", without=_NOTHING)
+def exported(data: Any) -> dict[str, str]:
+    rows = []
+    for library in _LIBRARIES:
+        mine = [row for row in data["rows"] if row["model"].startswith(f"{library}.")]
+        made = [row for row in mine if row["export"] == "ok"]
+        planned = sum(row["h200"] == "planned" for row in made)
+        verified = sum(row["host"] == "verified" for row in made)
+        built = sum(row["host"] != "not built yet" for row in made)
+        numbers = len({row["model"] for row in made}), len(made), planned, built, verified
+        rows.append([f"{library} {data['versions'][library]}", *map(str, numbers)])
+    lost = [f"{_name(row)} ({_first(row['export'])})" for row in data["rows"] if row["export"] != "ok"]
+    wrong = [
+        f"{_name(row)}: {_first(row['h200'] if row['h200'] != 'planned' else row['host'])}"
+        for row in data["rows"]
+        if row["export"] == "ok"
+        and (row["h200"] != "planned" or row["host"] not in ("verified", "not built yet"))
+    ]  # fmt: skip
+    return {
+        "exported": table(_HEAD, rows),
+        "exported.files": str(data["files"]),
+        "exported.wrong": "; ".join(wrong) or "none",
+        "exported.lost": "; ".join(lost) or "none",
+    }
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['model'].partition('.')[2]}, {row['form']}"
+
+
+def _first(said: Any) -> str:
+    """The first line of what was said, of a list its first."""
+    text = str(said[0] if isinstance(said, list) else said)
+    return (text.splitlines() or [""])[0][:160].rstrip(".")
+
+
+@figures("onnx_nodes_h200", without={"onnx_cases.h200": "has not run them yet"})
+def on_a_gpu(data: Any) -> dict[str, str]:
+    return {"onnx_cases.h200": f"computes {data['right']:,} of {data['cases']:,} right"}
+
+
+@figures("onnx_nodes_emulated", without={"onnx_cases.emulated": "has not run them yet"})
+def on_the_emulated_gpu(data: Any) -> dict[str, str]:
+    return {"onnx_cases.emulated": f"computes {data['right']:,} of {data['cases']:,} right"}
