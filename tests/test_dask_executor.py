@@ -20,7 +20,8 @@ from dask_graphs import DaskProcesses, Sources, answers, compile_task, notes
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.events import EventKind
 from bolt_build.build.plan_file import load_plan_file
-from bolt_build.build.remote.dask import LOCAL, DaskExecutor, Stopped, scheduler
+from bolt_build.build.remote.compilations import Compilations
+from bolt_build.build.remote.dask import LOCAL, DaskScheduler, Stopped, scheduler
 from bolt_build.build.remote.job import Job, job_of
 from bolt_build.build.remote.worker import run_job
 from bolt_build.cli.common_arguments import add_jobs
@@ -170,7 +171,7 @@ def test_a_scheduler_without_workers_is_not_waited_for_for_ever(tmp_path: Path) 
     fleet = DaskProcesses(tmp_path, free_port())
     fleet.start("scheduler")
     answers(fleet.port)
-    executor = DaskExecutor(fleet.address, lambda: False, workerless=0.5)
+    executor = Compilations(DaskScheduler(fleet.address, lambda: False, workerless=0.5))
     said: list[str] = []
     try:
         assert executor.run(job(tmp_path), said.append) is None
@@ -182,7 +183,7 @@ def test_a_scheduler_without_workers_is_not_waited_for_for_ever(tmp_path: Path) 
 
 def test_a_build_that_ends_waits_for_no_worker(cluster: DaskProcesses, tmp_path: Path) -> None:
     ends: list[bool] = []
-    executor = DaskExecutor(cluster.address, lambda: bool(ends))
+    executor = Compilations(DaskScheduler(cluster.address, lambda: bool(ends)))
     found = job(tmp_path)
     slow = replace(found, argv=("/bin/sh", "-c", f"touch {tmp_path}/begun; sleep 5"))
 

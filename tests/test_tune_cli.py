@@ -63,7 +63,7 @@ def test_one_target_is_tuned_at_a_time(project: Project, capsys: pytest.CaptureF
 def test_without_a_gpu_it_says_what_to_do(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bolt_build.tuning.run.why_not_here", lambda target: "this machine has no GPU")
+    monkeypatch.setattr("bolt_build.tuning.lab.why_not_here", lambda target: "this machine has no GPU")
     code, _, said = tune(capsys)
     assert code == 7
     assert "error[no-gpu]: candidates for a100 cannot be measured here: this machine has no GPU" in said

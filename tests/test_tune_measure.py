@@ -19,7 +19,7 @@ from bolt_build.lockfile.fingerprint import Device, TuningTools
 from bolt_build.report.diagnostics import render
 from bolt_build.toolchain.machine import FoundGpu
 from bolt_build.tuning import job as tuning_job
-from bolt_build.tuning import run as tuning
+from bolt_build.tuning import lab
 from bolt_build.tuning.compile.candidates import Compiled
 from bolt_build.tuning.compile.session import TuningSession
 from bolt_build.tuning.exchange.bundle import BUNDLE_VERSION, Bundle, bundle_text
@@ -34,32 +34,37 @@ words = sys.argv[1:]
 here = Path(__file__).parent
 devices = {devices}
 if words == ["--devices"]:
+    if (here / "gone").exists():
+        print("error\\tthere is no GPU")
+        sys.exit(7)
     for i, d in enumerate(devices):
         print("device", i, "GPU-%d" % i, d["name"], d["sms"], d["memory"], d["power"], d["driver"], 80, sep="\\t")
     sys.exit(0)
 (here / "calls").open("a").write(" ".join(words) + "\\n")
-bundle = json.loads((here / "bundle.json").read_text())
+given = json.loads(Path(words[words.index("--candidates") + 1]).read_text())
 out = open(words[words.index("--results") + 1], "w")
 def line(**data):
     out.write(json.dumps(data) + "\\n")
     out.flush()
-used = [devices[int(number)] for number in words[words.index("--gpus") + 1].split(",")]
-line(kind="header", version=2, bundle=bundle["id"], target="a100", devices=used)
+gpu = words[words.index("--device") + 1].split("\\t")
+used = dict(devices[int(gpu[1])], uuid=gpu[2])
+line(kind="header", version=2, bundle=given["bundle"], target="a100", devices=[used])
 if "engines" in words:
     {engines}
     sys.exit(0)
 rows = 0
-for problem in json.loads((here / "trials.json").read_text()):
-    for at, candidate in enumerate(problem["candidates"]):
-        if rows == {stop}:
+asked = int(words[words.index("--problems") + 1])
+for number, problem in enumerate(given["problems"]):
+    for at, candidate in enumerate(problem["candidates"] if number == asked else ()):
+        if (number, at) == {stop}:
             {then}
-        t = 5.0 + at
+        t = (5.0 + at) * (1.0 + {noise} * int(gpu[1]))
         statistics = dict(median=t, least=t, greatest=t, spread=0.0, repeats=10, launches=20)
         line(kind="record", problem=problem["digest"], candidate=candidate, device=0, status="ok", message="",
              statistics=statistics, error=0.1)
         rows += 1
 line(kind="end", measured=rows, unmeasured=0, swaps=0, plans=0, engines=0, unplayed=0, seconds=1.0)
-print("all measured", file=sys.stderr)
+print("GPU %s  [1/1] measured" % gpu[1], file=sys.stderr)
 """
 
 
@@ -94,8 +99,9 @@ class Workshop:
     """Stands in for the compiler: it makes the driver's script, and remembers what it was asked to compile."""
 
     devices: Sequence[Device] = (A100,)
-    stop: int = -1
+    stop: tuple[int, int] | None = None
     then: str = "pass"
+    noise: float = 0.0
     engines: str = PLAYER
     refuses: bool = False
     asked: list[list[str]] = field(default_factory=list)
@@ -106,7 +112,12 @@ class Workshop:
         devices = [vars(device) for device in self.devices]
         run = directory / "run"
         text = DRIVER.format(
-            python=sys.executable, devices=devices, stop=self.stop, then=self.then, engines=self.engines.strip()
+            python=sys.executable,
+            devices=devices,
+            stop=self.stop,
+            then=self.then,
+            noise=self.noise,
+            engines=self.engines.strip(),
         )
         run.write_text(text)
         run.chmod(0o755)
@@ -126,7 +137,8 @@ class Workshop:
         bundle = Bundle(BUNDLE_VERSION, "tiny", "a100", tools, tuple(problems), (), ())
         session.directory.bundle.write_text(bundle_text(bundle))
         data = [{"digest": p.problem.digest, "candidates": [t.candidate.digest for t in p.trials]} for p in problems]
-        (session.directory.path / "trials.json").write_text(json.dumps(data))
+        candidates = {"bundle": bundle.id, "problems": data}
+        (session.directory.path / "candidates.so").write_text(json.dumps(candidates))
         done = TaskEvent(EventKind.FINISHED, "a100", "compile-k", "compile k.cu", 1.0)
         return Compiled(bundle, finished=(done,), units=("compile-k", "compile-l"))
 
@@ -142,8 +154,8 @@ def workshop(monkeypatch: pytest.MonkeyPatch) -> Workshop:
     found = Workshop()
     monkeypatch.setattr(tuning_job, "compile_driver", lambda session: found.driver(session))
     monkeypatch.setattr(tuning_job, "compile_candidates", found.candidates)
-    monkeypatch.setattr(tuning, "why_not_here", lambda target: None)
-    monkeypatch.setattr(tuning, "found_gpus", lambda: tuple(FoundGpu(d.name, 80) for d in found.devices))
+    monkeypatch.setattr(lab, "why_not_here", lambda target: None)
+    monkeypatch.setattr(lab, "found_gpus", lambda: tuple(FoundGpu(d.name, 80) for d in found.devices))
     return found
 
 
@@ -190,7 +202,8 @@ def test_only_gpus_of_the_target_measure(project: Project, workshop: Workshop) -
     workshop.devices = (H200, A100, A100)
     project.tune()
     calls = (project.path / "generated" / "tiny" / "a100.tuning" / "calls").read_text()
-    assert "--gpus 1,2" in calls
+    used = {line.split("\t")[1] for line in calls.splitlines() if "--stage kernels" in line}
+    assert used <= {"1", "2"}
     assert "--budget 1200" in calls
 
 
@@ -201,14 +214,14 @@ def test_a_budget_is_the_recipes(project: Project, workshop: Workshop) -> None:
 
 
 def test_a_driver_that_fails_is_told_of_and_what_it_found_is_kept(project: Project, workshop: Workshop) -> None:
-    workshop.stop, workshop.then = 2, 'sys.exit("no memory")'
+    workshop.stop, workshop.then = (1, 1), 'sys.exit("no memory")'
     result = project.tune()
     assert (result.exit_code, result.measured_now, result.lock) == (ExitCode.TASK_FAILED, 2, None)
     assert render(result.diagnostics[-1:], color=False) == (
         "error[measuring-failed]: the driver ended with status 1: no memory\n"
     )
     assert not project.lock.exists()
-    workshop.stop = -1
+    workshop.stop = None
     result = project.tune()
     assert result.exit_code is ExitCode.OK
     assert result.measured_now < sum(len(p.trials) for p in project.plan().problems.problems)
@@ -216,7 +229,7 @@ def test_a_driver_that_fails_is_told_of_and_what_it_found_is_kept(project: Proje
 
 def test_an_interrupted_measurement_keeps_what_it_has(project: Project, workshop: Workshop) -> None:
     workshop.stop, workshop.then = (
-        2,
+        (1, 1),
         "import os, signal; os.kill(os.getppid(), signal.SIGINT); sys.stdin.read(); sys.exit(130)",
     )
     result = project.tune()
@@ -272,7 +285,7 @@ def test_without_a_gpu_of_the_target(project: Project, workshop: Workshop, monke
     assert render(caught.value.diagnostics, color=False).replace(f"{project.path}/", "").splitlines()[0] == (
         "tiny.yaml:4:11: error[no-gpu]: candidates for a100 cannot be measured here: the GPU here is NVIDIA H200"
     )
-    monkeypatch.setattr(tuning, "why_not_here", lambda target: "this machine has no GPU that CUDA can use")
+    monkeypatch.setattr(lab, "why_not_here", lambda target: "this machine has no GPU that CUDA can use")
     with pytest.raises(BoltError) as caught:
         project.tune()
     assert render(caught.value.diagnostics, color=False).replace(f"{project.path}/", "") == (

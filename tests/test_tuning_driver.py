@@ -237,6 +237,24 @@ def test_all_gpus_measure_at_once(make: Make) -> None:
     assert len(measurement.results.devices) == 2
 
 
+def test_only_the_problems_that_are_asked_for(make: Make) -> None:
+    measurement = make([[-1]] * 3)
+    done = measurement.run("--problems", "2,0")
+    assert [row.problem for row in measurement.results.rows] == ["p2", "p0"]
+    assert done.stderr.splitlines()[0].startswith("measuring 2 problems on 1 GPU ")
+    none = measurement.run("--problems", "3")
+    assert (none.returncode, none.stderr) == (2, "run: there is no problem 3: there are 3, counted from 0\n")
+
+
+def test_a_gpu_that_is_named_is_not_looked_for(make: Make) -> None:
+    measurement = make([[-1]], device_error="nobody asks")
+    line = f"device\t1\t{measurement.uuids[0]}\tNVIDIA Test\t132\t1\t700\t570.1\t90"
+    assert measurement.run("--device", line).returncode == 0
+    assert measurement.results.uuids == (measurement.uuids[0],)
+    wrong = measurement.run("--device", "one")
+    assert (wrong.returncode, wrong.stderr) == (2, "run: --device takes a line of run --devices, not 'one'\n")
+
+
 def test_only_the_gpus_that_are_asked_for(make: Make) -> None:
     measurement = make([[-1]] * 3, gpus=3)
     measurement.run("--gpus", "1")

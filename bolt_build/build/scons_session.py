@@ -34,7 +34,8 @@ from bolt_build.build.files import unlink
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
-from bolt_build.build.remote.dask import DaskExecutor
+from bolt_build.build.remote.compilations import Compilations
+from bolt_build.build.remote.dask import DaskScheduler
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.task_runner import TaskFailed, TaskRunner, TaskStopped
@@ -74,7 +75,7 @@ def open_session(request_json: str) -> None:
     caches = Caches(cache, None if request.shared is None else SharedCache(StoreClient(request.shared)))
     remote = None
     if request.scheduler is not None:
-        remote = DaskExecutor(request.scheduler, lambda: groups.stopping)
+        remote = Compilations(DaskScheduler(request.scheduler, lambda: groups.stopping))
         atexit.register(remote.close)
     writer = EventWriter(request.events)
     admission = Admission(available_memory_mb())

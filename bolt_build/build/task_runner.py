@@ -25,7 +25,8 @@ from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import PlanFile
 from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.receipt import RECEIPT_VERSION, Receipt, drop_receipt, load_receipt, save_receipt, task_key
-from bolt_build.build.remote.dask import DaskExecutor, Stopped
+from bolt_build.build.remote.compilations import Compilations
+from bolt_build.build.remote.dask import Stopped
 from bolt_build.build.remote.job import job_of
 from bolt_build.build.task_environment import task_environment
 from bolt_build.build.tasks import Task
@@ -53,7 +54,7 @@ class TaskRunner:
     admission: Admission
     tell: Callable[[TaskEvent], None]
     before_change: Callable[[], None]
-    remote: DaskExecutor | None = None
+    remote: Compilations | None = None
     digests: Digests = field(default_factory=Digests)
 
     def run(self, task: Task) -> None:
@@ -106,14 +107,16 @@ class TaskRunner:
             for name in task.outputs:
                 (private / name).parent.mkdir(parents=True, exist_ok=True)
             origin = self._fetch(task, key, private)
-            if origin is Origin.MADE and not self._remotely(task, private):
+            away = self._remotely(task, private) if origin is Origin.MADE else None
+            if origin is Origin.MADE and away is None:
                 with self.admission.admit(task.memory_mb):
                     if self.groups.stopping:
                         raise TaskStopped(task.name)
                     started = time.monotonic()
                     self.tell(TaskEvent(EventKind.STARTED, self.plan.graph.target, task.name, task.label))
                     self._execute(task, private, started)
-            seconds = time.monotonic() - started
+            # What waits for a worker takes no time of anybody's.
+            seconds = time.monotonic() - started if away is None else away
             self._check_inputs(task, inputs, seconds)
             outputs = self._install(task, private)
             self._save(task, key, inputs, outputs, seconds)
@@ -153,13 +156,13 @@ class TaskRunner:
             return Origin.MADE
         return self.caches.fetch(key, task.outputs, private, lambda text: self._note(task, text))
 
-    def _remotely(self, task: Task, private: Path) -> bool:
-        """Let another machine run the task; False where it must run here."""
+    def _remotely(self, task: Task, private: Path) -> float | None:
+        """Let another machine run the task; the seconds that it took there, None where it must run here."""
         if self.remote is None:
-            return False
+            return None
         job = job_of(task, self.plan.places, self.directory.path)
         if job is None:
-            return False
+            return None
         started = time.monotonic()
         self.tell(TaskEvent(EventKind.STARTED, self.plan.graph.target, task.name, task.label))
         try:
@@ -168,14 +171,14 @@ class TaskRunner:
             self.tell(TaskEvent(EventKind.STOPPED, self.plan.graph.target, task.name, task.label))
             raise TaskStopped(task.name) from None
         if answer is None:
-            return False
+            return None
         log_path = self.directory.logs / f"{task.name}.log"
         log_path.parent.mkdir(parents=True, exist_ok=True)
         log_path.write_bytes(answer.log)
         for file in answer.outputs:
             (private / file.name).write_bytes(file.data)
         self._conclude(task, private, started, answer.status, log_path)
-        return True
+        return answer.seconds
 
     def _execute(self, task: Task, private: Path, started: float) -> None:
         log_path = self.directory.logs / f"{task.name}.log"

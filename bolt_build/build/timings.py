@@ -148,8 +148,9 @@ class Timekeeper:
 
     def _note(self, event: TaskEvent, now: float) -> None:
         began = self._begun.get((self._recipe, event.target, event.task), max(now - event.seconds, 0.0))
-        # One that was stopped has no seconds of its own.
+        # One that was stopped has no seconds of its own, and one that waited for a worker began later than it was sent.
         seconds = now - began if event.kind is EventKind.STOPPED else event.seconds
+        began = max(began, now - seconds)
         how, before = _ENDS[event.kind], None
         if event.cached:
             last = self._last_runs(event.target).of(event.task)

@@ -20,12 +20,14 @@ def measure(
     budget_seconds: float,
     *,
     on_line: Callable[[str], None] | None = None,
+    on_start: Callable[[Callable[[], None]], None] | None = None,
     options: Sequence[str] = (),
 ) -> int:
     """Measure `candidates` on the GPUs of this machine, what is found into `results`; the driver's exit status.
 
     `on_line` gets each line of its progress (standard error, unless it is given); `options` are further arguments of
-    the driver. The driver and its workers end when this call is interrupted, and when this process is killed.
+    the driver. `on_start` gets what ends the driver from another thread. The driver and its workers end when this call
+    is interrupted, and when this process is killed.
     Raises BoltError ("driver-unusable") where the driver cannot be started.
     """
     show = on_line if on_line is not None else _to_standard_error
@@ -39,6 +41,8 @@ def measure(
         raise BoltError([Diagnostic("driver-unusable", message)], ExitCode.TASK_FAILED) from error
     assert child.stderr is not None
     try:
+        if on_start is not None:
+            on_start(lambda: _hang_up(child))
         for line in child.stderr:
             show(line.rstrip("\n"))
         return child.wait()
@@ -50,11 +54,16 @@ def _to_standard_error(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _end(child: subprocess.Popen[str]) -> None:
-    """Closes its input, at which it ends its workers and itself; kills it where it does not."""
+def _hang_up(child: subprocess.Popen[str]) -> None:
+    """Closes its input, at which it ends its workers and itself."""
     assert child.stdin is not None
     with contextlib.suppress(OSError):
         child.stdin.close()
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """Kills it where it does not end by itself."""
+    _hang_up(child)
     try:
         child.wait(_GRACE_SECONDS)
     except subprocess.TimeoutExpired:

@@ -86,7 +86,7 @@ def adopt(
         if row.problem not in here:
             gone.add(row.problem)
         elif fitting[row.device]:
-            found.append((fingerprints[row.device], _record(row, candidate)))
+            found.append((fingerprints[row.device], _record(row, candidate, results.uuid(row))))
     for fingerprint in dict.fromkeys(pair[0] for pair in found):
         found += [(fingerprint, record) for record in bundle.not_compiled if record.problem in here]
     engines = tuple(
@@ -127,6 +127,7 @@ def _engine(row: EngineRow, results: Results, names: _Names, path: Path) -> Engi
     return EngineRecord(
         row.engine, row.batch, kernels(row.base), kernels(row.chosen), row.status, row.message, row.first, row.second,
         row.gain, row.threshold, tried, row.complete, row.plan, plans,
+        results.uuid(row),
     )  # fmt: skip
 
 
@@ -134,8 +135,8 @@ def _median(statistics: Statistics | None) -> float | None:
     return None if statistics is None else statistics.median
 
 
-def _record(row: Row, candidate: Candidate) -> Record:
-    return Record(row.problem, candidate, row.status, row.message, row.statistics, row.error)
+def _record(row: Row, candidate: Candidate, gpu: str) -> Record:
+    return Record(row.problem, candidate, row.status, row.message, row.statistics, row.error, gpu)
 
 
 def _notes(path: Path, gone: int, problems: int, results: Results, fitting: list[bool]) -> Iterable[Diagnostic]:

@@ -31,10 +31,13 @@ from bolt_build.tuning.compile.session import TuningSession
 from bolt_build.tuning.compile.tasks import places
 from bolt_build.tuning.compile.tools import tuning_tools
 from bolt_build.tuning.compile_outcome import outcome_of
-from bolt_build.tuning.exchange.bundle import RUN, Bundle, write_bundle
+from bolt_build.tuning.exchange.bundle import Bundle, write_bundle
 from bolt_build.tuning.exchange.engines_tsv import engines_text
 from bolt_build.tuning.exchange.results import Results, read_results
 from bolt_build.tuning.importing import Adopted, adopt, bundle_of
+from bolt_build.tuning.lab import Lab, lab
+from bolt_build.tuning.lanes.measuring import Ended
+from bolt_build.tuning.lanes.work import Work
 from bolt_build.tuning.outcome import CompileOutcome, PhaseSeconds, TuneResult, outcomes
 from bolt_build.tuning.playing import (
     Played,
@@ -52,7 +55,7 @@ from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.records.engine_record import EngineMeasurement
 from bolt_build.tuning.shared_records import SharedRecords
 from bolt_build.tuning.store import TuningStore
-from bolt_build.tuning.this_machine import FoundDevice, Measured, devices_of, measure_here, play_here
+from bolt_build.tuning.taking import Taking
 from bolt_build.tuning.trials.engine_table import EngineLineup
 from bolt_build.tuning.trials.tuning_set import ProblemTrials
 from bolt_build.tuning.written_lock import writing_lock
@@ -61,7 +64,8 @@ from bolt_build.tuning.written_lock import writing_lock
 @dataclass(frozen=True)
 class TuningJob:
     """One target's tuning. `toolchain` is None where a tool is missing, `lock` where none is to be written; `held` is
-    the descriptor of the claim of the build's directory; `planning` the seconds that the plan took."""
+    the descriptor of the claim of the build's directory; `planning` the seconds that the plan took; `place` the
+    scheduler whose workers measure, None for this machine."""
 
     plan: Agenda
     toolchain: Toolchain | None
@@ -70,15 +74,19 @@ class TuningJob:
     listener: Listener
     lock: Path | None
     planning: float
+    place: str | None = None
 
     def measure(self, *, again: bool) -> TuneResult:
-        """Compile and measure on this machine's GPUs what they have no records of (all of it, where `again`)."""
+        """Compile and measure what the GPUs have no records of (all of it, where `again`)."""
         session, started = self._session(), time.monotonic()
         made = compile_driver(session)
         if made.interrupted or made.failed or made.trouble:
             return self._failed(_of_session(made), time.monotonic() - started)
-        devices = devices_of(session.directory.path / RUN, self.plan.target, foreign=self._foreign)
-        here = tuple(dict.fromkeys(Fingerprint(each.device, self._tools) for each in devices))
+        with lab(self.place, session.directory, self.plan.target, self.listener.say, foreign=self._foreign) as found:
+            return self._measured_in(found, session, started, again=again)
+
+    def _measured_in(self, lab: Lab, session: TuningSession, started: float, *, again: bool) -> TuneResult:
+        here = self._here(lab)
         self._store.learn(self._digests)
         unmeasured_ones = self._unmeasured(here)  # damaged records are told of before anything is compiled
         problems = self.plan.problems.problems if again else unmeasured_ones
@@ -87,7 +95,7 @@ class TuningJob:
             self.listener.say(f"{known} of {len(self.plan.problems.problems)} problems have records of this GPU")
         if not problems:
             phases = PhaseSeconds(self.planning, time.monotonic() - started)
-            return self._played_and_chosen(session, devices, None, phases, again=False)
+            return self._played_and_chosen(session, lab, None, phases, again=False)
         compiled = compile_candidates(session, problems, self.plan.by_name, self._tools)
         seconds = time.monotonic() - started
         if compiled.nothing_compiled:
@@ -95,7 +103,7 @@ class TuningJob:
             return replace(self._chosen(PhaseSeconds(self.planning, seconds)), compiled=outcome_of(compiled))
         if compiled.bundle is None:
             return self._failed(compiled, seconds)
-        return self._measured(session, devices, compiled, compiled.bundle, seconds, again=again)
+        return self._measured(session, lab, compiled, compiled.bundle, seconds, again=again)
 
     def export(self, path: Path) -> TuneResult:
         """Compile everything and pack it for another machine."""
@@ -143,7 +151,7 @@ class TuningJob:
     def _measured(
         self,
         session: TuningSession,
-        devices: Sequence[FoundDevice],
+        lab: Lab,
         compiled: Compiled,
         bundle: Bundle,
         seconds: float,
@@ -153,21 +161,20 @@ class TuningJob:
         self._store.remember(bundle)
         self.listener.say(f"measuring {bundle.trials} candidates of {len(bundle.problems)} problems")
         started = time.monotonic()
-        found = measure_here(session.directory, devices, self.plan.recipe.tuning.budget, self.listener.say)
-        adopted = Adopted((), ())
-        if session.directory.results.is_file():
-            adopted = self._adopt(read_results(session.directory.results), session.directory.results, bundle)
+        works = [Work(problem=place) for place in range(len(bundle.problems))]
+        taking = Taking(self.plan, self._store, bundle, session.directory.results)
+        taken = taking.measured(works, lab.lanes(), self.listener.say)
         phases = PhaseSeconds(self.planning, seconds, time.monotonic() - started)
-        if not found.finished:
-            code = ExitCode.INTERRUPTED if found.interrupted else ExitCode.TASK_FAILED
-            trouble = () if found.interrupted else (_not_measured(found),)
+        if not taken.ended.finished:
+            code = ExitCode.INTERRUPTED if taken.ended.interrupted else ExitCode.TASK_FAILED
+            trouble = () if taken.ended.interrupted else (_not_measured(taken.ended),)
             result = self._result(code, phases=phases, diagnostics=trouble)
         else:
-            result = self._played_and_chosen(session, devices, bundle, phases, again=again)
-        diagnostics = (*adopted.notes, *result.diagnostics)
+            result = self._played_and_chosen(session, lab, bundle, phases, again=again)
+        diagnostics = (*taken.notes, *result.diagnostics)
         return replace(
             result, diagnostics=diagnostics, compiled=outcome_of(compiled), bundle_id=bundle.id,
-            measured_now=len(adopted.measurements),
+            measured_now=taken.candidates,
         )  # fmt: skip
 
     def _adopt(self, results: Results, path: Path, bundle: Bundle) -> Adopted:
@@ -178,7 +185,7 @@ class TuningJob:
     def _played_and_chosen(
         self,
         session: TuningSession,
-        devices: Sequence[FoundDevice],
+        lab: Lab,
         linked: Bundle | None,
         phases: PhaseSeconds,
         *,
@@ -186,16 +193,14 @@ class TuningJob:
     ) -> TuneResult:
         """Measure the whole engines that are not known (all, where `again`), and choose. `linked` is what the
         directory's `candidates.so` holds, None where that is not known."""
-        played = self._play(session, devices, linked, again=again)
+        played = self._play(session, lab, linked, again=again)
         phases = replace(phases, compile=phases.compile + played.compile, engine=played.seconds)
         if played.interrupted:
             return self._result(ExitCode.INTERRUPTED, phases=phases, diagnostics=played.diagnostics)
         result = self._chosen(phases)
         return replace(result, diagnostics=(*played.diagnostics, *result.diagnostics), played_now=played.engines)
 
-    def _play(
-        self, session: TuningSession, devices: Sequence[FoundDevice], linked: Bundle | None, *, again: bool
-    ) -> Played:
+    def _play(self, session: TuningSession, lab: Lab, linked: Bundle | None, *, again: bool) -> Played:
         """The second stage. What fails of it is a warning: what was measured of kernels alone stays."""
         if not self.plan.recipe.tuning.engine:
             return Played()
@@ -207,8 +212,7 @@ class TuningJob:
         with self._store.records() as records:
             known = self._kept_engines(records.engines(lineup.table.digest for lineup in lineups))
         found = evidence(self.plan.problems, measurements)
-        here = tuple(dict.fromkeys(Fingerprint(each.device, self._tools) for each in devices))
-        waiting = open_engines(lineups, found, known, here, again=again)
+        waiting = open_engines(lineups, found, known, self._here(lab), again=again)
         if not waiting.lineups:
             return Played(diagnostics=waiting.notes)
         started = time.monotonic()
@@ -227,20 +231,17 @@ class TuningJob:
         if bundle is None or not engines:
             return Played(diagnostics=notes)
         compiled_at = time.monotonic()
-        text = engines_text(engines, bundle.problems, medians_of(found, measurements))
-        with told(session.directory.engines):
-            write_text(session.directory.engines, text)
+        medians = medians_of(found, measurements)
+        works = [Work(engines=engines_text([each], bundle.problems, medians)) for each in engines]
         sizes = ", ".join(lineup.sizes.words for lineup in engines)
         self.listener.say(f"measuring the whole engines of batch {sizes}")
-        measured = play_here(session.directory, devices, self.plan.recipe.tuning.budget, self.listener.say)
-        adopted = Adopted((), ())
-        if session.directory.engine_results.is_file():
-            path = session.directory.engine_results
-            adopted = self._adopt(read_results(path), path, bundle)
-        failed = () if measured.finished or measured.interrupted else (_not_measured(measured, "warning"),)
+        taking = Taking(self.plan, self._store, bundle, session.directory.engine_results)
+        taken = taking.measured(works, lab.lanes(), self.listener.say)
+        ended = taken.ended
+        failed = () if ended.finished or ended.interrupted else (_not_measured(ended, "warning"),)
         return Played(
-            len(adopted.engines), (*notes, *adopted.notes, *failed), compiled_at - started,
-            time.monotonic() - compiled_at, measured.interrupted,
+            taken.engines, (*notes, *taken.notes, *failed), compiled_at - started, time.monotonic() - compiled_at,
+            ended.interrupted,
         )  # fmt: skip
 
     def _leading_engines(self) -> tuple[EngineLineup, ...]:
@@ -332,6 +333,9 @@ class TuningJob:
         root = self.options.directory(plan.recipe)
         return TuningSession(context, root, self.options, self.held, self.listener, places())
 
+    def _here(self, lab: Lab) -> tuple[Fingerprint, ...]:
+        return tuple(dict.fromkeys(Fingerprint(device, self._tools) for device in lab.devices))
+
     def _unmeasured(self, here: Sequence[Fingerprint]) -> tuple[ProblemTrials, ...]:
         with self._store.records() as records:
             return unmeasured(self.plan.problems.problems, self._kept(records), here)
@@ -388,6 +392,9 @@ def _of_session(made: SessionResult) -> Compiled:
     )  # fmt: skip
 
 
-def _not_measured(found: Measured, severity: str = "error") -> Diagnostic:
-    message = f"the driver ended with status {found.status}: {found.last_words}"
-    return Diagnostic("measuring-failed", message, severity=severity)
+def _not_measured(ended: Ended, severity: str = "error") -> Diagnostic:
+    if ended.failed is not None:
+        message = f"the driver ended with status {ended.failed.status}: {ended.failed.last_words}"
+        return Diagnostic("measuring-failed", message, severity=severity)
+    message = f"{ended.left} were not measured: {'; '.join(dict.fromkeys(ended.lost))}"
+    return Diagnostic("gpus-lost", message, hint="tune again: what was measured stays", severity=severity)

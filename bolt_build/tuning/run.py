@@ -18,9 +18,9 @@ from bolt_build.lockfile.reading import load_lock
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Toolchain, probe
-from bolt_build.toolchain.machine import found_gpus, why_not_here
 from bolt_build.tuning.agenda import EVERY_CANDIDATE, agenda_of
 from bolt_build.tuning.job import TuningJob
+from bolt_build.tuning.lab import lab_of
 from bolt_build.tuning.outcome import TuneResult
 from bolt_build.tuning.written_lock import writing_lock
 
@@ -61,8 +61,7 @@ def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult
     for path in (options.export, options.records_out):
         if path is not None:
             _check_writable(Path(os.path.abspath(path)))
-    if options.measures:
-        _check_gpu(recipe, spec)
+    place = lab_of(recipe, spec, options.build.scheduler, listener.say) if options.measures else None
     toolchain = probe(target.tools)
     if (options.measures or options.export is not None) and toolchain.missing:
         raise BoltError(toolchain.diagnostics(), ExitCode.TOOL_MISSING)
@@ -75,7 +74,7 @@ def tune(recipe: Recipe, options: TuneOptions, listener: Listener) -> TuneResult
         limit = EVERY_CANDIDATE if options.all_candidates else None
         plan = agenda_of(recipe, spec, target, directory, listener.say, limit)
         tools = _usable(toolchain)
-        job = TuningJob(plan, tools, options.build, held, listener, lock, time.monotonic() - started)
+        job = TuningJob(plan, tools, options.build, held, listener, lock, time.monotonic() - started, place)
         result = _run(job, options)
     return replace(result, untuned=untuned, seconds=time.monotonic() - started, waited=waited)
 
@@ -141,20 +140,3 @@ def _try_to_write(path: Path) -> None:
     handle, trial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     os.unlink(trial)
-
-
-def _check_gpu(recipe: Recipe, spec: TargetSpec) -> None:
-    """Raises BoltError where no GPU of the target is on this machine: its times would be those of another."""
-    target = target_named(spec.name)
-    why = why_not_here(target)
-    names = [gpu.name for gpu in found_gpus()]
-    if why is None and not recipe.tuning.foreign and not any(target.is_device(name) for name in names):
-        why = f"the GPU here is {names[0]}"
-    if why is None:
-        return
-    message = f"candidates for {spec.name} cannot be measured here: {why}"
-    hint = (
-        "compile them here with --export BUNDLE.tar, run the bundle on a machine with the GPU and --import its "
-        "results.jsonl; or choose from earlier measurements with --from-records"
-    )
-    raise BoltError([Diagnostic("no-gpu", message, recipe.mark(f"targets.{spec.name}"), hint)], ExitCode.TOOL_MISSING)

@@ -1,7 +1,7 @@
-"""Sends jobs to the workers of a Dask scheduler, and asks again where one is lost.
+"""Asks workers of a Dask scheduler, and asks again where one is lost.
 
-A worker that dies, or a scheduler that restarts, costs a retry. Where no scheduler answers any more, tasks run here.
-Measured results do not pass through here: only compilations, which give the same bytes wherever they run.
+A worker that dies, or a scheduler that restarts, costs a retry. Where no scheduler answers any more, whoever asked is
+told so.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from bolt_build.build.remote.job import Answer, Job
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 
 INSTALL = "python -m pip install distributed"
@@ -24,7 +23,7 @@ LOCAL = "local"
 """In place of an address: workers on this machine, one for each task at once, for as long as the build takes."""
 
 ATTEMPTS = 6
-"""How often a job is sent that gets lost on the way."""
+"""How often something is sent that gets lost on the way."""
 
 _FIRST_SECONDS = 5.0
 """How long a scheduler may take to answer first."""
@@ -39,15 +38,30 @@ _POLL_SECONDS = 0.25
 _RETRY_SECONDS = 0.5
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
+_Asked = TypeVar("_Asked")
+_Given = TypeVar("_Given")
+
 
 class Stopped(Exception):
-    """The build was interrupted while a job was away."""
+    """Whoever asked does not want to know any more."""
+
+
+class Lost(Exception):
+    """What was sent was lost as often as it may be: nobody knows what became of it."""
+
+
+class NoScheduler(Exception):
+    """The scheduler does not answer any more."""
+
+
+class NoWorker(Exception):
+    """No worker is left that can be asked."""
 
 
 @dataclass
-class DaskExecutor:
-    """A scheduler, by its address. Thread-safe. `stopping` says that the build ends, `workerless` for how many seconds
-    a scheduler may be without any worker."""
+class DaskScheduler:
+    """A scheduler, by its address. Thread-safe. `stopping` says that nobody waits for answers any more, `workerless`
+    for how many seconds a scheduler may be without any worker."""
 
     address: str
     stopping: Callable[[], bool]
@@ -56,33 +70,37 @@ class DaskExecutor:
     _client: Any = None
     _known: bool = False
     _gone: bool = False
-    _told: set[str] = field(default_factory=set)
 
-    def run(self, job: Job, note: Callable[[str], None]) -> Answer | None:
-        """What became of a job; None where it must run here. Raises Stopped."""
-        refused: set[str] = set()
-        for attempt in range(ATTEMPTS):
+    def ask(
+        self,
+        question: Callable[[_Asked], _Given],
+        about: _Asked,
+        *,
+        refused: Collection[str] = (),
+        resource: str | None = None,
+        worker: str | None = None,
+    ) -> tuple[_Given, str]:
+        """What `question(about)` gives on a worker, and the worker's address.
+
+        Only workers that declare `resource` are asked, each as often at once as it has of it; none of `refused`; or
+        `worker` alone, and once. Raises Stopped, NoScheduler, NoWorker, Lost.
+        """
+        for attempt in range(ATTEMPTS if worker is None else 1):
             client = self._connected()
             if client is None:
-                self._once(note, f"the scheduler {self.address} does not answer: what it does not do is done here")
-                return None
+                raise NoScheduler(self.address)
             try:
-                answer, worker = self._asked(client, job, refused)
+                return self._asked(client, question, about, refused, resource, worker)
             except _Lost:
                 self._pause(_RETRY_SECONDS * 2**attempt)
-                continue
-            if answer is None:
-                self._once(note, f"no worker of {self.address} can compile it: it is done here")
-                return None
-            if answer.refused:
-                self._once(note, f"the worker {worker} {answer.refused}: it gets none of these")
-                refused.add(worker)
-                continue
-            if answer.status < 0:
-                continue  # something ended the compiler there: its own fault would be a status
-            return answer
-        self._once(note, f"the scheduler {self.address} has lost {job.name} {ATTEMPTS} times: it is done here")
-        return None
+        raise Lost(self.address)
+
+    def workers(self, resource: str | None = None) -> tuple[str, ...]:
+        """Addresses of the workers there are now, those that declare `resource`. Raises Stopped, NoScheduler."""
+        client = self._connected()
+        if client is None:
+            raise NoScheduler(self.address)
+        return tuple(_alive(client, resource))
 
     def close(self) -> None:
         with self._lock:
@@ -91,19 +109,28 @@ class DaskExecutor:
             with contextlib.suppress(Exception):
                 client.close(timeout=1)
 
-    def _asked(self, client: Any, job: Job, refused: set[str]) -> tuple[Answer | None, str]:
-        """The answer of a worker that has not refused, and its address; None where there is none. Raises _Lost."""
-        workers = None
+    def _asked(
+        self,
+        client: Any,
+        question: Callable[[_Asked], _Given],
+        about: _Asked,
+        refused: Collection[str],
+        resource: str | None,
+        worker: str | None,
+    ) -> tuple[_Given, str]:
+        """Raises Stopped, NoWorker, _Lost."""
+        workers = None if worker is None else [worker]
         try:
-            if refused:
-                workers = [each for each in client.scheduler_info(n_workers=-1)["workers"] if each not in refused]
+            if refused and worker is None:
+                workers = [each for each in _alive(client, resource) if each not in refused]
                 if not workers:
-                    return None, ""
-            future = client.submit(_run_there, job, pure=False, retries=1, workers=workers)
+                    raise NoWorker(self.address)
+            needs = None if resource is None else {resource: 1}
+            future = client.submit(_answered, question, about, pure=False, retries=1, workers=workers, resources=needs)
             end = time.monotonic() + self.workerless
             while True:
                 try:
-                    found: tuple[Answer, str] = future.result(timeout=_POLL_SECONDS)
+                    found: tuple[_Given, str] = future.result(timeout=_POLL_SECONDS)
                     return found
                 except TimeoutError:
                     if self.stopping():
@@ -111,7 +138,7 @@ class DaskExecutor:
                         raise Stopped from None
                     if client.status != "running":
                         raise _Lost from None
-                    alive = client.scheduler_info(n_workers=-1)["workers"]
+                    alive = _alive(client, resource)
                     if any(workers is None or each in workers for each in alive):
                         end = time.monotonic() + self.workerless
                     elif alive:  # not those that it was sent to: a lost one waits for them for ever
@@ -119,8 +146,8 @@ class DaskExecutor:
                         raise _Lost from None
                     elif time.monotonic() > end:
                         future.cancel()
-                        return None, ""
-        except (Stopped, _Lost):
+                        raise NoWorker(self.address) from None
+        except (Stopped, NoWorker, _Lost):
             raise
         except Exception as error:
             # Whatever the library raises of a lost worker, scheduler or connection, or a worker of a full disk.
@@ -153,23 +180,23 @@ class DaskExecutor:
         while time.monotonic() < end and not self.stopping():
             time.sleep(0.05)
 
-    def _once(self, note: Callable[[str], None], text: str) -> None:
-        with self._lock:
-            first = text not in self._told
-            self._told.add(text)
-        if first:
-            note(text)
-
 
 class _Lost(Exception):
-    """A job, or the connection, was lost: nobody knows what became of it."""
+    """A question, or the connection, was lost: nobody knows what became of it."""
 
 
-def _run_there(job: Job) -> tuple[Answer, str]:
-    # Only workers look for tools, which takes as long to import as all else here.
-    from bolt_build.build.remote.worker import run_job
+def _alive(client: Any, resource: str | None) -> Sequence[str]:
+    known = client.scheduler_info(n_workers=-1)["workers"]
+    return [each for each, of in known.items() if resource is None or of.get("resources", {}).get(resource, 0) >= 1]
 
-    return run_job(job), str(_library().get_worker().address)
+
+def _answered(question: Callable[[_Asked], _Given], about: _Asked) -> tuple[_Given, str]:
+    return question(about), str(_library().get_worker().address)
+
+
+def worker_folder() -> str:
+    """Where the worker that this runs on may keep files. Dask removes what one that was killed has left."""
+    return str(_library().get_worker().local_directory)
 
 
 def check_scheduler(address: str) -> None:

@@ -48,13 +48,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a job: its exit status, what it said, and the outputs of one that succeeded. `refused` says why it
-    was not run, where it was not; it goes on behind the worker's address."""
+    """What became of a job: its exit status, what it said, the outputs of one that succeeded, and the seconds that it
+    took. `refused` says why it was not run, where it was not; it goes on behind the worker's address."""
 
     status: int
     log: bytes = b""
     outputs: tuple[SentFile, ...] = ()
     refused: str = ""
+    seconds: float = 0.0
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from bolt_build.build.own_sources import PACKAGE
@@ -21,6 +22,7 @@ _LONGEST_LOG = 1 << 20
 
 def run_job(job: Job) -> Answer:
     """Run a job. Raises OSError where this machine cannot (a full disk): another one may."""
+    began = time.monotonic()
     if package_digest() != job.package:
         return Answer(-1, refused="has another bolt-build")
     chain = _tools(tuple(name for name, _ in job.tools))
@@ -46,7 +48,7 @@ def run_job(job: Job) -> Answer:
         said = log.read_bytes()[-_LONGEST_LOG:].replace(f"{directory}/".encode(), b"")
         there = all((out / name).is_file() for name in job.outputs)
         made = tuple(SentFile(name, (out / name).read_bytes()) for name in job.outputs) if there else ()
-        return Answer(status, said, made if status == 0 else ())
+        return Answer(status, said, made if status == 0 else (), seconds=time.monotonic() - began)
 
 
 @functools.cache

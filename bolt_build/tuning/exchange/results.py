@@ -63,8 +63,9 @@ class Unmeasured:
 
 @dataclass(frozen=True)
 class Results:
-    """One measurement. `complete`: it came to its end, with what is `unmeasured` left out; `seconds` is what it took
-    (None where it is not complete). Without `overlap` every launch waited for the one in front, as engines' do not."""
+    """One measurement. `uuids` name the `devices`, where that is known. `complete`: it came to its end, with what is
+    `unmeasured` left out; `seconds` is what it took (None where it is not complete). Without `overlap` every launch
+    waited for the one in front, as engines' do not."""
 
     version: int
     bundle: str
@@ -79,9 +80,14 @@ class Results:
     unplayed: tuple[Unplayed, ...] = ()
     plans: tuple[PlanRow, ...] = ()
     overlap: bool = True
+    uuids: tuple[str, ...] = ()
 
     def device(self, row: Row) -> Device:
         return self.devices[row.device]
+
+    def uuid(self, row: Row | EngineRow) -> str:
+        """The name of the GPU that measured; "" where it is not known."""
+        return self.uuids[row.device] if self.uuids else ""
 
 
 def read_results(path: Path) -> Results:
@@ -94,6 +100,11 @@ def read_results(path: Path) -> Results:
         text = read_regular(path, LARGEST_RESULTS).decode("utf-8", errors="replace")
     except OSError as error:
         raise BoltError([_unreadable(path, error.strerror or str(error))]) from error
+    return results_of(text, path)
+
+
+def results_of(text: str, path: Path) -> Results:
+    """The same of a text, which `path` is called the place of."""
     reader = _Reader(str(path))
     lines = text.split("\n")
     whole, torn = lines[:-1], lines[-1]
@@ -109,7 +120,8 @@ def read_results(path: Path) -> Results:
 
 def results_text(results: Results) -> str:
     """`results` as `read_results` reads them: of a complete measurement, or of one that was ended."""
-    devices = [vars(device) for device in results.devices]
+    names = [{"uuid": uuid} for uuid in results.uuids] or [{}] * len(results.devices)
+    devices = [name | vars(device) for name, device in zip(names, results.devices, strict=True)]
     header = {"version": results.version, "bundle": results.bundle, "target": results.target, "devices": devices}
     if not results.overlap:
         header["overlap"] = False
@@ -149,6 +161,7 @@ class _Reader:
     file: str
     header: Mapping[str, Any] | None = None
     devices: tuple[Device, ...] = ()
+    uuids: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
     unmeasured: list[Unmeasured] = field(default_factory=list)
     swaps: list[SwapRow] = field(default_factory=list)
@@ -195,6 +208,8 @@ class _Reader:
             raise BoltError([Diagnostic("results-version", message, Mark(self.file, 1, 1), hint=hint)])
         devices = fields.get(data, "devices", list)
         self.devices = tuple(_device(item) for item in devices)
+        uuids = tuple(item["uuid"] for item in devices if "uuid" in item)
+        self.uuids = uuids if len(uuids) == len(devices) and all(isinstance(each, str) for each in uuids) else ()
         overlap = data.get("overlap", True)
         if not isinstance(overlap, bool):
             raise DamagedError('"overlap" is neither true nor false')
@@ -238,7 +253,7 @@ class _Reader:
         return Results(
             **self.header, devices=self.devices, rows=tuple(self.rows), unmeasured=tuple(self.unmeasured),
             complete=self.end is not None, seconds=seconds, swaps=tuple(self.swaps), engines=tuple(self.engines),
-            unplayed=tuple(self.unplayed), plans=tuple(self.plans),
+            unplayed=tuple(self.unplayed), plans=tuple(self.plans), uuids=self.uuids,
         )  # fmt: skip
 
 

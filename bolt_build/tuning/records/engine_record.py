@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from bolt_build.digest import digest
+from bolt_build.digest import UNSAID, digest
 from bolt_build.families.base import Candidate
 from bolt_build.lockfile.fingerprint import Fingerprint
 from bolt_build.tuning.records.kernel_record import Statistics, Status
@@ -62,7 +62,7 @@ class EngineRecord:
 
     `before` and `after` are microseconds of one replay with each of the two, of one engine against itself where they
     are the same. `threshold` is the part of the time that a swap had to save. `complete`: nothing that was to be tried
-    was left out for lack of time.
+    was left out for lack of time. `gpu` is as of a kernel's record.
     """
 
     table: str
@@ -79,6 +79,7 @@ class EngineRecord:
     complete: bool
     plan: str
     plans: tuple[TriedPlan, ...] = ()
+    gpu: str = field(default="", metadata=UNSAID)
 
     @property
     def key(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from bolt_build.digest import UNSAID
 from bolt_build.families.base import Candidate
 
 RECORD_VERSION = 1
@@ -42,7 +43,8 @@ class Statistics:
 @dataclass(frozen=True)
 class Record:
     """`problem` is the problem's digest. `error` is the largest departure from the reference as a part of what is
-    allowed, None where there is no reference (`message` then says why)."""
+    allowed, None where there is no reference (`message` then says why). `gpu` is the name (UUID) of the one that
+    measured, "" where none did or it is not known."""
 
     problem: str
     candidate: Candidate
@@ -50,3 +52,4 @@ class Record:
     message: str = ""
     statistics: Statistics | None = None
     error: float | None = None
+    gpu: str = field(default="", metadata=UNSAID)

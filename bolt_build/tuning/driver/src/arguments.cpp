@@ -27,6 +27,7 @@ const char* const kHelp =
     "  --preparing-limit SECONDS\n"
     "                      the same for a problem's data and reference (120)\n"
     "  --gpus N,...        only these GPUs, by CUDA's numbers\n"
+    "  --problems N,...    only these problems, as --list counts them from 0\n"
     "  --seed N            of the random data (1)\n"
     "  --no-overlap        every launch waits for the one in front of it, as engines' launches do not: results say what\n"
     "                      overlapping gains, and no engine is chosen by them\n"
@@ -75,12 +76,12 @@ class Words {
     return text == "kernels" ? Stage::kKernels : Stage::kEngines;
   }
 
-  std::vector<int> integers() {
+  std::vector<int> integers(long long most) {
     const std::string option = word(), text = value();
     std::vector<int> found;
     for (std::size_t begin = 0; begin <= text.size();) {
       const std::size_t comma = std::min(text.find(',', begin), text.size());
-      found.push_back(static_cast<int>(number(option, text.substr(begin, comma - begin), 0, 1023)));
+      found.push_back(static_cast<int>(number(option, text.substr(begin, comma - begin), 0, most)));
       begin = comma + 1;
     }
     return found;
@@ -119,6 +120,8 @@ bool child_option(const std::string& word, Words& words, Arguments& parsed) {
     parsed.problem = static_cast<int>(words.integer(0, 1 << 30));
   } else if (word == "--no-reference") {
     parsed.no_reference = words.value();
+  } else if (word == "--device") {
+    parsed.device = words.value();
   } else if (word == "--worker-program") {
     parsed.worker_program = words.value();
   } else {
@@ -155,7 +158,9 @@ Arguments parse_arguments(int count, char** argv) {
     } else if (word == "--preparing-limit") {
       parsed.preparing_limit = words.seconds();
     } else if (word == "--gpus") {
-      parsed.gpus = words.integers();
+      parsed.gpus = words.integers(1023);
+    } else if (word == "--problems") {
+      parsed.problems = words.integers(1 << 30);
     } else if (word == "--no-overlap") {
       parsed.overlap = false;
     } else if (word == "--with-input") {

@@ -24,6 +24,8 @@ struct Arguments {
   double engine_budget = 30;      // seconds of trying swaps in one engine
   double preparing_limit = 120;   // seconds until a worker has its data and reference
   std::vector<int> gpus;          // CUDA's numbers; empty: all
+  std::vector<int> problems;      // their places in the table; empty: all
+  std::string device;             // the line of the GPU that is to be used, where it is known; empty: CUDA is asked
   std::uint64_t seed = 1;
   bool overlap = true;  // a launch may begin before the one in front of it has ended
   bool with_input = false;        // end when standard input does

@@ -22,7 +22,7 @@ void Lane::say(const std::string& text) const {
 void Lane::step() {
   if (finished_) return;
   if (!turn_.held()) {
-    if (session_.next_problem >= session_.set.problem_count) {
+    if (session_.next_problem >= session_.problems()) {
       finished_ = true;  // others did it all
       wake_.reset();
       return;
@@ -43,12 +43,12 @@ void Lane::step() {
 
 void Lane::begin_problem() {
   while (!agenda_) {
-    if (session_.next_problem >= session_.set.problem_count) {
+    if (session_.next_problem >= session_.problems()) {
       wake_.reset();
       finished_ = true;
       return;
     }
-    problem_ = session_.next_problem++;
+    problem_ = session_.order[static_cast<std::size_t>(session_.next_problem++)];
     no_reference_.clear();
     agenda_.emplace(*session_.set.problems[problem_]);
     if (session_.over_budget() || !agenda_->next()) {
@@ -196,7 +196,7 @@ void Lane::end_problem() {
 void Lane::tell() const {
   const bolt_tuning_problem& problem = agenda_->problem();
   char head[64];
-  std::snprintf(head, sizeof head, "[%d/%d] ", session_.finished, session_.set.problem_count);
+  std::snprintf(head, sizeof head, "[%d/%d] ", session_.finished, session_.problems());
   std::string text = head;
   if (const std::optional<int> best = agenda_->best()) {
     char time[32];

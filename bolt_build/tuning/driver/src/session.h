@@ -30,13 +30,15 @@ struct Session {
   const bolt_tuning_set& set;
   ResultsFile& results;
   std::optional<Time> begun = {};  // when the first GPU was ours
-  int next_problem = 0;
+  std::vector<int> order = {};  // the problems to measure, by their places in the table
+  int next_problem = 0;         // its place in that order
   int finished = 0, measured = 0, unmeasured = 0;
   std::vector<Timing> timings = {};
   Tables tables = {};
   int next_engine = 0;
   int swaps = 0, plans = 0, engines = 0, unplayed = 0;  // lines about them in the results
 
+  int problems() const { return static_cast<int>(order.size()); }
   bool over_budget() const {
     return arguments.budget && begun && Clock::now() >= *begun + seconds(*arguments.budget);
   }

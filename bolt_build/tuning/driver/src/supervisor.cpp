@@ -82,6 +82,11 @@ std::string all_of(Child& child, const Interruption& interruption, Time until) {
 }
 
 std::vector<Device> ask_for_devices(const Arguments& arguments, const Interruption& interruption) {
+  if (!arguments.device.empty()) {
+    const std::optional<Device> known = device_of(arguments.device);
+    if (!known) throw Problem(kWrongUsage, "--device takes a line of run --devices, not '" + arguments.device.substr(0, 80) + "'");
+    return {*known};
+  }
   const std::string program = arguments.worker_program.empty() ? own_program() : arguments.worker_program;
   Child child({program, "--devices"}, {});
   const std::string text = all_of(child, interruption, Clock::now() + seconds(kDevicesLimit));
@@ -132,6 +137,18 @@ std::vector<Device> choose(const std::vector<Device>& all, const Arguments& argu
                                  capability_text(set.sm) + (set.only != 0 ? " alone" : " and later") + ": " + reasons);
   }
   return chosen;
+}
+
+// Places of the problems that are asked for.
+std::vector<int> order(const Arguments& arguments, const bolt_tuning_set& set) {
+  std::vector<int> all;
+  for (int i = 0; i < set.problem_count; ++i) all.push_back(i);
+  for (const int wanted : arguments.problems) {
+    if (wanted >= set.problem_count)
+      throw Problem(kWrongUsage, "there is no problem " + std::to_string(wanted) + ": there are " +
+                                     std::to_string(set.problem_count) + ", counted from 0");
+  }
+  return arguments.problems.empty() ? all : arguments.problems;
 }
 
 // False where this is the end before its time.
@@ -209,16 +226,18 @@ int measure(const Arguments& arguments, const bolt_tuning_set& set) {
   const Interruption interruption(arguments.with_input);
   if (arguments.stage == Stage::kEngines && arguments.tables.empty())
     throw Problem(kWrongUsage, "--stage engines needs --engines FILE: there is no engines.tsv beside this program");
+  const std::vector<int> asked = order(arguments, set);
   const bool plays = arguments.stage != Stage::kKernels && !arguments.tables.empty();
   Tables tables = plays ? read_tables(arguments.tables, set) : Tables{};
   const std::vector<Device> devices = choose(ask_for_devices(arguments, interruption), arguments, set);
   ResultsFile results(arguments.results);
   results.header(set, devices, arguments.overlap);
-  const std::string problems = counted(static_cast<std::size_t>(set.problem_count), "problem");
+  const std::string problems = counted(asked.size(), "problem");
   const std::string what = arguments.stage == Stage::kEngines ? counted(tables.engines.size(), "engine") : problems;
   std::fprintf(stderr, "measuring %s on %s (%s), results in %s\n", what.c_str(), counted(devices.size(), "GPU").c_str(),
                devices[0].name.c_str(), arguments.results.c_str());
   Session session{arguments, set, results};
+  session.order = asked;
   session.tables = std::move(tables);
   const Time begun = Clock::now();
   if (arguments.stage != Stage::kEngines) measure_kernels(session, devices, interruption);

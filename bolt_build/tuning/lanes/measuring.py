@@ -1,0 +1,171 @@
+"""Shares works out among lanes: each takes the next one when it is done with the one before.
+
+A lane that loses its GPU gives its work back, and another one does it. What is done is told at once.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Lane, Work
+
+_OF_GPU = "GPU "
+"""What the driver's lines about its measurements begin with; others are about its single run."""
+_COUNT = re.compile(r"\[\d+/\d+\]")
+
+MOST_LOSSES = 3
+"""GPUs that one work may lose: what loses every GPU is measured on none."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How measuring ended: `interrupted`; the exit status and last words of a driver that failed, None where none did;
+    how many works are `left`, because GPUs were `lost`, and why each was."""
+
+    interrupted: bool = False
+    failed: Answer | None = None
+    left: int = 0
+    lost: tuple[str, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        return not (self.interrupted or self.failed or self.left)
+
+
+def measure_all(
+    works: Sequence[Work],
+    lanes: Sequence[Lane],
+    budget: float,
+    take: Callable[[Work, Answer], None],
+    say: Callable[[str], None],
+) -> Ended:
+    """Measure all works, each lane for at most `budget` seconds: what is not begun then is left out.
+
+    `take` gets what comes of each work in this thread, as it comes; the same again where an interruption came between.
+    Ctrl-C ends what is measured, and what is known then is taken. Raises what a lane or `take` raises.
+    """
+    crew = _Crew(deque(works), budget)
+    threads = [threading.Thread(target=crew.serve, args=(lane,), daemon=True) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    running, done, interrupted = len(threads), 0, False
+    failed: Answer | None = None
+    lost: list[str] = []
+    item: _Told | None = None
+    try:
+        while running:
+            try:
+                item = item or crew.told.get()
+                if item.error is not None:
+                    raise item.error
+                if item.line:
+                    say(_COUNT.sub(f"[{done + 1}/{len(works)}]", item.line, 1))
+                elif item.answer is not None and item.answer.lost:
+                    lost.append(item.answer.lost)
+                    say(f"{item.answer.lost}: what it measured last is measured again")
+                elif item.answer is not None and item.work is not None:
+                    take(item.work, item.answer)
+                    done += 1
+                    interrupted = interrupted or item.answer.status == INTERRUPTED
+                    failed = failed or (item.answer if item.answer.status not in (0, INTERRUPTED) else None)
+                else:
+                    running -= 1
+                item = None
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise
+                interrupted = True
+                _stop(crew, lanes)
+    finally:
+        if running:
+            _stop(crew, lanes)
+        for thread in threads:
+            thread.join()
+    left = 0 if interrupted or failed or not lost else len(crew.waiting) + len(crew.given_up)
+    return Ended(interrupted, failed, left, tuple(lost))
+
+
+def _stop(crew: _Crew, lanes: Sequence[Lane]) -> None:
+    crew.stop()
+    for lane in lanes:
+        lane.stop()
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A line; an answer; an error; or, with nothing of these, the end of a lane."""
+
+    work: Work | None = None
+    answer: Answer | None = None
+    line: str = ""
+    error: BaseException | None = None
+
+
+@dataclass
+class _Crew:
+    """What waits, and what the lanes' threads tell."""
+
+    waiting: deque[Work]
+    budget: float
+    told: SimpleQueue[_Told] = field(default_factory=SimpleQueue)
+    given_up: list[Work] = field(default_factory=list)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _losses: dict[Work, int] = field(default_factory=dict)
+    _busy: int = 0
+    _stopping: bool = False
+
+    def serve(self, lane: Lane) -> None:
+        """Measure what waits, until there is nothing more, the time is over, or the GPU is lost."""
+        spent = 0.0
+        try:
+            while (work := self._next(spent)) is not None:
+                try:
+                    answer = lane.measure(work, self.budget - spent, self._line)
+                    if answer.lost:
+                        self._give_back(work)
+                finally:
+                    self._ended()
+                spent += answer.seconds
+                self.told.put(_Told(work, answer))
+                if answer.lost:
+                    return
+                if answer.status != 0:
+                    self.stop()
+        except BaseException as error:
+            self.told.put(_Told(error=error))
+        finally:
+            self.told.put(_Told())
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def _next(self, spent: float) -> Work | None:
+        """The next work. A lane without any waits while others are at work, as they may give theirs back."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self.waiting) or self._busy == 0 or self._stopping)
+            if self._stopping or not self.waiting or spent >= self.budget:
+                return None
+            self._busy += 1
+            return self.waiting.popleft()
+
+    def _ended(self) -> None:
+        with self._changed:
+            self._busy -= 1
+            self._changed.notify_all()
+
+    def _give_back(self, work: Work) -> None:
+        with self._changed:
+            self._losses[work] = self._losses.get(work, 0) + 1
+            (self.waiting.appendleft if self._losses[work] < MOST_LOSSES else self.given_up.append)(work)
+            self._changed.notify_all()
+
+    def _line(self, text: str) -> None:
+        if text.startswith(_OF_GPU):
+            self.told.put(_Told(line=text))

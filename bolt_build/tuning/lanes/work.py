@@ -1,0 +1,45 @@
+"""What one GPU measures in one go, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+INTERRUPTED = 130
+"""The exit status of a driver that was interrupted: its results hold what was measured until then."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """All candidates of one problem, by its place in `candidates.so`: so they are compared on one GPU. Or, where there
+    is a text of `engines` (engines.tsv), the whole engine that it has."""
+
+    problem: int = 0
+    engines: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a work: the driver's exit status, the text of its results, which may lack its end, and its last
+    line. `seconds` is what it measured for.
+
+    `lost` says why the GPU measures nothing more. Nothing of the work counts then: what failed may be no fault of its
+    candidates.
+    """
+
+    status: int = 0
+    results: str = ""
+    last_words: str = ""
+    seconds: float = 0.0
+    lost: str = ""
+
+
+class Lane(Protocol):
+    """What measures one work at a time."""
+
+    def measure(self, work: Work, budget: float, say: Callable[[str], None]) -> Answer:
+        """Measure for at most `budget` seconds. Raises BoltError where nothing can be measured at all."""
+
+    def stop(self) -> None:
+        """End what this lane measures now, and all others of its lab: from another thread."""
