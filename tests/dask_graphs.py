@@ -86,6 +86,13 @@ def notes(told: Sequence[TaskEvent]) -> list[str]:
     return sorted(event.text for event in told if event.kind is EventKind.NOTE)
 
 
+def free_port() -> int:
+    """One of loopback that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def answers(port: int) -> None:
     """Wait until somebody listens at a port of loopback. Raises TimeoutError."""
     end = time.monotonic() + PATIENCE_SECONDS
@@ -98,25 +105,27 @@ def answers(port: int) -> None:
 
 @dataclass
 class DaskProcesses:
-    """A scheduler and its workers, each a process group of its own."""
+    """A scheduler and its workers, each a process group of its own. `protocol` is "tcp" or "tls"."""
 
     folder: Path
     port: int
+    protocol: str = "tcp"
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
-        return f"tcp://127.0.0.1:{self.port}"
+        return f"{self.protocol}://127.0.0.1:{self.port}"
 
-    def start(self, name: str) -> None:
-        """Start "scheduler", or a worker of that name."""
+    def start(self, name: str, *more: str) -> None:
+        """Start "scheduler", or a worker of that name; `more` are further arguments of its."""
         program = [sys.executable, "-m", f"distributed.cli.dask_{'scheduler' if name == 'scheduler' else 'worker'}"]
-        words = ["--host", "127.0.0.1"]
+        words = ["--host", "127.0.0.1", "--protocol", self.protocol]
         if name == "scheduler":
             words += ["--port", str(self.port), "--no-dashboard"]
         else:
             words += [self.address, "--nthreads", "1", "--no-dashboard", "--no-nanny", "--name", name]
             words += ["--local-directory", str(self.folder), "--death-timeout", "60"]
+        words += more
         log = (self.folder / f"{name}.log").open("ab")
         with log:
             self.running[name] = subprocess.Popen(

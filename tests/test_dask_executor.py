@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="pip install 'bolt-build[dask,test]'")
 
-from dask_graphs import DaskProcesses, Sources, answers, compile_task, notes
+from dask_graphs import DaskProcesses, Sources, answers, compile_task, free_port, notes
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.build.events import EventKind
@@ -29,12 +29,6 @@ from bolt_build.cli.executor_arguments import AWAY, add_executor, with_executor
 from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -100,7 +100,8 @@ def lab_of(recipe: Recipe, spec: TargetSpec, scheduler: str | None, say: Callabl
     if scheduler is not None and scheduler != LOCAL:
         count, resource = declared(scheduler, spec.name), resource_of(spec.name)
         if count:
-            say(f"{count} worker{'s' if count > 1 else ''} of {scheduler} with {resource} measure{'s'[: count == 1]}")
+            who = "one worker" if count == 1 else f"{count} workers"
+            say(f"measurements are for {who} of {scheduler} with {resource}")
             return scheduler
         there = f"no worker of {scheduler} declares {resource}"
         if count is None:
