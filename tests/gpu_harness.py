@@ -27,7 +27,7 @@ from bolt_build import runtime
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Operand, ProposedStep, StepExpressions, TensorFormat
 from bolt_build.graph.ir import Array
-from bolt_build.graph.ops.chain import Averaged
+from bolt_build.graph.ops.chain import Chain
 from bolt_build.targets import target_named
 
 TARGET = target_named(os.environ.get("BOLT_GPU_TARGET", "h200"))
@@ -240,8 +240,11 @@ class Library:
     def _expected(self, layer: Layer, stored: list[Array]) -> tuple[Array, ...]:
         """What NumPy computes, all outputs; kept for the next trial of the same inputs."""
         if not self._wanted or self._wanted[0] is not stored:
-            several = isinstance(layer.op, Averaged)
-            wide = [array.astype(np.float64) for array in stored]
+            several = isinstance(layer.op, Chain) and layer.op.keeps
+            wide = [
+                a.astype(np.float64) if given.dtype.is_float else a
+                for a, given in zip(stored, layer.inputs, strict=True)
+            ]
             self._wanted = (stored, layer.op.evaluate(wide) if several else (expected(layer, stored),))
         return self._wanted[1]
 
@@ -329,12 +332,14 @@ def main() -> int:
         from gpu_layers import copies, forms, of_warps, trials, with_other_windows, with_pooling, with_resident_weights
         from gpu_pair_layers import pair_trials, pairs_with_resident_weights
         from gpu_prologues import prologues
+        from gpu_row_sums import row_sums
 
         parts = {
             "copies": copies, "forms": forms, "pairs": pair_trials, "warps": of_warps,
             "resident": with_resident_weights, "resident-pairs": pairs_with_resident_weights,
             "windows": with_other_windows, "pooled": with_pooling,
             "grouped": grouped_trials, "attention": attention_trials, "prologues": prologues, "averages": averages,
+            "row-sums": row_sums,
             "depthwise-chains": lambda: [*chain_trials(), *inverted_trials()],
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)

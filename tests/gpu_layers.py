@@ -31,6 +31,7 @@ from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 from gpu_prologues import prologues
 from gpu_rolling import rolling_trials
 from gpu_row_layers import row_trials
+from gpu_row_sums import row_sums
 from gpu_squeezes import squeezes
 
 from bolt_build.dtypes import DType
@@ -295,7 +296,8 @@ def of_warps() -> list[Trial]:
         found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
-    found += squeezes() + grouped_trials() + averages() + chain_trials() + inverted_trials() + normed_trials()
+    found += squeezes() + row_sums() + grouped_trials() + averages() + chain_trials() + inverted_trials()
+    found += normed_trials()
     return found + attention_trials()
 
 
@@ -315,7 +317,7 @@ def trials() -> list[Trial]:
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
-    found += attention_trials() + prologues() + averages()
+    found += attention_trials() + prologues() + averages() + row_sums()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + normed_trials()
     for batch in (1, 32):

@@ -1,4 +1,5 @@
-"""An engine on the emulated GPU that is given an index outside of its axis, and fewer indices than its plans have."""
+"""An engine on the emulated GPU that is given an index outside of its axis, by a gather or a sum of rows, and fewer
+indices than its plans have."""
 
 from __future__ import annotations
 
@@ -27,10 +28,8 @@ verify: {samples: 1}
 TABLE = np.arange(36, dtype=np.float32).reshape(9, 4)
 INSIDE = np.asarray([[0, 1, 8], [-9, 2, 2]], np.int64)
 OUTSIDE = np.asarray([[0, 1, 9], [-10, 2, 2]], np.int64)
-SAID = (
-    "step 0 'taken' of batch 2, many 3: one of its indices lay outside of an axis and was moved inside"
-    " (invalid argument)"
-)
+WORDS = np.linspace(-2, 2, 88, dtype=np.float32).reshape(11, 8)
+SAID = "step {} of batch 2, many 3: one of its indices lay outside of an axis and was moved inside (invalid argument)"
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +39,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Path:
     place = tmp_path_factory.mktemp("indices")
     # The engine finds the emulated runtime among what is loaded.
     ctypes.CDLL(str(emulator.library(emulated.FOLDER)), ctypes.RTLD_GLOBAL)
-    nodes = [node("Gather", "table places", "y", "taken", axis=0)]
-    saved(
-        place,
-        model(nodes, [tensor("places", ["N", "many"], TensorProto.INT64)], constants={"table": TABLE}),
-        "taken.onnx",
-    )
+    nodes = [
+        node("Gather", "table places", "y", "taken", axis=0),
+        node("Gather", "words at", "w", "words", axis=0),
+        node("Add", "w shift", "s", "sum"),
+        node("LayerNormalization", "s scale", "n", "normed"),
+    ]
+    inputs = [tensor(name, ["N", "many"], TensorProto.INT64) for name in ("places", "at")]
+    constants = {"table": TABLE, "words": WORDS, "shift": np.ones(8, np.float32), "scale": np.ones(8, np.float32)}
+    saved(place, model(nodes, inputs, outputs=("y", "n"), constants=constants), "taken.onnx")
     (place / "taken.yaml").write_text(RECIPE)
     (target,) = bolt(place, "emulate", "taken.yaml", cache=emulated.cache_with_runtime(cache_home))["targets"]
     assert target["verified"]
@@ -59,22 +61,25 @@ def context(folder: Path) -> Iterator[Context]:
         yield context
 
 
-def run(context: Context, places: Array) -> Array:
-    return context.run({"places": places})["y"]
+def run(context: Context, places: Array, at: Array | None = None) -> Array:
+    return context.run({"places": places, "at": np.zeros_like(places) if at is None else at})["y"]
 
 
 def test_is_told_once_of_the_run_and_the_next_is_right(context: Context) -> None:
     np.testing.assert_array_equal(run(context, INSIDE), TABLE[INSIDE])
     with pytest.raises(EngineError) as raised:
         run(context, OUTSIDE)
-    assert (raised.value.status, str(raised.value)) == (1, SAID)
+    assert (raised.value.status, str(raised.value)) == (1, SAID.format("0 'taken'"))
     np.testing.assert_array_equal(run(context, INSIDE), TABLE[INSIDE])
+    with pytest.raises(EngineError) as raised:
+        run(context, INSIDE, OUTSIDE + 2)
+    assert str(raised.value) == SAID.format("1 'normed'")
 
 
 def test_an_observed_run_says_it_itself(context: Context) -> None:
     with pytest.raises(EngineError) as raised:
-        context.run_observed({"places": OUTSIDE}, lambda step, name, array: None)
-    assert str(raised.value) == SAID
+        context.run_observed({"places": OUTSIDE, "at": INSIDE}, lambda step, name, array: None)
+    assert str(raised.value) == SAID.format("0 'taken'")
 
 
 def test_contexts_are_told_of_their_own_runs(folder: Path) -> None:

@@ -20,7 +20,7 @@ from bolt_build.toolchain import probe
 # registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; means
-# of what was convolved; products around depthwise convolutions.
+# of what was convolved; products around depthwise convolutions; sums of rows.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
@@ -78,6 +78,10 @@ LABELS = (
     "expanded-odd-channels+dw-grouped-expandedx",
     "normed-7x7-grouped-normedx2x2x16x2x4-f16/channels_last-f16/row",
     "normed-1d-grouped-normedx",
+    "sum-bert-portable-direct-f16/row-f16/row",
+    "sum-wide-portable-direct-f16/row-f16/row",
+    "sum-gpt-portable-direct-f16/row-f16/row-f16/row",
+    "sum-vit-f32-portable-direct-f32/row-f32/row-f32/row",
     "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16",
 )
 
@@ -95,6 +99,7 @@ IN_BF16 = (
     "inverted-3x3+24-grouped-invertedx2x8x1x3x48x2-f16",
     "normed-scale-grouped-normedx",
     "at-form-attention-warpx1x4x1x64-f16",
+    "sum-vit-portable-direct-f16",
     "at-form-attention-warpgroupx1x80x1xownx4xquarter",
 )
 

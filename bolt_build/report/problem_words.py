@@ -15,6 +15,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.row_sum import Rows, RowSum
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.report.brief import Brief
 
@@ -69,6 +70,8 @@ def _in_words(problem: KernelProblem, style: _Style) -> str:
     if isinstance(op, Reduce):
         axes = style.comma.join(map(str, op.axes))
         return f"{op.mode} over axes {axes} of {_sizes(shapes[0])}" + _behind(problem, 1, style)
+    if isinstance(op, RowSum):
+        return f"{_terms(op, style)}{style.comma}{_sizes(out)}"
     name = op.function if isinstance(op, Activation | Binary) else op.kind
     of = [_sizes(shape) for shape in shapes[: 2 if isinstance(op, Binary) else 1]]
     if shapes[0] != out:
@@ -90,6 +93,16 @@ def _product(op: MatMul, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]
     if style.brief:
         return f"{'' if math.prod(out[:-2]) == 1 else f'{_sizes(out[:-2])} of '}{one} @ {other}"
     return f"{'' if len(out) <= 2 else f'{_sizes(out[:-2])} times '}{one} by {other}"
+
+
+def _terms(op: RowSum, style: _Style) -> str:
+    """For example `sum of rows of 2 tables and 1 tensor`."""
+    counts = [(sum(term.rows is rows for term in op.terms), word) for rows, word in _ROWS.items()]
+    words = [f"{count} {word}{'s' if count > 1 else ''}" for count, word in counts if count]
+    return ("rows " + "+".join(words)) if style.brief else f"sum of rows of {' and '.join(words)}"
+
+
+_ROWS = {Rows.TABLE: "table", Rows.JOINED: "concatenation", Rows.TENSOR: "tensor"}
 
 
 def _behind(problem: KernelProblem, own: int, style: _Style) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
 from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
+from bolt_build.graph.ops.row_sum import NormedRows, RowSum
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
 from bolt_build.graph.ops.shape import Cast, Convert
 from bolt_build.planner.engine_plan import BatchPlan
 
 _INDICES = 1
-"""Which input of those operators has the indices."""
+"""Which input of gathers and scatters has the indices."""
 
 
 def index_ranges(plan: BatchPlan) -> dict[str, int]:
@@ -23,13 +24,23 @@ def index_ranges(plan: BatchPlan) -> dict[str, int]:
             given = tensor.location.kind == "input"
             own = frozenset((plan.inputs[tensor.location.at].name,)) if given else frozenset[str]()
             sources.append(own | origins.get(tensor.value, frozenset()))
-        extent = _extent(step.problem)
-        if extent is not None:
-            for name in sources[_INDICES]:
+        uses = _uses(step.problem)
+        for index, extent in uses:
+            for name in sources[index]:
                 found[name] = min(extent, found.get(name, extent))
-        elif step.problem.op.moves or isinstance(step.problem.op, Cast | Convert):
+        if not uses and (step.problem.op.moves or isinstance(step.problem.op, Cast | Convert)):
             origins.update((output.value, frozenset().union(*sources)) for output in step.outputs)
     return found
+
+
+def _uses(problem: KernelProblem) -> tuple[tuple[int, int], ...]:
+    """Which inputs of the problem are indices, each with the least extent that it counts in."""
+    op = problem.op
+    rows = op.first if isinstance(op, NormedRows) else op
+    if isinstance(rows, RowSum):
+        return tuple((table + 1, problem.inputs[table].shape[0]) for table in rows.tables)
+    extent = _extent(problem)
+    return () if extent is None else ((_INDICES, extent),)
 
 
 def _extent(problem: KernelProblem) -> int | None:

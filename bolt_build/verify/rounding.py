@@ -70,7 +70,8 @@ def roundings_of(tap: Tap) -> Roundings:
 class Work:
     """One node of a segment under its rule: its inputs, their variances and its outputs as the graph names them.
     `fixed` says which inputs do not depend on the segment's; `counts` are how many products each sum of the segment
-    has had so far, as names of scalars. `means`: the rows of input 0 are shares of 1, as softmax leaves them."""
+    has had so far, as names of scalars. `means`: the rows of input 0 are shares of 1, as softmax leaves them. `stored`
+    says which inputs are floating-point constants of the model."""
 
     emit: Emitter
     node: NodeProto
@@ -81,6 +82,7 @@ class Work:
     roundings: Roundings
     counts: list[str]
     means: bool = False
+    stored: Sequence[bool] = ()
 
     def again(self, inputs: Sequence[str], **changed: object) -> str:
         """The same operator on other inputs."""

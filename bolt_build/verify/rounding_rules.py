@@ -252,6 +252,12 @@ def _moved(work: Work) -> Variance:
     return work.again([work.variances[0], *work.inputs[1:]])
 
 
+def _gathered(work: Work) -> Variance:
+    """What is taken of a constant is rounded as that is stored."""
+    own = work.emit.square(work.outputs[0]) if any(work.stored[:1]) else None
+    return _moved(work) if own is None else work.plus(_moved(work), work.emit.scaled(own, work.roundings.weight))
+
+
 def _padded(work: Work) -> Variance:
     """Behind the border is a constant, which is exact."""
     if work.variances[0] is None:
@@ -305,7 +311,7 @@ RULES: dict[str, Rule] = {
     "Tanh": _function(1.0, "bounded"), "Erf": _function(1.13, "bounded"), "Softplus": _function(1.0, "bounded"),
     "Gelu": _function(1.13, "product"), "Swish": _function(1.1, "product"), "HardSwish": _function(1.5, "product"),
     "Concat": _joined, "Pad": _padded, "Where": _chosen,
-    "ScatterElements": _scattered, "ScatterND": _scattered,
+    "Gather": _gathered, "ScatterElements": _scattered, "ScatterND": _scattered,
     **dict.fromkeys(("Relu", "Clip", "Neg", "Abs"), _function(1.0, "exact")),
     **dict.fromkeys(MOVING, _moved),
 }  # fmt: skip

@@ -248,23 +248,27 @@ class _Segment:
         copy = helper.make_node(node.op_type, inputs, outputs, domain=node.domain)
         copy.attribute.extend(map(_in_fp32, node.attribute) if node.op_type in ("Cast", "Constant") else node.attribute)
         self._emit.nodes.append(copy)
-        if self._moving.isdisjoint(inputs) or node.op_type in _COUNTS or _is_counted(node):
+        constants = self._cut.initializers
+        stored = [tensor in constants and constants[tensor].data_type in _REAL for tensor in node.input]
+        # Indices are whole numbers, but what they take of a constant is as it is stored.
+        taken = _is_own(node) and node.op_type == "Gather" and stored[0]
+        if (self._moving.isdisjoint(inputs) and not taken) or node.op_type in _COUNTS or _is_counted(node):
             return
         if node.op_type in _FIRST_ONLY:
             outputs = outputs[:1]
         self._moving.update(name for name in outputs if name)
-        self._vary(copy, inputs, outputs)
+        self._vary(copy, inputs, outputs, stored)
 
-    def _vary(self, node: NodeProto, inputs: list[str], outputs: list[str]) -> None:
+    def _vary(self, node: NodeProto, inputs: list[str], outputs: list[str], stored: Sequence[bool]) -> None:
         variances = [self.variances.get(name) for name in inputs]
         fixed = [name not in self._moving for name in inputs]
         seen = [self._first_rows(name) for name in inputs]
         made = [self._first_rows(name) for name in outputs]
-        own = node.domain in ("", "ai.onnx")
+        own = _is_own(node)
         means = bool(inputs) and inputs[0] in self._shares
         if own and (node.op_type == "Softmax" or (node.op_type in _KEEPS_ROWS and not self._shares.isdisjoint(inputs))):
             self._shares.update(outputs)
-        work = Work(self._emit, node, seen, variances, made, fixed, self._roundings, self.counts, means)
+        work = Work(self._emit, node, seen, variances, made, fixed, self._roundings, self.counts, means, stored)
         if own and node.op_type == "Split":
             if variances[0] is not None:
                 parts = [self._emit.fresh() for _ in outputs]
@@ -275,6 +279,11 @@ class _Segment:
             return
         self.computed |= not is_exact(node)
         self.variances.update(zip(outputs, variances_of(work), strict=True))
+
+
+def _is_own(node: NodeProto) -> bool:
+    """True of ONNX's own operators."""
+    return node.domain in ("", "ai.onnx")
 
 
 def _is_counted(node: NodeProto) -> bool:

@@ -28,6 +28,7 @@ from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.portable.kernels import RULES
+from bolt_build.families.portable.kernels.row_sum import summed
 from bolt_build.families.portable.kernels.squeeze import squeezed
 from bolt_build.families.portable.rule import Rule, in_single
 from bolt_build.graph.ir import Graph, Node, Op
@@ -157,17 +158,20 @@ class Portable(RuleFamily):
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
-        """Those of the rules; of two products of single pixels also both in one kernel."""
+        """Those of the rules; and in one kernel two products of single pixels, or a sum of rows with all around it."""
         found, refused = super().propose(graph, node, target, precision)
-        both = squeezed(graph, node, target, precision)
-        if both is None:
-            return found, refused
-        chain, problem, apart = both
-        candidates, refusals = self.candidates(problem, target)
-        if not candidates:
-            what = ", ".join(chain.region)
-            return found, (*refused, *(Refusal(self.name, what, refusal.reason) for refusal in refusals))
-        names = (*chain.first.inputs, *chain.second.inputs[1:])
-        step = ProposedStep(problem, names, chain.second.outputs)
-        seconds = self.predict(problem, candidates[0], target)
-        return (*found, Alternative(chain.region, self.name, (step,), seconds, apart)), refused
+        offers: list[tuple[tuple[str, ...], ProposedStep, tuple[KernelProblem, ...]]] = []
+        if (both := squeezed(graph, node, target, precision)) is not None:
+            chain, problem, apart = both
+            names = (*chain.first.inputs, *chain.second.inputs[1:])
+            offers.append((chain.region, ProposedStep(problem, names, chain.second.outputs), apart))
+        if (sums := summed(graph, node, target, precision)) is not None:
+            offers.append((sums[0].region, *sums[1:]))
+        for region, step, problems in offers:
+            candidates, refusals = self.candidates(step.problem, target)
+            if candidates:
+                seconds = self.predict(step.problem, candidates[0], target)
+                found = (*found, Alternative(region, self.name, (step,), seconds, problems))
+            what = ", ".join(region)
+            refused = (*refused, *(Refusal(self.name, what, refusal.reason) for refusal in refusals))
+        return found, refused

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, EpilogueOp, Member, Op, TensorType
@@ -21,6 +22,8 @@ class Chain(Op):
 
     kind = "chain"
     in_graphs = False
+    keeps: ClassVar[bool] = False
+    """Whether what the first and its stages leave is stored as well, as the first of two outputs."""
     first: Op
     operands: int
     between: tuple[EpilogueOp, ...]
@@ -48,7 +51,8 @@ class Chain(Op):
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
         self.first.infer([inputs[index] for index in self._own])
-        return self.second.infer([self.inner(inputs), *inputs[self.operands :]])
+        inner = self.inner(inputs)
+        return (*([inner] if self.keeps else []), *self.second.infer([inner, *inputs[self.operands :]]))
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """What lies between is rounded once, when its stages are through, to the type of the weights: the first's, or
@@ -81,9 +85,7 @@ class Averaged(Chain):
     """A chain of an operator and the means of what it leaves, which is stored as well: two outputs."""
 
     kind = "averaged"
-
-    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
-        return (self.inner(inputs), *super().infer(inputs))
+    keeps = True
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Means are those of what was not rounded yet."""

@@ -17,7 +17,7 @@ from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 
-_STATISTICS = {"variance": "NormVariance", "rms": "NormMeanSquare", "l1": "NormMagnitudes", "l2": "NormSquares"}
+STATISTICS = {"variance": "NormVariance", "rms": "NormMeanSquare", "l1": "NormMagnitudes", "l2": "NormSquares"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _refuse(problem: KernelProblem) -> str | None:
     return Reason("normalises in {} loops, at most {} are supported", most, MOST_AXES) if most > MOST_AXES else None
 
 
-_MANY_ROWS = 2048
+MANY_ROWS = 2048
 """Of so many rows a GPU's warps take two each, so that scale and bias are read half as often. Of fewer rows some
 multiprocessors would have none."""
 
@@ -103,12 +103,12 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     pointers = [at.inputs[index] for index in own] + ["nullptr"] * (3 - len(own))
     loads, threads = _in_registers(loops)
     types = ", ".join(
-        (f"bolt::portable::{_STATISTICS[op.statistic]}", *kinds, COMPUTED[problem.outputs[0].format.dtype])
+        (f"bolt::portable::{STATISTICS[op.statistic]}", *kinds, COMPUTED[problem.outputs[0].format.dtype])
     )
     rows = prod(loop.extent for loop in loops.kept)
     shared = all(step == 0 for loop in loops.kept for step in loop.steps[1:3])
     early = shared and all(problem.inputs[index].constant for index in own[1:])
-    each = 2 if early and threads == WARP and rows >= _MANY_ROWS else 1
+    each = 2 if early and threads == WARP and rows >= MANY_ROWS else 1
     held = f"{loads}, {threads}, {each}, {str(early).lower()}"
     call = (
         f"bolt::portable::norm<{held}, {types}>(r, {parameters}, {', '.join(pointers)}, {at.outputs[0]}, "
