@@ -49,7 +49,7 @@ def results(step: Step, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def stored(tensor: StepTensor, array: Array) -> Array:
     """The array in the element type that the plan gives the tensor."""
-    return narrowed(array, numpy_dtype(tensor.operand.format.dtype))
+    return np.asarray(narrowed(array, numpy_dtype(tensor.operand.format.dtype)))
 
 
 @dataclass

@@ -156,6 +156,24 @@ def test_squeeze_and_excitation_needs_the_whole_image_first() -> None:
     assert reason == "the gate in front of the product takes the mean of all that the convolution leaves of an image"
 
 
+@pytest.mark.parametrize("target", [H200, T4], ids=lambda target: target.name)
+def test_a_pooling_behind_the_convolution_is_no_product(target: Target) -> None:
+    """The product in front may still join; in an engine the pooling is a step of its own."""
+    of = graph("""
+        graph g batch=2 (%x: f32[2,16,12,12]) -> (%z) {
+          const %u: f32[16,16,1,1] #
+          const %w: f32[16,1,3,3] #
+          %p = conv(%x, %u) | relu // "a"
+          %y = conv(%p, %w) groups=16 | relu // "b"
+          %z = pool(%y) mode=max kernel=[2,2] strides=[2,2] // "c"
+        }""")
+    assert [each.region for each in proposed(of, 0, target, without="")[0]] == [("a", "b")]
+    assert proposed(of, 1, target, without="") == ([], [])
+    engine = plan_engine([of], recipe(), TargetSpec(target.name, "fp16"), target, load(target))
+    inputs = random_inputs(of, 0)
+    compare(run_plan(engine, engine.plan.plans[0], inputs), evaluate(of, inputs), 2e-2)
+
+
 def test_hosts_have_none() -> None:
     assert proposed(inverted(), 1, HOST)[0] == []
 

@@ -76,7 +76,7 @@ def inverted_from(graph: Graph, first: Node) -> Expanded | None:
     """The same with the product behind; None where there is none."""
     front = expanded_from(graph, first)
     behind = None if front is None else chain_from(graph, front.nodes[-1])
-    if front is None or behind is None:
+    if front is None or behind is None or isinstance(behind.second.op, Pool):
         return None
     return Expanded((*front.nodes, behind.second), front.obstacle or behind.obstacle)
 

@@ -21,8 +21,8 @@ class Difference:
     """How an array differs from its reference, over the elements that are finite in both.
 
     `max_abs` is the largest difference, `element` the largest |difference| / (|reference| + s) and `rms` the root mean
-    square of difference / s, s being the reference's standard deviation. `not_finite` counts NaN and infinity in the
-    array, `reference_not_finite` in the reference.
+    square of difference / s, s being the reference's standard deviation, or the size of its only element.
+    `not_finite` counts NaN and infinity in the array, `reference_not_finite` in the reference.
     """
 
     max_abs: float
@@ -62,7 +62,7 @@ def difference(array: Array, reference: Array) -> Difference:
 
 
 def _scale(reference: Array) -> float:
-    """Standard deviation of the finite elements, at least `FLOOR` of the largest."""
+    """Standard deviation of the finite elements, at least `FLOOR` of the largest; of a single one, its size."""
     total = squares = largest = 0.0
     count = 0
     for at in range(0, len(reference), PIECE):
@@ -77,6 +77,8 @@ def _scale(reference: Array) -> float:
             squares += square
             largest = max(largest, float(part.max()), -float(part.min()))
             count += part.size
+    if count == 1:
+        return max(largest, float(np.finfo(np.float32).tiny))
     mean = total / max(count, 1)
     variance = squares / max(count, 1) - mean * mean
     return max(float(np.sqrt(max(variance, 0.0))), FLOOR * largest, float(np.finfo(np.float32).tiny))

@@ -83,15 +83,17 @@ def judge(array: Array, expected: Array, variance: Array | None, stored: DType, 
     least = np.float32(max(SMALLEST.get(stored, 0.0) ** 2, float(np.finfo(np.float32).tiny)))
     sums = _Sums(last, least)
     with np.errstate(all="ignore"):
-        known = expected.shape[0] if variance is None or variance.ndim < expected.ndim else variance.shape[0]
-        if variance is None or known in (1, expected.shape[0]):
+        rows = expected.shape[:1]
+        known = rows if variance is None or variance.ndim < expected.ndim else variance.shape[:1]
+        if variance is None or known in ((1,), rows):
             sums.add(array, expected, variance)
             return sums.judgement()
-        sums.add(array[:known], expected[:known], variance)
-        size = max(_mean(np.square(expected[:known])), float(np.finfo(np.float32).tiny))
+        (count,) = known
+        sums.add(array[:count], expected[:count], variance)
+        size = max(_mean(np.square(expected[:count])), float(np.finfo(np.float32).tiny))
         # Another row's may be larger at a place: twice the largest there, the mean of all, and more for a larger row.
         usual = 2.0 * variance.max(axis=0) + np.float32(_mean(variance))
-        for x, y in zip(array[known:], expected[known:], strict=True):
+        for x, y in zip(array[count:], expected[count:], strict=True):
             sums.add(x, y, usual * np.float32(max(1.0, _mean(np.square(y)) / size)))
     return sums.judgement()
 

@@ -81,7 +81,7 @@ class Reference:
 
     @property
     def observable(self) -> frozenset[str]:
-        """The names of all tensors that the model's nodes make."""
+        """The names of all tensors that the model's nodes make, and of its initializers."""
         return self._pieces().tensors
 
     @property

@@ -51,6 +51,10 @@ class Roundings:
         return self.result + self.addition / 3.0 * additions
 
 
+OF_CONSTANTS = Roundings(weight=0.0, result=2.0 / 3.0, addition=2.0 / 3.0, once=False)
+"""Of what a model computes of constants, in fp32 whatever the engine computes in: constants themselves are exact."""
+
+
 def variance_of(dtype: DType) -> float:
     """Of rounding to nearest, relative, at its largest; 0 for integers and booleans."""
     return UNITS.get(dtype, 0.0) ** 2 / 3.0

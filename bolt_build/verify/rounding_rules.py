@@ -23,8 +23,13 @@ def _convolution(work: Work) -> Variance:
     inputs = [arriving, emit.product(emit.square(weight), share)]
     inputs += [emit.product(emit.square(name), share) for name in bias if name]
     spread: Variance = work.again(inputs)
-    if work.variances[1] is not None:
-        spread = work.plus(spread, work.again([emit.square(x), work.variances[1]]))
+    of_weight, *of_bias = work.variances[1:]
+    if of_weight is not None or any(of_bias):
+        carried = [
+            emit.zeros_like(name) if v is None else v
+            for name, v in zip(work.inputs[1:], (of_weight, *of_bias), strict=True)
+        ]
+        spread = work.plus(spread, work.again([emit.square(x), *carried]))
     return work.summed(spread, count)
 
 

@@ -17,7 +17,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.emitter import Emitter
-from bolt_build.verify.rounding import Roundings, Variance, Work, roundings_of, variance_of
+from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
 from bolt_build.verify.rounding_rules import is_exact, variances_of
 from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.tolerance import coarser
@@ -83,8 +83,8 @@ class CutModel:
 
     @property
     def tensors(self) -> frozenset[str]:
-        """The names of all that nodes make."""
-        return frozenset(self._makers)
+        """The names of all that nodes make, and of the initializers: an output may be one."""
+        return frozenset((*self._makers, *self._initializers))
 
     def key(self, taps: Sequence[Tap], held: Mapping[str, Array]) -> Hashable:
         """Equal where `piece` gives the same graph but for how many rows there are."""
@@ -211,6 +211,7 @@ class _Segment:
         self._cut, self._emit = cut, cut.emit
         self._names = dict(sources)
         self._moving = {name for tensor, name in sources.items() if tensor in real}
+        self._constants = set[str]()  # those of a floating-point type
         self._shares = set[str]()
         self._roundings = roundings_of(tap)
         self.variances: dict[str, Variance] = {}
@@ -221,6 +222,8 @@ class _Segment:
         """What the model's `tensor` is called here; empty for an input that is left out."""
         if tensor and tensor not in self._names:
             self._names[tensor] = self._cut.constant(tensor)
+            if self._cut.initializers[tensor].data_type in _REAL:
+                self._constants.add(self._names[tensor])
         return self._names[tensor] if tensor else ""
 
     def _first_rows(self, name: str) -> str:
@@ -250,14 +253,31 @@ class _Segment:
         self._emit.nodes.append(copy)
         constants = self._cut.initializers
         stored = [tensor in constants and constants[tensor].data_type in _REAL for tensor in node.input]
+        if node.op_type in _COUNTS or _is_counted(node):
+            return
         # Indices are whole numbers, but what they take of a constant is as it is stored.
         taken = _is_own(node) and node.op_type == "Gather" and stored[0]
-        if (self._moving.isdisjoint(inputs) and not taken) or node.op_type in _COUNTS or _is_counted(node):
+        moves = taken or not self._moving.isdisjoint(inputs)
+        if not moves and self._constants.isdisjoint(inputs) and not _makes_real(copy):
             return
         if node.op_type in _FIRST_ONLY:
             outputs = outputs[:1]
-        self._moving.update(name for name in outputs if name)
-        self._vary(copy, inputs, outputs, stored)
+        (self._moving if moves else self._constants).update(name for name in outputs if name)
+        if moves:
+            self._vary(copy, inputs, outputs, stored)
+        elif any(name in self.variances for name in inputs) or not (node.op_type == "Constant" or is_exact(node)):
+            self._fold(copy, inputs, outputs)
+
+    def _fold(self, node: NodeProto, inputs: list[str], outputs: list[str]) -> None:
+        """What is computed of constants is rounded in fp32 on both sides: here, and where importing computes it."""
+        variances = [self.variances.get(name) for name in inputs]
+        if _is_own(node) and node.op_type == "Split":
+            self._split(node, inputs, outputs, variances[0])
+            return
+        fixed = [variance is None for variance in variances]
+        work = Work(self._emit, node, inputs, variances, outputs, fixed, OF_CONSTANTS, [])
+        found = variances_of(work)
+        self.variances.update((name, each) for name, each in zip(outputs, found, strict=True) if each is not None)
 
     def _vary(self, node: NodeProto, inputs: list[str], outputs: list[str], stored: Sequence[bool]) -> None:
         variances = [self.variances.get(name) for name in inputs]
@@ -270,20 +290,36 @@ class _Segment:
             self._shares.update(outputs)
         work = Work(self._emit, node, seen, variances, made, fixed, self._roundings, self.counts, means, stored)
         if own and node.op_type == "Split":
-            if variances[0] is not None:
-                parts = [self._emit.fresh() for _ in outputs]
-                split = helper.make_node("Split", [variances[0], *inputs[1:]], parts)
-                split.attribute.extend(node.attribute)
-                self._emit.nodes.append(split)
-                self.variances.update(zip(outputs, parts, strict=True))
+            self._split(node, inputs, outputs, variances[0])
             return
         self.computed |= not is_exact(node)
         self.variances.update(zip(outputs, variances_of(work), strict=True))
+
+    def _split(self, node: NodeProto, inputs: list[str], outputs: list[str], variance: Variance) -> None:
+        """The variances of a Split's outputs are the parts of its input's."""
+        if variance is None:
+            return
+        parts = [self._emit.fresh() for _ in outputs]
+        split = helper.make_node("Split", [variance, *inputs[1:]], parts)
+        split.attribute.extend(node.attribute)
+        self._emit.nodes.append(split)
+        self.variances.update(zip(outputs, parts, strict=True))
 
 
 def _is_own(node: NodeProto) -> bool:
     """True of ONNX's own operators."""
     return node.domain in ("", "ai.onnx")
+
+
+def _makes_real(node: NodeProto) -> bool:
+    """True of a constant of a floating-point type, and of a cast to one."""
+    if node.op_type == "Cast":
+        return not _is_counted(node)
+    return node.op_type == "Constant" and any(
+        attribute.name in ("value_float", "value_floats")
+        or (attribute.name == "value" and attribute.t.data_type in _REAL)
+        for attribute in node.attribute
+    )
 
 
 def _is_counted(node: NodeProto) -> bool:

@@ -2,7 +2,8 @@
 recipe says in place of that.
 
 An element's error is |engine - reference| / (|reference| + s), s the standard deviation of the whole tensor: relative
-where a number is large, and measured by what the tensor usually holds where it is near zero. Layers are judged
+where a number is large, and measured by what the tensor usually holds where it is near zero. A single number has no
+deviation: its size stands for it. Layers are judged
 otherwise, by what rounding of their own inputs can do (`verify.judgement`).
 """
 
