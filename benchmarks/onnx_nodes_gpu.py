@@ -105,6 +105,7 @@ def _arrays(path: Path) -> Iterator[Array]:
 
 def run(folder: Path, *, emulated: bool, workers: int, seconds: float, first: int | None) -> None:
     begun = time.monotonic()
+    gpu = device(emulated=emulated)
     todo = [place for place in engines(folder) if not (place / SAID).exists()][:first]
     workshop = Workshop(folder, [Portable()], target_named(TARGET), emulated=emulated)
     workshop.shared()
@@ -114,7 +115,7 @@ def run(folder: Path, *, emulated: bool, workers: int, seconds: float, first: in
             return
         started = time.monotonic()
         said = said_of(place, workshop)
-        facts = {"device": device(emulated=emulated), "seconds": time.monotonic() - started, "said": said}
+        facts = {"device": gpu, "seconds": time.monotonic() - started, "said": said}
         record.save(place / SAID, facts)
         wrong = [f"{label}: {how}" for label, how in said.items() if how != RIGHT]
         first = wrong[:1] if wrong and "does not run" in wrong[0] else wrong
@@ -129,11 +130,14 @@ def run(folder: Path, *, emulated: bool, workers: int, seconds: float, first: in
 
 
 def device(*, emulated: bool) -> str:
-    """Whose results they are."""
+    """Whose results they are. Raises SystemExit where there is no GPU."""
     if emulated:
         return EMULATED
     asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SystemExit("there is no GPU here: --emulate runs on the emulated one") from error
 
 
 def close(folder: Path, out: Path | None) -> int:
