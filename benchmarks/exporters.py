@@ -205,6 +205,7 @@ def main() -> int:
     parser.add_argument("--plan", action="store_true", help="build nothing: `--again` does that later")
     parser.add_argument("--render", action="store_true", help="do no row: write the result of those there are")
     parser.add_argument("--workers", type=int, default=1, help="rows at a time")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no row after so many")
     parser.add_argument("--out", type=Path, help="the result's file, elsewhere than under benchmarks/results")
     words = parser.parse_args()
     words.work.mkdir(parents=True, exist_ok=True)
@@ -213,7 +214,11 @@ def main() -> int:
     lock = threading.Lock()
     exporters = threading.local()
 
+    begun = time.monotonic()
+
     def do(row: Row) -> None:
+        if time.monotonic() - begun > words.seconds:
+            return
         if not hasattr(exporters, "mine"):
             exporters.mine = Exporter(words.python)
         found = row.run(exporters.mine, rows.get(row.name, {}), build=not words.plan)
