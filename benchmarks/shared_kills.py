@@ -33,7 +33,7 @@ from store_servers import http_store
 
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.session import SessionOptions, run_session
+from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.schema.user_settings import SharedPlace
 
 VICTIMS = ("builder", "worker", "scheduler", "store")
@@ -50,7 +50,7 @@ def build(root: Path, scheduler: str, store: str) -> int:
     shared = SharedPlace(store, write=True, timeout=5.0)
     options = SessionOptions(3, True, str(root / "cache"), 1 << 30, shared=shared, scheduler=scheduler)
     with directory_claim(root / "toy", wait=True, say=lambda text: None) as claim:
-        result = run_session(root / "toy", ("host",), options, claim, show)
+        result = run_session([SessionPart(root / "toy", ("host",), claim)], options, show)
     return 1 if result.failed or result.trouble or result.interrupted else 0
 
 

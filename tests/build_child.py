@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import TaskEvent
-from bolt_build.build.session import SessionOptions, run_session
+from bolt_build.build.session import SessionOptions, SessionPart, run_session
 
 
 def say(text: str) -> None:
@@ -25,7 +25,7 @@ def main() -> int:
     directory = Path(sys.argv[1])
     options = SessionOptions(int(sys.argv[2]), False, str(directory.parent / "cache"), 1 << 30)
     with directory_claim(directory, wait=True, say=say) as lock:
-        result = run_session(directory, ("host",), options, lock, show)
+        result = run_session([SessionPart(directory, ("host",), lock)], options, show)
     say(f"end {result.trouble}")
     return 130 if result.interrupted else 1 if result.failed or result.trouble else 0
 

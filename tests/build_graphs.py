@@ -28,17 +28,25 @@ def shell(
     return Task(name, "shell", f"run {name}", argv, inputs, outputs, values, reads, memory_mb, cached)
 
 
-def plan_of(tasks: tuple[Task, ...], facts: Facts = NO_FACTS, places: tuple[tuple[str, str], ...] = ()) -> PlanFile:
-    """A plan file of these tasks for the target "host" of the recipe "toy"."""
+def plan_of(
+    tasks: tuple[Task, ...],
+    facts: Facts = NO_FACTS,
+    places: tuple[tuple[str, str], ...] = (),
+    recipe: str = "toy",
+    target: str = "host",
+) -> PlanFile:
+    """A plan file of these tasks for a target of a recipe."""
     artifacts = tuple(output for task in tasks for output in task.outputs)
-    graph = TaskGraph("toy", "host", "toy/host", tasks, artifacts)
+    graph = TaskGraph(recipe, target, f"{recipe}/{target}", tasks, artifacts)
     return PlanFile(PLAN_FILE_VERSION, "planning", "key", facts, Places(places), (), ENGINE, graph)
 
 
-def write_plan(root: Path, *tasks: Task, facts: Facts = NO_FACTS, target: str = "host") -> RecipeDirectory:
+def write_plan(
+    root: Path, *tasks: Task, facts: Facts = NO_FACTS, target: str = "host", name: str = "toy"
+) -> RecipeDirectory:
     """Write the plan of these tasks under `root`, as planning would."""
-    recipe = RecipeDirectory(root / "toy")
+    recipe = RecipeDirectory(root / name)
     directory = recipe.target(target)
     directory.path.mkdir(parents=True, exist_ok=True)
-    save_plan_file(directory.plan, plan_of(tasks, facts))
+    save_plan_file(directory.plan, plan_of(tasks, facts, recipe=name, target=target))
     return recipe

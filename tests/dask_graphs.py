@@ -21,7 +21,7 @@ from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.own_sources import PACKAGE
 from bolt_build.build.plan_file import save_plan_file
-from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.build.session import SessionOptions, SessionPart, SessionResult, run_session
 from bolt_build.build.task_graph import tool_places
 from bolt_build.build.tasks import Task
 from bolt_build.digest import digest_file
@@ -73,7 +73,7 @@ class Sources:
         told: list[TaskEvent] = []
         options = SessionOptions(jobs, True, None, 1 << 30, scheduler=scheduler)
         with directory_claim(self.recipe.path, wait=True, say=print) as claim:
-            result = run_session(self.recipe.path, ("host",), options, claim, told.append)
+            result = run_session([SessionPart(self.recipe.path, ("host",), claim)], options, told.append)
         return result, told
 
     @property

@@ -17,7 +17,7 @@ from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.facts import NO_FACTS, BatchChoice, Facts, LockedKernel, LockFacts, Versioned
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.session import SessionOptions, run_session
+from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.build.staleness import StaleTask, fact_changes, forecast
 from bolt_build.build.tasks import Task, Value, ValueKind
 from bolt_build.errors import Mark
@@ -72,7 +72,7 @@ class Toy:
         told: list[TaskEvent] = []
         with directory_claim(self.recipe.path, wait=True, say=print) as lock:
             options = SessionOptions(1, False, str(self.cache.directory), 1 << 30)
-            run_session(self.recipe.path, ("host",), options, lock, told.append)
+            run_session([SessionPart(self.recipe.path, ("host",), lock)], options, told.append)
         return [event.task for event in told if event.kind is EventKind.FINISHED]
 
     def ask(self, *tasks: Task, facts: Facts = FACTS, foreseen: dict[str, str] | None = None) -> list[str]:

@@ -19,7 +19,7 @@ from bolt_build.build import claim as claim_module
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import told, trouble, write_text
-from bolt_build.build.session import SessionOptions, run_session
+from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.errors import BoltError, ExitCode
 
 
@@ -62,7 +62,7 @@ def test_a_wait_for_another_build_is_counted_apart(tmp_path: Path, monkeypatch: 
     said: list[str] = []
     monkeypatch.setattr(builder, "_plan", plan)
     recipe = SimpleNamespace(name="toy")
-    listener = SimpleNamespace(say=lambda text: say(text), start=lambda name, tasks: None, stop=lambda: None)
+    listener = SimpleNamespace(say=lambda text: say(text), start=lambda outlook: None, stop=lambda: None)
     result = builder.build(recipe, builder.BuildOptions(output=tmp_path), listener)  # type: ignore[arg-type]
     assert (result.waited, result.seconds) == (40.0, 2.0)
     assert said == [f"waiting for another build (process {os.getpid()}) in {tmp_path}/toy"]
@@ -133,9 +133,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def build(root: Path) -> tuple[list[TaskEvent], str]:
     told_events: list[TaskEvent] = []
     with directory_claim(root / "toy", wait=True, say=print) as lock:
-        result = run_session(
-            root / "toy", ("host",), SessionOptions(1, True, str(root / "cache"), 1 << 30), lock, told_events.append
-        )
+        options = SessionOptions(1, True, str(root / "cache"), 1 << 30)
+        result = run_session([SessionPart(root / "toy", ("host",), lock)], options, told_events.append)
     return told_events, result.trouble
 
 

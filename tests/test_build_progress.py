@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bolt_build.build.builder import BuildResult, TargetResult
+from bolt_build.build.estimate import Outlook
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import TargetDirectory
-from bolt_build.errors import ExitCode
+from bolt_build.build.result import BuildResult, TargetResult
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
-from bolt_build.report.progress import JsonProgress, PlainProgress, failure_text, summary_text
+from bolt_build.report.progress import JsonProgress, PlainProgress, failure_text, summary_text, total_text
 
 
 def event(kind: EventKind, label: str, seconds: float = 0.0, **more: object) -> TaskEvent:
@@ -32,7 +33,7 @@ def test_one_line_a_finished_task() -> None:
     lines: list[str] = []
     now = iter([100.0, 100.5, 104.9, 105.0, 171.2])
     shown = PlainProgress(lines.append, clock=lambda: next(now))
-    shown.start("toy", 3)
+    shown.start(Outlook(("toy",), 3))
     shown.event(event(EventKind.STARTED, "compile a.cpp"))
     why = ("policy.fusion.epilogue changed (toy.yaml:4): true -> false", "CUTLASS changed 4.2.0 -> 4.3.0")
     shown.event(event(EventKind.FINISHED, "compile a.cpp", 4.12, reasons=why))
@@ -46,6 +47,33 @@ def test_one_line_a_finished_task() -> None:
         "link: lib was changed by hand; it is made again",
         "[3/3 1:11] link failed: exit status 1",
     ]
+
+
+def test_lines_of_recipes_that_are_built_together_say_whose_they_are() -> None:
+    lines: list[str] = []
+    shown = PlainProgress(lines.append, clock=lambda: 0.0)
+    shown.start(Outlook(("net", "other"), 2))
+    shown.event(event(EventKind.FINISHED, "compile a.cpp", 1.0, recipe="net"))
+    shown.event(event(EventKind.FINISHED, "compile a.cpp", recipe="other", cached=True, as_for="net/host"))
+    shown.event(event(EventKind.NOTE, "link", text="lib was changed by hand; it is made again", recipe="net"))
+    assert lines == [
+        "[1/2 0:00] net/host: compile a.cpp 1.0 s",
+        "[2/2 0:00] other/host: compile a.cpp as for net/host",
+        "net/host: link: lib was changed by hand; it is made again",
+    ]
+
+
+def test_one_line_sums_up_recipes_that_were_built_together() -> None:
+    ran = event(EventKind.FINISHED, "compile a.cpp", 1.0)
+    done = result(finished=(ran, event(EventKind.FINISHED, "b", cached=True)))
+    wrong = result(ExitCode.TASK_FAILED, finished=(event(EventKind.FINISHED, "a", cached=True, as_for="net/host"),))
+    refused = BoltError([Diagnostic("model-unreadable", "cannot read net.onnx")])
+    assert total_text([wrong, done, refused, result(ExitCode.TOOL_MISSING)], 2.5) == (
+        "4 recipes: 1 done, 1 failed, 1 not built, 1 built in part; 1 task run, 1 in common, 1 from the cache, 2.50 s\n"
+    )
+    assert total_text([result(), result()], 0.5) == "2 recipes: 2 done; nothing to do, 0.50 s\n"
+    assert total_text([result(), refused], 0.5) == "2 recipes: 1 done, 1 not built; nothing to do, 0.50 s\n"
+    assert total_text([refused, refused], 0.5) == "2 recipes: 2 not built; nothing finished, 0.50 s\n"
 
 
 def test_a_build_with_nothing_to_do_says_so_in_one_line() -> None:
@@ -120,9 +148,9 @@ def test_a_failure_is_told_with_its_log_its_repetition_and_its_consequences() ->
 def test_events_as_json_lines() -> None:
     stream = io.StringIO()
     shown = JsonProgress(stream)
-    shown.start("toy", 1)
+    shown.start(Outlook(("toy",), 1, 2.5))
     shown.event(event(EventKind.FINISHED, "link", 0.5, reasons=("a.cpp changed",)))
     start, task = (json.loads(line) for line in stream.getvalue().splitlines())
-    assert start == {"event": "start", "recipe": "toy", "tasks": 1}
+    assert start == {"event": "start", "recipe": "toy", "recipes": ["toy"], "tasks": 1, "expected": 2.5}
     assert task["reasons"] == ["a.cpp changed"]
     assert (task["event"], task["kind"], task["label"], task["seconds"]) == ("task", "finished", "link", 0.5)

@@ -12,7 +12,7 @@ from build_graphs import shell, write_plan
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.build.session import SessionOptions, SessionPart, SessionResult, run_session
 from bolt_build.build.tasks import Task, Value, ValueKind
 
 COPY = shell("copy", 'cat in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
@@ -39,7 +39,7 @@ class Built:
         told: list[TaskEvent] = []
         options = SessionOptions(jobs, keep_going, str(self.root / "cache") if cache else None, 1 << 30)
         with directory_claim(self.recipe.path, wait=True, say=print) as lock:
-            result = run_session(self.recipe.path, ("host",), options, lock, told.append)
+            result = run_session([SessionPart(self.recipe.path, ("host",), lock)], options, told.append)
         marks = {EventKind.FINISHED: "", EventKind.FAILED: "-", EventKind.NOTE: "!", EventKind.CURRENT: "="}
         seen = [e.task + ("*" if e.cached else marks[e.kind]) for e in told if e.kind in marks]
         return sorted(seen), result

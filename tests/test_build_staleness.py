@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +14,11 @@ from test_build_own_sources import NO_OFFERS, EditedFiles, use
 
 from bolt_build.build import builder, emission
 from bolt_build.build.builder import BuildOptions, build, dry_run
+from bolt_build.build.estimate import Outlook
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.own_sources import PACKAGE, OwnSources
-from bolt_build.build.session import SessionResult
+from bolt_build.build.session import SessionPart, SessionResult
+from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 from bolt_build.schema import load_recipe
 
@@ -29,7 +33,10 @@ class Silent:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def start(self, recipe: str, tasks: int) -> None:
+    def stage(self, text: str, expected: float | None) -> None:
+        self.said.append(text)
+
+    def start(self, outlook: Outlook) -> None:
         self.shown = True
 
     def event(self, event: TaskEvent) -> None: ...
@@ -73,8 +80,8 @@ def test_where_nothing_is_stale_scons_is_not_started(place: Place, monkeypatch: 
     """It would ask the same rule. Where something is, it is asked."""
     started: list[tuple[str, ...]] = []
 
-    def run_session(directory: Path, targets: tuple[str, ...], *more: object) -> SessionResult:
-        started.append(targets)
+    def run_session(parts: list[SessionPart], *more: object) -> SessionResult:
+        started.extend(part.targets for part in parts)
         return SessionResult(interrupted=False, failed=(), finished=())
 
     monkeypatch.setattr(builder, "run_session", run_session)
@@ -85,6 +92,29 @@ def test_where_nothing_is_stale_scons_is_not_started(place: Place, monkeypatch: 
     (place.path / "generated" / "tiny" / "host" / "tiny-run").unlink()
     build(recipe, place.options, Silent())
     assert started == [("host",)]
+
+
+def test_a_recipe_that_cannot_be_planned_keeps_no_other_from_being_built(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place.path)
+    (place.path / "lost.yaml").write_text(RECIPE.replace("tiny", "lost"))
+    (place.path / "lost.onnx").write_text("no model")
+    words = ["lost.yaml", "tiny.yaml", "--cache", "cache"]
+    assert main(words) == ExitCode.INVALID
+    said = capsys.readouterr()
+    assert re.sub(r"[0-9.]+ s", "T", said.out) == (
+        "planning lost for host\ntiny: done, nothing to do, T\n2 recipes: 1 done, 1 not built; nothing to do, T\n"
+    )
+    assert "error[not-onnx]" in said.err
+    assert main([*words, "--dry-run"]) == ExitCode.INVALID
+    assert capsys.readouterr().out == "planning lost for host\ntiny: nothing to do\n"
+    assert main([*words, "--format", "json"]) == ExitCode.INVALID
+    *_, lost, tiny, end = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [(each["event"], each["recipe"], each["exit_code"]) for each in (lost, tiny)] == [
+        ("result", "lost", 3), ("result", "tiny", 0),
+    ]  # fmt: skip
+    assert (end["event"], end["exit_code"], end["exit_codes"]) == ("end", 3, [3, 0])
 
 
 def test_other_weights_run_only_what_holds_them(place: Place) -> None:

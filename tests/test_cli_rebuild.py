@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bolt_build.build.builder import BuildOptions, BuildResult, TargetResult
+from bolt_build.build.builder import BuildOptions
+from bolt_build.build.result import BuildResult, TargetResult
 from bolt_build.cli.main import main
 from bolt_build.errors import Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe

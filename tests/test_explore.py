@@ -14,9 +14,10 @@ import pytest
 
 from bolt_build.bench.exploration import EXPLORATION_VERSION, Exploration, Explored, NotExplored
 from bolt_build.bench.runner import Load, Measurement
-from bolt_build.build.builder import BuildOptions, BuildResult, Listener, TargetResult
+from bolt_build.build.builder import BuildOptions, Listener
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.layout import TargetDirectory
+from bolt_build.build.result import BuildResult, TargetResult
 from bolt_build.cli.main import main
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.zoo.builder import Builder

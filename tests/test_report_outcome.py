@@ -85,7 +85,7 @@ def test_json_has_every_key_whatever_came_of_it() -> None:
     assert bad["recipes"][0]["targets"][0]["verification"]["batches"][0]["departing"] == ["fc"]
     assert bad["recipes"][0]["tasks"][-1] == {
         "target": "h200", "task": "k_1", "label": "compile kernel.cu", "kind": "failed", "seconds": 1.0,
-        "cached": False, "reasons": [], "text": "ended with 1", "log": LOG, "command": "nvcc kernel.cu",
+        "cached": False, "as_for": "", "reasons": [], "text": "ended with 1", "log": LOG, "command": "nvcc kernel.cu",
     }  # fmt: skip
     assert bad["recipes"][0]["not_attempted"] == ["link libnet.so"]
 

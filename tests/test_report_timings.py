@@ -10,6 +10,7 @@ from html_pages import read_page
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bolt_build.build.estimate import Outlook
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.last_runs import note_runs
 from bolt_build.build.layout import RecipeDirectory
@@ -31,7 +32,7 @@ def event(kind: EventKind, name: str, seconds: float = 0.0, *, cached: bool = Fa
 
 def keeper(path: Path, times: list[float]) -> Timekeeper:
     found = Timekeeper(QuietProgress(), {"toy": RecipeDirectory(path / "toy")}, iter(times).__next__)
-    found.start("toy", 4)
+    found.start(Outlook(("toy",), 4))
     return found
 
 

@@ -19,7 +19,7 @@ from bolt_build.build.cache import Cache, RefusedEntry
 from bolt_build.build.caches import Caches, Origin
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.session import SessionOptions, run_session
+from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.sharing.store import StoreTrouble, open_store
@@ -304,7 +304,7 @@ def built(root: Path, shared: SharedPlace) -> list[str]:
     told: list[TaskEvent] = []
     options = SessionOptions(2, False, str(root / "cache"), 1 << 30, shared=shared)
     with directory_claim(recipe.path, wait=True, say=print) as claim:
-        result = run_session(recipe.path, ("host",), options, claim, told.append)
+        result = run_session([SessionPart(recipe.path, ("host",), claim)], options, told.append)
     assert (result.failed, result.trouble) == ((), "")
     shown = (EventKind.FINISHED, EventKind.NOTE)
     notes = [event.text for event in told if event.kind is EventKind.NOTE]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import itertools
 import os
 import signal
 import time
@@ -15,22 +15,23 @@ from typing import Protocol
 from bolt_build.build.cache import DEFAULT_LIMIT, Cache, default_cache_directory
 from bolt_build.build.caches import Caches
 from bolt_build.build.claim import Wait, directory_claim
-from bolt_build.build.estimate import WORTH_SAYING, estimate_text, estimated_seconds
+from bolt_build.build.estimate import Outlook, outlook
 from bolt_build.build.events import TaskEvent
 from bolt_build.build.files import told
 from bolt_build.build.last_runs import load_last_runs, note_runs
-from bolt_build.build.layout import RecipeDirectory, TargetDirectory
+from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.prepared_target import PreparedTarget
-from bolt_build.build.preparing import Preparer, missing_verifier
+from bolt_build.build.preparing import Preparer
 from bolt_build.build.remote.dask import scheduler
-from bolt_build.build.session import SessionOptions, SessionResult, run_session
+from bolt_build.build.result import BuildResult, build_result, distinct
+from bolt_build.build.session import SessionOptions, SessionPart, SessionResult, run_session
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.signal_handlers import handled
-from bolt_build.build.staleness import Forecast, KnownOutputs, forecast
+from bolt_build.build.staleness import Forecast, KnownOutputs, forecast, with_common
+from bolt_build.build.tasks import TaskGraph
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.schema.user_settings import SharedPlace
 from bolt_build.schema.validate import suggest
@@ -84,7 +85,11 @@ class Listener(Protocol):
     def say(self, text: str) -> None:
         """A line about what happens before and between tasks."""
 
-    def start(self, recipe: str, tasks: int) -> None:
+    def stage(self, text: str, expected: float | None) -> None:
+        """Something that takes its time before tasks begins, and what went before has ended. It is `expected` to take
+        so many seconds, as it took last, None where that is not known."""
+
+    def start(self, outlook: Outlook) -> None:
         """So many tasks will run, or fewer."""
 
     def event(self, event: TaskEvent) -> None: ...
@@ -93,79 +98,174 @@ class Listener(Protocol):
         """No more tasks."""
 
 
-@dataclass(frozen=True)
-class TargetResult:
-    """`verified`: what `verify.json` says, None where the target is not verified here; `elsewhere` then says why it
-    cannot run on this machine, where that is so. `kernels` says where its kernels come from, None where that is no
-    question."""
-
-    target: str
-    directory: TargetDirectory
-    artifacts: tuple[str, ...]
-    verified: bool | None
-    elsewhere: str | None = None
-    kernels: KernelSource | None = None
-
-
-@dataclass(frozen=True)
-class BuildResult:
-    """A finished build, whatever came of it. `not_attempted` are labels of tasks that stood behind a failure,
-    `obstacles` what kept a target, by its name, from being planned. It took `seconds`, after it had `waited` so many
-    seconds for another build."""
-
-    recipe: str
-    exit_code: ExitCode
-    diagnostics: tuple[Diagnostic, ...]
-    targets: tuple[TargetResult, ...]
-    finished: tuple[TaskEvent, ...]
-    failed: tuple[TaskEvent, ...]
-    not_attempted: tuple[str, ...]
-    seconds: float
-    obstacles: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
-    waited: float = 0.0
-
-
 def build(recipe: Recipe, options: BuildOptions, listener: Listener) -> BuildResult:
     """Build and verify targets of a recipe. Must run in the main thread, for the sake of signals.
 
     Raises BoltError where nothing could be attempted; everything later is in the result.
     """
-    started = time.monotonic()
-    directory = options.directory(recipe)
+    (found,) = build_recipes([recipe], options, listener)
+    if isinstance(found, BoltError):
+        raise found
+    return found
+
+
+def build_recipes(
+    recipes: Sequence[Recipe], options: BuildOptions, listener: Listener
+) -> tuple[BuildResult | BoltError, ...]:
+    """Build and verify targets of recipes in one graph, in which a task that several have in common runs once. Must run
+    in the main thread, for the sake of signals.
+
+    Each recipe's result, or why nothing of it could be attempted: that keeps no other from being built. Raises
+    KeyboardInterrupt, and BoltError for a cache that cannot be used.
+    """
     # SIGTERM and SIGHUP end planning as Ctrl-C does; while tasks run the session has its own handlers.
     ended = handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
-    wait = Wait(listener.say)
-    with ended, directory_claim(directory.path, wait=options.wait, say=wait.say) as claim:
-        waited = wait.seconds
-        planned, obstacles, code = _plan(recipe, options, listener)
-        # Progress counts the tasks alone: what the team's store has of them is asked when their turn comes.
-        forecasts = [_forecast(target, recipe, options.local_cache) for target in planned]
-        planned = tuple(target.written() for target in planned)
-        tasks = sum(len(found.stale) for found in forecasts)
-        expected = _estimate(planned, forecasts, options) if tasks else None
-        if expected is not None and expected >= WORTH_SAYING:
-            listener.say(estimate_text(tasks, expected))
-        listener.start(recipe.name, tasks)
+    with ended, contextlib.ExitStack() as claims:
+        found: dict[str, _Job | BoltError] = dict(_claimed(recipes, options, listener, claims))
         try:
-            # SCons would ask the same rule of the same files, and takes as long to start as all that is done here.
-            session = (
-                _run(directory, planned, options, claim, _Reasoning(listener, forecasts)) if tasks else NOTHING_TO_RUN
-            )
+            for recipe in recipes:
+                claimed = found[recipe.name]
+                if isinstance(claimed, _Job):
+                    try:
+                        found[recipe.name] = _prepared(claimed, options, listener)
+                    except BoltError as error:
+                        found[recipe.name] = error
+            jobs = _with_common([job for recipe in recipes if isinstance(job := found[recipe.name], _Job)])
+            sessions = _run(jobs, options, listener) if jobs else []
         finally:
             listener.stop()
-    seconds = time.monotonic() - started - waited
-    return replace(_result(recipe, planned, obstacles, code, session, seconds), waited=waited)
+    results = {job.recipe.name: _result(job, session) for job, session in zip(jobs, sessions, strict=True)}
+    each = (found[recipe.name] for recipe in recipes)
+    return tuple(job if isinstance(job, BoltError) else results[job.recipe.name] for job in each)
 
 
-def _estimate(planned: Sequence[PreparedTarget], forecasts: Sequence[Forecast], options: BuildOptions) -> float | None:
-    """Seconds that the stale tasks will take; None where one of them never ran here."""
-    runs = (load_last_runs(target.directory) for target in planned)
-    return estimated_seconds(zip(forecasts, runs, strict=True), options.jobs)
+@dataclass(frozen=True)
+class _Job:
+    """A recipe whose directory is claimed, after it had `waited`; and what is planned of it, in so many `seconds`."""
+
+    recipe: Recipe
+    directory: RecipeDirectory
+    claim: int
+    waited: float
+    planned: tuple[PreparedTarget, ...] = ()
+    forecasts: tuple[Forecast, ...] = ()
+    obstacles: tuple[tuple[str, tuple[Diagnostic, ...]], ...] = ()
+    code: ExitCode = ExitCode.OK
+    seconds: float = 0.0
+
+    @property
+    def part(self) -> SessionPart:
+        targets = tuple(target.plan.graph.target for target in self.planned)
+        return SessionPart(self.directory.path, targets, self.claim)
+
+    @property
+    def stale(self) -> int:
+        """Tasks that would run."""
+        return sum(len(found.stale) for found in self.forecasts)
+
+
+def _claimed(
+    recipes: Sequence[Recipe], options: BuildOptions, listener: Listener, claims: contextlib.ExitStack
+) -> Iterator[tuple[str, _Job | BoltError]]:
+    """Every recipe's directory, by its name; in one order for all builds, so that no two wait for each other."""
+    for recipe in sorted(recipes, key=lambda each: str(options.directory(each).path)):
+        directory, wait = options.directory(recipe), Wait(listener.say)
+        try:
+            claim = claims.enter_context(directory_claim(directory.path, wait=options.wait, say=wait.say))
+            yield recipe.name, _Job(recipe, directory, claim, wait.seconds)
+        except BoltError as error:
+            yield recipe.name, error
+
+
+def _prepared(job: _Job, options: BuildOptions, listener: Listener) -> _Job:
+    """The job with all its targets planned and written. Raises BoltError."""
+    started = time.monotonic()
+    planned, obstacles, code = _plan(job.recipe, options, listener)
+    # Progress counts the tasks alone: what the team's store has of them is asked when their turn comes.
+    forecasts = tuple(_forecast(target, job.recipe, options.local_cache) for target in planned)
+    # What is written holds no weights any more: those of one recipe alone are in memory.
+    written = tuple(target.written() for target in planned)
+    seconds = time.monotonic() - started
+    return replace(
+        job, planned=written, forecasts=forecasts, obstacles=tuple(obstacles.items()), code=code, seconds=seconds
+    )
+
+
+def _with_common(jobs: Sequence[_Job]) -> list[_Job]:
+    """The jobs with their forecasts, in which a task says whether it waits for the same one of another target."""
+    graphs = [target.plan.graph for job in jobs for target in job.planned]
+    known = iter(with_common(graphs, [found for job in jobs for found in job.forecasts]))
+    return [replace(job, forecasts=tuple(itertools.islice(known, len(job.forecasts)))) for job in jobs]
+
+
+def _run(jobs: Sequence[_Job], options: BuildOptions, listener: Listener) -> list[tuple[SessionResult, float]]:
+    """What came of each job's tasks, and after how many seconds the last of them had ended.
+
+    SCons is not started for jobs that have nothing to do: it would ask the same rule of the same files.
+    """
+    busy = [job for job in jobs if job.stale]
+    ahead = _outlook(jobs, options)
+    if ahead.worth_saying:
+        listener.say(ahead.text)
+    listener.start(ahead)
+    heard = _Heard(listener, jobs)
+    session = NOTHING_TO_RUN
+    if busy:
+        cache = options.local_cache
+        with options.session(keep_going=options.keep_going) as wanted:
+            session = run_session([job.part for job in busy], wanted, heard.event)
+        if any(not event.cached for event in session.finished):
+            cache.prune()
+    found = []
+    for job in jobs:
+        of_job = heard.of(job, session) if job in busy else NOTHING_TO_RUN
+        for target in job.planned:
+            with told(target.directory.path):
+                ran = [event for event in of_job.finished if event.target == target.plan.graph.target]
+                note_runs(target.directory, ran, target.planning)
+        found.append((of_job, heard.last.get(job.recipe.name, 0.0)))
+    return found
+
+
+def _result(job: _Job, session: tuple[SessionResult, float]) -> BuildResult:
+    seconds = job.seconds + session[1]
+    return build_result(job.recipe, job.planned, dict(job.obstacles), job.code, session[0], seconds, job.waited)
+
+
+def _outlook(jobs: Sequence[_Job], options: BuildOptions) -> Outlook:
+    """What is about to run, with what is known of earlier builds."""
+    recipes = tuple(job.recipe.name for job in jobs)
+    if not any(job.stale for job in jobs):
+        return Outlook(recipes, 0)
+    runs = [
+        (job.recipe.name, forecast, load_last_runs(target.directory))
+        for job in jobs
+        for target, forecast in zip(job.planned, job.forecasts, strict=True)
+    ]
+    return outlook(recipes, runs, options.jobs)
 
 
 def dry_run(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[Forecast, ...]:
     """What `build` would run. Nothing is written but a zoo recipe's model, which planning reads. Raises BoltError."""
     return tuple(found for _, found in foresee(recipe, options, listener))
+
+
+def dry_runs(
+    recipes: Sequence[Recipe], options: BuildOptions, listener: Listener
+) -> tuple[tuple[Forecast, ...] | BoltError, ...]:
+    """The same of recipes that are built together, or why nothing of one could be attempted."""
+    found: list[tuple[Forecast, ...] | BoltError] = []
+    graphs: list[TaskGraph] = []
+    for recipe in recipes:
+        try:
+            pairs = foresee(recipe, options, listener)
+        except BoltError as error:
+            found.append(error)
+            continue
+        graphs += [target.plan.graph for target, _ in pairs]
+        found.append(tuple(forecast for _, forecast in pairs))
+    known = iter(with_common(graphs, [each for of in found if not isinstance(of, BoltError) for each in of]))
+    return tuple(of if isinstance(of, BoltError) else tuple(itertools.islice(known, len(of))) for of in found)
 
 
 def foresee(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[tuple[PreparedTarget, Forecast], ...]:
@@ -175,26 +275,42 @@ def foresee(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[
     """
     planned, obstacles, code = _plan(recipe, options, listener)
     if obstacles:
-        raise BoltError(_distinct(obstacles), code)
+        raise BoltError(distinct(obstacles), code)
     caches = Caches(options.local_cache, None if options.shared is None else SharedCache(StoreClient(options.shared)))
     return tuple((target, _forecast(target, recipe, caches)) for target in planned)
 
 
-class _Reasoning:
-    """Passes events on with the reasons that were foreseen."""
+class _Heard:
+    """Passes events of a session on, with the reasons that were foreseen, and knows when each recipe's last came."""
 
-    def __init__(self, listener: Listener, forecasts: Sequence[Forecast]) -> None:
+    def __init__(self, listener: Listener, jobs: Sequence[_Job]) -> None:
         self._listener = listener
-        self._reasons = {(found.target, stale.task.name): stale.reasons for found in forecasts for stale in found.stale}
+        self._only = jobs[0].recipe.name if len(jobs) == 1 else ""
+        self._began = time.monotonic()
+        self.last: dict[str, float] = {}
+        self._reasons = {
+            (job.recipe.name, found.target, stale.task.name): stale.reasons
+            for job in jobs
+            for found in job.forecasts
+            for stale in found.stale
+        }
 
     def event(self, event: TaskEvent) -> None:
-        self._listener.event(self.reasoned(event))
+        reasoned = self._reasoned(event)
+        self.last[reasoned.recipe] = time.monotonic() - self._began
+        self._listener.event(reasoned)
 
-    def reasoned(self, event: TaskEvent) -> TaskEvent:
-        return replace(event, reasons=self._reasons.get((event.target, event.task), ()))
+    def of(self, job: _Job, session: SessionResult) -> SessionResult:
+        """What of a session is of one job."""
+        finished, failed = (
+            tuple(event for event in map(self._reasoned, events) if event.recipe == job.recipe.name)
+            for events in (session.finished, session.failed)
+        )
+        return replace(session, finished=finished, failed=failed)
 
-    def all(self, events: Sequence[TaskEvent]) -> tuple[TaskEvent, ...]:
-        return tuple(map(self.reasoned, events))
+    def _reasoned(self, event: TaskEvent) -> TaskEvent:
+        recipe = event.recipe or self._only
+        return replace(event, recipe=recipe, reasons=self._reasons.get((recipe, event.target, event.task), ()))
 
 
 def chosen(recipe: Recipe, names: Sequence[str]) -> tuple[TargetSpec, ...]:
@@ -222,7 +338,7 @@ def _plan(
 
     Raises BoltError where none can, and with what is not locked of any of them where that is asked for.
     """
-    preparer = Preparer(recipe, options.directory(recipe), listener.say, locked=options.locked)
+    preparer = Preparer(recipe, options.directory(recipe), listener.say, locked=options.locked, stage=listener.stage)
     planned, code = [], ExitCode.OK
     obstacles: dict[str, tuple[Diagnostic, ...]] = {}
     unlocked: list[Diagnostic] = []
@@ -238,16 +354,12 @@ def _plan(
             obstacles[spec.name] = error.diagnostics
             code = error.exit_code
     if unlocked:
-        raise BoltError([*_distinct(obstacles), *unlocked], ExitCode.LOCK)
+        raise BoltError([*distinct(obstacles), *unlocked], ExitCode.LOCK)
     for note in (note for target in planned for note in target.notes):
         listener.say(note)
     if not planned:
-        raise BoltError(_distinct(obstacles), code)
+        raise BoltError(distinct(obstacles), code)
     return tuple(planned), obstacles, code
-
-
-def _distinct(obstacles: dict[str, tuple[Diagnostic, ...]]) -> list[Diagnostic]:
-    return list(dict.fromkeys(each for found in obstacles.values() for each in found))
 
 
 def _forecast(target: PreparedTarget, recipe: Recipe, cache: KnownOutputs) -> Forecast:
@@ -256,77 +368,3 @@ def _forecast(target: PreparedTarget, recipe: Recipe, cache: KnownOutputs) -> Fo
         before = load_plan_file(target.directory.plan) if target.fresh else None
         found = forecast(target.plan, target.directory, cache, target.foreseen(), recipe.mark, before)
     return replace(found, warnings=target.warnings)
-
-
-def _run(
-    directory: RecipeDirectory,
-    planned: tuple[PreparedTarget, ...],
-    options: BuildOptions,
-    claim: int,
-    listener: _Reasoning,
-) -> SessionResult:
-    cache = options.local_cache
-    targets = tuple(target.plan.graph.target for target in planned)
-    with options.session(keep_going=options.keep_going) as session:
-        result = run_session(directory.path, targets, session, claim, listener.event)
-    if any(not event.cached for event in result.finished):
-        cache.prune()
-    result = replace(result, finished=listener.all(result.finished), failed=listener.all(result.failed))
-    for target in planned:
-        with told(target.directory.path):
-            note_runs(target.directory, [e for e in result.finished if e.target == target.plan.graph.target])
-    return result
-
-
-def _result(
-    recipe: Recipe, planned: tuple[PreparedTarget, ...], obstacles: dict[str, tuple[Diagnostic, ...]], code: ExitCode,
-    session: SessionResult, seconds: float,
-) -> BuildResult:  # fmt: skip
-    found = _distinct(obstacles)
-    found += [missing_verifier(target.unverified) for target in planned if target.unverified is not None]
-    targets = tuple(_target_result(target, session) for target in planned)
-    if session.trouble:
-        found.append(Diagnostic("scons-failed", session.trouble, subject=recipe.name))
-    if session.interrupted:
-        code = ExitCode.INTERRUPTED
-    elif session.failed or session.trouble:
-        code = ExitCode.TASK_FAILED
-    elif any(target.verified is False for target in targets):
-        code = ExitCode.VERIFY_FAILED
-    elif found:
-        code = ExitCode.TOOL_MISSING
-    found += [warning for target in planned for warning in target.warnings]
-    not_attempted = tuple(label for target in planned for label in _behind(target, session))
-    return BuildResult(
-        recipe.name, code, tuple(found), targets, session.finished, session.failed, not_attempted, seconds,
-        tuple(obstacles.items()),
-    )  # fmt: skip
-
-
-def _target_result(target: PreparedTarget, session: SessionResult) -> TargetResult:
-    name = target.plan.graph.target
-    done = not session.interrupted and not session.trouble and all(event.target != name for event in session.failed)
-    asked = done and target.elsewhere is None
-    verified = verification_passed(target.directory) if asked else None
-    artifacts = target.plan.graph.artifacts if done else ()
-    return TargetResult(name, target.directory, artifacts, verified, target.elsewhere, target.kernels)
-
-
-def verification_passed(directory: TargetDirectory) -> bool | None:
-    """What the last verification said; None where there was none."""
-    try:
-        return bool(json.loads(directory.verification.read_text(encoding="utf-8"))["ok"])
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _behind(target: PreparedTarget, session: SessionResult) -> Iterator[str]:
-    """Labels of tasks that need, directly or not, what a failed task did not make."""
-    failed = {event.task for event in session.failed if event.target == target.plan.graph.target}
-    lost: set[str] = set()
-    for task in target.plan.graph.tasks:
-        if task.name in failed:
-            lost |= set(task.outputs)
-        elif lost.intersection(task.inputs):
-            lost |= set(task.outputs)
-            yield task.label

@@ -27,10 +27,12 @@ class EventKind(Enum):
 
 @dataclass(frozen=True)
 class TaskEvent:
-    """`cached`: the outputs came from a cache; `shared`: from that which a team shares. `text`: a note, or why it
+    """`cached`: the outputs came from a cache; `shared`: from that which a team shares; `as_for` names the target
+    ("net/host") whose same task of this build has made them, where they are taken from there. `text`: a note, or why it
     failed. `log`: the end of its output. `reasons` say why the task was not up to date.
 
-    `command` is a line for a shell that repeats the task by hand.
+    `command` is a line for a shell that repeats the task by hand. `recipe` is that of the target, "" where only one is
+    built.
     """
 
     kind: EventKind
@@ -45,6 +47,8 @@ class TaskEvent:
     command: str = ""
     reasons: tuple[str, ...] = ()
     shared: bool = False
+    recipe: str = ""
+    as_for: str = ""
 
 
 @dataclass

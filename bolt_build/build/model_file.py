@@ -36,17 +36,22 @@ class ModelFile:
 
 
 def model_file(
-    recipe: Recipe, directory: RecipeDirectory, known: tuple[FileStamp, ...], say: Callable[[str], None]
+    recipe: Recipe,
+    directory: RecipeDirectory,
+    known: tuple[FileStamp, ...],
+    say: Callable[[str], None],
+    begin: Callable[[str, float | None], None] | None = None,
 ) -> ModelFile:
     """The model of `recipe`, written first where it comes from the zoo or is a variant, and is not there yet or not
     the right one.
 
-    `known` are stamps of an earlier build: files that they match are not read again. Raises BoltError, also with what
+    `known` are stamps of an earlier build: files that they match are not read again. `begin` hears that one is being
+    written, and how many seconds that took last; `say` does where there is none. Raises BoltError, also with what
     of a variant does not fit the model.
     """
     if recipe.model.zoo is not None or recipe.variant is not None:
         base = () if recipe.model.zoo is not None else _own_files(recipe, known_base(directory))
-        return ModelFile((written_model(recipe, base, directory, say),))
+        return ModelFile((written_model(recipe, base, directory, say, begin),))
     return ModelFile(_own_files(recipe, known))
 
 

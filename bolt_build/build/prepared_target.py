@@ -39,6 +39,7 @@ class PreparedTarget:
     `touched` says that the model's files have new times but the same contents. `unverified` is the tool that is missing
     to verify the engine, `elsewhere` why it does not run on this machine. `kernels` says where its kernels come from
     (None where that is no question), `notes` and `warnings` what is to be told about it.
+    Planning it took `planning` seconds, None where the plan was there.
     """
 
     directory: TargetDirectory
@@ -52,6 +53,7 @@ class PreparedTarget:
     kernels: KernelSource | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
+    planning: float | None = None
 
     @property
     def fresh(self) -> bool:

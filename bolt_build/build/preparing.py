@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import bolt_build
 from bolt_build.build.facts import Facts, Versioned, versioned
 from bolt_build.build.files import FileStamp, stamp
+from bolt_build.build.last_runs import PLANNING, load_last_runs
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.model_file import ModelFile, model_file
 from bolt_build.build.origin import rival
@@ -56,7 +58,8 @@ _FILES = ("engine.json", "provenance.json", "recipe.json", "selection.json")
 @dataclass
 class Preparer:
     """Plans the targets of one recipe; the ONNX file is parsed once for all of them. `locked` refuses a plan that is
-    not the lock's, or with a kernel that was not measured, or measured with another toolchain."""
+    not the lock's, or with a kernel that was not measured, or measured with another toolchain. `stage` hears of what
+    takes its time, and how many seconds it took last; it is said by `say` where there is none."""
 
     recipe: Recipe
     directory: RecipeDirectory
@@ -64,6 +67,7 @@ class Preparer:
     find_tools: Callable[[Sequence[str]], Toolchain] = probe
     why_not_here: Callable[[Target], str | None] = why_not_here
     locked: bool = False
+    stage: Callable[[str, float | None], None] | None = None
     _model: ModelFile | None = None
     _parsed: OnnxModel | None = None
 
@@ -82,10 +86,12 @@ class Preparer:
             plan = replace(found.known, model=found.model.files) if touched else found.known
             target = PreparedTarget(found.directory, plan, found.unverified, found.elsewhere, touched=touched)
         elif found.replans or found.known is None:
+            began = time.monotonic()
             planned = self._plan_engine(spec, found.target, found.lock.selection)
             graphs = tuple(cover.graph for cover in planned.covers)
             found = found.using(TuningUse(planned.asked, graphs, planned.used, planned.declined))
             target = self._tasks(found, planned)
+            target = replace(target, planning=time.monotonic() - began)
             slow = tuple(f"{self.recipe.name}/{spec.name}: {each}" for each in _told(planned.plan))
         else:
             target = self._tasks(found, None)
@@ -151,8 +157,14 @@ class Preparer:
 
     def _model_file(self, known: tuple[FileStamp, ...]) -> ModelFile:
         if self._model is None:
-            self._model = model_file(self.recipe, self.directory, known, self.say)
+            self._model = model_file(self.recipe, self.directory, known, self.say, self._begin)
         return self._model
+
+    def _begin(self, text: str, expected: float | None) -> None:
+        if self.stage is None:
+            self.say(text)
+        else:
+            self.stage(text, expected)
 
     def _with_verifier(self, runs_here: bool, toolchain: Toolchain) -> tuple[Toolchain, Tool | None]:
         """The tools with the one that verifies, where the target's engines run here; or what is missing of it."""
@@ -167,7 +179,8 @@ class Preparer:
         # The heavy half of planning loads onnx and NumPy: a build that finds nothing changed needs neither.
         from bolt_build.build.engine_from_model import plan_parsed
 
-        self.say(f"planning {self.recipe.name} for {spec.name}")
+        last = load_last_runs(self.directory.target(spec.name)).of(PLANNING)
+        self._begin(f"planning {self.recipe.name} for {spec.name}", None if last is None else last.seconds)
         return plan_parsed(self.parsed, self.recipe, spec, target, selection)
 
     def _tasks(self, asked: _Question, planned: PlannedEngine | None) -> PreparedTarget:

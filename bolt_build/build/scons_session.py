@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ import SCons.Script
 from bolt_build.build.admission import Admission, available_memory_mb
 from bolt_build.build.cache import Cache
 from bolt_build.build.caches import Caches
-from bolt_build.build.events import EventWriter
-from bolt_build.build.files import unlink
+from bolt_build.build.common_tasks import CommonTasks, MadeOnce, may_be_common
+from bolt_build.build.events import EventWriter, TaskEvent
+from bolt_build.build.files import Digests, unlink
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
@@ -48,11 +50,13 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """What the building process asks of SCons's: targets of one recipe, by name. `parent` is the process that asks."""
+    """What the building process asks of SCons's: `parts` are directories of recipes with targets of each, by name.
+    `parent` is the process that asks."""
 
-    directory: str
-    targets: tuple[str, ...]
+    parts: tuple[tuple[str, tuple[str, ...]], ...]
+    signatures: str
     events: int
+    keep_going: bool
     cache: str | None
     cache_limit: int
     cache_read_only: bool
@@ -68,7 +72,6 @@ def open_session(request_json: str) -> None:
     _end_with(request.parent)
     groups = ProcessGroups()
     _stop_on_signals(groups)
-    recipe = RecipeDirectory(Path(request.directory))
     cache = None
     if request.cache is not None:
         cache = Cache(Path(request.cache), request.cache_limit, request.cache_read_only)
@@ -79,23 +82,30 @@ def open_session(request_json: str) -> None:
         atexit.register(remote.close)
     writer = EventWriter(request.events)
     admission = Admission(available_memory_mb())
-    forget = _once(lambda: unlink(recipe.signature_file))
+    recipes = [(RecipeDirectory(Path(directory)), targets) for directory, targets in request.parts]
+    forget = _once(lambda: _forget(recipe for recipe, _ in recipes))
     environment = SCons.Environment.Environment(tools=[], BUILDERS={}, SCANNERS=[])
-    decider = _Decider()
-    environment.Decider(decider)
-    SCons.Script.SConsignFile(str(recipe.signatures))
-    for name in request.targets:
-        directory = recipe.target(name)
+    graph = _Graph(environment, keep_going=request.keep_going)
+    environment.Decider(graph.decider)
+    SCons.Script.SConsignFile(request.signatures)
+    digests, made = Digests(), MadeOnce()
+    for directory in (recipe.target(name) for recipe, targets in recipes for name in targets):
         plan = load_plan_file(directory.plan)
         if plan is None:
             raise SCons.Errors.UserError(f"{directory.plan} cannot be read")
         _sweep(directory)
-        runner = TaskRunner(directory, plan, caches, groups, admission, writer.write, forget, remote)
+        runner = TaskRunner(
+            directory, plan, caches, groups, admission, writer.write, forget, remote, digests, made
+        )  # fmt: skip
         for file in plan.model:
             runner.digests.learn(file)
-        for task in plan.graph.tasks:
-            if task.name not in request.without:
-                _declare(environment, decider, runner, task)
+        graph.add(runner, request.without)
+
+
+def _forget(recipes: Iterable[RecipeDirectory]) -> None:
+    """Remove what SCons has kept of earlier sessions."""
+    for recipe in recipes:
+        unlink(recipe.signature_file)
 
 
 def _sweep(directory: TargetDirectory) -> None:
@@ -106,18 +116,46 @@ def _sweep(directory: TargetDirectory) -> None:
             unlink(path)
 
 
+@dataclass
+class _Failures:
+    """Recipes in which a task has failed. Without `keep_going` nothing more of them runs."""
+
+    keep_going: bool
+    _recipes: set[str] = field(default_factory=set)
+
+    def note(self, runner: TaskRunner) -> None:
+        self._recipes.add(runner.plan.graph.recipe)
+
+    def stop(self, runners: Iterable[TaskRunner]) -> bool:
+        """True where a task is not to run of which these have need."""
+        return not self.keep_going and all(runner.plan.graph.recipe in self._recipes for runner in runners)
+
+
 @dataclass(frozen=True)
 class _TaskAction:
     """What SCons calls for a task. A class: SCons would take what a closure holds into the action's signature."""
 
     runner: TaskRunner
     task: Task
+    failures: _Failures
+    others: list[tuple[TaskRunner, Task]]
+    """The same task of other targets, which waits for this one."""
 
     def __call__(self, target: Any, source: Any, env: Any) -> None:
         try:
+            if self.failures.stop((self.runner, *(runner for runner, _ in self.others))):
+                raise TaskStopped(self.task.name)
             self.runner.run(self.task)
         except (TaskFailed, TaskStopped) as error:
+            if isinstance(error, TaskFailed):
+                self._fail(error.event)
             raise SCons.Errors.BuildError(node=target[0], errstr=str(error), status=1, exitstatus=2) from None
+
+    def _fail(self, event: TaskEvent) -> None:
+        self.failures.note(self.runner)
+        for runner, task in self.others:
+            self.failures.note(runner)
+            runner.fail_as(task, event)
 
 
 @dataclass
@@ -143,18 +181,53 @@ class _Decider:
         return self._stale[asked]
 
 
-def _declare(environment: Any, decider: _Decider, runner: TaskRunner, task: Task) -> None:
-    runner.drop_edited(task)
-    decider.learn(runner, task)
-    action = SCons.Action.Action(_TaskAction(runner, task), cmdstr=None)
-    sources = [environment.File(str(runner.path(name))) for name in task.inputs]
-    targets = environment.Command([str(runner.path(name)) for name in task.outputs], sources, action)
-    # SCons asks of each file that a task reads: where there is none it does not ask.
-    if not task.inputs and not runner.judge(task).current:
-        environment.AlwaysBuild(targets)
-    environment.Precious(targets)
-    environment.NoClean(targets)
-    environment.Default(targets)
+class _Graph:
+    """Tasks of all targets as SCons's nodes. A task that is another target's too is declared for both, and the second
+    waits for the first."""
+
+    def __init__(self, environment: Any, *, keep_going: bool) -> None:
+        self.decider = _Decider()
+        self._environment = environment
+        self._failures = _Failures(keep_going)
+        self._common = CommonTasks()
+        self._declared: dict[tuple[str, str], tuple[Any, _TaskAction]] = {}
+
+    def add(self, runner: TaskRunner, without: Sequence[str]) -> None:
+        """Declare the tasks of one target."""
+        maybe_common = {task.name for task in may_be_common(runner.plan.graph)}
+        for task in runner.plan.graph.tasks:
+            if task.name not in without:
+                self._declare(runner, task)
+                if task.name in maybe_common:
+                    self._join(runner, task)
+
+    def _declare(self, runner: TaskRunner, task: Task) -> None:
+        environment = self._environment
+        runner.drop_edited(task)
+        self.decider.learn(runner, task)
+        action = _TaskAction(runner, task, self._failures, [])
+        sources = [environment.File(str(runner.path(name))) for name in task.inputs]
+        outputs = [str(runner.path(name)) for name in task.outputs]
+        targets = environment.Command(outputs, sources, SCons.Action.Action(action, cmdstr=None))
+        # SCons asks of each file that a task reads: where there is none it does not ask.
+        if not task.inputs and not runner.judge(task).current:
+            environment.AlwaysBuild(targets)
+        environment.Precious(targets)
+        environment.NoClean(targets)
+        environment.Default(targets)
+        self._declared[runner.name, task.name] = (targets, action)
+
+    def _join(self, runner: TaskRunner, task: Task) -> None:
+        """Let a task that will run wait for the same one of an earlier target."""
+        verdict = runner.judge(task)
+        if verdict.current or verdict.key is None:
+            return
+        first = self._common.learn(runner.name, task.name, verdict.key)
+        if first is not None:
+            targets, action = self._declared[first]
+            action.others.append((runner, task))
+            # An order, and no dependency: what is waited for is not what this target's task is made from.
+            self._environment.Requires(self._declared[runner.name, task.name][0], targets)
 
 
 def _once(call: Any) -> Any:

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bolt_build.build.events import EventKind, TaskEvent, read_events
+from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.signal_handlers import handled
 from bolt_build.digest import encode
 from bolt_build.schema.user_settings import SharedPlace
@@ -24,7 +25,18 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
+class SessionPart:
+    """Targets of one recipe, by name. `claim` is the descriptor of its claimed directory."""
+
+    directory: Path
+    targets: tuple[str, ...]
+    claim: int
+
+
+@dataclass(frozen=True)
 class SessionOptions:
+    """With `keep_going` a failure stops only what stands behind it; without, all of its recipe."""
+
     jobs: int
     keep_going: bool
     cache: str | None
@@ -70,22 +82,43 @@ class _Interrupts:
 
 
 def run_session(
-    directory: Path,
-    targets: tuple[str, ...],
+    parts: Sequence[SessionPart],
     options: SessionOptions,
-    claim: int,
     listen: Callable[[TaskEvent], None],
     without: tuple[str, ...] = (),
 ) -> SessionResult:
-    """Let SCons build `targets` of the recipe's directory. The tasks named in `without` are left out.
+    """Let SCons build recipes in one graph, in which every common task is once. The tasks named in `without` are left
+    out.
 
-    The child inherits `claim`, so that the directory stays claimed until the last of the build is gone. Must be called
-    in the main thread. Raises OSError where the child cannot be started.
+    The child inherits the claims, so that the directories stay claimed until the last of the build is gone. Must be
+    called in the main thread. Raises OSError where the child cannot be started.
     """
+    with _signatures(parts) as signatures:
+        return _run(parts, signatures, options, listen, without)
+
+
+@contextlib.contextmanager
+def _signatures(parts: Sequence[SessionPart]) -> Iterator[Path]:
+    """Where SCons keeps its signatures: with a recipe, and those of a graph of several for the session alone."""
+    if len(parts) == 1:
+        yield RecipeDirectory(parts[0].directory).signatures
+        return
+    with tempfile.TemporaryDirectory(prefix="bolt-build-") as folder:
+        yield RecipeDirectory(Path(folder)).signatures
+
+
+def _run(
+    parts: Sequence[SessionPart],
+    signatures: Path,
+    options: SessionOptions,
+    listen: Callable[[TaskEvent], None],
+    without: tuple[str, ...],
+) -> SessionResult:
     interrupts = _Interrupts()
     reading, writing = os.pipe()
     request = {
-        "is": "SessionRequest", "directory": str(directory), "targets": list(targets), "events": writing,
+        "is": "SessionRequest", "signatures": str(signatures), "events": writing, "keep_going": options.keep_going,
+        "parts": [[str(part.directory), list(part.targets)] for part in parts],
         "cache": options.cache, "cache_limit": options.cache_limit, "cache_read_only": options.cache_read_only,
         "parent": os.getpid(),
         "without": encode(without), "shared": encode(options.shared),
@@ -96,8 +129,9 @@ def run_session(
         with os.fdopen(reading, encoding="utf-8", errors="replace") as stream:
             try:
                 child = subprocess.Popen(
-                    scons_command(directory, request, options), cwd=directory, stdin=subprocess.DEVNULL,
-                    stdout=complaints, stderr=complaints, pass_fds=(writing, claim), process_group=0,
+                    scons_command(request, options, recipes=len(parts)), cwd=parts[0].directory,
+                    stdin=subprocess.DEVNULL, stdout=complaints, stderr=complaints,
+                    pass_fds=(writing, *(part.claim for part in parts)), process_group=0,
                     env=os.environ | {"PYTHONHASHSEED": "0"},
                 )  # fmt: skip
             finally:
@@ -118,9 +152,9 @@ def run_session(
     return SessionResult(interrupted, failed, finished, (text or f"SCons ended with status {status}") if broken else "")
 
 
-def scons_command(directory: Path, request: object, options: SessionOptions) -> list[str]:
-    """The command of the SCons child."""
-    keep_going = ["--keep-going"] if options.keep_going else []
+def scons_command(request: object, options: SessionOptions, recipes: int) -> list[str]:
+    """The command of the SCons child. A failure of one of several recipes stops no other."""
+    keep_going = ["--keep-going"] if options.keep_going or recipes > 1 else []
     return [
         sys.executable, "-m", "SCons", "-Q", "-s", f"--jobs={options.jobs}", *keep_going,
         "--sconstruct", str(_PACKAGE / "build" / "sconstruct.py"), "--no-site-dir",

@@ -8,7 +8,7 @@ holds) are followed, so that a task behind an unchanged file is not named.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -30,12 +30,13 @@ from bolt_build.build.changes import (
     ToolChange,
     texts,
 )
+from bolt_build.build.common_tasks import CommonTasks, may_be_common
 from bolt_build.build.facts import Facts, LockedKernel, LockFacts, Versioned
 from bolt_build.build.files import Digests
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import PlanFile, place_of
 from bolt_build.build.receipt import Receipt, load_receipt
-from bolt_build.build.tasks import Task, Value, ValueKind
+from bolt_build.build.tasks import Task, TaskGraph, Value, ValueKind
 from bolt_build.build.up_to_date import Fault, Verdict, judge
 from bolt_build.errors import Diagnostic, Mark
 from bolt_build.planner.kernel_sources import UsedProblem
@@ -55,7 +56,8 @@ class KnownOutputs(Protocol):
 
 @dataclass(frozen=True)
 class StaleTask:
-    """A task that would run, and why. `from_cache`: its outputs are in the cache.
+    """A task that would run, and why. `from_cache`: its outputs are in the cache. `key` is that of the work, None where
+    it depends on what is not known; `as_for` names the target of the same build ("net/host") whose same task makes it.
 
     `certain` is False where it depends on what a task before it makes whether it runs.
     """
@@ -64,6 +66,8 @@ class StaleTask:
     changes: tuple[Change, ...]
     from_cache: bool
     certain: bool
+    key: str | None = None
+    as_for: str = ""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -98,6 +102,23 @@ def forecast(
     return Forecast(plan.graph.target, tuple(stale for task in plan.graph.tasks if (stale := walk.visit(task))))
 
 
+def with_common(graphs: Sequence[TaskGraph], forecasts: Sequence[Forecast]) -> tuple[Forecast, ...]:
+    """Forecasts of targets that are built together, in which tasks that wait for the same one of another target say so.
+    Where the cache has it, each takes it from there."""
+    common, found = CommonTasks(), []
+    for graph, forecast in zip(graphs, forecasts, strict=True):
+        name = f"{graph.recipe}/{graph.target}"
+        shared = {task.name for task in may_be_common(graph)} if forecast.stale else set()
+        stale = []
+        for each in forecast.stale:
+            first = None
+            if each.key is not None and each.task.name in shared and not each.from_cache:
+                first = common.learn(name, each.task.name, each.key)
+            stale.append(each if first is None else replace(each, as_for=first[0]))
+        found.append(replace(forecast, stale=tuple(stale)))
+    return tuple(found)
+
+
 class _Walk:
     def __init__(
         self,
@@ -129,7 +150,8 @@ class _Walk:
         changes = damage or self._changes(task, receipt)
         cached = self._predict(task, verdict, receipt)
         self._causes |= dict.fromkeys(task.outputs, changes)
-        return StaleTask(task, changes, cached, verdict.key is not None or receipt is None or bool(damage))
+        certain = verdict.key is not None or receipt is None or bool(damage)
+        return StaleTask(task, changes, cached, certain, verdict.key)
 
     def _content(self, name: str) -> str | None:
         """The digest that the file will have when the task runs; None where nobody knows."""

@@ -14,11 +14,12 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bolt_build.build.admission import Admission
 from bolt_build.build.caches import Caches, Origin
+from bolt_build.build.common_tasks import MadeOnce, MadeTask
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import Digests, FileStamp, stamp, trouble, unlink
 from bolt_build.build.layout import TargetDirectory
@@ -36,7 +37,11 @@ LOG_TAIL_LINES = 30
 
 
 class TaskFailed(Exception):
-    """A task failed and has been told of; nothing of it is left but its log."""
+    """A task failed and has been told of by `event`; nothing of it is left but its log."""
+
+    def __init__(self, event: TaskEvent) -> None:
+        super().__init__(event.task)
+        self.event = event
 
 
 class TaskStopped(Exception):
@@ -56,6 +61,7 @@ class TaskRunner:
     before_change: Callable[[], None]
     remote: Compilations | None = None
     digests: Digests = field(default_factory=Digests)
+    common: MadeOnce = field(default_factory=MadeOnce)
 
     def run(self, task: Task) -> None:
         """Make the task's outputs what they should be. Raises TaskFailed, TaskStopped."""
@@ -66,6 +72,11 @@ class TaskRunner:
         except OSError as error:
             self._forget(task)
             self._fail(task, trouble(error).message, 0.0, None)
+
+    @property
+    def name(self) -> str:
+        """Recipe and target, "net/host" say."""
+        return f"{self.plan.graph.recipe}/{self.plan.graph.target}"
 
     def path(self, name: str) -> Path:
         """Where a task's file is."""
@@ -97,7 +108,7 @@ class TaskRunner:
         inputs = self._inputs(task)
         verdict = self.judge(task)
         if verdict.current:
-            self.tell(TaskEvent(EventKind.CURRENT, self.plan.graph.target, task.name, task.label))
+            self.tell(self._event(EventKind.CURRENT, task))
             return
         key = task_key(task, {file.path: file.digest for file in inputs})
         self.before_change()
@@ -106,14 +117,16 @@ class TaskRunner:
         try:
             for name in task.outputs:
                 (private / name).parent.mkdir(parents=True, exist_ok=True)
-            origin = self._fetch(task, key, private)
-            away = self._remotely(task, private) if origin is Origin.MADE else None
-            if origin is Origin.MADE and away is None:
+            as_for = self.common.fetch(key, private)
+            origin = Origin.MADE if as_for else self._fetch(task, key, private)
+            here = origin is Origin.MADE and not as_for
+            away = self._remotely(task, private) if here else None
+            if here and away is None:
                 with self.admission.admit(task.memory_mb):
                     if self.groups.stopping:
                         raise TaskStopped(task.name)
                     started = time.monotonic()
-                    self.tell(TaskEvent(EventKind.STARTED, self.plan.graph.target, task.name, task.label))
+                    self.tell(self._event(EventKind.STARTED, task))
                     self._execute(task, private, started)
             # What waits for a worker takes no time of anybody's.
             seconds = time.monotonic() - started if away is None else away
@@ -122,13 +135,15 @@ class TaskRunner:
             self._save(task, key, inputs, outputs, seconds)
         finally:
             shutil.rmtree(private, ignore_errors=True)
-        if task.cached:
+        if task.cached and not as_for:
             found = [(o.path, self.path(o.path), o.digest) for o in outputs]
             self.caches.store(key, found, origin, lambda text: self._note(task, text))
+            if origin is Origin.MADE:
+                self.common.made(key, MadeTask(self.name, tuple(found)))
         self.tell(
-            TaskEvent(
-                EventKind.FINISHED, self.plan.graph.target, task.name, task.label, round(seconds, 3),
-                cached=origin is not Origin.MADE, shared=origin is Origin.SHARED,
+            replace(
+                self._event(EventKind.FINISHED, task), seconds=round(seconds, 3), as_for=as_for,
+                cached=bool(as_for) or origin is not Origin.MADE, shared=origin is Origin.SHARED,
             )
         )  # fmt: skip
 
@@ -164,11 +179,11 @@ class TaskRunner:
         if job is None:
             return None
         started = time.monotonic()
-        self.tell(TaskEvent(EventKind.STARTED, self.plan.graph.target, task.name, task.label))
+        self.tell(self._event(EventKind.STARTED, task))
         try:
             answer = self.remote.run(job, lambda text: self._note(task, text))
         except Stopped:
-            self.tell(TaskEvent(EventKind.STOPPED, self.plan.graph.target, task.name, task.label))
+            self.tell(self._event(EventKind.STOPPED, task))
             raise TaskStopped(task.name) from None
         if answer is None:
             return None
@@ -191,7 +206,7 @@ class TaskRunner:
     def _conclude(self, task: Task, private: Path, started: float, status: int, log_path: Path) -> None:
         """Raises TaskFailed where a command that has ended did not make every output, TaskStopped if it was stopped."""
         if self.groups.stopping:
-            self.tell(TaskEvent(EventKind.STOPPED, self.plan.graph.target, task.name, task.label))
+            self.tell(self._event(EventKind.STOPPED, task))
             raise TaskStopped(task.name)
         seconds = time.monotonic() - started
         if status != 0:
@@ -236,16 +251,25 @@ class TaskRunner:
         elif not tail and free is not None and free < _SCARCE_BYTES:
             # What filled the disk may have been removed already, and what was said of it could not be written.
             reason = f"{reason}: nothing was said, and {free >> 10} KiB are left on the device"
-        self.tell(
-            TaskEvent(
-                EventKind.FAILED, self.plan.graph.target, task.name, task.label, round(seconds, 3),
-                text=reason, log=tail, log_file=str(log_path or ""), command=self.reproducer(task),
-            )
+        event = replace(
+            self._event(EventKind.FAILED, task), seconds=round(seconds, 3),
+            text=reason, log=tail, log_file=str(log_path or ""), command=self.reproducer(task),
         )  # fmt: skip
-        raise TaskFailed(task.name)
+        self.tell(event)
+        raise TaskFailed(event)
+
+    def fail_as(self, task: Task, other: TaskEvent) -> None:
+        """Tell that the task failed as the same one of another target did. Nothing of it is left either."""
+        self._forget(task)
+        text = f"failed for {other.recipe}/{other.target}: {other.text}"
+        event = self._event(EventKind.FAILED, task)
+        self.tell(replace(event, text=text, log_file=other.log_file, command=self.reproducer(task)))
 
     def _note(self, task: Task, text: str) -> None:
-        self.tell(TaskEvent(EventKind.NOTE, self.plan.graph.target, task.name, task.label, text=text))
+        self.tell(replace(self._event(EventKind.NOTE, task), text=text))
+
+    def _event(self, kind: EventKind, task: Task) -> TaskEvent:
+        return TaskEvent(kind, self.plan.graph.target, task.name, task.label, recipe=self.plan.graph.recipe)
 
     def reproducer(self, task: Task) -> str:
         """One line for a shell that does what the task does, with its outputs in their final places."""

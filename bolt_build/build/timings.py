@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bolt_build.build.builder import Listener
+from bolt_build.build.estimate import Outlook
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.last_runs import LastRuns, load_last_runs
 from bolt_build.build.layout import RecipeDirectory
@@ -21,8 +22,9 @@ _ENDS = {EventKind.FINISHED: "run", EventKind.FAILED: "failed", EventKind.STOPPE
 class TimedTask:
     """`began` counts seconds from the beginning of the recording; `seconds` is what the event says.
 
-    `how`: "run", "cache", "failed" or "stopped". `before` is what a task from the cache took when it last ran in this
-    directory, None where that is not known. `critical`: it is in its target's longest chain.
+    `how`: "run", "cache", "common" (another target made it), "failed" or "stopped". `before` is what a task from the
+    cache took when it last ran in this directory, None where that is not known. `critical`: it is in its target's
+    longest chain.
     """
 
     recipe: str
@@ -111,14 +113,19 @@ class Timekeeper:
         self._stage = (text, self.clock() - self._zero)
         self.listener.say(text)
 
-    def start(self, recipe: str, tasks: int) -> None:
+    def stage(self, text: str, expected: float | None) -> None:
         self._end_stage()
-        self._recipe = recipe
-        self.listener.start(recipe, tasks)
+        self._stage = (text, self.clock() - self._zero)
+        self.listener.stage(text, expected)
+
+    def start(self, outlook: Outlook) -> None:
+        self._end_stage()
+        self._recipe = outlook.recipes[0]
+        self.listener.start(outlook)
 
     def event(self, event: TaskEvent) -> None:
         self._end_stage()
-        now, task = self.clock() - self._zero, (self._recipe, event.target, event.task)
+        now, task = self.clock() - self._zero, (event.recipe or self._recipe, event.target, event.task)
         if event.kind is EventKind.STARTED:
             self._begun[task] = now
         elif event.kind is EventKind.CURRENT:
@@ -147,25 +154,28 @@ class Timekeeper:
             self._stages.append(Stage(label, began, self.clock() - self._zero - began))
 
     def _note(self, event: TaskEvent, now: float) -> None:
-        began = self._begun.get((self._recipe, event.target, event.task), max(now - event.seconds, 0.0))
+        recipe = event.recipe or self._recipe
+        began = self._begun.get((recipe, event.target, event.task), max(now - event.seconds, 0.0))
         # One that was stopped has no seconds of its own, and one that waited for a worker began later than it was sent.
         seconds = now - began if event.kind is EventKind.STOPPED else event.seconds
         began = max(began, now - seconds)
         how, before = _ENDS[event.kind], None
-        if event.cached:
-            last = self._last_runs(event.target).of(event.task)
+        if event.as_for:
+            how = "common"
+        elif event.cached:
+            last = self._last_runs(recipe, event.target).of(event.task)
             how, before = "cache", None if last is None or last.cached else last.seconds
         self._tasks.append(
             TimedTask(
-                self._recipe, event.target, event.task, event.label, how, began, seconds, event.reasons, before
+                recipe, event.target, event.task, event.label, how, began, seconds, event.reasons, before
             )
         )  # fmt: skip
 
-    def _last_runs(self, target: str) -> LastRuns:
+    def _last_runs(self, recipe: str, target: str) -> LastRuns:
         """As they were before this build, which writes its own when its tasks have ended."""
-        where = (self._recipe, target)
+        where = (recipe, target)
         if where not in self._runs:
-            self._runs[where] = load_last_runs(self.directories[self._recipe].target(target))
+            self._runs[where] = load_last_runs(self.directories[recipe].target(target))
         return self._runs[where]
 
 

@@ -6,15 +6,16 @@ A stamp beside the file says what it was written from, so that it is written aga
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bolt_build.build.files import FileStamp, stamp, told, untouched, write_text
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.own_sources import code_digest
-from bolt_build.digest import canonical_json, decode, digest, encode
+from bolt_build.digest import UNSAID, canonical_json, decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.plugins import Offer
 from bolt_build.schema.recipe import Recipe
@@ -31,13 +32,14 @@ class _Stamp:
     """What `model.onnx` of a recipe's directory was written from.
 
     `source` names the model and the variant, `code` is the digest of what writes it. `base` are the files of a
-    variant's own model.
+    variant's own model. Writing it took `seconds`.
     """
 
     source: str
     code: str
     file: FileStamp
     base: tuple[FileStamp, ...] = ()
+    seconds: float | None = field(default=None, metadata=UNSAID)
 
 
 def known_base(directory: RecipeDirectory) -> tuple[FileStamp, ...]:
@@ -47,11 +49,16 @@ def known_base(directory: RecipeDirectory) -> tuple[FileStamp, ...]:
 
 
 def written_model(
-    recipe: Recipe, base: tuple[FileStamp, ...], directory: RecipeDirectory, say: Callable[[str], None]
+    recipe: Recipe,
+    base: tuple[FileStamp, ...],
+    directory: RecipeDirectory,
+    say: Callable[[str], None],
+    begin: Callable[[str, float | None], None] | None = None,
 ) -> FileStamp:
     """The file of a zoo recipe or of a variant, written where it is not there yet or not the right one.
 
-    `base` are the files of a variant's own model, none where it comes from the zoo. Raises BoltError, with what of the
+    `base` are the files of a variant's own model, none where it comes from the zoo. `begin`, or `say` where there is
+    none, hears that it is being written, with the seconds that it took last. Raises BoltError, with what of the
     variant does not fit the model, too.
     """
     path, source, code, known = directory.zoo_model, _source(recipe, base), _code(recipe), _load(directory)
@@ -61,7 +68,11 @@ def written_model(
         found = stamp(path) if path.is_file() else None
         if found is not None and found.digest == known.file.digest:
             return _save(directory, replace(known, file=found, base=base))
-    say(f"writing {_named(recipe)} to {path}")
+    text, started = f"writing {_named(recipe)} to {path}", time.monotonic()
+    if begin is None:
+        say(text)
+    else:
+        begin(text, None if known is None else known.seconds)
     with told(path):
         directory.path.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(".model.tmp.onnx")
@@ -71,7 +82,7 @@ def written_model(
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        return _save(directory, _Stamp(source, code, stamp(path), base))
+        return _save(directory, _Stamp(source, code, stamp(path), base, round(time.monotonic() - started, 3)))
 
 
 def _source(recipe: Recipe, base: tuple[FileStamp, ...]) -> str:

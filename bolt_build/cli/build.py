@@ -1,14 +1,17 @@
-"""`bolt-build build`: every target of every recipe, built and verified; nothing twice."""
+"""`bolt-build build`: every target of every recipe, built and verified in one graph; nothing twice."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 
-from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build, chosen, dry_run
+from bolt_build.build.builder import BuildOptions, Listener, build_recipes, chosen, dry_runs
 from bolt_build.build.files import told, write_text
+from bolt_build.build.result import BuildResult
 from bolt_build.build.timings import Timekeeper
 from bolt_build.cli.cache_arguments import add_task_cache, with_cache
 from bolt_build.cli.common_arguments import (
@@ -25,7 +28,7 @@ from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_out
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.report.diagnostics import as_json, render
-from bolt_build.report.progress import failure_text, forecast_data, forecast_text, progress, summary_text
+from bolt_build.report.progress import failure_text, forecast_data, forecast_text, progress, summary_text, total_text
 from bolt_build.schema.recipe import Recipe
 
 NAME = "build"
@@ -42,7 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
     add_jobs(parser)
     add_executor(parser)
-    parser.add_argument("-k", "--keep-going", action="store_true", help="go on with what a failure does not touch")
+    parser.add_argument(
+        "-k",
+        "--keep-going",
+        action="store_true",
+        help="go on with what a failure does not touch in its recipe (others always do)",
+    )
     parser.add_argument("-n", "--dry-run", action="store_true", help="say what would run and why, and run nothing")
     parser.add_argument(
         "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
@@ -61,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Builds recipe after recipe. Raises BoltError where nothing could be attempted."""
+    """Builds all recipes together. Raises BoltError where nothing could be attempted."""
     return with_outcome_files(args, NAME, lambda log: _run(args, log))
 
 
@@ -102,20 +110,18 @@ def _timed(recipes: list[Recipe], options: BuildOptions, args: argparse.Namespac
 def build_all(
     recipes: list[Recipe], options: BuildOptions, args: argparse.Namespace, listener: Listener, log: OutcomeLog
 ) -> int:
-    """Builds recipe after recipe, in the form and as quietly as `args` say, and returns the exit code. What comes of
-    each is noted in `log`."""
-    codes = []
-    for recipe in recipes:
-        code = _build(recipe, options, listener, args, log)
-        codes.append(code)
-        if code is ExitCode.INTERRUPTED or (code is not ExitCode.OK and _stops(code, options)):
-            break
-    return int(min(codes, key=_WORST_FIRST.index))
-
-
-def _stops(code: ExitCode, options: BuildOptions) -> bool:
-    """A missing tool stops nothing else; other failures stop what follows unless told to keep going."""
-    return code is not ExitCode.TOOL_MISSING and not options.keep_going
+    """Builds recipes as one graph, in the form and as quietly as `args` say, and returns the exit code: the worst of
+    all. What comes of each is noted in `log`."""
+    started = time.monotonic()
+    results = build_recipes(recipes, options, listener)
+    log.found += zip(recipes, results, strict=True)
+    for recipe, result in zip(recipes, results, strict=True):
+        _show(recipe, result, args)
+    codes = [result.exit_code for result in results]
+    code = min(codes, key=_WORST_FIRST.index)
+    if len(results) > 1:
+        _show_all(results, code, time.monotonic() - started, args)
+    return int(code)
 
 
 def _check_targets(recipes: list[Recipe], options: BuildOptions) -> None:
@@ -131,46 +137,62 @@ def _check_targets(recipes: list[Recipe], options: BuildOptions) -> None:
 
 
 def _dry_run(recipes: list[Recipe], options: BuildOptions, listener: Listener, form: str) -> int:
-    data, warnings = [], []
-    for recipe in recipes:
-        found = dry_run(recipe, options, listener)
-        warnings += [warning for each in found for warning in each.warnings]
+    found = dry_runs(recipes, options, listener)
+    if len(found) == 1 and isinstance(found[0], BoltError):
+        raise found[0]
+    data: list[dict[str, object]] = []
+    said: list[Diagnostic] = []
+    for recipe, forecasts in zip(recipes, found, strict=True):
+        if isinstance(forecasts, BoltError):
+            said += forecasts.diagnostics
+            continue
+        said += [warning for each in forecasts for warning in each.warnings]
         if form == "json":
-            data += forecast_data(recipe.name, found)
+            data += forecast_data(recipe.name, forecasts)
         else:
-            sys.stdout.write(forecast_text(recipe.name, found))
+            sys.stdout.write(forecast_text(recipe.name, forecasts))
+    said = list(dict.fromkeys(said))
     if form == "json":
-        said = {"event": "forecast", "tasks": data, "diagnostics": as_json(warnings)}
-        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.write(json.dumps({"event": "forecast", "tasks": data, "diagnostics": as_json(said)}) + "\n")
     else:
         sys.stdout.flush()
-        sys.stderr.write(render(warnings, color=sys.stderr.isatty()))
-    return int(ExitCode.OK)
+        sys.stderr.write(render(said, color=sys.stderr.isatty()))
+    codes = [each.exit_code for each in found if isinstance(each, BoltError)]
+    return int(min(codes, key=_WORST_FIRST.index, default=ExitCode.OK))
 
 
-def _build(
-    recipe: Recipe, options: BuildOptions, listener: Listener, args: argparse.Namespace, log: OutcomeLog
-) -> ExitCode:
-    try:
-        result = build(recipe, options, listener)
-    except BoltError as error:
-        log.found.append((recipe, error))
+def _show(recipe: Recipe, result: BuildResult | BoltError, args: argparse.Namespace) -> None:
+    """What came of one recipe."""
+    if isinstance(result, BoltError):
         if args.format == "json":
-            _report_trouble(recipe, error)
+            _report_trouble(recipe, result)
         else:
-            sys.stderr.write(render(error.diagnostics, color=sys.stderr.isatty()))
-        return error.exit_code
-    log.found.append((recipe, result))
+            sys.stdout.flush()
+            sys.stderr.write(render(result.diagnostics, color=sys.stderr.isatty()))
+        return
     if args.format == "json":
         sys.stdout.write(json.dumps(_data(result)) + "\n")
-        return result.exit_code
+        return
     _show_verification(result, quiet=args.quiet)
     if not args.quiet:
         sys.stdout.write(summary_text(result))
         sys.stdout.flush()
     sys.stderr.write(failure_text(result))
     sys.stderr.write(render(result.diagnostics, color=sys.stderr.isatty()))
-    return result.exit_code
+
+
+def _show_all(
+    results: Sequence[BuildResult | BoltError], code: ExitCode, seconds: float, args: argparse.Namespace
+) -> None:
+    """One line for all recipes."""
+    if args.format == "json":
+        codes = [int(result.exit_code) for result in results]
+        data = {"event": "end", "exit_code": int(code), "exit_codes": codes, "seconds": round(seconds, 3)}
+        sys.stdout.write(json.dumps(data) + "\n")
+    elif not args.quiet:
+        sys.stderr.flush()
+        sys.stdout.write(total_text(results, seconds))
+        sys.stdout.flush()
 
 
 def _show_verification(result: BuildResult, *, quiet: bool) -> None:

@@ -15,7 +15,7 @@ from bolt_build.cli.common_arguments import file_name, one_of
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 
 if TYPE_CHECKING:
-    from bolt_build.build.builder import BuildResult
+    from bolt_build.build.result import BuildResult
     from bolt_build.schema.recipe import Recipe
     from bolt_build.verify.report import VerifyReport
 

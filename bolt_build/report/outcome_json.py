@@ -68,6 +68,7 @@ def _comparison(report: VerifyReport) -> dict[str, Any]:
 def _task(event: TaskEvent) -> dict[str, Any]:
     return {
         "target": event.target, "task": event.task, "label": event.label, "kind": event.kind.value,
-        "seconds": round(event.seconds, 3), "cached": event.cached, "reasons": list(event.reasons),
+        "seconds": round(event.seconds, 3), "cached": event.cached, "as_for": event.as_for,
+        "reasons": list(event.reasons),
         "text": event.text, "log": event.log, "command": event.command,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""A build as people watch it: a live line with what runs on a terminal, one plain line a finished task elsewhere."""
+"""A build as people watch it: live lines with what runs on a terminal, one plain line a finished task elsewhere."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from bolt_build.build.builder import BuildResult, Listener
+from bolt_build.build.builder import Listener
 from bolt_build.build.changes import NEVER_BUILT
+from bolt_build.build.estimate import WORTH_SAYING, Outlook, about, minutes
 from bolt_build.build.events import EventKind, TaskEvent
-from bolt_build.build.staleness import Forecast
+from bolt_build.build.result import BuildResult
+from bolt_build.build.staleness import Forecast, StaleTask
 from bolt_build.digest import encode
-from bolt_build.errors import ExitCode
+from bolt_build.errors import BoltError, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
+from bolt_build.report.shown import Running, Shown, Whole
 
 
-class _Live(Protocol):
-    def update(self, done: int, total: int, running: Sequence[tuple[str, float]]) -> None: ...
+class LiveLines(Protocol):
+    """Lines at the end of a terminal that change while time goes on."""
+
+    def show(self, shown: Shown) -> None: ...
 
     def stop(self) -> None: ...
+
+
+NOTHING = Outlook((), 0)
 
 
 @dataclass
@@ -30,45 +38,66 @@ class PlainProgress:
     """One line a task that has ended. Where `live` is given, it shows beneath what is still running."""
 
     write: Callable[[str], None]
-    live: _Live | None = None
+    live: LiveLines | None = None
     clock: Callable[[], float] = time.monotonic
     _began: float = 0.0
-    _total: int = 0
+    _outlook: Outlook = NOTHING
     _done: int = 0
-    _running: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
+    _stage: Running | None = None
+    _running: dict[tuple[str, str, str], Running] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
+        self._stage = None
         self.write(text)
+        self._refresh()
 
-    def start(self, recipe: str, tasks: int) -> None:
-        self._total, self._done, self._began = tasks, 0, self.clock()
+    def stage(self, text: str, expected: float | None) -> None:
+        self.write(text if expected is None or expected < WORTH_SAYING else f"{text}, {about(expected)}")
+        self._stage = Running(text, self.clock(), expected)
+        self._refresh()
+
+    def start(self, outlook: Outlook) -> None:
+        self._stage, self._outlook, self._done, self._began = None, outlook, 0, self.clock()
         self._refresh()
 
     def event(self, event: TaskEvent) -> None:
-        where = (event.target, event.task)
+        where = (event.recipe, event.target, event.task)
         if event.kind is EventKind.STARTED:
-            self._running[where] = (event.label, self.clock())
+            self._running[where] = Running(self._label(event), self.clock(), self._outlook.known.get(where))
         else:
             self._running.pop(where, None)
         if event.kind in (EventKind.FINISHED, EventKind.FAILED):
             self._done += 1
-            self._total = max(self._total, self._done)
             self.write(self._line(event))
         elif event.kind is EventKind.NOTE:
-            self.write(f"{event.label}: {event.text}")
+            self.write(f"{self._label(event)}: {event.text}")
         self._refresh()
 
     def stop(self) -> None:
+        self._stage = None
         if self.live is not None:
             self.live.stop()
 
+    @property
+    def _total(self) -> int:
+        return max(self._outlook.tasks, self._done)
+
+    def _label(self, event: TaskEvent) -> str:
+        """The task, with whose it is where several recipes are built."""
+        return event.label if len(self._outlook.recipes) < 2 else f"{event.recipe}/{event.target}: {event.label}"
+
     def _line(self, event: TaskEvent) -> str:
         how = "failed: " + event.text if event.kind is EventKind.FAILED else _how_long(event) + _because(event)
-        return f"[{self._done}/{self._total} {_clock(self.clock() - self._began)}] {event.label} {how}"
+        return f"[{self._done}/{self._total} {minutes(self.clock() - self._began)}] {self._label(event)} {how}"
 
     def _refresh(self) -> None:
-        if self.live is not None:
-            self.live.update(self._done, self._total, tuple(self._running.values()))
+        if self.live is None:
+            return
+        running = tuple(self._running.values()) if self._stage is None else (self._stage,)
+        whole = None
+        if self._stage is None and self._outlook.tasks:
+            whole = Whole(self._done, self._total, self._began, self._outlook.seconds)
+        self.live.show(Shown(running, whole))
 
 
 @dataclass(frozen=True)
@@ -81,7 +110,10 @@ class NotesTo:
         self.stream.write(text + "\n")
         self.stream.flush()
 
-    def start(self, recipe: str, tasks: int) -> None:
+    def stage(self, text: str, expected: float | None) -> None:
+        self.say(text)
+
+    def start(self, outlook: Outlook) -> None:
         return
 
     def event(self, event: TaskEvent) -> None:
@@ -97,7 +129,10 @@ class QuietProgress:
     def say(self, text: str) -> None:
         return
 
-    def start(self, recipe: str, tasks: int) -> None:
+    def stage(self, text: str, expected: float | None) -> None:
+        return
+
+    def start(self, outlook: Outlook) -> None:
         return
 
     def event(self, event: TaskEvent) -> None:
@@ -107,17 +142,25 @@ class QuietProgress:
         return
 
 
-@dataclass(frozen=True)
+@dataclass
 class JsonProgress:
     """One JSON object a line: what is said, and every event of a task."""
 
     stream: IO[str]
+    _started: bool = False
 
     def say(self, text: str) -> None:
         self._write({"event": "note", "text": text})
 
-    def start(self, recipe: str, tasks: int) -> None:
-        self._write({"event": "start", "recipe": recipe, "tasks": tasks})
+    def stage(self, text: str, expected: float | None) -> None:
+        self._write({"event": "note", "text": text} | ({} if expected is None else {"expected": expected}))
+
+    def start(self, outlook: Outlook) -> None:
+        """`recipe` is there where it is one."""
+        self._started = True
+        one = {"recipe": outlook.recipes[0]} if len(outlook.recipes) == 1 else {}
+        more = {"recipes": list(outlook.recipes), "tasks": outlook.tasks, "expected": outlook.seconds}
+        self._write({"event": "start"} | one | more)
 
     def event(self, event: TaskEvent) -> None:
         data = encode(event)
@@ -126,56 +169,12 @@ class JsonProgress:
         self._write(data)
 
     def stop(self) -> None:
-        self._write({"event": "stop"})
+        if self._started:
+            self._write({"event": "stop"})
 
     def _write(self, data: dict[str, Any]) -> None:
         self.stream.write(json.dumps(data) + "\n")
         self.stream.flush()
-
-
-class _RichLive:
-    """The running tasks on a terminal, with their seconds, through rich."""
-
-    def __init__(self) -> None:
-        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
-        from rich.console import Console
-
-        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
-        from rich.live import Live
-
-        self._state: tuple[int, int, Sequence[tuple[str, float]]] = (0, 0, ())
-        self.console = Console(highlight=False, soft_wrap=True)
-        self._live = Live(console=self.console, refresh_per_second=8, transient=True, get_renderable=self._renderable)
-        self._started = False
-
-    def update(self, done: int, total: int, running: Sequence[tuple[str, float]]) -> None:
-        self._state = (done, total, running)
-        if running and not self._started:
-            self._live.start()
-            self._started = True
-
-    def stop(self) -> None:
-        if self._started:
-            self._live.stop()
-            self._started = False
-
-    def _renderable(self) -> Any:
-        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
-        from rich.progress_bar import ProgressBar
-
-        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
-        from rich.table import Table
-
-        # rich takes 0.05 s to import: only a terminal with tasks to show needs it.
-        from rich.text import Text
-
-        done, total, running = self._state
-        now = time.monotonic()
-        table = Table.grid(padding=(0, 1))
-        table.add_row(ProgressBar(total=max(total, 1), completed=done, width=24), Text(f"{done}/{total}", "bold"), "")
-        for label, since in running:
-            table.add_row("", Text(label), Text(f"{now - since:.0f} s", "dim"))
-        return table
 
 
 def progress(form: str, *, quiet: bool) -> Listener:
@@ -185,7 +184,10 @@ def progress(form: str, *, quiet: bool) -> Listener:
     if quiet:
         return QuietProgress()
     if sys.stdout.isatty():
-        live = _RichLive()
+        # rich takes 0.05 s to import: only a terminal needs it.
+        from bolt_build.report.live import TerminalLines
+
+        live = TerminalLines()
         return PlainProgress(lambda text: live.console.print(text, markup=False), live)
     return PlainProgress(_print_line)
 
@@ -196,6 +198,8 @@ def _print_line(text: str) -> None:
 
 
 def _how_long(event: TaskEvent) -> str:
+    if event.as_for:
+        return f"as for {event.as_for}"
     where = "from the shared cache" if event.shared else "from the cache"
     return where if event.cached else f"{event.seconds:.1f} s"
 
@@ -204,11 +208,6 @@ def _because(event: TaskEvent) -> str:
     """Why the task ran again; nothing of one that had not run before."""
     reasons = [reason for reason in event.reasons if reason != NEVER_BUILT]
     return f": {'; '.join(reasons)}" if reasons else ""
-
-
-def _clock(seconds: float) -> str:
-    """Minutes and seconds since the build began to run tasks."""
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def failure_text(result: BuildResult) -> str:
@@ -236,18 +235,40 @@ def summary_text(result: BuildResult) -> str:
                 lines.append(f"  kernels: {_origin(target.kernels)}")
             if target.elsewhere is not None:
                 lines.append(f"  not verified: {target.elsewhere}")
-    fetched = sum(event.cached for event in result.finished)
-    made = len(result.finished) - fetched
-    parts = [f"{made} task{'s' * (made != 1)} run"] + ([f"{fetched} from the cache"] if fetched else [])
-    words = {
-        ExitCode.INTERRUPTED: "interrupted", ExitCode.TASK_FAILED: "failed",
-        ExitCode.VERIFY_FAILED: "verification failed",
-    }  # fmt: skip
-    word = words.get(result.exit_code, "done")
+    word = _WORDS.get(result.exit_code, "done")
     idle = "nothing finished" if word in ("interrupted", "failed") else "nothing to do"
-    what = ", ".join(parts) if result.finished else idle
+    what = _counts(result.finished) if result.finished else idle
     lines.append(f"{result.recipe}: {word}, {what}, {result.seconds:.2f} s{waiting(result.waited)}")
     return "\n".join(lines) + "\n"
+
+
+def total_text(results: Sequence[BuildResult | BoltError], seconds: float) -> str:
+    """One line for a build of several recipes: how many ended how, and all that was done."""
+    ends = [_end(result) for result in results]
+    ends = [f"{ends.count(word)} {word}" for word in dict.fromkeys(sorted(ends, key=lambda each: each != "done"))]
+    finished = [event for result in results if isinstance(result, BuildResult) for event in result.finished]
+    well = any(result.exit_code is ExitCode.OK for result in results)
+    what = _counts(finished) if finished else "nothing to do" if well else "nothing finished"
+    return f"{len(results)} recipes: {', '.join(ends)}; {what}, {seconds:.2f} s\n"
+
+
+def _end(result: BuildResult | BoltError) -> str:
+    if isinstance(result, BoltError):
+        return "not built"
+    return _WORDS.get(result.exit_code, "done" if result.exit_code is ExitCode.OK else "built in part")
+
+
+_WORDS = {
+    ExitCode.INTERRUPTED: "interrupted", ExitCode.TASK_FAILED: "failed", ExitCode.VERIFY_FAILED: "verification failed",
+}  # fmt: skip
+
+
+def _counts(finished: Sequence[TaskEvent]) -> str:
+    common = sum(bool(event.as_for) for event in finished)
+    fetched = sum(event.cached for event in finished) - common
+    made = len(finished) - fetched - common
+    parts = [f"{made} task{'s' * (made != 1)} run"] + ([f"{common} in common"] if common else [])
+    return ", ".join([*parts, f"{fetched} from the cache"] if fetched else parts)
 
 
 def waiting(seconds: float) -> str:
@@ -265,12 +286,20 @@ def _origin(kernels: KernelSource) -> str:
 
 def forecast_text(recipe: str, forecasts: Sequence[Forecast]) -> str:
     """What a build would run, a line a task with its reasons."""
-    lines = []
-    for found in forecasts:
-        for stale in found.stale:
-            how = " (from the cache)" if stale.from_cache else "" if stale.certain else " (if what it reads changes)"
-            lines.append(f"{recipe}/{found.target}: {stale.task.label}{how}: {'; '.join(stale.reasons)}")
+    lines = [
+        f"{recipe}/{found.target}: {stale.task.label}{_from_where(stale)}: {'; '.join(stale.reasons)}"
+        for found in forecasts
+        for stale in found.stale
+    ]
     return "\n".join(lines or [f"{recipe}: nothing to do"]) + "\n"
+
+
+def _from_where(stale: StaleTask) -> str:
+    if stale.as_for:
+        return f" (as for {stale.as_for})"
+    if stale.from_cache:
+        return " (from the cache)"
+    return "" if stale.certain else " (if what it reads changes)"
 
 
 def forecast_data(recipe: str, forecasts: Sequence[Forecast]) -> list[dict[str, Any]]:
@@ -279,6 +308,7 @@ def forecast_data(recipe: str, forecasts: Sequence[Forecast]) -> list[dict[str, 
         {
             "recipe": recipe, "target": found.target, "task": stale.task.name, "label": stale.task.label,
             "reasons": list(stale.reasons), "from_cache": stale.from_cache, "certain": stale.certain,
+            "as_for": stale.as_for,
         }
         for found in forecasts
         for stale in found.stale

@@ -43,11 +43,13 @@ def summary_markdown(outcome: Outcome) -> str:
 
 def _row(recipe: RecipeOutcome, engine: EngineOutcome) -> str:
     tasks = [event for event in recipe.tasks if event.target == engine.target]
-    cached = sum(event.cached for event in tasks)
+    common = sum(bool(event.as_for) for event in tasks)
+    cached = sum(event.cached for event in tasks) - common
+    run = f"{len(tasks) - cached - common}" + (f", {common} in common" if common else "")
     size = sum(each.nbytes or 0 for each in engine.artifacts)
     cells = (
         f"{recipe.recipe}/{engine.target}", _verdict(engine), _worst(engine), byte_text(size) if size else "",
-        str(len(tasks) - cached), str(cached), f"{sum(event.seconds for event in tasks):.1f} s",
+        run, str(cached), f"{sum(event.seconds for event in tasks):.1f} s",
     )  # fmt: skip
     return f"| {' | '.join(_plain(cell) for cell in cells)} |"
 

@@ -16,7 +16,10 @@ _CHARACTER = 6.2
 _RULES = ("compile", "link", "verify", "manifest", "copy")
 """Each has a colour of its own; any other rule has the last."""
 _STAGES = "c6"
-_HOW = {"run": "ran", "cache": "from the cache", "failed": "failed", "stopped": "interrupted"}
+_HOW = {
+    "run": "ran", "cache": "from the cache", "common": "as for another target", "failed": "failed",
+    "stopped": "interrupted",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def why_data(recipe: str, found: Sequence[ExplainedTask]) -> list[dict[str, Any]
 
 
 def _last_data(last: LastRun) -> dict[str, Any]:
-    return {"reasons": list(last.reasons), "seconds": last.seconds, "cached": last.cached}
+    return {"reasons": list(last.reasons), "seconds": last.seconds, "cached": last.cached, "as_for": last.as_for}
 
 
 def _why(each: ExplainedTask) -> str:
@@ -40,6 +40,7 @@ def _why(each: ExplainedTask) -> str:
     if each.last is None or not each.last.reasons:
         return "up to date; why it ran last is not known"
     how = "came from the cache" if each.last.cached else f"ran {each.last.seconds:.1f} s"
+    how = f"was taken from {each.last.as_for}" if each.last.as_for else how
     return f"up to date; {how} last: {'; '.join(each.last.reasons)}"
 
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.builder import BuildResult
 from bolt_build.build.events import TaskEvent
+from bolt_build.build.result import BuildResult
 from bolt_build.digest import decode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.builder import verification_passed
 from bolt_build.build.files import told
+from bolt_build.build.result import verification_passed
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names
 from bolt_build.workflows.built import BuiltEngine

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bolt_build.build.builder import BuildOptions, BuildResult, Listener, build
+from bolt_build.build.builder import BuildOptions, Listener, build
 from bolt_build.build.files import told
+from bolt_build.build.result import BuildResult
 from bolt_build.build.task_graph import VERIFICATION
 from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode

@@ -13,9 +13,11 @@ from types import MappingProxyType
 
 import onnx
 
-from bolt_build.build.builder import BuildOptions, BuildResult, build
+from bolt_build.build.builder import BuildOptions, build
 from bolt_build.build.engine_file import read_engine
+from bolt_build.build.estimate import Outlook
 from bolt_build.build.events import TaskEvent
+from bolt_build.build.result import BuildResult
 from bolt_build.digest import decode
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.report.progress import failure_text
@@ -29,7 +31,9 @@ class Silence:
 
     def say(self, text: str) -> None: ...
 
-    def start(self, recipe: str, tasks: int) -> None: ...
+    def stage(self, text: str, expected: float | None) -> None: ...
+
+    def start(self, outlook: Outlook) -> None: ...
 
     def event(self, event: TaskEvent) -> None: ...
 

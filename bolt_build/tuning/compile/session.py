@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from bolt_build.build.builder import BuildOptions, Listener
 from bolt_build.build.context import BuildContext
+from bolt_build.build.estimate import Outlook
 from bolt_build.build.facts import Facts, versioned
 from bolt_build.build.files import FileStamp, stamp, told, unlink, write_text
 from bolt_build.build.layout import RecipeDirectory, TuningDirectory
 from bolt_build.build.own_sources import PACKAGE
 from bolt_build.build.plan_file import PLAN_FILE_VERSION, Places, PlanFile, load_plan_file, save_plan_file
-from bolt_build.build.session import SessionResult, run_session
+from bolt_build.build.session import SessionPart, SessionResult, run_session
 from bolt_build.build.staleness import forecast
 from bolt_build.build.task_graph import places_of
 from bolt_build.build.tasks import TaskGraph
@@ -43,12 +44,12 @@ class TuningSession:
         with told(self.directory.path):
             plan = self._write(graph, sources)
             found = forecast(plan, self.directory, self.options.local_cache, {}, self.context.recipe.mark)
-        self.listener.start(self.context.recipe.name, len(found.stale))
+        self.listener.start(Outlook((self.context.recipe.name,), len(found.stale)))
         cache = self.options.local_cache
         name = self.directory.path.name
         try:
             with self.options.session(keep_going=keep_going) as options:
-                result = run_session(self.root.path, (name,), options, self.claim, self.listener.event)
+                result = run_session([SessionPart(self.root.path, (name,), self.claim)], options, self.listener.event)
         finally:
             self.listener.stop()
         if any(not event.cached for event in result.finished):
