@@ -15,6 +15,8 @@ from quick_tests import is_left_out, is_quick, starts_nothing
 from shared_folders import RUN, SharedFolder, entered
 from tiny_engine import build_engine, tiny_constants, tiny_plan
 
+from bolt_build.runtime import names
+
 DATA = Path(__file__).parent / "data"
 
 
@@ -93,6 +95,8 @@ def shared_folder() -> SharedFolder:
 
 
 @pytest.fixture(scope="session")
-def tiny_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_library() -> Path:
     """The engine of `tiny_engine.py`, built once for all tests that only read it; its weights lie beside it."""
-    return build_engine(tmp_path_factory.mktemp("tiny"), tiny_plan(), tiny_constants())
+    with entered("tiny-library") as folder:
+        library = folder / names.library(tiny_plan().name)
+        return library if library.exists() else build_engine(folder, tiny_plan(), tiny_constants())

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from families_harness import Input, Layer, graph_with
 from gpu_attention_layers import attention, packed
+from proposed import one_problem, refusals
 
 from bolt_build.dtypes import DType
 from bolt_build.families import load
@@ -32,20 +33,11 @@ LONG = attention("long", (8, 16, 1024, 1024), 64)
 
 
 def problem_of(layer: Layer, target: Target = H200) -> KernelProblem:
-    graph, node = graph_with(layer)
-    ((alternative,), refusals) = FAMILY.propose(graph, node, target, layer.precision)
-    assert refusals == ()
-    assert alternative.region == ("layer",)
-    (step,) = alternative.steps
-    assert step.pitched == (0,)
-    return step.problem
+    return one_problem(FAMILY, layer, target)
 
 
 def refusals_of(layer: Layer, target: Target = H200) -> set[str]:
-    graph, node = graph_with(layer)
-    alternatives, refusals = FAMILY.propose(graph, node, target, layer.precision)
-    assert alternatives == ()
-    return {refusal.reason for refusal in refusals}
+    return refusals(FAMILY, layer, target)
 
 
 def legality(tile: Tile, layer: Layer, target: Target = H200) -> str | None:

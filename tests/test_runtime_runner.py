@@ -6,7 +6,6 @@ import io
 import json
 import os
 import struct
-import subprocess
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,43 +17,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tiny_engine import build_engine, build_runner, operand, ports_plan, tiny_constants, tiny_plan, tiny_reference
+from runner_programs import PORTS, X, ports_runner, run, tiny_runner
+from tiny_engine import tiny_constants, tiny_plan, tiny_reference
 
 from bolt_build.dtypes import DType
-from bolt_build.graph.ir import Array, Layout
-
-X = np.random.RandomState(0).standard_normal((4, 3, 5)).astype(np.float32)
-PORTS = (
-    ("f32", operand((2, 3, 4))), ("f16", operand((2, 64), DType.F16)), ("bf16", operand((2, 64), DType.BF16)),
-    ("f64", operand((2,), DType.F64)), ("i64", operand((2, 3), DType.I64)), ("i32", operand((2, 3), DType.I32)),
-    ("i8", operand((2, 3), DType.I8)), ("u8", operand((2, 3), DType.U8)), ("bool", operand((2, 3), DType.BOOL)),
-    ("nhwc", operand((2, 3, 4, 5), layout=Layout.CHANNELS_LAST)), ("none", operand((2, 0))),
-)  # fmt: skip
+from bolt_build.graph.ir import Array
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runner of `tiny_plan`, engine and weights beside it."""
-    directory = tmp_path_factory.mktemp("tiny")
-    return build_runner(build_engine(directory, tiny_plan(), tiny_constants()), tiny_plan())
+def tiny() -> Path:
+    return tiny_runner()
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runner of an engine that copies ports of every element type."""
-    directory = tmp_path_factory.mktemp("ports")
-    return build_runner(build_engine(directory, ports_plan(PORTS), ()), ports_plan(PORTS))
-
-
-def _run(program: Path, *arguments: object, cwd: Path | None = None) -> tuple[int, str, str]:
-    words = [str(program), *map(str, arguments)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=cwd)
-    return done.returncode, done.stdout, done.stderr
+def ports() -> Path:
+    return ports_runner()
 
 
 def _copy_of(program: Path, arrays: Mapping[str, Array], directory: Path) -> dict[str, Array]:
     np.savez(directory / "in.npz", **arrays)  # type: ignore[arg-type]
-    assert _run(program, "--input", directory / "in.npz", "--output", directory / "out.npz") == (0, "", "")
+    assert run(program, "--input", directory / "in.npz", "--output", directory / "out.npz") == (0, "", "")
     with np.load(directory / "out.npz") as found:
         return {name.removesuffix("_out"): found[name] for name in found.files}
 
@@ -82,18 +64,18 @@ def _random_ports(seed: int) -> dict[str, Array]:
 
 def test_npy_in_and_out(tiny: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
-    assert _run(tiny, "--input", "x=x.npy", "--output", "y=y.npy", "--threads", 2, cwd=tmp_path) == (0, "", "")
+    assert run(tiny, "--input", "x=x.npy", "--output", "y=y.npy", "--threads", 2, cwd=tmp_path) == (0, "", "")
     y = np.load(tmp_path / "y.npy")
     assert y.dtype == np.float32
     assert np.array_equal(y, tiny_reference(X, tiny_constants()))
-    assert _run(tiny, "--input", "x.npy", "--output", "z.npy", cwd=tmp_path) == (0, "", "")
+    assert run(tiny, "--input", "x.npy", "--output", "z.npy", cwd=tmp_path) == (0, "", "")
     assert (tmp_path / "z.npy").read_bytes() == (tmp_path / "y.npy").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "y.npy", "z.npy"]
 
 
 def test_the_batch_is_that_of_the_input(tiny: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X[:1])
-    assert _run(tiny, "--input", "x.npy", "--output", "y.npy", cwd=tmp_path)[0] == 0
+    assert run(tiny, "--input", "x.npy", "--output", "y.npy", cwd=tmp_path)[0] == 0
     assert np.load(tmp_path / "y.npy").shape == (1, 15)
 
 
@@ -156,7 +138,7 @@ ROW = np.arange(15, dtype=np.float32)
 def test_npy_headers_of_odd_forms(tiny: Path, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.npy").write_bytes(data)
     assert np.array_equal(np.load(tmp_path / "x.npy"), ROW.reshape(1, 3, 5)), "NumPy agrees that the file is good"
-    assert _run(tiny, "--input", "x.npy", "--output", "y.npy", cwd=tmp_path) == (0, "", "")
+    assert run(tiny, "--input", "x.npy", "--output", "y.npy", cwd=tmp_path) == (0, "", "")
     assert np.array_equal(np.load(tmp_path / "y.npy"), tiny_reference(ROW.reshape(1, 3, 5), tiny_constants()))
 
 
@@ -186,13 +168,13 @@ GOOD = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 5), }"
 )  # fmt: skip
 def test_bad_npy_files(tiny: Path, tmp_path: Path, data: bytes, sentence: str) -> None:
     (tmp_path / "x.npy").write_bytes(data)
-    assert _run(tiny, "--input", "x.npy", cwd=tmp_path) == (3, "", f"tiny-run: 'x.npy': {sentence}\n")
+    assert run(tiny, "--input", "x.npy", cwd=tmp_path) == (3, "", f"tiny-run: 'x.npy': {sentence}\n")
 
 
 def test_bad_npz_files(tiny: Path, tmp_path: Path) -> None:
     def said(data: bytes) -> str:
         (tmp_path / "x.npz").write_bytes(data)
-        code, out, error = _run(tiny, "--input", "x.npz", cwd=tmp_path)
+        code, out, error = run(tiny, "--input", "x.npz", cwd=tmp_path)
         assert (code, out) == (3, "")
         return error.removeprefix("tiny-run: 'x.npz': ")
 
@@ -230,7 +212,7 @@ def _sharing(entries: int) -> bytes:
 
 def test_entries_that_share_an_array_do_not_multiply_it(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(_sharing(10_000))
-    assert _run(tiny, "--input", "x.npz", cwd=tmp_path) == (3, "", "tiny-run: 'x.npz': its entries overlap\n")
+    assert run(tiny, "--input", "x.npz", cwd=tmp_path) == (3, "", "tiny-run: 'x.npz': its entries overlap\n")
 
 
 def test_what_is_no_file_or_larger_than_all_inputs_is_not_read(tiny: Path, tmp_path: Path) -> None:
@@ -241,9 +223,9 @@ def test_what_is_no_file_or_larger_than_all_inputs_is_not_read(tiny: Path, tmp_p
         file.truncate(1 << 40)
     for name in ("pipe.npy", "zero.npz", "folder.npy"):
         said = f"tiny-run: cannot read '{name}': not a regular file\n"
-        assert _run(tiny, "--input", name, cwd=tmp_path) == (3, "", said)
+        assert run(tiny, "--input", name, cwd=tmp_path) == (3, "", said)
     most = (1 << 20) + 8 * 4 * X.size
-    code, out, said = _run(tiny, "--input", "large.npy", cwd=tmp_path)
+    code, out, said = run(tiny, "--input", "large.npy", cwd=tmp_path)
     assert (code, out) == (3, "")
     assert said == (
         f"tiny-run: cannot read 'large.npy': it has {1 << 40} bytes, more than all inputs of this engine "
@@ -255,7 +237,7 @@ def test_weights_that_are_no_file_are_not_waited_for(tiny: Path, tmp_path: Path)
     os.mkfifo(tmp_path / "pipe")
     np.save(tmp_path / "x.npy", X)
     said = "tiny-run: cannot read weights 'pipe': not a regular file\n"
-    assert _run(tiny, "--input", "x.npy", "--weights", "pipe", cwd=tmp_path) == (3, "", said)
+    assert run(tiny, "--input", "x.npy", "--weights", "pipe", cwd=tmp_path) == (3, "", said)
 
 
 # What it refuses
@@ -303,83 +285,27 @@ def test_refusals(tiny: Path, tmp_path: Path, arguments: Sequence[str], code: in
     np.savez(tmp_path / "two.npz", x=X, label=X)
     (tmp_path / "x60.bin").write_bytes(X[0].tobytes())
     before = sorted(tmp_path.iterdir())
-    assert _run(tiny, *arguments, cwd=tmp_path) == (code, "", f"tiny-run: {sentence}\n")
+    assert run(tiny, *arguments, cwd=tmp_path) == (code, "", f"tiny-run: {sentence}\n")
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_bare_npy_is_refused_where_there_are_several_inputs(ports: Path, tmp_path: Path) -> None:
     names = ", ".join(name for name, _ in PORTS)
     sentence = f"ports-run: which input is 'x.npy'? Say NAME=x.npy, NAME one of {names}\n"
-    assert _run(ports, "--input", "x.npy", cwd=tmp_path) == (2, "", sentence)
+    assert run(ports, "--input", "x.npy", cwd=tmp_path) == (2, "", sentence)
 
 
 # What it tells
 
 
-def test_bench_as_json(tiny: Path) -> None:
-    code, out, error = _run(tiny, "--bench", "--runs", 5, "--batch", 4, "--threads", 1, "--json")
-    assert (code, error) == (0, "")
-    found = json.loads(out)
-    fixed = {"name": "tiny", "target": "host", "batch": 4, "threads": 1, "inputs": "random", "runs": 5}
-    assert {key: found[key] for key in fixed} == fixed
-    assert found["warmup_runs"] >= 3
-    assert 0 < found["min_ms"] <= found["median_ms"]
-    assert found["images_per_second"] == pytest.approx(4000 / found["median_ms"], rel=1e-3)
-    assert found["context_bytes"] == 576
-
-
-@pytest.mark.parametrize(("runs", "borne"), [(99, False), (100, True)])
-def test_bench_names_a_quantile_that_the_number_of_runs_bears(tiny: Path, runs: int, borne: bool) -> None:
-    words = ("--bench", "--runs", runs, "--batch", 1, "--threads", 1)
-    found = json.loads(_run(tiny, *words, "--json")[1])
-    assert (found["p99_ms"] is not None and found["p99_ms"] >= found["median_ms"]) == borne
-    assert (" ms   p99 " in _run(tiny, *words)[1]) == borne
-
-
-def test_bench_with_several_callers(tiny: Path) -> None:
-    """All of them together do so many runs; what they reach is of the time that passed."""
-    words = ("--bench", "--runs", 200, "--batch", 4, "--threads", 1, "--callers", 3)
-    found = json.loads(_run(tiny, *words, "--json")[1])
-    assert (found["callers"], found["rate"], found["runs"], found["context_bytes"]) == (3, None, 200, 576)
-    assert found["warmup_runs"] >= 9
-    quantiles = [found[f"{name}_ms"] for name in ("min", "median", "p90", "p99", "max")]
-    assert quantiles == sorted(quantiles)
-    assert found["requests_per_second"] == pytest.approx(200 / found["seconds"], rel=1e-3)
-    assert found["images_per_second"] == pytest.approx(800 / found["seconds"], rel=1e-3)
-    assert found["ended"] - found["began"] == pytest.approx(found["seconds"], abs=1e-5)
-    assert found["copy_in_ms"] is None
-    assert found["resident_bytes"] > 1_000_000
-    assert _run(tiny, *words)[1].splitlines()[0] == "tiny for host, batch 4, 1 thread(s), 3 callers, random inputs"
-
-
-def test_requests_come_in_by_themselves(tiny: Path) -> None:
-    """So many a second on average, the same moments each time; the time that a request waits is part of its own."""
-    words = ("--bench", "--batch", 1, "--threads", 1, "--json", "--rate", 1000)
-    found = json.loads(_run(tiny, *words, "--runs", 300)[1])
-    assert (found["rate"], found["runs"]) == (1000, 300)
-    assert found["seconds"] >= 0.2
-    assert found["requests_per_second"] == pytest.approx(1000, rel=0.4)
-    flood = json.loads(_run(tiny, *words[:-1], 1e6, "--runs", 5000)[1])
-    # They come within some 5 ms, so the last has waited while the others ran.
-    assert flood["max_ms"] >= 1e3 * flood["seconds"] - 10
-
-
-def test_bench_for_people_says_what_it_did(tiny: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", X)
-    code, out, _ = _run(tiny, "--bench", "--seconds", 0.01, "--input", tmp_path / "x.npy")
-    assert code == 0
-    assert out.splitlines()[0] == "tiny for host, batch 4, all threads, given inputs"
-    assert "runs after a warm-up of" in out.splitlines()[2]
-
-
 def test_info(tiny: Path) -> None:
     digest = tiny_plan().layout_digest
-    assert _run(tiny, "--info") == (0, (
+    assert run(tiny, "--info") == (0, (
         f"tiny for host\nlayout digest {digest}\n"
         "batch 1\n  input  x f32 (1, 3, 5)\n  output y f32 (1, 15)\n"
         "batch 4\n  input  x f32 (4, 3, 5)\n  output y f32 (4, 15)\n"
     ), "")  # fmt: skip
-    statement = json.loads(_run(tiny, "--info", "--json")[1])
+    statement = json.loads(run(tiny, "--info", "--json")[1])
     assert statement["predicate"]["buildDefinition"]["internalParameters"]["layoutDigest"] == digest
 
 
@@ -387,7 +313,7 @@ def test_a_summary_without_output(tiny: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((1, 3, 5), np.float32))
     said = tiny_reference(np.ones((1, 3, 5), np.float32), tiny_constants())
     best = "  ".join(f"{index}: {said[0, index]:g}" for index in np.argsort(-said[0], kind="stable")[:5])
-    assert _run(tiny, "--input", tmp_path / "x.npy") == (
+    assert run(tiny, "--input", tmp_path / "x.npy") == (
         0, f"y f32 (1, 15): from 1 to 9, mean {said.mean():.6g}\n  [0, :] greatest {best}\n", ""
     )  # fmt: skip
 
@@ -397,7 +323,7 @@ def test_a_summary_of_every_element_type(ports: Path, tmp_path: Path) -> None:
     arrays = _random_ports(3)
     arrays["f16"][:, :3] = [[np.nan, np.inf, 7e3], [1.0, 2.0, 6e-8]]
     np.savez(tmp_path / "in.npz", **arrays)  # type: ignore[arg-type]
-    code, out, error = _run(ports, "--input", tmp_path / "in.npz")
+    code, out, error = run(ports, "--input", tmp_path / "in.npz")
     assert (code, error) == (0, "")
     lines = out.splitlines()
     for name, array in arrays.items():
@@ -419,12 +345,12 @@ def test_bytes_without_a_header(tiny: Path, tmp_path: Path) -> None:
     """The batch is that whose input has so many bytes."""
     for count in (1, 4):
         (tmp_path / "x.bin").write_bytes(X[:count].tobytes())
-        assert _run(tiny, "--input", "x=x.bin", "--output", "y.npy", cwd=tmp_path) == (0, "", "")
+        assert run(tiny, "--input", "x=x.bin", "--output", "y.npy", cwd=tmp_path) == (0, "", "")
         assert np.array_equal(np.load(tmp_path / "y.npy"), tiny_reference(X[:count], tiny_constants()))
 
 
 def test_help_names_every_option(tiny: Path) -> None:
-    code, out, _ = _run(tiny, "--help")
+    code, out, _ = run(tiny, "--help")
     assert code == 0
     options = (
         "input",

@@ -1,0 +1,18 @@
+"""Layers of the family of grouped convolutions that many tests ask about, and a tile of each of its kinds."""
+
+from __future__ import annotations
+
+from gpu_products import conv
+
+from bolt_build.families.grouped.depthwise import DepthwiseTile
+from bolt_build.families.grouped.diagonal import DiagonalTile
+from bolt_build.families.grouped.rows import RowsTile
+from bolt_build.families.grouped.tensor_core import TensorCoreTile
+
+DEPTHWISE = conv("depthwise", (32, 96, 56, 56), 96, (3, 3), groups=96)
+GROUPED = conv("grouped", (32, 128, 56, 56), 128, (3, 3), groups=32)
+TILE = DepthwiseTile(8, 12, 8, 8, 4, held=True)
+PRODUCTS = TensorCoreTile(8, 8, 8, 4, 2, 4, 1, held=True)
+ROWS = RowsTile(4, 24, 28, 4, 14, 4)
+DIAGONAL = DiagonalTile(4, 2, 14)
+SEVENS = conv("sevens", (32, 96, 56, 56), 96, (7, 7), groups=96)
