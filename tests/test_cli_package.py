@@ -12,6 +12,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,15 @@ from recipe_projects import PATIENCE_SECONDS, ROOT, Project, new_project
 
 from bolt_build.errors import ExitCode
 from bolt_build.runtime.loader import Engine
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _soon_compressed() -> Iterator[None]:
+    """oneDNN's library goes into a dozen packages here, and nothing is asked of how small it gets."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bolt_build.workflows.packaging.LEVEL", 1)
+        patch.setattr("bolt_build.workflows.wheel.LEVEL", 1)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from bolt_build.runtime import names
 from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.licences import Licence, licences
 from bolt_build.workflows.package_texts import package_text
-from bolt_build.workflows.wheel import write_wheel
+from bolt_build.workflows.wheel import LEVEL, write_wheel
 
 _TOOL = "objcopy"
 _README = """\
@@ -144,7 +144,7 @@ def _write(path: Path, base: str, members: Mapping[str, bytes]) -> None:
     try:
         with (
             temporary.open("wb") as raw,
-            gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
+            gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=LEVEL, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
         ):
             for name, data in sorted(members.items()):

@@ -31,6 +31,8 @@ _VERSION = re.compile(
     r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?", re.ASCII
 )  # fmt: skip
 _LEAST_PYTHON = "3.11"
+LEVEL = 6
+"""Of the compression of wheels and archives: from 7 on they are hardly smaller and take several times as long."""
 _TIME = (1980, 1, 1, 0, 0, 0)
 """The first that a zip file can tell."""
 
@@ -135,10 +137,10 @@ def _record(members: Mapping[str, bytes], own: str) -> bytes:
 def _zipped(members: Mapping[str, bytes], about: str) -> bytes:
     """The members with the metadata last, as installers like it."""
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         for name, data in sorted(members.items(), key=lambda item: (item[0].startswith(about), item[0])):
             member = zipfile.ZipInfo(name, _TIME)
             member.compress_type = zipfile.ZIP_DEFLATED
             member.external_attr = (0o100755 if ".so" in Path(name).name else 0o100644) << 16
-            archive.writestr(member, data, compresslevel=6)
+            archive.writestr(member, data, compresslevel=LEVEL)
     return made.getvalue()
