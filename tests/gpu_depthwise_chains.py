@@ -14,11 +14,13 @@ from gpu_pairs import pair
 from gpu_products import RESIDUAL, SILU, conv
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import Candidate, ProposedStep
+from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep
+from bolt_build.families.common.chains import averaged
 from bolt_build.families.grouped.chain import chain_shape, tiles
 from bolt_build.graph.ir import Constant, EpilogueOp, Graph, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.chain import Chain
+from bolt_build.graph.ops.reduce import Reduce
 
 ADDED = (stage("add", 3),)
 
@@ -181,6 +183,34 @@ EXPANDED = [
     expanded("expanded-3x3d2", (1, 40, 17, 15), 48, dilation=2),
     expanded("expanded-1d", (2, 24, 50), 48, 5, 2),
 ]
+AVERAGED = [EXPANDED[0], EXPANDED[1], EXPANDED[3], EXPANDED[4], EXPANDED[8]]
+
+
+def averaged_step(layer: Layer) -> tuple[Layer, ProposedStep]:
+    """The layer with the means of what it leaves."""
+    step = step_of(layer)
+    (y,) = step.problem.outputs
+    axes = tuple(range(2, len(y.shape)))
+    m = Operand((*y.shape[:2], *(1 for _ in axes)), y.format)
+    both = averaged(step.problem, KernelProblem(Reduce("mean", axes), (y,), (m,), (), DType.F32, TARGET.name))
+    # Sums are those of what is stored.
+    whole = replace(layer, label=f"{layer.label}+mean", op=both.op, epilogue=())
+    return whole, replace(step, problem=both, outputs=("y", "m"), may_share=())
+
+
+def averaged_trials() -> list[Trial]:
+    """Products and depthwise convolutions that also leave means, in all sorts of tiles; rows apart."""
+    found = []
+    for layer in AVERAGED:
+        whole, step = averaged_step(layer)
+        legal = FAMILY.candidates(step.problem, TARGET)[0]
+        found += [Trial(whole, step, candidate) for candidate in dict.fromkeys((legal[0], legal[len(legal) // 2]))]
+    whole, step = averaged_step(EXPANDED_FORM)
+    legal = FAMILY.candidates(step.problem, TARGET)[0]
+    found += [Trial(whole, step, candidate) for candidate in legal[::6]]
+    return found + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in found[:2]]
+
+
 EXPANDED_FORM = expanded("expanded-form", (3, 36, 21, 19), 100)
 INVERTED_FORM = inverted("inverted-form", (3, 36, 21, 19), 100, 44, 3, 1, ADDED)
 

@@ -9,7 +9,7 @@ from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
 from gpu_attention_layers import attention_trials
 from gpu_averages import averages
 from gpu_bf16 import in_bf16
-from gpu_depthwise_chains import chain_trials, inverted_trials
+from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials
 from gpu_forms import (
     FORMS,
     SLICED,
@@ -319,7 +319,7 @@ def trials() -> list[Trial]:
     found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     found += attention_trials() + prologues() + averages() + row_sums()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
-    found += chain_trials() + inverted_trials() + normed_trials()
+    found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)

@@ -123,3 +123,67 @@ def test_an_engine_has_the_step_where_the_recipe_leaves_a_choice(persistent: str
         assert each.split.nbytes == 2 * 4 * 96 * 28 * 28
     inputs = random_inputs(of, 0)
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 2e-2)
+
+
+def expanded(more: str = "", outputs: str = "%g, %z") -> Graph:
+    """The same behind a 1x1 convolution `e`, as blocks of EfficientNet have it."""
+    return graph(f"""
+        graph g batch=4 (%x: f32[4,24,28,28]) -> ({outputs}) {{
+          const %u: f32[96,24,1,1] #
+          const %c: f32[96] #
+          const %w: f32[96,1,5,5] #
+          const %b: f32[96] #
+          %e = conv(%x, %u, %c) | silu // "e"
+          %y = conv(%e, %w, %b) pads_begin=[2,2] pads_end=[2,2] groups=96 | silu // "a"
+          %m = reduce(%y) mode=mean axes=[2,3] keepdims=true // "m"
+          %g = tanh(%m) // "g"
+          %z = tanh(%y) // "z"
+          {more}
+        }}""")
+
+
+def test_a_product_in_front_is_in_the_same_kernel() -> None:
+    found, reasons = proposed(expanded())
+    (alternative,) = [each for each in found if "m" in each.region]
+    (step,) = alternative.steps
+    assert (alternative.region, reasons) == (("e", "a", "m"), [])
+    assert (step.inputs, step.outputs, step.pitched) == (("x", "u", "c", "w", "b"), ("y", "m"), (0,))
+    assert alternative.apart == parts(step.problem)
+    candidates, _ = FAMILY.candidates(step.problem, H200)
+    assert alternative.seconds == FAMILY.predict(step.problem, candidates[0], H200)
+    assert all(FAMILY.refuse(step.problem, each, H200) is None for each in candidates)
+    prepare = (None, "pu", "pc", "pw", "pb")
+    code = FAMILY.emit(step.problem, candidates[0], H200, StepExpressions(("x", "", "", "", ""), ("y", "m"), prepare))
+    assert (code.includes, code.call) == (("bolt_grouped/averaged.h",), "kernel.run(r, x, y, m);")
+    assert code.member_type is not None
+    assert code.member_type.startswith(f"{SPACE}::AveragedExpanded<{SPACE}::WithSums<{SPACE}::ExpandedTile<")
+    # A sum for each strip of each tile of an image of 784 positions.
+    tile = dict(candidates[0].parameters)
+    rows, columns, high = int(tile["rows"]), int(tile["columns"]), 2 * int(tile["pairs"])
+    sums = -(-28 // rows) * -(-28 // columns) * (rows // high) * (columns // 8)
+    assert code.member_arguments.startswith(f"{sums}, 784, {SPACE}::InvertedArguments{{")
+    (unit,) = FAMILY.units([(step.problem, candidates[0])], H200)
+    assert f"{SPACE}::WithSums<{SPACE}::ExpandedTile<" in unit.text
+
+
+def test_what_lies_between_must_have_no_other_reader() -> None:
+    found, reasons = proposed(expanded(more='%o = tanh(%e) // "o"', outputs="%g, %z, %o"))
+    assert found == []
+    assert reasons == [(what, "2 nodes read what lies between") for what in ("e, a", "e, a, m")]
+
+
+def test_an_engine_with_all_three_computes_the_same() -> None:
+    of = expanded()
+    wanted = replace(recipe(), policy=Policy(FusionPolicy(epilogue=True, persistent="auto")))
+    engine = plan_engine([of], wanted, TargetSpec("h200", "fp16"), H200, load(H200))
+    (plan,) = engine.plan.plans
+    kinds = [step.problem.op.kind for step in plan.steps if not step.view]
+    assert [kind for kind in kinds if kind != "convert"] == ["averaged", "activation", "activation"]
+    (shown,) = [
+        each for each in chains_of(engine.graphs[0], engine.plan, engine.chains, H200).legal if len(each.nodes) == 3
+    ]
+    assert shown.split is not None
+    # What the product leaves is neither written nor read, what the convolution leaves is not read for its means.
+    assert shown.split.nbytes == (2 + 1) * 2 * 4 * 96 * 28 * 28
+    inputs = random_inputs(of, 0)
+    compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 2e-2)

@@ -1,5 +1,5 @@
-"""Kernels for a depthwise convolution and the product of single positions behind it, or for the one in front of it, or
-for both: what the family asks of them."""
+"""Kernels for a depthwise convolution and the product of single positions behind it, or for the one in front of it,
+with the means of what is left or without, or for both: what the family asks of them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from bolt_build.families.common.epilogue import chain as stages_of
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.tensor_cores import refuse_target
+from bolt_build.families.grouped import means
 from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
@@ -44,14 +45,19 @@ _MOST = 24
 
 
 def serves(problem: KernelProblem) -> bool:
-    """True for problems of a convolution with groups and another one behind it, and of those with one in front."""
-    if not isinstance(problem.op, Chain) or isinstance(problem.op, Averaged):
+    """True for problems of a convolution with groups and another one behind it, and of those with one in front, whose
+    means may be taken as well."""
+    op = problem.op.first if isinstance(problem.op, Averaged) else problem.op
+    if not isinstance(op, Chain):
         return False
-    ops = [member.op for member in problem.op.sequence]
+    ops = [member.op for member in op.sequence]
     groups = [op.groups for op in ops if isinstance(op, Conv)]
     if len(groups) != len(ops) or len(ops) not in (2, 3):
         return False
-    return [count > 1 for count in groups] in ([False, True], [True, False], [False, True, False])
+    grouped = [count > 1 for count in groups]
+    if op is not problem.op:
+        return grouped == [False, True]
+    return grouped in ([False, True], [True, False], [False, True, False])
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Around:
 
 def around(problem: KernelProblem) -> Around:
     """The parts of a problem that is `serves`d."""
-    found = parts(problem)
+    found = [each for each in parts(problem) if isinstance(each.op, Conv)]
     at = next(index for index, each in enumerate(found) if isinstance(each.op, Conv) and each.op.groups > 1)
     return Around(found[at], found[0] if at else None, found[at + 1] if at + 1 < len(found) else None)
 
@@ -124,7 +130,7 @@ def _refuse_types(inputs: tuple[Operand, ...]) -> str | None:
 
 
 def _refuse(problem: KernelProblem, target: Target) -> str | None:
-    return refuse_target(problem, target) or refuse_chain(problem)
+    return refuse_target(problem, target) or refuse_chain(problem) or means.refuse(problem)
 
 
 def chain_shape(problem: KernelProblem) -> ChainShape:
@@ -185,7 +191,10 @@ def candidates(problem: KernelProblem, target: Target) -> tuple[tuple[Candidate,
 
 def predict(problem: KernelProblem, candidate: Candidate, target: Target) -> float:
     """`Family.predict`."""
-    return tile_of(candidate).seconds(chain_shape(problem), target)
+    tile, chain = tile_of(candidate), chain_shape(problem)
+    if not isinstance(tile, ExpandedTile) or not means.averages(problem):
+        return tile.seconds(chain, target)
+    return tile.seconds(chain, target) + means.seconds(chain.conv, tile.sums(chain), target)
 
 
 def refuse_candidate(problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
@@ -236,8 +245,17 @@ def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepE
         text += constants
         inputs.append(after)
     kernel = "ExpandedConv" if found.behind is None else "ChainedConv" if found.front is None else "InvertedResidual"
+    header = "chained"
+    if isinstance(tile, ExpandedTile) and means.averages(problem):
+        kernel, header, types[0] = "AveragedExpanded", "averaged", _with_sums(types[0])
+        text = [str(tile.sums(chain).tiles), str(prod(shape.out)), *text]
+        inputs.append(at.outputs[1])
     call = f"kernel.run(r, {', '.join(inputs)});"
-    return StepCode(("bolt_grouped/chained.h",), f"{SPACE}::{kernel}<{', '.join(types)}>", ", ".join(text), call)
+    return StepCode((f"bolt_grouped/{header}.h",), f"{SPACE}::{kernel}<{', '.join(types)}>", ", ".join(text), call)
+
+
+def _with_sums(tile: str) -> str:
+    return f"{SPACE}::WithSums<{tile}>"
 
 
 def _behind(problem: KernelProblem, at: StepExpressions, results: int) -> tuple[list[str], str]:
@@ -288,7 +306,8 @@ def unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
     found, chain = around(problem), chain_shape(problem)
     header = "expanded" if found.behind is None else "chain" if found.front is None else "inverted"
     arguments = "ChainArguments" if found.front is None else "InvertedArguments"
-    types = [tile_of(candidate).cxx(chain), f"const {SPACE}::{arguments}&"]
+    tile = tile_of(candidate).cxx(chain)
+    types = [_with_sums(tile) if means.averages(problem) else tile, f"const {SPACE}::{arguments}&"]
     types += [*(f"const {epilogue_type(each)}&" for each in found.problems), "void*"]
     signature = ",\n    ".join(types)
     text = f'#include "bolt_grouped/{header}_kernel.h"\n\ntemplate void {SPACE}::launch_chain(\n    {signature});\n'

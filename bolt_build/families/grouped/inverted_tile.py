@@ -25,7 +25,7 @@ from bolt_build.families.grouped.chain_tile import (
     stored,
     tall,
 )
-from bolt_build.families.grouped.kind import Load, gpu_of
+from bolt_build.families.grouped.kind import Load, Sums, gpu_of
 from bolt_build.families.grouped.shape import SPACE, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -202,6 +202,11 @@ class ExpandedTile(SlabTile):
         channels = min(chain.conv.channels, self._slabs(chain) * self.slab)
         part = replace(chain, conv=replace(chain.conv, channels=channels))
         return self.front.seconds_of_blocks(chain, part, self.shared_bytes(chain), target)
+
+    def sums(self, chain: ChainShape) -> Sums:
+        """Of each warp's positions, from its registers."""
+        tiles = chain.conv.tiles(self.rows, self.columns) // chain.conv.batch
+        return Sums(tiles * self.front.behind.strips, self.shared_bytes(chain))
 
     def flops(self, chain: ChainShape) -> int:
         """Operations, those with zeros and those on the halo included."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, KernelProblem, ProposedStep, Refusal
-from bolt_build.families.common.chains import chained, normed
+from bolt_build.families.common.chains import averaged, chained, normed
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.grouped import chain, means
@@ -14,6 +14,7 @@ from bolt_build.families.grouped.kind import FAMILY
 from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, normed_from, scales
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Transpose
 from bolt_build.targets import Target
 
@@ -33,12 +34,16 @@ def with_product(graph: Graph, node: Node, target: Target, precision: DType) -> 
 
 
 def behind_product(graph: Graph, node: Node, target: Target, precision: DType) -> Proposed:
-    """A product and the convolution with groups that alone reads it in one kernel, and the product of that as well, or
-    why not; nothing where they do not follow each other."""
+    """A product and the convolution with groups that alone reads it in one kernel, and the means or the product of that
+    as well, or why not; nothing where they do not follow each other."""
     front = expanded_from(graph, node)
     if front is None:
         return (), ()
     found, refusals = _proposed(graph, front.nodes, front.obstacle, target, precision)
+    mean = means.reader(graph, front.nodes[-1])
+    if mean is not None:
+        both, not_both = _proposed(graph, (*front.nodes, mean), front.obstacle, target, precision)
+        found, refusals = (*found, *both), (*refusals, *not_both)
     whole = inverted_from(graph, node)
     if whole is None:
         return found, refusals
@@ -89,12 +94,16 @@ def _proposed(
         return (), (Refusal(FAMILY, what, obstacle),)
     apart = tuple(_alone(graph, node, target, precision) for node in nodes)
     problem, names = apart[0], nodes[0].inputs
+    outputs = nodes[-1].outputs
     for node, behind in zip(nodes[1:], apart[1:], strict=True):
-        problem, names = chained(problem, behind), (*names, *node.inputs[1:])
+        if isinstance(node.op, Reduce):
+            problem, outputs = averaged(problem, behind), (*nodes[-2].outputs, *outputs)
+        else:
+            problem, names = chained(problem, behind), (*names, *node.inputs[1:])
     legal, refusals = chain.candidates(problem, target)
     if not legal:
         return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(each.reason for each in refusals))
-    step = ProposedStep(problem, names, nodes[-1].outputs, may_share(problem, names, ()), pitched=(0,))
+    step = ProposedStep(problem, names, outputs, may_share(problem, names, ()), pitched=(0,))
     return (Alternative(region, FAMILY, (step,), chain.predict(problem, legal[0], target), apart),), ()
 
 

@@ -1,33 +1,24 @@
 // What plans hold of a convolution that also leaves the means of its results.
 #pragma once
 
-#include "bolt_grouped/prepared.h"
+#include "bolt_grouped/chained.h"
 #include "bolt_portable/cuda/launch.h"
 
 namespace bolt::grouped {
 
-/// A convolution whose tiles leave sums in scratch memory, and a kernel that adds up those of an image: `tiles` of them, over
-/// `pixels` positions.
-template <typename Tile>
-class AveragedConv {
+/// Sums of tiles in fp32, `tiles` of an image of `pixels` positions, and their means.
+class ImageSums {
  public:
-  template <typename... Rest>
-  AveragedConv(const Prepare& p, int tiles, int pixels, const Arguments& shape, const Rest&... rest)
-      : conv_(p, shape, rest...), images_(shape.batch), channels_(shape.out_channels), tiles_(tiles),
-        scale_(1.0f / static_cast<float>(pixels)) {}
+  ImageSums(int images, int tiles, int pixels, int channels)
+      : images_(images), channels_(channels), tiles_(tiles), scale_(1.0f / static_cast<float>(pixels)) {}
 
-  std::size_t scratch_bytes() const {
+  std::size_t bytes() const {
     return sizeof(float) * static_cast<std::size_t>(images_) * static_cast<std::size_t>(tiles_) *
            static_cast<std::size_t>(channels_);
   }
-  const void* constant(int index) const { return conv_.constant(index); }
-
-  /// `means` [images, channels] are of the tile's type.
-  template <typename Epilogue>
-  void run(const Run& r, const void* x, void* y, void* means, const Epilogue& epilogue) const {
-    float* const sums = static_cast<float*>(r.scratch());
-    conv_.run(r, x, y, epilogue, sums);
-    using Half = typename ElementOf<Tile>::Type;
+  /// Adds up those of each image, in one order. `means` [images, channels] are of the type.
+  template <typename Half>
+  void average(const Run& r, const float* sums, void* means) const {
     Half* const to = static_cast<Half*>(means);
     const int channels = channels_, tiles = tiles_;
     const float scale = scale_;
@@ -44,9 +35,54 @@ class AveragedConv {
   }
 
  private:
-  Conv<Tile> conv_;
   int images_, channels_, tiles_;
   float scale_;
+};
+
+/// A convolution whose tiles leave sums in scratch memory, and a kernel that adds up those of an image: `tiles` of them, over
+/// `pixels` positions.
+template <typename Tile>
+class AveragedConv {
+ public:
+  template <typename... Rest>
+  AveragedConv(const Prepare& p, int tiles, int pixels, const Arguments& shape, const Rest&... rest)
+      : conv_(p, shape, rest...), sums_(shape.batch, tiles, pixels, shape.out_channels) {}
+
+  std::size_t scratch_bytes() const { return sums_.bytes(); }
+  const void* constant(int index) const { return conv_.constant(index); }
+
+  /// `means` [images, channels] are of the tile's type.
+  template <typename Epilogue>
+  void run(const Run& r, const void* x, void* y, void* means, const Epilogue& epilogue) const {
+    float* const sums = static_cast<float*>(r.scratch());
+    conv_.run(r, x, y, epilogue, sums);
+    sums_.average<typename ElementOf<Tile>::Type>(r, sums, means);
+  }
+
+ private:
+  Conv<Tile> conv_;
+  ImageSums sums_;
+};
+
+/// The same behind a product in the same kernel.
+template <typename Tile, typename Before, typename Between>
+class AveragedExpanded {
+ public:
+  template <typename... Rest>
+  AveragedExpanded(const Prepare& p, int tiles, int pixels, const InvertedArguments& shape, const Rest&... rest)
+      : conv_(p, shape, rest...), sums_(shape.chain.conv.batch, tiles, pixels, shape.chain.conv.out_channels) {}
+
+  std::size_t scratch_bytes() const { return sums_.bytes(); }
+
+  void run(const Run& r, const void* x, void* y, void* means) const {
+    float* const sums = static_cast<float*>(r.scratch());
+    conv_.run(r, x, y, sums);
+    sums_.average<typename ElementOf<Tile>::Type>(r, sums, means);
+  }
+
+ private:
+  ExpandedConv<Tile, Before, Between> conv_;
+  ImageSums sums_;
 };
 
 }  // namespace bolt::grouped

@@ -25,6 +25,14 @@ template <typename Window, int depth, int rows, int octets, int pairs, int acros
           typename Element = portable::f16>
 struct ExpandedTile {};
 
+/// The type of an expanding tile WithSums: of each image it leaves those of its tiles, and of each of these one for 8 by
+/// 2 * `pairs` positions.
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
+          typename Element>
+struct ElementOf<WithSums<ExpandedTile<Window, depth, rows, octets, pairs, across, slab, load, access, Element>>> {
+  using Type = Element;
+};
+
 /// `conv` is the depthwise convolution, but for its `out_channels`, `y` and `y_row`, which are the product's; `run` is not
 /// looked at. Its weights are packed as Columns, the product's as Fragments; biases have zeros behind them up to whole slabs
 /// and blocks, and may be null. `parts` blocks beside each other have different results.
@@ -60,6 +68,10 @@ void launch_chain(InvertedTile<Window, depth, rows, octets, pairs, across, slab,
 template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
           typename Element, typename Before, typename Between>
 void launch_chain(ExpandedTile<Window, depth, rows, octets, pairs, across, slab, load, access, Element>,
+                  const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
+template <typename Window, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
+          typename Element, typename Before, typename Between>
+void launch_chain(WithSums<ExpandedTile<Window, depth, rows, octets, pairs, across, slab, load, access, Element>>,
                   const InvertedArguments& arguments, const Before& before, const Between& between, void* stream);
 
 }  // namespace bolt::grouped

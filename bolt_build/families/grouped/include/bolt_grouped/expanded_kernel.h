@@ -4,6 +4,7 @@
 
 #include "bolt_grouped/chain_kernel.h"
 #include "bolt_grouped/expansion.h"
+#include "bolt_portable/cuda/halves.h"
 
 namespace bolt::grouped {
 
@@ -12,6 +13,7 @@ struct ExpandedDepthwise;
 template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
           typename Element>
 struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>> {
+  static constexpr int given = depth, down = rows;
   static constexpr int columns = 8 * octets, high = 2 * pairs, strips = rows / high * octets, warps = strips * across;
   static constexpr int threads = 32 * warps;
   static_assert(rows % high == 0 && threads <= 1024);
@@ -54,7 +56,35 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
     }
   }
 
-  template <typename Before, typename Between>
+  /// Leaves the sums of a warp's positions, `strip` of the tile's: lane l has channels l % 4 * 2 and the next, of both octets.
+  static __device__ void leave_sums(const Arguments& a, const Corner& corner, int tile, int strip, int row, int column,
+                                    int channel, const typename Factor::Left& result) {
+    const int lane = threadIdx.x % 32;
+    float sum[2][2] = {};
+    if (corner.x + column + lane / 4 < a.out_w) {
+#pragma unroll
+      for (int p = 0; p < pairs; ++p)
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          if (corner.y + row + 2 * p + q % 2 >= a.out_h) continue;
+          const float2 both = portable::unpaired<Element>(result[p][q]);
+          sum[q / 2][0] += both.x;
+          sum[q / 2][1] += both.y;
+        }
+    }
+#pragma unroll
+    for (int octet = 0; octet < 2; ++octet)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int other = 4; other < 32; other *= 2) sum[octet][i] += __shfl_xor_sync(0xffffffffu, sum[octet][i], other);
+        const int own = channel + octet * 8 + lane % 4 * 2 + i;
+        if (lane < 4 && own < a.out_channels) a.sums[(Index{tile} * strips + strip) * a.out_channels + own] = sum[octet][i];
+      }
+  }
+
+  /// `sums`: it also leaves those of its positions.
+  template <bool sums, typename Before, typename Between>
   static __device__ void run(const InvertedArguments& a, const Before& before, const Between& between) {
     extern __shared__ __align__(16) unsigned char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
@@ -97,6 +127,8 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
         Factor::compute(halo + static_cast<std::uint32_t>(step * 32), now.weights + step * 16 * Factor::taps,
                         now.bias + step * 16, diagonal, between, result);
         store(conv, corner, row, column, at * slab + step * 16, shared.staged[warp], result);
+        if constexpr (sums)
+          leave_sums(conv, corner, blockIdx.x / a.chain.parts, strip, row, column, at * slab + step * 16, result);
       }
       slot = next;
     }
@@ -104,10 +136,22 @@ struct ExpandedDepthwise<ExpandedTile<W, depth, rows, octets, pairs, across, sla
   }
 };
 
-template <typename Tile, typename Before, typename Between>
+template <typename Tile, bool sums, typename Before, typename Between>
 __global__ void __launch_bounds__(ExpandedDepthwise<Tile>::threads)
     expanded_kernel(InvertedArguments arguments, Before before, Between between) {
-  ExpandedDepthwise<Tile>::run(arguments, before, between);
+  ExpandedDepthwise<Tile>::template run<sums>(arguments, before, between);
+}
+
+template <bool sums, typename Tile, typename Before, typename Between>
+void launch_expanded(const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
+  using Kernel = ExpandedDepthwise<Tile>;
+  const Arguments& conv = a.chain.conv;
+  if (conv.channels > Kernel::given)
+    throw std::runtime_error("could not launch a product with a depthwise convolution: a block takes fewer channels");
+  const int tiles = Tiles<Kernel::down, Kernel::columns>(conv).count(conv);
+  if (tiles == 0) return;
+  queue_chain(expanded_kernel<Tile, sums, Before, Between>, tiles * a.chain.parts, Kernel::threads, Kernel::shared_bytes,
+              conv.overlap, stream, a, before, between);
 }
 
 template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
@@ -115,14 +159,15 @@ template <typename W, int depth, int rows, int octets, int pairs, int across, in
 void launch_chain(ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   using Tile = ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>;
-  using Kernel = ExpandedDepthwise<Tile>;
-  const Arguments& conv = a.chain.conv;
-  if (conv.channels > depth)
-    throw std::runtime_error("could not launch a product with a depthwise convolution: a block takes fewer channels");
-  const int tiles = Tiles<rows, 8 * octets>(conv).count(conv);
-  if (tiles == 0) return;
-  queue_chain(expanded_kernel<Tile, Before, Between>, tiles * a.chain.parts, Kernel::threads, Kernel::shared_bytes,
-              conv.overlap, stream, a, before, between);
+  launch_expanded<false, Tile>(a, before, between, stream);
+}
+
+template <typename W, int depth, int rows, int octets, int pairs, int across, int slab, int load, int access,
+          typename Element, typename Before, typename Between>
+void launch_chain(WithSums<ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>>,
+                  const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
+  using Tile = ExpandedTile<W, depth, rows, octets, pairs, across, slab, load, access, Element>;
+  launch_expanded<true, Tile>(a, before, between, stream);
 }
 
 }  // namespace bolt::grouped
