@@ -43,6 +43,20 @@ def chain_from(graph: Graph, first: Node) -> NodeChain | None:
     return None if second is None else NodeChain(first, second, _obstacle(graph, first, second))
 
 
+def norm_behind(graph: Graph, first: Node) -> Node | None:
+    """The normalisation of the rows that a matrix product leaves; None where there is none, or it reads them twice."""
+    if not isinstance(first.op, MatMul):
+        return None
+    between = first.outputs[0]
+    last = (graph.type(between).rank - 1,)
+    found = (
+        node
+        for node in graph.consumers(between)
+        if isinstance(node.op, Norm) and node.op.axes == last and node.inputs[0] == between
+    )
+    return next((node for node in found if node.inputs.count(between) == 1), None)
+
+
 @dataclass(frozen=True)
 class Expanded:
     """A 1x1 convolution, the convolution with groups whose input is what it leaves, and in an inverted residual the

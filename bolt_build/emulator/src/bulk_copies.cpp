@@ -1,4 +1,6 @@
-// What TMA is asked for.
+// What TMA is asked for, and stores into other blocks that their barriers count.
+#include <cstring>
+
 #include "decode.h"
 #include "tensor_map.h"
 
@@ -76,6 +78,23 @@ void store(Warp& warp, const Instruction& i, Mask mask) {
   });
 }
 
+/// at: destination, value, barrier; both addresses with the name of the block.
+void tell(Warp& warp, const Instruction& i, Mask mask) {
+  each(mask, [&](int lane) {
+    std::uint32_t to = shared_address(warp, i.at[0], i.form & wide_shared, lane);
+    std::uint32_t barrier = shared_address(warp, i.at[2], i.form & wide_barrier, lane);
+    const std::uint32_t value = warp.at<std::uint32_t>(i.at[1])[lane];
+    Block& block = block_of(warp, to);
+    if (&block_of(warp, barrier) != &block) warp.fail("a store into one block that another block's barrier counts");
+    const auto happen = [=, &block] {
+      block.require_running();
+      std::memcpy(block.shared(to, sizeof value), &value, sizeof value);
+      block.count(barrier, 0, -static_cast<std::int64_t>(sizeof value));
+    };
+    warp.block.cluster.begin({happen, &warp, -1, 0});
+  });
+}
+
 void commit(Warp& warp, const Instruction&, Mask mask) {
   each(mask, [&](int lane) { ++warp.bulk_group[lane]; });
 }
@@ -108,6 +127,13 @@ std::uint32_t read_shared(Reader& reader, std::string_view word, Instruction& i,
 }  // namespace
 
 bool decode_copies(Reader& reader, const Statement& s, Instruction& i) {
+  if (s.base == "st" && s.has("async") && s.has("shared::cluster") && type_of(s.type()).bytes == 4) {
+    i.at[0] = read_shared(reader, s.operands.at(0), i, wide_shared);
+    i.at[1] = reader.source(s.operands.at(1), {'u', 4});
+    i.at[2] = read_shared(reader, s.operands.at(2), i, wide_barrier);
+    i.execute = tell;
+    return true;
+  }
   if (s.base != "cp" || !s.has("bulk")) return false;
   if (s.has("commit_group")) {
     i.execute = commit;

@@ -133,6 +133,18 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* count, c
   });
 }
 
+cudaError_t cudaOccupancyMaxActiveClusters(int* count, const void* kernel, const cudaLaunchConfig_t* config) {
+  return call([&] {
+    require(count != nullptr && config != nullptr, cudaErrorInvalidValue);
+    const dim3 cluster = cluster_of(config->attrs, config->numAttrs);
+    check_sizes(function_at(kernel), {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream}, cluster);
+    int processors = 0;
+    require(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess, cudaErrorUnknown);
+    // One block a multiprocessor, the most that kernels with clusters are written for.
+    *count = processors / static_cast<int>(blocks(cluster));
+  });
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** values) {
   return call_queueing([&] {
     require(config != nullptr, cudaErrorInvalidValue);

@@ -122,7 +122,7 @@ int space_of(const Statement& s) {
 }  // namespace
 
 bool decode_memory(Reader& reader, const Statement& s, Instruction& i) {
-  if (s.base == "ld" || s.base == "st") {
+  if ((s.base == "ld" || s.base == "st") && !s.has("async")) {
     const bool loads = s.base == "ld";
     const Type type = type_of(s.type());
     const Reader::Address at = reader.address(s.operands.at(loads ? 1 : 0));

@@ -8,7 +8,7 @@ from dataclasses import replace
 from bolt_build.families.base import KernelProblem, Operand, TensorFormat
 from bolt_build.families.common.problems import op_operands
 from bolt_build.graph.ir import EpilogueOp
-from bolt_build.graph.ops.chain import Averaged, Chain, Normed
+from bolt_build.graph.ops.chain import Averaged, Chain, Kept, Normed
 from bolt_build.graph.ops.shape import Transpose
 
 
@@ -40,6 +40,14 @@ def normed(first: KernelProblem, norm: KernelProblem, move: Transpose | None) ->
     both = chained(first, norm)
     op = Normed(first.op, len(first.inputs), first.epilogue, norm.op, move)
     return replace(both, op=op)
+
+
+def kept(first: KernelProblem, second: KernelProblem) -> KernelProblem:
+    """As `chained`, and what `first` leaves is an output as well, the one in front."""
+    both = chained(first, second)
+    assert isinstance(both.op, Chain)
+    op = Kept(both.op.first, both.op.operands, both.op.between, both.op.second)
+    return replace(both, op=op, outputs=(*first.outputs, *second.outputs))
 
 
 def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:

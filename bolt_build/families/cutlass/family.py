@@ -21,7 +21,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.common.chains import chained
+from bolt_build.families.common.chains import chained, kept
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
@@ -33,7 +33,7 @@ from bolt_build.families.cutlass.products import multiplies, product_of
 from bolt_build.families.cutlass.prologue import prologue_of
 from bolt_build.families.cutlass.ranking import ranked
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
-from bolt_build.graph.chains import NodeChain, chain_from
+from bolt_build.graph.chains import NodeChain, chain_from, norm_behind
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
@@ -80,6 +80,9 @@ class Cutlass:
                 step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=_pitched(problem))
                 found.append(Alternative((node.name,), self.name, (step,), offers[0].seconds))
         refused = tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
+        if legal:
+            normed, unnormed = _propose_norm(graph, node, legal[0], target, precision)
+            found, refused = [*found, *normed], (*refused, *unnormed)
         chain = chain_from(graph, node) if legal else None
         if chain is None:
             return tuple(found), refused
@@ -228,6 +231,29 @@ def _propose_prologue(
     x, share = prologue_of(problem).x, may_share(problem, names, ())
     step = ProposedStep(problem, names, chain.second.outputs, share, pitched=_pitched(second), reads_apart=(x,))
     return (Alternative(chain.region, FAMILY, (step,), offers[0].seconds, (first, second)),), ()
+
+
+def _propose_norm(
+    graph: Graph, node: Node, product: KernelProblem, target: Target, precision: DType
+) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
+    """The product and the normalisation of its rows in one kernel, or why there is none. What is normalised is stored
+    as well where others read it."""
+    norm = norm_behind(graph, node)
+    if norm is None:
+        return (), ()
+    rows = tuple(Layout.ROW for _ in norm.inputs)
+    second = problem_of(graph, norm, target, precision, rows, Layout.ROW)
+    between = node.outputs[0]
+    stays = between in graph.outputs or len(graph.consumers(between)) > 1
+    problem = kept(product, second) if stays else chained(product, second)
+    offers, refusals = _ranked(problem, target)
+    region = (node.name, norm.name)
+    if not offers:
+        what = ", ".join(region)
+        return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(r.reason for r in refusals))
+    names = (*node.inputs, *norm.inputs[1:])
+    step = ProposedStep(problem, names, (*(node.outputs if stays else ()), *norm.outputs))
+    return (Alternative(region, FAMILY, (step,), offers[0].seconds, (product, second)),), ()
 
 
 def _is_f32(graph: Graph, node: Node) -> bool:

@@ -1,5 +1,6 @@
-"""Two products, a convolution and a pooling, or a multiplication and a product, in one kernel, where what the first
-leaves is never stored; a convolution and the normalisation of what it leaves; and a convolution and the means of it."""
+"""Two products, a convolution and a pooling, a multiplication and a product, or either and a normalisation, in one
+kernel, where what the first leaves is never stored; and the same where it is, as with the means of what a convolution
+leaves."""
 
 from __future__ import annotations
 
@@ -55,12 +56,13 @@ class Chain(Op):
         return (*([inner] if self.keeps else []), *self.second.infer([inner, *inputs[self.operands :]]))
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """What lies between is rounded once, when its stages are through, to the type of the weights: the first's, or
-        the second's where the first has none."""
+        """What lies between is rounded once, when its stages are through, where it is a factor: to the type of the
+        weights, the first's, or the second's where the first has none."""
         inner = self._left([widened(array) for array in inputs])
-        weights = inputs[1 if self.first.factors > 1 else self.operands]
-        rest = [widened(array) for array in inputs[self.operands :]]
-        (result,) = self.second.evaluate([widened(narrowed(inner, weights.dtype)), *rest])
+        if self.second.factors > 1:
+            weights = inputs[1 if self.first.factors > 1 else self.operands]
+            inner = widened(narrowed(inner, weights.dtype))
+        (result,) = self.second.evaluate([inner, *(widened(array) for array in inputs[self.operands :])])
         return (narrowed(result, inputs[0].dtype),)
 
     def _left(self, wide: Sequence[Array]) -> Array:
@@ -81,23 +83,30 @@ class Chain(Op):
 
 
 @dataclass(frozen=True)
-class Averaged(Chain):
-    """A chain of an operator and the means of what it leaves, which is stored as well: two outputs."""
+class Kept(Chain):
+    """A chain whose first operator's results are stored as well, in front of the second's: two outputs."""
 
-    kind = "averaged"
+    kind = "kept"
     keeps = True
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """Means are those of what was not rounded yet."""
+        """The second reads what was not rounded yet."""
         inner = self._left([widened(array) for array in inputs])
-        (means,) = self.second.evaluate([inner])
-        return (narrowed(inner, inputs[0].dtype), narrowed(means, inputs[0].dtype))
+        (result,) = self.second.evaluate([inner, *(widened(array) for array in inputs[self.operands :])])
+        return (narrowed(inner, inputs[0].dtype), narrowed(result, inputs[0].dtype))
+
+
+@dataclass(frozen=True)
+class Averaged(Kept):
+    """An operator and the means of what it leaves."""
+
+    kind = "averaged"
 
 
 @dataclass(frozen=True)
 class Normed(Chain):
     """A chain of an operator and the normalisation of what it leaves, whose axes are moved in between where there is a
-    `move`. What lies between is rounded once, whatever its axes."""
+    `move`."""
 
     kind = "normed"
     move: Transpose | None = None

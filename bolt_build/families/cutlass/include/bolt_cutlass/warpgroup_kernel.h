@@ -93,7 +93,7 @@ struct WarpgroupKernel {
     return {Loads::params(a.loads),
             Store::to_underlying_arguments(problem, a.store, nullptr),
             Order::of((a.rows + m - 1) / m, (a.columns + n - 1) / n, a.slices, a.swizzle, a.along),
-            hardware().sm_count,
+            resident_blocks<WarpgroupKernel>(),
             a.rows,
             a.columns,
             a.steps,

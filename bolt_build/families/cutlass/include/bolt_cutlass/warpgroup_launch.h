@@ -28,6 +28,31 @@ __global__ void __launch_bounds__(Kernel::MaxThreadsPerBlock, Kernel::MinBlocksP
   Kernel()(params, memory);
 }
 
+/// Blocks of the kernel that the device holds at once. Clusters of more than two are of one group of multiprocessors, which
+/// they may not fill. Throws std::runtime_error.
+template <typename Kernel>
+int resident_blocks() {
+  constexpr int together = static_cast<int>(Kernel::cluster_x * Kernel::cluster_y);
+  const int multiprocessors = hardware().sm_count;
+  if constexpr (together <= 2) return multiprocessors;
+  const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
+  cudaLaunchAttribute how{};
+  how.id = cudaLaunchAttributeClusterDimension;
+  how.val.clusterDim = {Kernel::cluster_x, Kernel::cluster_y, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(Kernel::cluster_x, Kernel::cluster_y * static_cast<unsigned>(multiprocessors), 1);
+  config.blockDim = Kernel::get_block_shape();
+  config.dynamicSmemBytes = Kernel::SharedStorageSize;
+  config.attrs = &how;
+  config.numAttrs = 1;
+  int clusters = 0;
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize) !=
+          cudaSuccess ||
+      cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) != cudaSuccess || clusters < 1)
+    throw std::runtime_error("could not ask the device how many clusters it holds");
+  return clusters * together;
+}
+
 /// Queues the kernel; with `overlap` it may begin before the one in front of it has finished. Throws std::runtime_error
 /// naming `what`.
 template <typename Kernel>

@@ -327,7 +327,7 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
     return {load, store};
   }
 
- private:
+ protected:
   /// The 128 threads of a warpgroup.
   CUTLASS_DEVICE static void sync(int warpgroup) {
     ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(warpgroup));
@@ -353,8 +353,10 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
                                   *reinterpret_cast<cute::uint128_t*>(place + at));
   }
 
-  const Params& params_;
   int next_ = 0;
+
+ private:
+  const Params& params_;
 };
 
 }  // namespace bolt::cutlass_kernels

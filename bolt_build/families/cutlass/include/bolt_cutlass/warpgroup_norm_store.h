@@ -1,0 +1,265 @@
+// What becomes of the sums that WGMMA leaves where whole rows of the product are normalised before they are stored: the
+// blocks of a cluster own the columns of a row together and tell each other its statistics.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "bolt_cutlass/cluster_exchange.h"
+#include "bolt_cutlass/warpgroup_store.h"
+
+namespace bolt::cutlass_kernels {
+
+/// Mean and sum of squared deviations of some columns of a row; or 0 and the sum of squares.
+template <bool centred>
+struct RowStatistics {
+  /// Of what `threads` neighbouring threads hold, `count` values each, which `at` gives.
+  template <int count, int threads, typename At>
+  CUTLASS_DEVICE static float2 of(const At& at) {
+    float mean = 0.0f, squares = 0.0f;
+    if constexpr (centred) {
+#pragma unroll
+      for (int i = 0; i < count; ++i) mean += at(i);
+      mean = together<threads>(mean) / (count * threads);
+    }
+#pragma unroll
+    for (int i = 0; i < count; ++i) squares += (at(i) - mean) * (at(i) - mean);
+    return make_float2(mean, together<threads>(squares));
+  }
+  /// Of `parts` of `columns` each, one behind the other `apart` places: the mean, and the factor that normalises.
+  template <int parts>
+  CUTLASS_DEVICE static float2 all(const float2* part, int apart, int columns, float epsilon) {
+    float mean = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < parts; ++i) mean += part[i * apart].x;
+    mean /= parts;
+#pragma unroll
+    for (int i = 0; i < parts; ++i) {
+      const float2 one = part[i * apart];
+      squares += one.y + columns * (one.x - mean) * (one.x - mean);
+    }
+    return make_float2(mean, rsqrtf(squares / (columns * parts) + epsilon));
+  }
+
+ private:
+  template <int threads>
+  CUTLASS_DEVICE static float together(float value) {
+#pragma unroll
+    for (int step = 1; step < threads; step *= 2) value += __shfl_xor_sync(0xffffffff, value, step);
+    return value;
+  }
+};
+
+/// y = normalised(epilogue(sums + bias, residual)) * scale + shift, in rows of `across` tiles of `n` columns, which a
+/// cluster computes. `keeps`: what is normalised is stored as well. `centred`: by mean and variance, otherwise by the mean of
+/// squares.
+template <int m, int n, bool cooperative, int across, bool centred, bool keeps, typename Stages, int stage,
+          int teams, typename Element>
+struct NormStore
+    : TileStore<m, n, cooperative, Stages, stage, (cooperative ? 2 : teams) * 2 * across * (m / (cooperative ? 2 : 1)) * 8,
+                teams, Element> {
+  static constexpr int groups = cooperative ? 2 : teams, held = m / (cooperative ? 2 : 1);  // rows of a warpgroup
+  using Base = TileStore<m, n, cooperative, Stages, stage, groups * 2 * across * held * 8, teams, Element>;
+  using typename Base::LoadPipeline;
+  using typename Base::LoadPipelineState;
+  using typename Base::StorePipeline;
+  using typename Base::StorePipelineState;
+  using Base::down;
+  using Base::reads_residual;
+  using Base::warpgroups;
+  using Base::width;
+  static constexpr int boxes_across = Base::across;
+  using Statistics = RowStatistics<centred>;
+
+  struct Arguments {
+    typename Base::Arguments tile;
+    const float* scale;
+    const float* shift;
+    void* kept;
+    float epsilon;
+  };
+  struct Params : Base::Params {
+    cute::TmaDescriptor kept;
+    const float* scale;
+    const float* shift;
+    float epsilon;
+  };
+  struct TensorStorage : Base::TensorStorage {
+    alignas(16) float2 statistics[groups][2][across][held];
+    alignas(16) std::uint64_t barriers[groups][2];
+  };
+
+  template <typename Problem>
+  static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void* workspace) {
+    const auto tile = Base::to_underlying_arguments(problem, a.tile, workspace);
+    return {tile, keeps ? boxes<width>(a.kept, cute::get<0>(problem), cute::get<1>(problem)) : tile.y, a.scale, a.shift,
+            a.epsilon};
+  }
+  CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params& params) {
+    Base::prefetch_tma_descriptors(params);
+    if constexpr (keeps) cute::prefetch_tma_descriptor(&params.kept);
+  }
+
+  CUTLASS_DEVICE NormStore(const Params& params, TensorStorage& storage) : Base(params, storage), params_(params) {
+    if (across > 1 && threadIdx.x == 0) {
+      for (int group = 0; group < groups; ++group) ExchangeTurns::begin(storage.barriers[group]);
+      ::cutlass::arch::fence_barrier_init();
+    }
+  }
+
+  /// The threads of a warpgroup (cooperative: of both): a tile from registers to memory. `sums` become what is normalised.
+  template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
+  CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
+      LoadPipeline pipeline, LoadPipelineState wait, StorePipeline, StorePipelineState free, const Problem&, Tile,
+      const At& at, Sums& sums, const Mma&, int thread, TensorStorage& storage, int = -1) {
+    const Fragment fragment(thread);
+    const int own = static_cast<int>(threadIdx.x) / 128 - 1;
+    const int row = cute::get<0>(at) * m + fragment.warpgroup * 64, column = cute::get<1>(at) * n;
+    const bool leads = thread % 128 == 0;
+    const auto send = [&](const cute::TmaDescriptor& to, Half* place, int j, int i) {
+      // Before TMA reads one box and writes the other.
+      cute::tma_store_fence();
+      Base::sync(own);
+      if (leads) {
+        cute::SM90_TMA_STORE_2D::copy(&to, place, column + j * width, row + i * warpgroups * 64);
+        cute::tma_store_arrive();
+      }
+    };
+#pragma unroll
+    for (int j = 0; j < boxes_across; ++j) {
+      float2 bias[width / 8];
+      read(params_.bias, column + j * width + fragment.column(), 0.0f, bias);
+#pragma unroll
+      for (int i = 0; i < down; ++i) {
+        Half* const place = keeps ? free_box(own, leads, storage) : nullptr;
+        const Half* residual = nullptr;
+        if constexpr (reads_residual) {
+          pipeline.consumer_wait(wait);
+          residual = storage.loaded(wait.index(), fragment.warpgroup);
+        }
+#pragma unroll
+        for (int pair = 0; pair < width / 16; ++pair)
+          complete(fragment, sums.at[i] + (j * (width / 8) + pair * 2) * 4, bias + pair * 2, residual, place, pair);
+        if constexpr (reads_residual) {
+          cute::tma_store_fence();
+          pipeline.consumer_release(wait);
+          ++wait;
+        }
+        if constexpr (keeps) send(params_.kept, place, j, i);
+      }
+    }
+    float2 found[down][2];
+    exchange(fragment, own, leads, sums, storage, found);
+#pragma unroll
+    for (int j = 0; j < boxes_across; ++j) {
+      float2 scale[width / 8], shift[width / 8];
+      read(params_.scale, column + j * width + fragment.column(), 1.0f, scale);
+      read(params_.shift, column + j * width + fragment.column(), 0.0f, shift);
+#pragma unroll
+      for (int i = 0; i < down; ++i) {
+        Half* const place = free_box(own, leads, storage);
+#pragma unroll
+        for (int pair = 0; pair < width / 16; ++pair)
+          normalise(fragment, sums.at[i] + (j * (width / 8) + pair * 2) * 4, found[i], scale + pair * 2,
+                    shift + pair * 2, place, pair);
+        send(params_.y, place, j, i);
+      }
+    }
+    return {wait, free};
+  }
+
+ private:
+  /// A thread's columns of a box: pairs, eight apart.
+  CUTLASS_DEVICE static void read(const float* from, int column, float otherwise, float2 (&values)[width / 8]) {
+#pragma unroll
+    for (int q = 0; q < width / 8; ++q)
+      values[q] = from == nullptr ? make_float2(otherwise, otherwise)
+                                  : __ldg(reinterpret_cast<const float2*>(from + column + q * 8));
+  }
+
+  /// A box of the warpgroup that TMA has read.
+  CUTLASS_DEVICE Half* free_box(int own, bool leads, TensorStorage& storage) {
+    if (leads) cute::tma_store_wait<1>();
+    Base::sync(own);
+    Half* const place = storage.staged(own, this->next_);
+    this->next_ ^= 1;
+    return place;
+  }
+
+  /// Where a thread's row of a 16 x 16 matrix lies in a box.
+  CUTLASS_DEVICE static int place_of(const Fragment& fragment, int pair) {
+    const int matrix = fragment.lane / 8;
+    return swizzled<width>(fragment.warp * 16 + matrix % 2 * 8 + fragment.lane % 8, pair * 2 + matrix / 2);
+  }
+
+  CUTLASS_DEVICE void complete(const Fragment& fragment, float* sums, const float2* bias, const Half* loaded,
+                               Half* place, int pair) const {
+    const int at = place_of(fragment, pair);
+    std::uint32_t words[4] = {0, 0, 0, 0};
+    if constexpr (reads_residual)
+      cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<const cute::uint128_t*>(loaded + at), words[0], words[1], words[2],
+                                    words[3]);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const float2 wide = reads_residual ? portable::unpaired<Element>(words[q]) : make_float2(0.0f, 0.0f);
+      sums[q * 2] = params_.stages(sums[q * 2] + bias[q / 2].x, wide.x);
+      sums[q * 2 + 1] = params_.stages(sums[q * 2 + 1] + bias[q / 2].y, wide.y);
+      if constexpr (keeps) words[q] = portable::paired<Element>(sums[q * 2], sums[q * 2 + 1]);
+    }
+    if constexpr (keeps)
+      cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
+                                    *reinterpret_cast<cute::uint128_t*>(place + at));
+  }
+
+  /// Mean and factor of each of a thread's rows.
+  template <typename Sums>
+  CUTLASS_DEVICE void exchange(const Fragment& fragment, int own, bool leads, const Sums& sums, TensorStorage& storage,
+                               float2 (&found)[down][2]) {
+    std::uint64_t* const barriers = storage.barriers[own];
+    float2(*const told)[held] = storage.statistics[own][turns_.turn()];
+    const std::uint32_t rank = across == 1 ? 0 : cute::block_rank_in_cluster();
+    if (across > 1 && leads) turns_.expect(barriers, across * held * sizeof(float2));
+#pragma unroll
+    for (int i = 0; i < down; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float2 mine = Statistics::template of<n / 4, 4>(
+            [&](int at) { return sums.at[i][at / 2 * 4 + half * 2 + at % 2]; });
+        found[i][half] = mine;
+        const int line = i * 64 + fragment.row() + half * 8;
+        if constexpr (across > 1) {
+          for (std::uint32_t to = fragment.lane % 4; to < across; to += 4)
+            tell_block(mine, &told[rank][line], barriers + turns_.turn(), to);
+        }
+      }
+    }
+    if constexpr (across > 1) turns_.wait(barriers);
+#pragma unroll
+    for (int i = 0; i < down; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float2* const parts = across == 1 ? &found[i][half] : &told[0][i * 64 + fragment.row() + half * 8];
+        found[i][half] = Statistics::template all<across>(parts, held, n, params_.epsilon);
+      }
+    }
+  }
+
+  CUTLASS_DEVICE static void normalise(const Fragment& fragment, const float* sums, const float2* found,
+                                       const float2* scale, const float2* shift, Half* place, int pair) {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      const float2 by = found[q % 2], times = scale[q / 2], plus = shift[q / 2];
+      words[q] = portable::paired<Element>((sums[q * 2] - by.x) * by.y * times.x + plus.x,
+                                           (sums[q * 2 + 1] - by.x) * by.y * times.y + plus.y);
+    }
+    cute::SM90_U32x4_STSM_N::copy(words[0], words[1], words[2], words[3],
+                                  *reinterpret_cast<cute::uint128_t*>(place + place_of(fragment, pair)));
+  }
+
+  const Params& params_;
+  ExchangeTurns turns_;
+};
+
+}  // namespace bolt::cutlass_kernels

@@ -1,0 +1,260 @@
+"""Kernels on Hopper for a product and the normalisation of its rows: the blocks of a cluster own whole rows together,
+and tell each other their statistics through distributed shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product as every
+from math import ceil, prod
+
+from bolt_build.digest import digest
+from bolt_build.families.base import (
+    Candidate,
+    Expense,
+    KernelProblem,
+    KernelUnit,
+    Refusal,
+    StepCode,
+    StepExpressions,
+)
+from bolt_build.families.common.chains import parts
+from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.stated import is_read, tile_of
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.cutlass.constants import constant
+from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
+from bolt_build.families.cutlass.expense import copy_seconds
+from bolt_build.families.cutlass.expense import expense as product_expense
+from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
+from bolt_build.families.cutlass.kinds.rules import too_many_sums, wasted_rows
+from bolt_build.families.cutlass.kinds.wgmma import (
+    LEAST_STAGES,
+    TURNS,
+    WgmmaTile,
+    refuse_product,
+    seconds,
+    stages,
+    store_bytes,
+)
+from bolt_build.families.cutlass.padding import refuse_padding
+from bolt_build.families.cutlass.product import Product, aligned, work
+from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
+from bolt_build.families.reason import Reason, within
+from bolt_build.graph.ops.chain import Kept
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import Gpu, Target
+
+_STATISTICS = {"variance": True, "rms": False}
+"""By mean and variance, or by the mean of squares: what `centred` is in C++."""
+_TURNS = 2
+"""Places for the statistics of a row: of one tile while those of the next come in."""
+
+
+@dataclass(frozen=True)
+class NormTile:
+    """A WGMMA tile, and how many of them, side by side, are whole rows: the blocks of a cluster."""
+
+    tile: WgmmaTile
+    across: int
+
+    @property
+    def exchanged_bytes(self) -> int:
+        """Shared memory for the statistics of rows: two numbers of each row and tile."""
+        return _TURNS * self.across * self.tile.m * 8 * (1 if self.tile.cooperative else self.tile.teams)
+
+    def stages(self, gpu: Gpu, residual: bool) -> int:
+        """Stages of the pipeline that shared memory has room for."""
+        tile = self.tile
+        boxes = store_bytes(
+            tile.n, tile.cooperative, residual, tile.stage_bytes, self.exchanged_bytes, teams=tile.teams
+        )
+        return stages(gpu.shared_memory, tile.stage_bytes, boxes + aligned(self.exchanged_bytes + 64, 1024))
+
+    @property
+    def parameters(self) -> Named:
+        tile = self.tile
+        return (("m", tile.m), ("n", tile.n), ("k", tile.k), ("warpgroups", tile.schedule), ("norm", self.across))
+
+    @classmethod
+    def read(cls, reader: Reader) -> NormTile:
+        m, n, k = map(reader.number, ("m", "n", "k"))
+        return cls(WgmmaTile(m, n, k, reader.word("warpgroups", TURNS)), reader.number("norm"))
+
+    def cxx(self, problem: KernelProblem, product: Product) -> str:
+        """`bolt::cutlass_kernels::WarpgroupNorm<128, 192, 64, true, 4, true, false>`"""
+        tile = self.tile
+        values = (
+            tile.m, tile.n, tile.k, boolean(tile.cooperative), self.across,
+            boolean(_STATISTICS[_norm(problem).statistic]), boolean(_keeps(problem)),
+        )  # fmt: skip
+        return f"{SPACE}::WarpgroupNorm<{', '.join(map(str, values))}{product.element}>"
+
+    def refuse(self, gpu: Gpu, product: Product) -> str | None:
+        tile = self.tile
+        if tile.n * self.across != product.n:
+            return Reason("{} tiles of {} columns are no whole rows", self.across, tile.n)
+        if tile.m % (8 * self.across):
+            return Reason("a block would load {} of its rows for the others, in eights", tile.m // self.across)
+        if tile.k >= 2 * product.depth:
+            return Reason("half of its depth would be beyond the {} of the product", product.depth)
+        if (reason := wasted_rows(tile.m, product.m) or too_many_sums(tile.accumulators)) is not None:
+            return reason
+        if (count := self.stages(gpu, product.residual)) < LEAST_STAGES:
+            return Reason("shared memory has room for {} stages of its pipeline, {} are needed", count, LEAST_STAGES)
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.tile} with whole rows of {self.across} tiles"
+
+
+_ROWS = {False: (64, 128), True: (128, 256)}
+_COLUMNS = (64, 96, 128, 192, 256)
+_DEPTHS = (32, 64, 128)
+_ACROSS = (1, 2, 4, 8)
+"""Blocks of a cluster, up to the most that every Hopper GPU runs."""
+
+
+def _tiles(product: Product) -> tuple[NormTile, ...]:
+    """All whose tiles side by side are the rows of a product."""
+    return tuple(
+        NormTile(WgmmaTile(m, n, k, cooperative), across)
+        for across, n in every(_ACROSS, _COLUMNS)
+        if n * across == product.n
+        for cooperative, k in every(TURNS.values(), _DEPTHS)
+        for m in _ROWS[cooperative]
+    )
+
+
+# Not measured: the part of all SMs that clusters of several blocks find room on, seconds in which the blocks of a
+# cluster wait for each other, and those in which a tile of 128 x 128 is normalised and stored.
+_RESIDENT, _EXCHANGE, _AGAIN = 0.97, 1.0e-6, 1.2e-6
+
+
+class WgmmaNorm:
+    """The kind of a matrix product and the normalisation that reads its rows."""
+
+    def tile_of(self, candidate: Candidate) -> NormTile:
+        """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
+        return tile_of(candidate, NormTile.read)
+
+    def reads(self, candidate: Candidate) -> bool:
+        return is_read(self.tile_of, candidate)
+
+    def serves(self, problem: KernelProblem) -> bool:
+        first, *behind = problem.op.sequence
+        return multiplies(first.op) and len(behind) == 1 and isinstance(behind[0].op, Norm)
+
+    def offers(self, problem: KernelProblem, target: Target) -> Offers:
+        if (reason := _refuse(problem, gpu_of(target))) is not None:
+            return Offers(none=(reason,))
+        product, found, refusals = _product(problem), [], []
+        tiles = _tiles(product)
+        none = () if tiles else (Reason("no cluster of tiles has whole rows of {} columns", product.n),)
+        for tile in tiles:
+            if (why := tile.refuse(gpu_of(target), product)) is None:
+                found.append(Offer(_seconds(problem, tile, target), Candidate(FAMILY, tile.parameters), "WGMMA"))
+            else:
+                refusals.append(Refusal(FAMILY, f"tile {tile}", why))
+        return Offers(tuple(found), none, tuple(refusals))
+
+    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        if (reason := _refuse(problem, gpu_of(target))) is not None:
+            return reason
+        tile, product = self.tile_of(candidate), _product(problem)
+        if tile not in _tiles(product) or candidate.settings:
+            return f"{candidate} is none of its candidates"
+        return tile.refuse(gpu_of(target), product)
+
+    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        return _seconds(problem, self.tile_of(candidate), target)
+
+    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
+        """None: its kernels have no settings."""
+        return ()
+
+    def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
+        """Of both; what lies between is written where it is kept, and never read."""
+        first, second = parts(problem)
+        found = product_expense(first, product_of(first))
+        nbytes = found.nbytes + (first.outputs[0].nbytes if _keeps(problem) else 0)
+        return replace(found, nbytes=nbytes, flops=found.flops + second.flops)
+
+    def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        first, product, tile = parts(problem)[0], _product(problem), self.tile_of(candidate)
+        own, count = op_operands(first), len(first.inputs)
+        member = f"{SPACE}::NormedGemm<{tile.cxx(problem, product)}, {epilogue_type(first)}, {product.source}>"
+        behind = range(count, len(problem.inputs))
+        arguments = (
+            product.arguments(()), product.source_value, constant(at, own[1]), product.weights, constant(at, *own[2:]),
+            epilogue_value(first), constant(at, *behind[:1]), constant(at, *behind[1:]), f"{_norm(problem).epsilon!r}f",
+        )  # fmt: skip
+        added = residual(first)
+        other = "nullptr" if added is None else at.inputs[added]
+        kept = at.outputs[0] if _keeps(problem) else "nullptr"
+        call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {kept}, {at.outputs[-1]});"
+        return StepCode(("bolt_cutlass/normed.h",), member, ", ".join(arguments), call)
+
+    def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
+        first, tile = parts(problem)[0], self.tile_of(candidate)
+        text = (
+            '#include "bolt_cutlass/gemm_norm_warpgroup_kernel.h"\n\n'
+            f"template void {SPACE}::launch_gemm(\n    {tile.cxx(problem, _product(problem))},\n"
+            f"    const {SPACE}::GemmArguments&, const {SPACE}::NormArguments&,\n"
+            f"    const {epilogue_type(first)}&, void*);\n"
+        )
+        label = f"gemm{stage_words(first)} | norm, tile {tile}"
+        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, WgmmaTile.memory_mb, label)
+
+
+def _norm(problem: KernelProblem) -> Norm:
+    op = parts(problem)[1].op
+    assert isinstance(op, Norm)
+    return op
+
+
+def _keeps(problem: KernelProblem) -> bool:
+    return isinstance(problem.op, Kept)
+
+
+def _product(problem: KernelProblem) -> Product:
+    return product_of(parts(problem)[0])
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    """Why no tile computes the problem, None where some may."""
+    first, second = parts(problem)
+    if not isinstance(first.op, MatMul):
+        return f"normalises rows of matrix products, not of a {first.op.kind}"
+    if (reason := refuse_problem(first)) is not None:
+        return within("the product", reason)
+    product, norm = product_of(first), _norm(problem)
+    if (reason := refuse_product(gpu, product) or refuse_padding(first, product)) is not None:
+        return reason
+    if problem.outputs[0].format.dtype is not product.dtype:
+        return f"stores {product.dtype.value}, not {problem.outputs[0].format.dtype.value}"
+    if norm.statistic not in _STATISTICS:
+        return f"normalises by variance or by the mean of squares, not by '{norm.statistic}'"
+    rank = len(second.outputs[0].shape)
+    if norm.axes != (rank - 1,) or norm.groups != 1:
+        return "normalises over something else than the rows of the product"
+    vectors = [second.inputs[index] for index in op_operands(second)[1:]]
+    if not all(each.constant and each.shape[-1:] == (product.n,) and prod(each.shape) == product.n for each in vectors):
+        return "scale and bias are constants of one number a column"
+    return "another function follows the normalisation" if problem.epilogue else None
+
+
+def _seconds(problem: KernelProblem, tile: NormTile, target: Target) -> float:
+    """The product's time with the bytes of both, whose tiles are dealt out to clusters, and the exchange of each."""
+    first, gpu, inner = parts(problem)[0], gpu_of(target), tile.tile
+    product = product_of(first)
+    needed = work(first, product)
+    if _keeps(problem):
+        needed = replace(needed, nbytes=needed.nbytes + first.outputs[0].nbytes)
+    clusters = ceil(product.m / inner.m)
+    rounds = ceil(clusters / max(1, int(gpu.sms * _RESIDENT) // tile.across))
+    alone = ceil(clusters * tile.across / gpu.sms)
+    once = _EXCHANGE + _AGAIN * inner.m * inner.n / (128 * 128)
+    together = seconds(inner, needed, target) * rounds / alone
+    return copy_seconds(first, product, target) + together + once * (rounds if inner.cooperative else 1)

@@ -1,0 +1,83 @@
+"""Matrix products whose rows are normalised in the same kernel: every number of tiles in a row, ragged rows, more tiles
+than clusters, by variance and by the mean of squares, with what is normalised kept or not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from families_harness import Input, Layer, graph_with
+from families_layers import stage
+from gpu_harness import TARGET, Trial
+from gpu_products import GELU, matmul
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import KernelProblem, Operand, ProposedStep, TensorFormat
+from bolt_build.families.common.chains import chained, kept
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.graph.ir import EpilogueOp, Layout
+from bolt_build.graph.ops.norm import Norm
+
+FAMILY = Cutlass()
+ADD = (stage("add", 3),)
+
+
+def product(
+    label: str, a: tuple[int, ...], columns: int, epilogue: tuple[EpilogueOp, ...], *, by: bool = True
+) -> Layer:
+    """A matrix product, and the tensor that its epilogue adds."""
+    layer = matmul(label, a, columns, by, epilogue)
+    added = tuple(Input((*a[:-1], columns)) for each in epilogue if each.operand is not None)
+    return replace(layer, inputs=(*layer.inputs, *added))
+
+
+def step_of(
+    first: Layer, *, statistic: str = "variance", keeps: bool = False, bias: bool = True
+) -> tuple[Layer, ProposedStep]:
+    """The product of a layer and the normalisation of its rows as one step, and as one layer."""
+    graph, node = graph_with(first)
+    alone = FAMILY.propose(graph, node, TARGET, first.precision)[0][0].steps[0].problem
+    (y,) = alone.outputs
+    vector = Operand(y.shape[-1:], TensorFormat(DType.F32, Layout.ROW), constant=True)
+    op = Norm(statistic, (len(y.shape) - 1,), 1e-5)
+    inputs = (y, vector, *((vector,) if bias else ()))
+    norm = KernelProblem(op, inputs, (y,), (), DType.F32, TARGET.name)
+    both = kept(alone, norm) if keeps else chained(alone, norm)
+    names = tuple(f"x{index}" for index in range(len(both.inputs)))
+    step = ProposedStep(both, names, ("k", "y") if keeps else ("y",))
+    label = f"{first.label}+{statistic}{'-kept' if keeps else ''}{'' if bias else '-unbiased'}"
+    vectors = tuple(Input(vector.shape, True) for _ in inputs[1:])
+    return replace(first, label=label, op=both.op, epilogue=(), inputs=(*first.inputs, *vectors)), step
+
+
+LAYERS = (
+    (step_of(product("norm-768", (3, 50, 96), 768, ADD)), ((8, "pingpong"), (4, "cooperative"))),
+    (
+        step_of(product("norm-768-deep", (1, 130, 328), 768, ADD, by=False), keeps=True),
+        ((4, "pingpong"), (4, "cooperative")),
+    ),
+    (
+        step_of(product("norm-1024", (2, 67, 72), 1024, ()), statistic="rms", bias=False),
+        ((8, "pingpong"), (4, "cooperative")),
+    ),
+    (
+        step_of(product("norm-384", (300, 64), 384, GELU), keeps=True, statistic="rms", bias=False),
+        ((4, "pingpong"), (2, "cooperative")),
+    ),
+    (step_of(product("norm-128", (5, 33, 40), 128, ADD)), ((1, "pingpong"), (2, "cooperative"))),
+    (
+        step_of(product("norm-512-many", (1, 4500, 64), 512, ADD), keeps=True),
+        ((4, "pingpong"), (2, "pingpong"), (4, "cooperative")),
+    ),
+)
+"""And how many tiles make a row, and in what turns, of the kernels that are tried: of each the first by prediction."""
+
+
+def norm_trials() -> list[Trial]:
+    found = []
+    for (layer, step), wanted in LAYERS:
+        candidates = FAMILY.candidates(step.problem, TARGET)[0]
+        for across, turns in wanted:
+            named = {"norm": across, "warpgroups": turns}
+            first = next(each for each in candidates if named.items() <= dict(each.parameters).items())
+            found.append(Trial(layer, step, first))
+    return found
