@@ -14,6 +14,7 @@ from bolt_build.graph.zoo import (
     convnext_tiny,
     efficientnet_b0,
     mobilenet_v2,
+    mobilenet_v3_small,
     repvgg,
     resnet18,
     resnet50,
@@ -33,6 +34,7 @@ GRAPHS = {
     "convnext_tiny": convnext_tiny.build,
     "efficientnet_b0": efficientnet_b0.build,
     "mobilenet_v2": mobilenet_v2.build,
+    "mobilenet_v3_small": mobilenet_v3_small.build,
     "repvgg_a0": repvgg.build_a0,
     "resnet18": resnet18.build,
     "resnet50": resnet50.build,
@@ -44,7 +46,7 @@ HEAVY = {name: [pytest.mark.large] for name in ("bert_base", "bert_base_384", "b
 UNTUNED = {
     "bert_base_masked",
     "bert_large", "clip_vision", "densenet121",
-    "distilbert", "mobilenet_v3_small", "repvgg_a1", "repvgg_b0", "vgg19",
+    "distilbert", "repvgg_a1", "repvgg_b0", "vgg19",
     "whisper_tiny_encoder",
 }  # fmt: skip
 """Recipes that name the lock they are to have: until it is there, their kernels are predicted, and builds say so."""

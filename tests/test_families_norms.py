@@ -1,0 +1,90 @@
+"""Matrix products whose rows are normalised in the same kernel, by the blocks of a cluster."""
+
+from __future__ import annotations
+
+import pytest
+from planner_checks import graph
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Alternative, StepExpressions
+from bolt_build.families.common.chains import parts
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.problem_text import describe_problem
+from bolt_build.targets import target_named
+
+H200, FAMILY = target_named("h200"), Cutlass()
+SPACE = "bolt::cutlass_kernels"
+
+
+def block(columns: int = 768, norm: str = "statistic=variance axes=[2] epsilon=1e-05", read: str = "%n") -> Graph:
+    """A product `p` with a residual, the normalisation `n` of its rows, and a reader of either."""
+    return graph(f"""
+        graph g batch=1 (%x: f32[1,4096,256], %r: f32[1,4096,{columns}]) -> (%n, %z) {{
+          const %w: f32[{columns},256] #
+          const %b: f32[{columns}] #
+          const %s: f32[{columns}] #
+          const %t: f32[{columns}] #
+          %y = matmul(%x, %w, %b, %r) transpose_b=true | add(%r) // "p"
+          %n = norm(%y, %s, %t) {norm} // "n"
+          %z = tanh({read}) // "z"
+        }}""")
+
+
+def proposed(of: Graph, target: str = "h200") -> tuple[list[Alternative], list[tuple[str, str]]]:
+    """What is proposed of both nodes, and why not."""
+    found, refusals = FAMILY.propose(of, of.nodes[0], target_named(target), DType.F16)
+    return [a for a in found if len(a.region) > 1], [(r.what, r.reason) for r in refusals if "," in r.what]
+
+
+def test_both_are_one_step_that_stores_what_others_read() -> None:
+    for read, outputs in (("%n", ("n",)), ("%y", ("y", "n"))):
+        (alternative,), reasons = proposed(block(read=read))
+        (step,) = alternative.steps
+        assert (alternative.region, reasons, step.outputs) == (("p", "n"), [], outputs)
+        assert alternative.apart == parts(step.problem)
+        candidates, _ = FAMILY.candidates(step.problem, H200)
+        assert alternative.seconds == FAMILY.predict(step.problem, candidates[0], H200)
+        assert {dict(each.parameters)["norm"] for each in candidates} == {4, 8}
+        assert all(FAMILY.refuse(step.problem, each, H200) is None for each in candidates)
+
+
+def test_its_problem_in_words() -> None:
+    (alternative,), _ = proposed(block(read="%y"))
+    assert describe_problem(alternative.steps[0].problem) == (
+        "matmul(f16[1,4096,256], f16[768,256], f32[768], f16[1,4096,768]) transpose_b=true | add(@3) | "
+        "norm(_, f32[768], f32[768]) statistic=variance axes=[2] epsilon=1e-05 -> f16[1,4096,768], f16[1,4096,768]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "target", "reason"),
+    [
+        (block(1000), "h200", "no cluster of tiles has whole rows of 1000 columns"),
+        (block(), "a100", "needs WGMMA"),
+        (
+            block(norm="statistic=l2 axes=[2]"), "h200",
+            "normalises by variance or by the mean of squares, not by 'l2'",
+        ),
+    ],
+)  # fmt: skip
+def test_reasons_why_they_stay_apart(of: Graph, target: str, reason: str) -> None:
+    assert proposed(of, target) == ([], [("p, n", reason)])
+
+
+def test_the_kernel_and_its_call() -> None:
+    (alternative,), _ = proposed(block(read="%y"))
+    problem = alternative.steps[0].problem
+    candidates, _ = FAMILY.candidates(problem, H200)
+    wanted = {"m": 128, "n": 192, "k": 64, "warpgroups": "cooperative", "norm": 4}
+    candidate = next(each for each in candidates if dict(each.parameters) == wanted)
+    at = StepExpressions(("x", "", "", "r", "", ""), ("y", "n"), (None, "w", "b", None, "s", "t"))
+    code = FAMILY.emit(problem, candidate, H200, at)
+    tile = f"{SPACE}::WarpgroupNorm<128, 192, 64, true, 4, true, true>"
+    epilogue = f"{SPACE}::Epilogue<{SPACE}::Join<bolt::portable::Add, false>>"
+    assert code.member_type == f"{SPACE}::NormedGemm<{tile}, {epilogue}, {SPACE}::AsItIs>"
+    assert code.call == "kernel.run(r, x, r, y, n);"
+    assert code.member_arguments.endswith(f'{SPACE}::Constant{{s, "s"}}, {SPACE}::Constant{{t, "t"}}, 1e-05f')
+    (unit,) = FAMILY.units([(problem, candidate)], H200)
+    assert f"template void {SPACE}::launch_gemm(\n    {tile},\n" in unit.text
+    assert unit.label == "gemm | add | norm, tile 128x192x64 cooperative with whole rows of 4 tiles"
