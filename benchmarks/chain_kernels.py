@@ -5,7 +5,7 @@ the best kernels apart: shapes of MobileNetV2, MobileNetV3, MNASNet, EfficientNe
     python benchmarks/chain_kernels.py FOLDER --out FILE       # on an H200: runs them, compiled or not
     python benchmarks/chain_kernels.py FOLDER --list           # anywhere: the kernels, with predicted times
 
-`--only normed` takes one of the ways: chain, expanded, inverted, normed.
+`--only normed` takes one of the ways: chain, expanded, averaged (expanded, with the means), inverted, normed.
 
 Kernels in one are compared with PyTorch in fp32 on the GPU (what lies between rounded as the kernels do), or without
 it with NumPy; then all are timed from replayed graphs, their launches overlapped as an engine's are, on buffers beyond
@@ -33,7 +33,7 @@ sys.path.insert(0, str(TESTS))
 import gpu_harness
 from families_harness import NUMPY, Input, Layer
 from families_layers import RELU, stage
-from gpu_depthwise_chains import depthwise, expanded, inverted, step_of
+from gpu_depthwise_chains import averaged_step, depthwise, expanded, inverted, step_of
 from gpu_normed import normed
 from gpu_normed import step_of as normed_step
 from gpu_products import GELU, SILU
@@ -44,14 +44,15 @@ from bolt_build.families.common.chains import parts
 from bolt_build.graph.ir import Array, EpilogueOp, Layout
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.graph.ops.chain import Chain, Normed
+from bolt_build.graph.ops.chain import Averaged, Chain, Normed
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.toolchain import probe
 
 BATCH = 32
 TARGET = gpu_harness.TARGET
-WAYS = ("chain", "expanded", "inverted", "normed")
+WAYS = ("chain", "expanded", "averaged", "inverted", "normed")
 RELU6 = (EpilogueOp(Activation("clip", 0.0, 6.0)),)
 SWISH = (EpilogueOp(Activation("hard_swish")),)
 
@@ -77,6 +78,8 @@ class Shape:
         """What can be one kernel."""
         if not self.filters and not self.given:
             return ("normed",)
+        if not self.filters:
+            return ("expanded", "averaged")
         found = (("chain", self.filters), ("expanded", self.given), ("inverted", self.filters and self.given))
         return tuple(way for way, there in found if there)
 
@@ -94,7 +97,7 @@ class Shape:
             label = f"{label} {self.channels}"
             return depthwise(label, x, self.filters, self.kernel, self.stride, after, epilogue=self.between)
         x, label = (BATCH, self.given, self.extent, self.extent), f"{label} {self.given} {self.channels}"
-        if way == "expanded":
+        if way in ("expanded", "averaged"):
             return expanded(label, x, self.channels, self.kernel, self.stride, epilogue=self.between)
         return inverted(label, x, self.channels, self.filters, self.kernel, self.stride, after, epilogue=self.between)
 
@@ -141,7 +144,10 @@ def planned(count: int, apart: int, only: str | None = None) -> list[Planned]:
             if only not in (None, way):
                 continue
             layer = shape.layer(way)
-            step = normed_step(layer) if way == "normed" else step_of(layer)
+            if way == "averaged":
+                layer, step = averaged_step(layer)
+            else:
+                step = normed_step(layer) if way == "normed" else step_of(layer)
             if step.problem in known:
                 continue
             known.add(step.problem)
@@ -165,7 +171,7 @@ def _kernels(shape: Shape, way: str, layer: Layer, step: ProposedStep, families:
     return [
         Planned(shape, way, at, gpu_harness.Trial(layer, step, candidate, large=large, timed=True), 1e6 * seconds)
         for seconds, at, candidate in offered
-        if candidate.family in ("cutlass", "grouped") or isinstance(step.problem.op, Norm)
+        if candidate.family in ("cutlass", "grouped") or isinstance(step.problem.op, Norm | Reduce)
     ]
 
 
@@ -213,11 +219,14 @@ class Library(gpu_harness.Library):
         if isinstance(op, Normed):
             self._wanted = (stored, (_torch_normed(x, op, tensors, layer).cpu().numpy(),))
             return self._wanted[1]
+        if isinstance(op, Averaged):
+            op, epilogue = op.first, op.between
         while isinstance(op, Chain):
             x = _torch_conv(x, op.first, tensors[begin + 1 : begin + op.operands], op.between, []).half().float()
             begin, epilogue, op = begin + op.operands - 1, _moved(epilogue, 1 - op.operands), op.second
         y = _torch_conv(x, op, tensors[begin + 1 :], epilogue, tensors[begin + 1 :])
-        self._wanted = (stored, (y.cpu().numpy(),))
+        more = (y.mean((2, 3), keepdim=True).cpu().numpy(),) if isinstance(layer.op, Averaged) else ()
+        self._wanted = (stored, (y.cpu().numpy(), *more))
         return self._wanted[1]
 
 

@@ -77,7 +77,7 @@ LABELS = (
     "expanded-3x3s2+dw-grouped-expandedx",
     "expanded-odd-channels+dw-grouped-expandedx",
     "expanded-3x3s2+dw+mean-grouped-expandedx",
-    "normed-7x7-grouped-normedx2x2x16x2x4-f16/channels_last-f16/row",
+    "normed-7x7-grouped-normedx2x2x16x",
     "normed-1d-grouped-normedx",
     "sum-bert-portable-direct-f16/row-f16/row",
     "sum-wide-portable-direct-f16/row-f16/row",
