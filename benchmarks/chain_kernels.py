@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import record
+from kernel_trials import prepare
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -48,7 +49,6 @@ from bolt_build.graph.ops.chain import Averaged, Chain, Normed
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.toolchain import probe
 
 BATCH = 32
 TARGET = gpu_harness.TARGET
@@ -259,16 +259,6 @@ def _torch_conv(x: Any, op: Any, own: list[Any], epilogue: tuple[EpilogueOp, ...
         }  # fmt: skip
         y = known[function](y)
     return y
-
-
-def prepare(folder: Path, trials: list[gpu_harness.Trial]) -> None:
-    """Writes and compiles what is not there yet."""
-    chain = probe(TARGET.tools)
-    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
-    if nvcc is None or cutlass is None:
-        raise SystemExit(" ".join(diagnostic.message for diagnostic in chain.diagnostics()))
-    gpu_harness.write(trials, folder)
-    gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent)
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import kernel_trials
 import record
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -28,7 +29,6 @@ from gpu_products import RESIDUAL, conv
 from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.grouped.family import Grouped
-from bolt_build.toolchain import probe
 
 FAMILIES: dict[str, Cutlass | Grouped] = {"rolling": Cutlass(), "diagonal": Grouped()}
 """By the kind that is compared with the others of its family."""
@@ -110,25 +110,11 @@ def trials_of(shape: Shape, count: int, strips: int) -> list[tuple[str, gpu_harn
     return [(way, gpu_harness.Trial(shape.layer, step, each, timed=True)) for way, each in found]
 
 
-def prepare(folder: Path, trials: list[gpu_harness.Trial]) -> None:
-    """Writes and compiles what is not there yet."""
-    chain = probe(TARGET.tools)
-    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
-    if nvcc is None or cutlass is None:
-        raise SystemExit(" ".join(diagnostic.message for diagnostic in chain.diagnostics()))
-    gpu_harness.write(trials, folder, together=1)
-    gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent)
-
-
 def measured(library: gpu_harness.Library, index: int, shape: Shape) -> dict[str, Any]:
     """One kernel: its time, the predicted one, and the largest difference from NumPy in parts of the tolerance."""
-    trial, outcome = library.trials[index], library.run(index)
+    trial = library.trials[index]
     predicted = shape.family.predict(trial.step.problem, trial.candidate, TARGET) * 1e6
-    right = outcome.message == "" and outcome.error <= 1.0
-    return {
-        "candidate": str(trial.candidate), "us": outcome.microseconds if right else None, "error": outcome.error,
-        "predicted": predicted, "message": outcome.message,
-    }  # fmt: skip
+    return {**kernel_trials.measured(library, index), "predicted": predicted}
 
 
 def main() -> int:
@@ -141,7 +127,7 @@ def main() -> int:
     arguments = parser.parse_args()
     planned = [(shape, *each) for shape in SHAPES for each in trials_of(shape, arguments.count, arguments.strips)]
     if arguments.prepare or not (arguments.folder / "kernels.so").exists():
-        prepare(arguments.folder, [trial for _, _, trial in planned])
+        kernel_trials.prepare(arguments.folder, [trial for _, _, trial in planned], together=1)
     if arguments.prepare:
         return 0
     library = gpu_harness.Library(arguments.folder)

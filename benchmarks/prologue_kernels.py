@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import record
+from kernel_trials import measured, prepare
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -31,7 +32,6 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.arithmetic import Binary
-from bolt_build.toolchain import probe
 
 BATCH = 32
 RELU = conv("", (1, 8, 1, 1), 8, (1, 1)).epilogue
@@ -100,26 +100,6 @@ TARGET = gpu_harness.TARGET
 def _alone(problem: KernelProblem, apart: tuple[int, ...]) -> ProposedStep:
     names = tuple(f"x{index}" for index in range(len(problem.inputs)))
     return ProposedStep(problem, names, ("y",), reads_apart=apart)
-
-
-def prepare(folder: Path, trials: list[gpu_harness.Trial]) -> None:
-    """Writes and compiles what is not there yet."""
-    chain = probe(TARGET.tools)
-    nvcc, cutlass = chain.tool("nvcc").path, chain.tool("cutlass").path
-    if nvcc is None or cutlass is None:
-        raise SystemExit(" ".join(diagnostic.message for diagnostic in chain.diagnostics()))
-    gpu_harness.write(trials, folder)
-    gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent)
-
-
-def measured(library: gpu_harness.Library, index: int) -> dict[str, Any]:
-    """One kernel: its time, and the largest difference from NumPy in parts of the tolerance."""
-    trial, outcome = library.trials[index], library.run(index)
-    right = outcome.message == "" and outcome.error <= 1.0
-    return {
-        "candidate": str(trial.candidate), "us": outcome.microseconds if right else None, "error": outcome.error,
-        "message": outcome.message,
-    }  # fmt: skip
 
 
 def main() -> int:

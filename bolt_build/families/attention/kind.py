@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bolt_build.families.attention.shape import Shape
 from bolt_build.families.base import Candidate, Refusal
-from bolt_build.families.common import stated
+from bolt_build.families.common import blocks, stated
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.targets import Gpu, Target
 
@@ -112,8 +112,6 @@ _ALONE = 0.34
 """Part of the time of a step that warps without any others beside them take for what they compute."""
 _L2 = 1.75
 """Bandwidth of the L2 cache, in that of the memory: of keys and values, which every block of a head reads again."""
-_BLOCKS, _THREADS = 32, 2048
-"""Most blocks and threads of a multiprocessor."""
 _POWERS = 16
 """Powers of two that a multiprocessor computes a clock."""
 OPERATIONS = 6
@@ -140,11 +138,7 @@ class Load:
 
 def beside(load: Load, gpu: Gpu) -> int:
     """Blocks that a multiprocessor holds at once."""
-    room = (
-        _BLOCKS, _THREADS // load.threads, gpu.registers // (load.registers * load.threads),
-        (gpu.shared_memory + 1024) // (load.shared + 1024),
-    )  # fmt: skip
-    return max(1, min(room))
+    return blocks.beside(load.threads, load.registers, load.shared, gpu)
 
 
 def seconds_of(

@@ -9,6 +9,7 @@ from math import ceil
 
 from bolt_build.families.attention.kind import OPERATIONS, Kind, Load, gpu_of, seconds_of
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
+from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -79,9 +80,7 @@ class WarpTile:
             return Reason("scores and results take {} registers of a thread, over {} do not stay in them", sums, _SUMS)
         if self.rows >= 2 * shape.queries and self.rows > 16:
             return Reason("half of its {} rows or more would be beyond the {} queries", self.rows, shape.queries)
-        if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
-            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
-        return None
+        return refuse_shared(self.shared_bytes(shape), gpu)
 
     def _blocks(self, shape: Shape) -> int:
         return shape.pairs * ceil(shape.queries / self.rows)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
+from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Load, beside, gpu_of, limited_by
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned
@@ -139,9 +140,7 @@ class BandTile:
             )
         if (registers := self.registers(shape)) > min(_REGISTERS, gpu.registers // self.threads):
             return Reason("takes {} registers of a thread, {} threads have not as many", registers, self.threads)
-        if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
-            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
-        return None
+        return refuse_shared(self.shared_bytes(shape), gpu)
 
     def seconds(self, shape: Shape, target: Target) -> float:
         """Predicted time: what memory takes, halos from L2, and shared memory and instructions of the busiest

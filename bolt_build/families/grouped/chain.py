@@ -21,7 +21,7 @@ from bolt_build.families.base import (
 from bolt_build.families.common import stated
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
-from bolt_build.families.common.element_types import COMPUTED, HALVES
+from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain as stages_of
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.problems import op_operands
@@ -31,9 +31,8 @@ from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, Chai
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
 from bolt_build.families.grouped.kind import FAMILY, Offer, gpu_of
-from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, shape_of
+from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, refuse_tensors, shape_of
 from bolt_build.families.reason import Reason, within
-from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.chain import Averaged, Chain
 from bolt_build.graph.ops.conv import Conv
@@ -105,21 +104,11 @@ def _refuse_product(problem: KernelProblem) -> str | None:
     """Why a product of single positions has no place in a chain."""
     op, own = problem.op, op_operands(problem)
     assert isinstance(op, Conv)
-    x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
-    ones = (*weights.shape[2:], *op.strides, op.groups)
+    ones = (*problem.inputs[own[1]].shape[2:], *op.strides, op.groups)
     if any(extent != 1 for extent in ones) or any((*op.pads_begin, *op.pads_end)):
         return "it is not 1x1 with a stride of one, without padding and without groups"
-    if not all(problem.inputs[index].constant for index in own[1:]):
-        return "weights and bias must be constants, to be packed when the engine loads"
-    for operand in (x, weights, y):
-        if operand.format.dtype not in HALVES:
-            return f"takes tensors in f16 or bf16, not in {operand.format.dtype.value}"
-        if operand.format.dtype is not y.format.dtype:
-            return f"stores {y.format.dtype.value} where it reads that, not {operand.format.dtype.value}"
-    if x.format.layout is not Layout.CHANNELS_LAST or y.format.layout is not Layout.CHANNELS_LAST:
-        return "reads and writes channels-last tensors alone"
-    if (largest := max(prod(operand.shape) for operand in (x, y))) >= 1 << 31:
-        return Reason("a tensor of {} elements is beyond the reach of 32-bit indices", largest)
+    if (reason := refuse_tensors(problem)) is not None:
+        return reason
     return _refuse_types(problem.inputs)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil, gcd
 
+from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Load, beside, gpu_of, limited_by
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
@@ -169,9 +170,7 @@ class ChainTile:
             return reason
         if self.stages == 1 and self.slabs(chain) > 1:
             return Reason("{} channels are several slabs of {}, which need two stages", chain.conv.channels, self.slab)
-        if (shared := self.shared_bytes(chain)) > gpu.shared_memory:
-            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
-        return None
+        return refuse_shared(self.shared_bytes(chain), gpu)
 
     def refuse_registers(self, chain: ChainShape, gpu: Gpu) -> str | None:
         """Why its warps have no room for their sums, None where they have."""

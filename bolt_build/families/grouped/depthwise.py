@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil, gcd
 
+from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, seconds_of
@@ -112,9 +113,7 @@ class DepthwiseTile:
             return Reason(
                 "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
             )
-        if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
-            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
-        return None
+        return refuse_shared(self.shared_bytes(shape), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
         height, width = shape.halo(self.rows, self.columns)

@@ -9,6 +9,7 @@ from itertools import product
 from math import ceil
 from typing import ClassVar, Self
 
+from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.chain_tile import (
     MOST_REGISTERS,
@@ -113,9 +114,7 @@ class InvertedTile(SlabTile):
         """Why no kernel with the tile computes all three on this GPU, None where one does."""
         if (reason := self.refuse_registers(chain, gpu)) is not None:
             return reason
-        if (shared := self.shared_bytes(chain)) > gpu.shared_memory:
-            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
-        return None
+        return refuse_shared(self.shared_bytes(chain), gpu)
 
     def _expands(self, chain: ChainShape, target: Target) -> Busy:
         """What a block's first product takes: pixels of the halo, 32 at once."""
@@ -192,9 +191,7 @@ class ExpandedTile(SlabTile):
             return reason
         if self.parts > 1 and self._slabs(chain) * (self.parts - 1) >= ceil(chain.conv.channels / self.slab):
             return Reason("{} channels leave some of {} blocks without any", chain.conv.channels, self.parts)
-        if (shared := self.shared_bytes(chain)) > gpu.shared_memory:
-            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
-        return None
+        return refuse_shared(self.shared_bytes(chain), gpu)
 
     def seconds(self, chain: ChainShape, target: Target) -> float:
         """Predicted time."""

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Protocol, TypeVar
 
 from bolt_build.families.base import Candidate, Refusal
-from bolt_build.families.common import stated
+from bolt_build.families.common import blocks, stated
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.shape import Shape
 from bolt_build.targets import Gpu, Target
@@ -160,8 +160,6 @@ _BEGIN = 1.2e-6
 """Seconds that a block takes until its first tile's halo and its weights are there. Not fitted: a guess."""
 _TILE = 0.5e-6
 """Seconds from a tile's first copy to its last store where nothing else keeps the multiprocessor busy. Not fitted."""
-_BLOCKS, _THREADS = 32, 2048
-"""Most blocks and threads of a multiprocessor."""
 _L2 = 2.0
 """Bandwidth of the L2 cache, in that of the memory."""
 
@@ -180,11 +178,7 @@ class Load:
 
 def beside(load: Load, gpu: Gpu) -> int:
     """Blocks that a multiprocessor holds at once."""
-    room = (
-        _BLOCKS, _THREADS // load.threads, gpu.registers // (load.registers * load.threads),
-        (gpu.shared_memory + 1024) // (load.shared + 1024),
-    )  # fmt: skip
-    return max(1, min(room))
+    return blocks.beside(load.threads, load.registers, load.shared, gpu)
 
 
 def seconds_of(shape: Shape, load: Load, blocks: int, run: int, target: Target) -> float:

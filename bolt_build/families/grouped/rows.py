@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
+from bolt_build.families.common.blocks import refuse_held, refuse_shared
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
@@ -89,17 +90,13 @@ class RowsTile:
     def refuse(self, shape: Shape, gpu: Gpu) -> str | None:
         if not _THREADS[0] <= self.threads <= _THREADS[1]:
             return Reason("blocks have {} to {} threads, not {}", _THREADS[0], _THREADS[1], self.threads)
-        if (registers := self.registers(shape)) > min(_REGISTERS, gpu.registers // self.threads):
-            return Reason(
-                "weights and sums take {} registers of a thread, {} threads have not as many", registers, self.threads
-            )
+        if (reason := refuse_held(self.registers(shape), _REGISTERS, self.threads, gpu)) is not None:
+            return reason
         if shape.waste(self.rows, self.columns) > 2:
             return Reason(
                 "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
             )
-        if (shared := self.shared_bytes(shape)) > gpu.shared_memory:
-            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
-        return None
+        return refuse_shared(self.shared_bytes(shape), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
         gpu = gpu_of(target)

@@ -89,12 +89,23 @@ def refuse(problem: KernelProblem) -> str | None:
     """A reason why no kernel of this family computes the convolution."""
     op = problem.op
     assert isinstance(op, Conv)
-    own = op_operands(problem)
-    x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
+    y = problem.outputs[0]
     if op.groups == 1:
         return "convolves groups of channels apart, here is but one"
     if len(y.shape) not in (3, 4):
         return Reason("convolves over one or two spatial axes, not {}", len(y.shape) - 2)
+    if (reason := refuse_tensors(problem)) is not None:
+        return reason
+    for operand in problem.inputs:
+        if operand.format.dtype not in COMPUTED:
+            return f"computes with {', '.join(each.value for each in COMPUTED)}, not with {operand.format.dtype.value}"
+    return refuse_stages(problem, axis=1)
+
+
+def refuse_tensors(problem: KernelProblem) -> str | None:
+    """Why no kernel of this family reads and writes the tensors of a convolution, None where one does."""
+    own = op_operands(problem)
+    x, weights, y = problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0]
     if not all(problem.inputs[index].constant for index in own[1:]):
         return "weights and bias must be constants, to be packed when the engine loads"
     for operand in (x, weights, y):
@@ -106,10 +117,7 @@ def refuse(problem: KernelProblem) -> str | None:
         return "reads and writes channels-last tensors alone"
     if (largest := max(prod(operand.shape) for operand in (x, y))) >= 1 << 31:
         return Reason("a tensor of {} elements is beyond the reach of 32-bit indices", largest)
-    for operand in problem.inputs:
-        if operand.format.dtype not in COMPUTED:
-            return f"computes with {', '.join(each.value for each in COMPUTED)}, not with {operand.format.dtype.value}"
-    return refuse_stages(problem, axis=1)
+    return None
 
 
 def _two(values: tuple[int, ...], fill: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 
+from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of, seconds_of
@@ -117,9 +118,7 @@ class TensorCoreTile:
             return Reason(
                 "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]
             )
-        if (shared := self.shared_bytes(shape, gpu)) > gpu.shared_memory:
-            return Reason("takes {} bytes of shared memory, a block has {}", shared, gpu.shared_memory)
-        return None
+        return refuse_shared(self.shared_bytes(shape, gpu), gpu)
 
     def seconds(self, shape: Shape, target: Target, run: int) -> float:
         gpu = gpu_of(target)

@@ -185,25 +185,10 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
 template <typename... Parameters>
 void queue_chain(void (*kernel)(Parameters...), int blocks, int threads, int shared, bool overlap, void* stream,
                  const Parameters&... parameters) {
-  cudaError_t error = cudaSuccess;
-  if (shared > 48 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  if (error == cudaSuccess) {
-    cudaLaunchAttribute how{};
-    how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    how.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks));
-    config.blockDim = dim3(static_cast<unsigned>(threads));
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared);
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &how;
-    config.numAttrs = overlap ? 1 : 0;
-    error = cudaLaunchKernelEx(&config, kernel, parameters...);
-  }
-  if (error == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());
-  throw std::runtime_error(std::string("could not launch a depthwise convolution with a product: ") +
-                           cudaGetErrorString(error));
+  const portable::Launch how{
+      .blocks = static_cast<unsigned>(blocks), .threads = static_cast<unsigned>(threads), .shared = shared,
+      .overlap = overlap, .stream = stream};
+  portable::queue("a depthwise convolution with a product", how, kernel, parameters...);
 }
 
 template <typename Tile, typename Between, typename After>

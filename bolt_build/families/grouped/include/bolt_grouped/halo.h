@@ -61,24 +61,10 @@ struct Halo {
 template <typename Epilogue>
 void queue(void (*kernel)(Arguments, Epilogue), int blocks, int threads, int shared, const Arguments& a,
            const Epilogue& epilogue, void* stream) {
-  cudaError_t error = cudaSuccess;
-  if (shared > 48 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  if (error == cudaSuccess) {
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t how{};
-    how.gridDim = dim3(static_cast<unsigned>(blocks));
-    how.blockDim = dim3(static_cast<unsigned>(threads));
-    how.dynamicSmemBytes = static_cast<std::size_t>(shared);
-    how.stream = static_cast<cudaStream_t>(stream);
-    how.attrs = &overlap;
-    how.numAttrs = a.overlap ? 1 : 0;
-    error = cudaLaunchKernelEx(&how, kernel, a, epilogue);
-  }
-  if (error == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());
-  throw std::runtime_error(std::string("could not launch a grouped convolution: ") + cudaGetErrorString(error));
+  const portable::Launch how{
+      .blocks = static_cast<unsigned>(blocks), .threads = static_cast<unsigned>(threads), .shared = shared,
+      .overlap = a.overlap, .stream = stream};
+  portable::queue("a grouped convolution", how, kernel, a, epilogue);
 }
 
 }  // namespace bolt::grouped

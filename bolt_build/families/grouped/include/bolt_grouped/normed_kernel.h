@@ -260,35 +260,11 @@ void launch_normed(BandTile<W, down, across, slab, slabs, parts, warps, instruct
   const int tiles = Tiles<Kernel::rows, Kernel::columns>(given.conv).count(given.conv);
   if (tiles == 0) return;
   const auto kernel = normed_kernel<Tile, Between, After>;
-  cudaError_t error = cudaSuccess;
-  if (Kernel::shared_bytes > 48 << 10)
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::shared_bytes);
-  if (error == cudaSuccess) {
-    cudaLaunchAttribute how[2]{};
-    int attributes = 0;
-    if (parts > 1) {
-      how[attributes].id = cudaLaunchAttributeClusterDimension;
-      how[attributes].val.clusterDim.x = parts;
-      how[attributes].val.clusterDim.y = how[attributes].val.clusterDim.z = 1;
-      ++attributes;
-    }
-    if (given.conv.overlap) {
-      how[attributes].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      how[attributes].val.programmaticStreamSerializationAllowed = 1;
-      ++attributes;
-    }
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(tiles * parts));
-    config.blockDim = dim3(static_cast<unsigned>(Kernel::threads));
-    config.dynamicSmemBytes = static_cast<std::size_t>(Kernel::shared_bytes);
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = how;
-    config.numAttrs = static_cast<unsigned>(attributes);
-    error = cudaLaunchKernelEx(&config, kernel, given, between, after);
-  }
-  if (error == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());
-  throw std::runtime_error(std::string("could not launch a normalised convolution: ") + cudaGetErrorString(error));
+  const portable::Launch how{
+      .blocks = static_cast<unsigned>(tiles * parts), .threads = static_cast<unsigned>(Kernel::threads),
+      .shared = Kernel::shared_bytes, .overlap = given.conv.overlap, .cluster = static_cast<unsigned>(parts),
+      .stream = stream};
+  portable::queue("a normalised convolution", how, kernel, given, between, after);
 }
 
 }  // namespace bolt::grouped

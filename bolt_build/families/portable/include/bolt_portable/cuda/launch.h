@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bolt/plan.h"
+#include "bolt_portable/cuda/queue.h"
 #include "bolt_portable/element.h"
 
 namespace bolt::portable {
@@ -27,18 +28,9 @@ __device__ inline void await_earlier() {
 template <int threads = block_threads, typename... Parameters, typename... Arguments>
 void launch(const Run& r, std::uint32_t blocks, const char* what, void (*kernel)(Parameters...),
             const Arguments&... arguments) {
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t how{};
-  how.gridDim = dim3(blocks);
-  how.blockDim = dim3(threads);
-  how.stream = static_cast<cudaStream_t>(r.stream);
-  how.attrs = &overlap;
-  how.numAttrs = r.overlap ? 1 : 0;
-  const cudaError_t error = cudaLaunchKernelEx(&how, kernel, arguments...);
+  const Launch how{.blocks = blocks, .threads = threads, .overlap = r.overlap, .stream = r.stream};
+  const cudaError_t error = queued(how, kernel, arguments...);
   if (error == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());
   throw std::runtime_error(std::string("could not launch a ") + what + " kernel: " + cudaGetErrorString(error));
 }
 

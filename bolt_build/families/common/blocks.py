@@ -1,0 +1,37 @@
+"""What a block of a kernel needs beside what a GPU has."""
+
+from __future__ import annotations
+
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu
+
+_BLOCKS, _THREADS = 32, 2048
+"""Of a multiprocessor at once, at most."""
+_RESERVED = 1024
+"""Bytes of shared memory that each block costs beside its own."""
+
+
+def beside(threads: int, registers: int, shared: int, gpu: Gpu) -> int:
+    """Blocks that a multiprocessor holds at once, one at least: of so many threads, with so many registers each, and
+    `shared` bytes of shared memory."""
+    room = (
+        _BLOCKS, _THREADS // threads, gpu.registers // (registers * threads),
+        (gpu.shared_memory + _RESERVED) // (shared + _RESERVED),
+    )  # fmt: skip
+    return max(1, min(room))
+
+
+def refuse_shared(nbytes: int, gpu: Gpu) -> str | None:
+    """Why no block has so many bytes of shared memory, None where one has."""
+    if nbytes > gpu.shared_memory:
+        return Reason("takes {} bytes of shared memory, a block has {}", nbytes, gpu.shared_memory)
+    return None
+
+
+def refuse_held(registers: int, most: int, threads: int, gpu: Gpu) -> str | None:
+    """Why the threads of a block do not hold weights and sums in so many registers, None where they do; `most` is what
+    a kind's threads have, whatever the GPU."""
+    if registers > min(most, gpu.registers // threads):
+        what = "weights and sums take {} registers of a thread, {} threads have not as many"
+        return Reason(what, registers, threads)
+    return None
