@@ -1,10 +1,15 @@
-"""Kills the builder, a worker, the scheduler or the store at random moments of small builds, and builds again.
+"""Kills the builder, a worker, the scheduler or the store at random moments of builds, and builds again.
 
-python benchmarks/shared_kills.py [--kills 200] [--seed 1] [--out FILE]
+    python benchmarks/shared_kills.py FOLDER --kills 200                            # three sources and a library
+    python benchmarks/shared_kills.py FOLDER --kills 20 --recipe recipes/resnet50.yaml
+    python benchmarks/shared_kills.py FOLDER close                                  # writes results/shared_kills.json
 
-Each build compiles three sources through two workers of Dask, with a team's store over HTTP, and links. A build whose
-worker, scheduler or store is killed must end well by itself. Behind each kill a build follows: its files must be those
-of a build without any of this, byte for byte, and no task that had finished may run again.
+Each build compiles through two workers of Dask, with a team's store over HTTP. Of a recipe it is the target `host`, at
+batch 1. A build whose worker, scheduler or store is killed must end well by itself. Behind each kill a build follows:
+its files must be those of a build without any of this, byte for byte, and no task that had finished may run again.
+
+FOLDER keeps what came of each kill, so that the script goes on where it was ended, and what a kill leaves where
+something was wrong.
 """
 
 from __future__ import annotations
@@ -12,12 +17,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import random
 import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -34,6 +39,7 @@ from store_servers import http_store
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.session import SessionOptions, SessionPart, run_session
+from bolt_build.digest import digest_file, encode
 from bolt_build.schema.user_settings import SharedPlace
 
 VICTIMS = ("builder", "worker", "scheduler", "store")
@@ -45,7 +51,7 @@ def build(root: Path, scheduler: str, store: str) -> int:
     """One build, in this process; a line of JSON an event."""
 
     def show(event: TaskEvent) -> None:
-        print(json.dumps([event.kind.value, event.task, event.cached, event.text]), flush=True)
+        print(json.dumps({"event": "task", **encode(event)}), flush=True)
 
     shared = SharedPlace(store, write=True, timeout=5.0)
     options = SessionOptions(3, True, str(root / "cache"), 1 << 30, shared=shared, scheduler=scheduler)
@@ -57,6 +63,66 @@ def build(root: Path, scheduler: str, store: str) -> int:
 def serve(port: int) -> None:
     with http_store(port):
         time.sleep(1e6)
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """Three sources, each compiled after a short sleep, and a library."""
+
+    name: str = "tiny"
+
+    def prepare(self, root: Path) -> None:
+        Sources(root, wait=_WAIT)
+
+    def command(self, root: Path, scheduler: str, store: str) -> list[str]:
+        return [sys.executable, __file__, str(root), "--build", scheduler, store]
+
+    def alone(self, root: Path) -> dict[str, str]:
+        """Digests of what a build makes without workers and store."""
+        sources = Sources(root, wait=_WAIT)
+        if sources.build(None)[0].failed:
+            raise RuntimeError("a build that nobody disturbs fails")
+        return sources.digests
+
+    def digests(self, root: Path) -> dict[str, str]:
+        return {path.name: digest_file(path) for path in sorted((root / "toy" / "host").glob("*.*o"))}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A recipe's engine for the CPU, verified."""
+
+    recipe: Path
+
+    @property
+    def name(self) -> str:
+        return self.recipe.stem
+
+    def prepare(self, root: Path) -> None:
+        root.mkdir(parents=True)
+
+    def _words(self, root: Path) -> list[str]:
+        return [
+            sys.executable, "-m", "bolt_build", "build", str(self.recipe), "--target", "host",
+            "--set", "model.batch=[1]", "--output", str(root / "generated"), "--cache", str(root / "cache"), "--format", "json",
+        ]  # fmt: skip
+
+    def command(self, root: Path, scheduler: str, store: str) -> list[str]:
+        away = ["--executor", "dask", "--scheduler", scheduler, "-j", "2"]
+        return [*self._words(root), *away, "--shared-cache", store, "--shared-cache-write"]
+
+    def alone(self, root: Path) -> dict[str, str]:
+        """Digests of what a build makes without workers and store."""
+        self.prepare(root)
+        subprocess.run(self._words(root), check=True, stdout=subprocess.DEVNULL)
+        return self.digests(root)
+
+    def digests(self, root: Path) -> dict[str, str]:
+        target = root / "generated" / self.recipe.stem / "host"
+        made = [*target.glob("build/objects/**/*"), *target.glob("*")]
+        # Verification states how long it took, and plans name folders.
+        files = [path for path in made if path.is_file() and path.name not in ("verify.json", "plan.json")]
+        return {str(path.relative_to(target)): digest_file(path) for path in sorted(files)}
 
 
 @dataclass
@@ -75,7 +141,7 @@ class Fleet:
             if child is None or child.poll() is not None:
                 self.dask.start(name)
         if self.store is None or self.store.poll() is not None:
-            self.store = subprocess.Popen([sys.executable, __file__, "--serve", str(self.store_port)])
+            self.store = subprocess.Popen([sys.executable, __file__, ".", "--serve", str(self.store_port)])
         for port in (self.dask.port, self.store_port):
             answers(port)
 
@@ -87,9 +153,13 @@ class Fleet:
         else:
             self.dask.kill("one" if victim == "worker" else victim)
 
-    def command(self, root: Path, number: int) -> list[str]:
-        url = f"http://127.0.0.1:{self.store_port}/{number}"
-        return [sys.executable, __file__, "--build", str(root), self.dask.address, url]
+    def store_of(self, number: int) -> str:
+        return f"http://127.0.0.1:{self.store_port}/{number}"
+
+    def forget(self) -> None:
+        """A store keeps what it has in memory: the next kill gets an empty one."""
+        if self.store is not None and self.store.poll() is None:
+            self.kill("store")
 
     def stop(self) -> None:
         self.dask.stop()
@@ -99,21 +169,27 @@ class Fleet:
 
 
 def _tasks(lines: str, *kinds: EventKind) -> set[str]:
-    found = [json.loads(line) for line in lines.splitlines() if line.endswith("]")]
-    return {task for kind, task, _, _ in found if kind in {each.value for each in kinds}}
+    wanted = {each.value for each in kinds}
+    # A killed builder's last line may not be whole.
+    found = [json.loads(line) for line in lines.splitlines() if line.startswith("{") and line.endswith("}")]
+    return {each["task"] for each in found if each["event"] == "task" and each["kind"] in wanted}
 
 
 def one_kill(
-    fleet: Fleet, folder: Path, number: int, rng: random.Random, usual: float, reference: dict[str, str]
+    fleet: Fleet, subject: Tiny | Model, folder: Path, number: int, seed: int, usual: float, reference: dict[str, str]
 ) -> dict[str, Any]:
     """Build, kill at a random moment, build again; what came of it."""
     fleet.ensure()
+    rng = random.Random(f"{seed} {number}")
     victim, at = rng.choice(VICTIMS), rng.uniform(0, usual)
-    sources = Sources(folder / str(number), wait=_WAIT)
+    root = folder / str(number)
+    shutil.rmtree(root, ignore_errors=True)
+    subject.prepare(root)
+    command = subject.command(root, fleet.dask.address, fleet.store_of(number))
     began = time.monotonic()
     events = folder / f"{number}.events"
     with events.open("wb") as log:
-        first = subprocess.Popen(fleet.command(sources.root, number), stdout=log, stderr=subprocess.PIPE)
+        first = subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE, env=_environment())
     time.sleep(at)
     hit = first.poll() is None
     if victim == "builder":
@@ -129,60 +205,102 @@ def one_kill(
     done = _tasks(events.read_text(), EventKind.FINISHED)
     fleet.ensure()
     again = subprocess.run(
-        fleet.command(sources.root, number), capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
-    )  # fmt: skip
+        command, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS, env=_environment()
+    )
     faults = []
     if victim != "builder" and first.returncode != 0:
         faults.append(f"the build failed: {said.decode()[-500:]} {events.read_text()[-500:]}")
     if again.returncode != 0:
         faults.append(f"the build behind it failed: {again.stderr[-500:]} {again.stdout[-500:]}")
-    if sources.digests != reference:
-        faults.append("its files are others")
+    if (made := subject.digests(root)) != reference:
+        others = sorted(name for name in {*made, *reference} if made.get(name) != reference.get(name))
+        faults.append(f"its files are others: {', '.join(others[:5])}")
     if lost := done & _tasks(again.stdout, EventKind.STARTED, EventKind.FINISHED):
         faults.append(f"finished tasks ran again: {', '.join(sorted(lost))}")
-    shutil.rmtree(sources.root)
-    return {"victim": victim, "at": round(at, 3), "hit": hit, "seconds": seconds, "faults": faults}
+    if not faults:
+        shutil.rmtree(root)
+        events.unlink()
+    fleet.forget()
+    return {"number": number, "victim": victim, "at": round(at, 3), "hit": hit, "done": len(done),
+            "seconds": round(seconds, 2), "faults": faults}  # fmt: skip
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
+
+
+def run(subject: Tiny | Model, folder: Path, kills: int, seed: int) -> int:
+    """The kills that are not done yet. Ends with 1 where something was wrong."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "kills.jsonl"
+    known = {each["number"] for each in _found(folder)}
+    for name in ("reference", "warm"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    reference = subject.alone(folder / "reference")
+    ports = _free_ports(2)
+    (folder / "dask").mkdir(exist_ok=True)
+    fleet, wrong = Fleet(DaskProcesses(folder / "dask", ports[0]), ports[1]), 0
+    try:
+        fleet.ensure()
+        subject.prepare(folder / "warm")
+        began = time.monotonic()
+        warm = subject.command(folder / "warm", fleet.dask.address, fleet.store_of(-1))
+        subprocess.run(warm, check=True, stdout=subprocess.DEVNULL, env=_environment())
+        usual = time.monotonic() - began
+        for name in ("reference", "warm"):
+            shutil.rmtree(folder / name)
+        for number in (each for each in range(kills) if each not in known):
+            found = one_kill(fleet, subject, folder, number, seed, usual, reference)
+            wrong += bool(found["faults"])
+            with log.open("a") as stream:
+                stream.write(json.dumps(found | {"seed": seed}) + "\n")
+            print(json.dumps(found), flush=True)
+    finally:
+        fleet.stop()
+    return 1 if wrong else 0
+
+
+def _found(folder: Path) -> list[dict[str, Any]]:
+    log = folder / "kills.jsonl"
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def close(folder: Path, out: Path | None) -> int:
+    """Writes the result of all that was done in `folder`."""
+    result: dict[str, Any] = {**record.environment("distributed", "obstore", "SCons"), "subjects": {}}
+    for path in sorted(folder.glob("*/kills.jsonl")):
+        found = _found(path.parent)
+        wrong = [each for each in found if each["faults"]]
+        result["subjects"][path.parent.name] = {
+            "kills": len(found), "during_a_build": sum(each["hit"] for each in found),
+            "by_victim": dict(sorted(Counter(each["victim"] for each in found).items())),
+            "seeds": sorted({each["seed"] for each in found}), "wrong": wrong,
+        }  # fmt: skip
+    print(record.write("shared_kills", result, out))
+    return 1 if any(each["wrong"] for each in result["subjects"].values()) else 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("what", nargs="?", choices=("kill", "close"), default="kill")
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--recipe", type=Path, help="a recipe with a target `host`, instead of three sources")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--build", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--build", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    folder = args.folder.resolve()
     if args.build is not None:
-        return build(Path(args.build[0]), args.build[1], args.build[2])
+        return build(folder, *args.build)
     if args.serve is not None:
         serve(args.serve)
         return 0
-    rng, found = random.Random(args.seed), []
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        alone = Sources(folder / "reference", wait=_WAIT)
-        assert alone.build(None)[0].failed == ()
-        ports = _free_ports(2)
-        fleet = Fleet(DaskProcesses(folder, ports[0]), ports[1])
-        try:
-            fleet.ensure()
-            warm, began = Sources(folder / "warm", wait=_WAIT), time.monotonic()
-            subprocess.run(fleet.command(warm.root, -1), check=True, stdout=subprocess.DEVNULL)
-            usual = time.monotonic() - began
-            for number in range(args.kills):
-                found.append(one_kill(fleet, folder, number, rng, usual, alone.digests))
-                print(json.dumps(found[-1]), flush=True)
-        finally:
-            fleet.stop()
-    wrong = [each for each in found if each["faults"]]
-    result = {
-        **record.environment("distributed", "obstore", "SCons"),
-        "kills": len(found), "during_a_build": sum(each["hit"] for each in found),
-        "by_victim": dict(Counter(each["victim"] for each in found)), "seed": args.seed,
-        "wrong": wrong,
-    }  # fmt: skip
-    record.write("shared_kills", result, args.out)
-    return 1 if wrong else 0
+    if args.what == "close":
+        return close(folder, args.out)
+    subject = Tiny() if args.recipe is None else Model(args.recipe.resolve())
+    return run(subject, folder / subject.name, args.kills, args.seed)
 
 
 def _free_ports(count: int) -> list[int]:
