@@ -104,7 +104,8 @@ class Model:
     def _words(self, root: Path) -> list[str]:
         return [
             sys.executable, "-m", "bolt_build", "build", str(self.recipe), "--target", "host",
-            "--set", "model.batch=[1]", "--output", str(root / "generated"), "--cache", str(root / "cache"), "--format", "json",
+            "--set", "model.batch=[1]", "--output", str(root / "generated"), "--cache", str(root / "cache"),
+            "--format", "json",
         ]  # fmt: skip
 
     def command(self, root: Path, scheduler: str, store: str) -> list[str]:

@@ -35,6 +35,9 @@ _WORKERLESS_SECONDS = 30.0
 """How long a scheduler may be without any worker: those of one that restarts come a little later."""
 
 _POLL_SECONDS = 0.25
+_LOOK_SECONDS = 1.0
+"""How old may be what is known of the workers while something is waited for: each look asks the scheduler."""
+
 _RETRY_SECONDS = 0.5
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -70,6 +73,9 @@ class DaskScheduler:
     _client: Any = None
     _known: bool = False
     _gone: bool = False
+    _looking: threading.Lock = field(default_factory=threading.Lock)
+    _seen: dict[str, Any] = field(default_factory=dict)
+    _looked: float = 0.0
 
     def ask(
         self,
@@ -100,7 +106,7 @@ class DaskScheduler:
         client = self._connected()
         if client is None:
             raise NoScheduler(self.address)
-        return tuple(_alive(client, resource))
+        return tuple(self._alive(client, resource))
 
     def close(self) -> None:
         with self._lock:
@@ -122,7 +128,7 @@ class DaskScheduler:
         workers = None if worker is None else [worker]
         try:
             if refused and worker is None:
-                workers = [each for each in _alive(client, resource) if each not in refused]
+                workers = [each for each in self._alive(client, resource) if each not in refused]
                 if not workers:
                     raise NoWorker(self.address)
             needs = None if resource is None else {resource: 1}
@@ -138,7 +144,7 @@ class DaskScheduler:
                         raise Stopped from None
                     if client.status != "running":
                         raise _Lost from None
-                    alive = _alive(client, resource)
+                    alive = self._alive(client, resource, _LOOK_SECONDS)
                     if any(workers is None or each in workers for each in alive):
                         end = time.monotonic() + self.workerless
                     elif alive:  # not those that it was sent to: a lost one waits for them for ever
@@ -152,6 +158,15 @@ class DaskScheduler:
         except Exception as error:
             # Whatever the library raises of a lost worker, scheduler or connection, or a worker of a full disk.
             raise _Lost from error
+
+    def _alive(self, client: Any, resource: str | None, age: float = 0.0) -> Sequence[str]:
+        """The workers that declare `resource`, as they were at most `age` seconds ago."""
+        with self._looking:
+            if time.monotonic() - self._looked >= age:
+                self._seen = client.scheduler_info(n_workers=-1)["workers"]
+                self._looked = time.monotonic()
+            known = self._seen
+        return [each for each, of in known.items() if resource is None or of.get("resources", {}).get(resource, 0) >= 1]
 
     def _connected(self) -> Any:
         """The client, a new one where the scheduler came back; None where there is no scheduler. Raises Stopped."""
@@ -183,11 +198,6 @@ class DaskScheduler:
 
 class _Lost(Exception):
     """A question, or the connection, was lost: nobody knows what became of it."""
-
-
-def _alive(client: Any, resource: str | None) -> Sequence[str]:
-    known = client.scheduler_info(n_workers=-1)["workers"]
-    return [each for each, of in known.items() if resource is None or of.get("resources", {}).get(resource, 0) >= 1]
 
 
 def _answered(question: Callable[[_Asked], _Given], about: _Asked) -> tuple[_Given, str]:
