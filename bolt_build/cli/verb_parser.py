@@ -43,6 +43,14 @@ class VerbParser(argparse.ArgumentParser):
         """Every option of this verb, in the order of its help."""
         return list(self._option_string_actions)
 
+    def option(self, word: str) -> argparse.Action | None:
+        """The option of this name, None where there is none."""
+        return self._option_string_actions.get(word)
+
+    def positional(self) -> argparse.Action | None:
+        """The first argument that is no option, None where there is none."""
+        return next(iter(self._get_positional_actions()), None)
+
     def _meant(self, word: str) -> str:
         near = difflib.get_close_matches(word, self._option_string_actions, 1, 0.6)
         if near:
