@@ -48,6 +48,20 @@ def rows(node: object) -> tuple[object, ...]:
     return (ROW,)
 
 
+def test_what_a_lock_has_is_tried_again_wherever_prediction_puts_it() -> None:
+    (space,) = [space_of(CHAIN.format(batch=1), Tiled(layouts=rows))]
+    every = tuning_set([space], [Tiled(layouts=rows)], TARGET, 12)
+    last = {each.problem.digest: [t for t in each.trials if t.of is None][-1].candidate for each in every.problems}
+    few = tuning_set([space], [Tiled(layouts=rows)], TARGET, 1, last)
+    for each in few.problems:
+        first = [trial.candidate for trial in each.trials if trial.of is None]
+        assert first[-1] == last[each.problem.digest]
+        assert len(first) <= 2
+    assert any(len([t for t in each.trials if t.of is None]) == 2 for each in few.problems)
+    gone = {digest: replace(each, parameters=(("tile", 99),)) for digest, each in last.items()}
+    assert tuning_set([space], [Tiled(layouts=rows)], TARGET, 1, gone) == chosen(Tiled(layouts=rows), limit=1)
+
+
 def test_equal_layers_are_one_problem_that_says_where_it_occurs() -> None:
     found = chosen(Tiled(layouts=rows), batches=(1, 8))
     assert sorted(each.occurs for each in found.problems) == [

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.model_file import ModelFile
 from bolt_build.build.preparing import Preparer
 from bolt_build.families import load
-from bolt_build.families.base import Family
+from bolt_build.families.base import Candidate, Family
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.planner.selection import Selection
 from bolt_build.planner.space import SearchSpace
@@ -68,5 +70,15 @@ def agenda_of(
     graphs = parsed.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
     families = load(target)
     spaces = search_spaces(graphs, recipe, spec, target, families)
-    found = tuning_set(spaces, families, target, recipe.tuning.candidates if limit is None else limit)
+    wanted = recipe.tuning.candidates if limit is None else limit
+    found = tuning_set(spaces, families, target, wanted, _locked(recipe, spec))
     return Agenda(recipe, spec, target, families, model, graphs, tuple(spaces), found)
+
+
+def _locked(recipe: Recipe, spec: TargetSpec) -> dict[str, Candidate]:
+    """The kernels of the recipe's lock by their problems' digests; none where there is no lock yet. Raises BoltError
+    where the file is none."""
+    if recipe.tuning.lock is None or not Path(recipe.tuning.lock).exists():
+        return {}
+    part = load_lock(Path(recipe.tuning.lock)).target(spec.name)
+    return {} if part is None else {entry.problem: entry.winner for entry in part.entries}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 
 from bolt_build.families.base import Alternative, Candidate, Family, KernelProblem, Refusal, TensorFormat
 from bolt_build.families.reason import Reason
@@ -57,9 +58,17 @@ class TuningSet:
     refusals: tuple[Refusal, ...]
 
 
-def tuning_set(spaces: Sequence[SearchSpace], families: Sequence[Family], target: Target, limit: int) -> TuningSet:
+def tuning_set(
+    spaces: Sequence[SearchSpace],
+    families: Sequence[Family],
+    target: Target,
+    limit: int,
+    locked: Mapping[str, Candidate] = MappingProxyType({}),
+) -> TuningSet:
     """The problems of the spaces' alternatives, conversions and copies, each with `limit` candidates that the
-    prediction puts first over all families that offer it (`shared_kernels`), and the variants of these.
+    prediction puts first over all families that offer it (`shared_kernels`), and the variants of these. What a lock
+    has for a problem (`locked`, by the problem's digest) is tried again wherever prediction puts it, so that tuning
+    once more forgets nothing.
 
     Left out, with a reason: what only hopeless alternatives need. A problem with a single candidate stays: what it
     takes decides between covers.
@@ -85,6 +94,10 @@ def tuning_set(spaces: Sequence[SearchSpace], families: Sequence[Family], target
         return tuple(unit.name for unit in by_name[candidate.family].units([(wanted[problem], candidate)], target))
 
     chosen = choose([[trial.predicted for trial in ranking] for ranking in ranked], limit, units)
+    chosen = tuple(
+        _with_locked(places, ranking, locked.get(problem.digest))
+        for places, ranking, problem in zip(chosen, ranked, wanted, strict=True)
+    )
     problems = []
     for index, problem in enumerate(wanted):
         hopeless = tuple(needs.hopeless[key] for key in needs.hopeless if key[1] == problem and key not in needs.wanted)
@@ -208,6 +221,14 @@ def _ranked(
         Trial(each, families[name].predict(problem, each, target)) for name, found in offers.items() for each in found
     )
     return sorted(every, key=lambda trial: trial.predicted)
+
+
+def _with_locked(places: tuple[int, ...], ranking: Sequence[Trial], locked: Candidate | None) -> tuple[int, ...]:
+    """The places, and that of the locked candidate's kernel. There is none where the kernel is no longer legal."""
+    if locked is None or any(ranking[place].candidate.compiled == locked.compiled for place in places):
+        return places
+    found = (at for at, trial in enumerate(ranking) if trial.candidate.compiled == locked.compiled)
+    return tuple(sorted((*places, *(at for at in [next(found, None)] if at is not None))))
 
 
 def _trials(
