@@ -36,7 +36,8 @@ class OnnxNode:
     """One ONNX node. `name` is unique in the model; an input or output left out is "".
 
     `since_version` is the operator set that last changed the operator at the model's opset. `unreadable` names
-    attributes of kinds that have no decoded form (graphs, sparse tensors).
+    attributes of kinds that have no decoded form (graphs, sparse tensors). `branches` are those of an If: what it is
+    where the condition is true, and where it is false.
     """
 
     name: str
@@ -47,6 +48,16 @@ class OnnxNode:
     outputs: tuple[str, ...]
     attributes: tuple[tuple[str, Attribute], ...] = ()
     unreadable: tuple[str, ...] = ()
+    branches: tuple[Branch, ...] = ()
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A graph inside a node: it may read names of the graphs around it, and hide them by defining its own."""
+
+    nodes: tuple[OnnxNode, ...]
+    constants: tuple[tuple[str, Array], ...]
+    outputs: tuple[str, ...]
 
 
 class Builder:

@@ -15,12 +15,12 @@ import onnx
 import onnx.defs
 from onnx import AttributeProto, TensorProto
 
-from bolt_build.graph.importing import Attribute, OnnxNode
+from bolt_build.graph.importing import Attribute, Branch, OnnxNode
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_findings import Findings
 from bolt_build.graph.onnx_functions import inlined
 from bolt_build.graph.onnx_parse import opsets_of, parse_model
-from bolt_build.graph.onnx_structure import check_definitions, live_nodes, unique_names
+from bolt_build.graph.onnx_structure import captured, check_definitions, live_nodes, unique_names
 from bolt_build.graph.onnx_tensor import Tensors
 
 
@@ -61,6 +61,7 @@ def read_onnx(path: Path) -> OnnxContents:
     live = live_nodes(findings, graph)
     tensors = Tensors(findings)
     needed = {name for _, proto in live for name in proto.input} | {output.name for output in graph.output}
+    needed.update(name for _, proto in live for attribute in proto.attribute for name in captured(attribute))
     initializers = tuple(
         (tensor.name, array)
         for tensor in graph.initializer
@@ -83,7 +84,10 @@ def _node(findings: Findings, tensors: Tensors, proto: onnx.NodeProto, name: str
     label = f"{proto.op_type} '{name}'"
     attributes: list[tuple[str, Attribute]] = []
     unreadable = []
+    branches = _branches(findings, tensors, proto, opsets) if proto.op_type == "If" and not domain else ()
     for attribute in proto.attribute:
+        if branches and attribute.name in _BRANCHES:
+            continue
         value = _attribute(tensors, attribute, f"'{attribute.name}' of {label}")
         if value is None:
             unreadable.append(attribute.name)
@@ -100,7 +104,38 @@ def _node(findings: Findings, tensors: Tensors, proto: onnx.NodeProto, name: str
                 findings.report("invalid-node", f"{label}: has {_count(names)} {what}, of at most {most}")
     # A domain without schemas: the opset itself, 0 where none is imported.
     version = schema.since_version if schema is not None else opsets.get(domain, 0) if domain else 0
-    return OnnxNode(name, domain, proto.op_type, version, inputs, outputs, tuple(attributes), tuple(unreadable))
+    return OnnxNode(
+        name, domain, proto.op_type, version, inputs, outputs, tuple(attributes), tuple(unreadable), branches
+    )
+
+
+_BRANCHES = ("then_branch", "else_branch")
+
+
+def _branches(
+    findings: Findings, tensors: Tensors, proto: onnx.NodeProto, opsets: dict[str, int]
+) -> tuple[Branch, ...]:
+    """Both branches of an If; nothing where one is missing."""
+    graphs = {attribute.name: attribute.g for attribute in proto.attribute if attribute.HasField("g")}
+    if any(name not in graphs for name in _BRANCHES):
+        return ()
+    return tuple(_branch(findings, tensors, graphs[name], opsets) for name in _BRANCHES)
+
+
+def _branch(findings: Findings, tensors: Tensors, graph: onnx.GraphProto, opsets: dict[str, int]) -> Branch:
+    nodes = list(enumerate(graph.node))
+    return Branch(
+        tuple(
+            _node(findings, tensors, inner, name, opsets)
+            for name, (_, inner) in zip(unique_names(nodes), nodes, strict=True)
+        ),
+        tuple(
+            (tensor.name, array)
+            for tensor in graph.initializer
+            if (array := tensors.array(tensor, f"'{tensor.name}'")) is not None
+        ),
+        tuple(output.name for output in graph.output),
+    )
 
 
 def _count(names: tuple[str, ...]) -> int:

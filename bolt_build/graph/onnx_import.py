@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.graph.arrays import type_of
 from bolt_build.graph.binding import INPUT_DTYPES, Binding, bind_inputs, own_batch
+from bolt_build.graph.branches import captured, taken
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.importing import Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Constant, Graph, Node, ShapeError, Value, graph_of
+from bolt_build.graph.limits import MOST_NODES
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.operators import importers
 from bolt_build.graph.ops.shape import Identity
@@ -183,6 +185,8 @@ class _Import:
         budget = Budget(value.type.nbytes for value in model.constants)
         self._builder = Builder(names, [node.name for node in model.nodes], budget)
         self._used = {name for node in model.nodes for name in node.inputs} | set(model.outputs)
+        self._met: list[OnnxNode] = []
+        """The model's nodes, a branch that is taken in the place of its If."""
         self._problems: dict[tuple[str, str, str, str | None], list[str]] = {}
         self._lost: dict[str, bool] = {}
         """Values that could not be had, and whether they depend on data."""
@@ -196,6 +200,7 @@ class _Import:
         # An input without a type is data; a constant without one is an initializer of an unsupported type.
         self._lost.update((value.name, True) for value in self._model.inputs if value.name not in known)
         self._lost.update((name, False) for name in self._used if name and name not in known and name not in self._lost)
+        self._used.update(captured(self._model.nodes))
         for node in self._model.nodes:
             self._import(node)
         self._finish_outputs()
@@ -214,7 +219,7 @@ class _Import:
 
     def _diagnostics(self) -> list[Diagnostic]:
         """All that was found, each once: nodes of one operator with one problem share a line."""
-        found = [*self._model.problems, *self._binding.problems, *_missing_operators(self._model.nodes, self._table)]
+        found = [*self._model.problems, *self._binding.problems, *_missing_operators(self._met, self._table)]
         for (code, subject, message, hint), names in self._problems.items():
             where = f"{subject} {listed(names)}: " if subject else ""
             found.append(Diagnostic(code, f"{where}{message}", hint=hint))
@@ -222,6 +227,9 @@ class _Import:
 
     def _import(self, node: OnnxNode) -> None:
         """Imports one node; where that fails, what depends on it is left out without further complaint."""
+        if node.branches and self._take(node):
+            return
+        self._met.append(node)
         importer = self._table.find(node)
         if importer is not None and importer.folds and any(self._is_data(name) for name in node.inputs if name):
             message = f"{node.op_type} on data is not supported (only on constants)"
@@ -243,6 +251,54 @@ class _Import:
             self._report(node, "shape-mismatch", str(error))
         except Exception as error:  # whatever NumPy, or another package's importer, raises of what does not fit
             self._report(node, "invalid-node", f"cannot be imported: {str(error) or type(error).__name__}")
+
+    def _take(self, node: OnnxNode) -> bool:
+        """Imports the branch that an If takes. False where data decide."""
+        name = node.inputs[0] if node.inputs else ""
+        if self._lost.get(name) is False:  # what made it so is reported
+            self._lose(node)
+            return True
+        condition = None if name in self._lost or name not in self._builder.values else self._builder.constant(name)
+        if condition is None or condition.size != 1:
+            return False
+        branch = node.branches[0 if condition.reshape(-1)[0] else 1]
+        try:
+            found = taken(node, branch, self._builder.fresh, self._builder.label)
+            if len(self._met) + len(found.nodes) > MOST_NODES:
+                raise Refusal("model-too-large", f"with its branch the model has more than {MOST_NODES} nodes")
+            for name, array in found.constants:
+                self._builder.define(name, type_of(array), array, synthetic=True)
+        except (Refusal, ValueError) as error:
+            code, hint = (error.code, error.hint) if isinstance(error, Refusal) else ("unsupported-dtype", None)
+            self._report(node, code, str(error), hint)
+            return True
+        self._used.update(name for inner in found.nodes for name in inner.inputs)
+        self._used.update(source for source, _ in found.copied)
+        for inner in found.nodes:
+            known = self._builder.values.keys() | self._lost.keys()
+            missing = next((name for name in inner.inputs if name and name not in known), None)
+            if missing is not None:
+                self._report(inner, "undefined-tensor", f"it reads '{missing}', which nothing in front of it defines")
+                continue
+            self._import(inner)
+            for name in inner.outputs:
+                if name in self._builder.values and name not in node.outputs:
+                    # Inside a branch no other runtime shows it.
+                    self._builder.values[name] = replace(self._builder.values[name], synthetic=True)
+        for source, output in found.copied:
+            self._copy(node, source, output)
+        return True
+
+    def _copy(self, node: OnnxNode, source: str, output: str) -> None:
+        """Defines the output of an If whose branch gives a value of somewhere else."""
+        if source in self._lost or source not in self._builder.values:
+            self._lost[output] = self._lost.get(source, False)
+            return
+        value = self._builder.values[source]
+        self._builder.values[output] = replace(value, name=output)
+        if value.constant is None:
+            label = self._builder.label(f"{node.name}.copy")
+            self._builder.nodes.append(Node(label, Identity(), (source,), (output,), covers=(node.name,)))
 
     def _is_data(self, name: str) -> bool:
         """True of a value that is only known at run time."""

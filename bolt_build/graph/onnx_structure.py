@@ -60,7 +60,7 @@ def live_nodes(findings: Findings, graph: onnx.GraphProto) -> list[tuple[int, on
             continue
         needed.update(name for name in node.input if name)
         for attribute in node.attribute:
-            needed.update(_captured(attribute))
+            needed.update(captured(attribute))
         found.append((index, node))
     if len(found) > MOST_NODES:
         message = f"the model's outputs depend on {len(found)} nodes; supported are {MOST_NODES}"
@@ -68,14 +68,14 @@ def live_nodes(findings: Findings, graph: onnx.GraphProto) -> list[tuple[int, on
     return found[::-1]
 
 
-def _captured(attribute: AttributeProto) -> Iterator[str]:
+def captured(attribute: AttributeProto) -> Iterator[str]:
     """Names that the graphs of an attribute, and those inside them, may read from outside."""
     for graph in subgraphs(attribute):
         yield from (output.name for output in graph.output)
         for node in graph.node:
             yield from node.input
             for inner in node.attribute:
-                yield from _captured(inner)
+                yield from captured(inner)
 
 
 def unique_names(nodes: Iterable[tuple[int, onnx.NodeProto]]) -> list[str]:
