@@ -22,10 +22,12 @@ from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import BatchNorm, Lrn
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
+from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.reduce import MODES, Reduce
 from bolt_build.graph.ops.scatter import ScatterElements
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
+from bolt_build.graph.ops.stack import FoldDepth, Stack, UnfoldDepth
 
 RELU = EpilogueOp(Activation("relu"))
 CLIP = EpilogueOp(Activation("clip", -1.0, 1.5))
@@ -225,6 +227,8 @@ MOVES = [
     *(one(f"transpose-{few}-colours", Transpose((0, 2, 3, 1)), (2, few, 4, 31)) for few in (2, 3, 4)),
     *(one(f"transpose-to-{few}-colours", Transpose((0, 3, 1, 2)), (2, 6, 8, few)) for few in (2, 3, 4)),
     one("transpose-tiles", Transpose((0, 2, 1)), (2, 72, 132)),
+    one("transpose-blocks", Transpose((0, 2, 1)), (2, 72, 136)),
+    one("transpose-fours", Transpose((0, 2, 1)), (2, 76, 132)),
     one("transpose-heads", Transpose((0, 2, 1, 3)), (2, 9, 4, 16)),
     one("transpose-many-channels", Transpose((0, 3, 1, 2)), (2, 9, 8, 37)),
     one("transpose-six", Transpose((0, 3, 1, 4, 2, 5)), (2, 3, 2, 3, 2, 4)),
@@ -234,6 +238,19 @@ MOVES = [
       for axis in range(4)),
     Layer("concat-with-constant", Concat(1), (Input((2, 3, 4)), Input((2, 2, 4), True))),
     Layer("concat-vectors", Concat(0), (Input((100000,)), Input((3,)))),
+    one("rearrange-shuffle", Rearrange((2, 2, 4, 3, 5), (0, 2, 1, 3, 4), (2, 8, 3, 5), 2, (2, 4, 3, 5)), (2, 8, 3, 5)),
+    one("rearrange-pixels", Rearrange((2, 2, 3, 8, 2, 5), (0, 3, 4, 1, 5, 2), (2, 8, 4, 15), 0, (2, 8, 4, 15)),
+        (2, 48, 2, 5)),
+    one("rearrange-patches", Rearrange((2, 3, 2, 2, 3, 2), (0, 3, 5, 1, 2, 4), (2, 12, 2, 3), 0, (2, 12, 2, 3)),
+        (2, 3, 4, 6)),
+    one("rearrange-part", Rearrange((2, 8, 3, 5), (0, 1, 2, 3), (2, 8, 3, 5), 0, (2, 3, 3, 5)), (2, 8, 3, 5)),
+    one("stack", Stack(2, 3, 2, 2, 1, 3, 15), (2, 5, 6, 3, 4)),
+    one("stack-wide", Stack(2, 3, 1, 1, 1, 5, 48), (2, 16, 5, 3, 4)),
+    one("stack-padded", Stack(3, 3, 1, 2, 2, 6, 16), (2, 5, 3, 6)),
+    one("stack-steps", Stack(2, 1, 2, 1, 0, 3, 8), (1, 8, 5, 3, 2)),
+    one("stack-line", Stack(2, 9, 1, 3, 12, 11, 72), (2, 8, 17)),
+    one("fold-depth", FoldDepth(), (2, 5, 3, 2, 4)),
+    one("unfold-depth", UnfoldDepth(3), (6, 5, 2, 4)),
     one("slice", Slice((0, 1, 2, 0), (2, 3, 2, 4), (1, 1, 2, 2)), IMAGE),
     one("slice-backwards", Slice((1, 4, 5, 6), (2, 3, 2, 7), (-1, -2, -3, -1)), IMAGE),
     one("slice-channels", Slice((0, 2, 0, 0), (2, 2, 6, 7), (1, 1, 1, 1)), IMAGE),
@@ -307,6 +324,7 @@ NARROW = [
     if layer.label in (
         "max-3", "average", "add-mul-channel", "outer", "global-mean", "over-channels", "batch-norm", "lrn",
         "softmax-1", "softmax-keys", "softmax-odd-keys", "transpose-0231", "transpose-tiles", "transpose-3-colours",
+        "transpose-blocks", "rearrange-pixels", "rearrange-shuffle", "stack", "stack-wide", "stack-line",
         "over-many-rows", "gather-lists", "gather-one-by-one", "concat-1", "concat-with-constant", "slice", "pad",
         "conv-residual-relu", "matmul-FalseTrue", "gelu", "relu-chain", "attention-packed", "attention-grouped",
     )

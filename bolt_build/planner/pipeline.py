@@ -22,11 +22,14 @@ from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
+from bolt_build.planner.passes.pad_filters import PAD_FILTERS
 from bolt_build.planner.passes.pads import FOLD_PADS
 from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
 from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
+from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.slices import MERGE_SLICES
+from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
 from bolt_build.targets import Target
@@ -58,8 +61,11 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_COPIES,
     SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
+    MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     FUSE_EPILOGUES,
+    FLATTEN_VOLUMES,  # with what follows each convolution
     PAD_CHANNELS,  # sums and activations between products are in their epilogues now
+    PAD_FILTERS,  # of what no product reads
 )
 
 

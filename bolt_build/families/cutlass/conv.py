@@ -56,8 +56,10 @@ def refuse(problem: KernelProblem) -> str | None:
         return Reason("has no groups, here are {}", op.groups)
     if not all(problem.inputs[index].constant for index in own[1:]):
         return "weights and bias must be constants, to be packed when the engine loads"
-    if max(weights.shape[2:]) > _MOST_TAPS:
-        return Reason("windows reach over at most {} positions, not {}", _MOST_TAPS, max(weights.shape[2:]))
+    # The row of a window that is gathered as one run has no positions.
+    positions = weights.shape[2 : -1 if thin(problem) else None]
+    if positions and max(positions) > _MOST_TAPS:
+        return Reason("windows reach over at most {} positions, not {}", _MOST_TAPS, max(positions))
     dtype = y.format.dtype
     if weights.format.dtype is not dtype or dtype not in HALVES:
         return f"takes tensors in f16 or bf16, not in {dtype.value}"

@@ -85,7 +85,7 @@ def import_conv_transpose(node: NodeImport) -> None:
     if node.has(2):
         if node.type(2).shape != (filters,):
             raise ShapeError(f"bias {list(node.type(2).shape)} must be [{filters}], one a filter")
-        inputs.append(_repeated(node, node.input(2), filters, phases))
+        inputs.append(_repeated(node, node.input(2), filters, phases, phases_first=groups == 1))
     op = Conv(
         (1,) * len(axes), tuple(axis.pads[0] for axis in axes), tuple(axis.pads[1] for axis in axes),
         tuple(axis.dilation for axis in axes), groups,
@@ -95,9 +95,12 @@ def import_conv_transpose(node: NodeImport) -> None:
     is_whole = shape == wanted
     y = node.emit(op, [x, *inputs], 0 if phases == 1 and is_whole else None)
     if phases > 1:
-        split = (*shape[:2], *(axis.stride for axis in axes), *(axis.positions for axis in axes))
-        count = len(axes)
-        perm = (0, 1, *(place for axis in range(count) for place in (2 + count + axis, 2 + axis)))
+        # Without groups filters of one phase follow each other, so that pixels stay together channels last.
+        count, own = len(axes), tuple(axis.stride for axis in axes)
+        lead = (shape[1], *own) if groups > 1 else (*own, shape[1])
+        split = (shape[0], *lead, *(axis.positions for axis in axes))
+        filter_at, phase_at = (1, 2) if groups > 1 else (1 + count, 1)
+        perm = (0, filter_at, *(n for axis in range(count) for n in (2 + count + axis, phase_at + axis)))
         between = node.emit(Transpose(perm), [node.emit(Reshape(split), [y])])
         y = node.emit(Reshape(shape), [between], 0 if is_whole else None)
     if not is_whole:
@@ -165,7 +168,8 @@ def _phases(node: NodeImport, axes: list[_Axis], groups: int) -> str:
     strides, cells = tuple(axis.stride for axis in axes), tuple(axis.cells for axis in axes)
     if prod(strides) > 1:
         name = node.emit(Reshape((*front, *(n for axis in axes for n in (axis.cells, axis.stride)))), [name])
-        perm = (0, *(3 + 2 * axis for axis in range(count)), 1, *(2 + 2 * axis for axis in range(count)))
+        phase = tuple(3 + 2 * axis for axis in range(count))
+        perm = (*(phase if groups == 1 else ()), 0, *(() if groups == 1 else phase), 1, *(at - 1 for at in phase))
         name = node.emit(Transpose(perm), [name])
         name = node.emit(Reshape((front[0] * prod(strides), front[1], *cells)), [name])
     if prod(cells) == 1:
@@ -174,11 +178,14 @@ def _phases(node: NodeImport, axes: list[_Axis], groups: int) -> str:
     return node.emit(Slice(last, (front[0] * prod(strides), front[1], *cells), (1, 1, *(-1,) * count)), [name])
 
 
-def _repeated(node: NodeImport, name: str, filters: int, phases: int) -> str:
+def _repeated(node: NodeImport, name: str, filters: int, phases: int, *, phases_first: bool) -> str:
     """A bias with each entry once a phase."""
     if phases == 1:
         return name
-    wide = node.emit(Expand((filters, phases)), [node.emit(Reshape((filters, 1)), [name])])
+    if phases_first:
+        wide = node.emit(Expand((phases, filters)), [node.emit(Reshape((1, filters)), [name])])
+    else:
+        wide = node.emit(Expand((filters, phases)), [node.emit(Reshape((filters, 1)), [name])])
     return node.emit(Reshape((filters * phases,)), [wide])
 
 

@@ -24,6 +24,7 @@ from bolt_build.families.portable.typed import ctype, emit_pointwise, refuse_poi
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.expand import Expand
+from bolt_build.graph.ops.rearrange import Rearrange, axes_of
 from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
 
 _CONVERTED = {**COMPUTED, DType.F64: "double"}
@@ -34,21 +35,33 @@ def _as_fast_as_memory(problem: KernelProblem) -> float:
     return 1.0
 
 
-_TRANSPOSED, _SCATTERED, _TILE = 0.22, 0.03, 8
-"""Parts of a GPU's bandwidth that single elements of half precision reach in tiles of shared memory, and where they are
-read apart; from how many columns on there are tiles. Measured on an H200, as the locks of the recipes have it."""
+_BLOCKS, _TRANSPOSED, _SCATTERED = 0.6, 0.22, 0.15
+"""Parts of a GPU's bandwidth that elements of half precision reach where threads turn blocks of them in registers, in
+tiles of shared memory, and one by one. No file has times of the kernels as they are: they are guesses, but for tiles,
+whose time was measured before several elements were read at once."""
+_TILE, _BLOCK, _RUN = 8, 4, 8
+"""From how many columns on there are tiles; what extents are multiples of where there are blocks; elements of a run
+below which threads copy one by one."""
 
 
 def _gpu_bandwidth(problem: KernelProblem) -> float:
     """What a copy reaches: all of it along rows, less where they become columns."""
     loops, _ = _copy_loops(problem)
-    along_rows = not loops or loops[-1].steps[0] in (0, 1)
-    if along_rows:
-        return 1.0
-    few = loops[-1].steps[0] < _TILE
+    inner = loops[-1]
+    if inner.steps[0] in (0, 1):
+        short = isinstance(problem.op, Rearrange) and inner.extent < _RUN
+        return _SCATTERED if short else 1.0
+    turned = len(loops) > 1 and loops[-2].steps[0] == 1
+    blocks = turned and all(loop.extent % _BLOCK == 0 for loop in loops[-2:])
+    # Of few columns the kernel takes whole pixels, so that only the other side counts.
+    few = turned and min(loop.extent for loop in loops[-2:]) <= _BLOCK
+    if blocks or (few and max(loop.extent for loop in loops[-2:]) % _BLOCK == 0):
+        reached = _BLOCKS
+    else:
+        reached = _SCATTERED if inner.steps[0] < _TILE or not turned else _TRANSPOSED
     # Elements take as long in fp32 as in half precision, so more bytes are a larger part.
     width = problem.nbytes / max(problem.outputs[0].type.elements, 1)
-    return min(1.0, (_SCATTERED if few else _TRANSPOSED) * width / 4)
+    return min(1.0, reached * width / 4)
 
 
 def _types(source: Operand, output: Operand) -> str | None:
@@ -65,6 +78,8 @@ def _copy_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], int]:
     """Loops of a copy with the steps of input and output, and the input's offset."""
     op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
     steps, offset = strides(source), 0
+    if isinstance(op, Rearrange):
+        return _rearranged_loops(op, source, output)
     if isinstance(op, Expand):
         rank = len(output.shape)
         shape = aligned(source.shape, rank)
@@ -77,6 +92,40 @@ def _copy_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], int]:
     order = memory_axes(len(output.shape), output.format.layout)
     to = strides(output)
     return merged((Loop(output.shape[axis], (steps[axis], to[axis])) for axis in order), 2), offset
+
+
+def _rearranged_loops(op: Rearrange, source: Operand, output: Operand) -> tuple[tuple[Loop, ...], int]:
+    """The same of elements that change places between axes, each of which may be several loops."""
+    cut, joined = axes_of(source.shape, op.split), op.joined
+    assert cut is not None
+    assert joined is not None
+    steps, to = [0] * len(op.split), strides(output)
+    for step, group in zip(strides(source), cut, strict=True):
+        for axis in reversed(group):
+            steps[axis] = step
+            step *= op.split[axis]
+    loops, offset = list[Loop](), 0
+    for axis in memory_axes(len(output.shape), output.format.layout):
+        inner, beginning = output.shape[axis], op.begin if axis == 1 else 0
+        for place, part in enumerate(joined[axis]):
+            left = prod(op.split[each] for each in joined[axis][place + 1 :])
+            offset += beginning // left * steps[part]
+            beginning %= left
+            loops.append(Loop(inner // left, (steps[part], to[axis] * left)))
+            inner = min(inner, left)
+    return merged(loops, 2), offset
+
+
+def _refuse_rearranged(problem: KernelProblem) -> str | None:
+    """Channels that are left out must be whole steps of the outermost of those that make them."""
+    op = problem.op
+    assert isinstance(op, Rearrange)
+    joined = op.joined
+    assert joined is not None
+    inner = prod(op.split[part] for part in joined[1][1:])
+    if op.begin % inner or op.shape[1] % inner:
+        return Reason("takes {} channels from {} on, which are no whole {}", op.shape[1], op.begin, inner)
+    return _refuse_copy(problem)
 
 
 def _refuse_copy(problem: KernelProblem) -> str | None:
@@ -135,14 +184,18 @@ def _slice_is_view(problem: KernelProblem) -> bool:
 
 
 def _reshape_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
-    """Row-major; channels-last on a side where that is the same bytes (an image of one pixel, or of one channel)."""
+    """Row-major; channels-last on a side where that is the same bytes (an image of one pixel, or of one channel), and
+    on both where images and channels stay what they are."""
 
     def choices(t: TensorType) -> tuple[Layout, ...]:
         row, last = TensorFormat(t.dtype, Layout.ROW), TensorFormat(t.dtype, Layout.CHANNELS_LAST)
         same = t.rank >= 3 and same_bytes(t.shape, row, last)
         return (Layout.ROW, Layout.CHANNELS_LAST) if same else (Layout.ROW,)
 
-    return tuple(((a,), b) for a in choices(inputs[0]) for b in choices(output))
+    found = [((a,), b) for a in choices(inputs[0]) for b in choices(output)]
+    if min(inputs[0].rank, output.rank) >= 3 and inputs[0].shape[:2] == output.shape[:2]:
+        found.append(((Layout.CHANNELS_LAST,), Layout.CHANNELS_LAST))
+    return tuple(dict.fromkeys(found))
 
 
 def _emit_reshape(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -259,6 +312,15 @@ RULES = (
         _as_fast_as_memory,
         gpu_bandwidth=_gpu_bandwidth,
         layouts=_transpose_layouts,
+        is_view=_is_contiguous,
+    ),
+    Rule(
+        Rearrange,
+        _refuse_rearranged,
+        _emit_copy,
+        _as_fast_as_memory,
+        gpu_bandwidth=_gpu_bandwidth,
+        layouts=lambda node, inputs, output: tuple(((a,), b) for a in Layout for b in Layout),
         is_view=_is_contiguous,
     ),
     Rule(Expand, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth),

@@ -58,14 +58,57 @@ int lanes_along(const StridedCopy& p, const Index (&steps)[StridedCopy::most], i
   return 1;
 }
 
-/// Planes whose rows lie along one side and columns along the other: through tiles of shared memory, so that both sides
-/// are read and written along their own rows.
+/// A block of `down` by `across` elements of a plane a thread, turned in registers: it reads `across` columns and writes
+/// `down` rows of it. Eight threads beside each other write whole lines of memory, and four below each other read parts
+/// of 64 bytes.
+template <int down, int across, typename In, typename Out>
+void transpose_blocks(const Run& r, const StridedCopy& p, const In* in, Out* out) {
+  constexpr std::uint32_t beside = 8, below = 4;
+  const int y = p.rank - 2, x = p.rank - 1;
+  const std::uint32_t rows = static_cast<std::uint32_t>(p.extent[y] / down);
+  const std::uint32_t columns = static_cast<std::uint32_t>(p.extent[x] / across);
+  const std::uint32_t strips = (rows + below - 1) / below, stripes = (columns + beside - 1) / beside;
+  Index planes = 1;
+  for (int axis = 0; axis < y; ++axis) planes *= p.extent[axis];
+  launch_each(
+      r, planes * strips * stripes * beside * below,
+      [=] __device__(std::uint32_t item) {
+        const std::uint32_t tile = item / (beside * below), within = item % (beside * below);
+        const std::uint32_t column = tile % stripes * beside + within / below;
+        const std::uint32_t row = tile / stripes % strips * below + within % below;
+        if (row >= rows || column >= columns) return;
+        Index from = row * down, to = static_cast<Index>(column) * across;
+        locate(p, 2, tile / stripes / strips, &from, &to);
+        from += static_cast<Index>(column) * across * p.in[x];
+        to += static_cast<Index>(row) * down * p.out[y];
+        Lanes<In, down> read[across];
+#pragma unroll
+        for (int i = 0; i < across; ++i) read[i] = *reinterpret_cast<const Lanes<In, down>*>(in + from + i * p.in[x]);
+#pragma unroll
+        for (int j = 0; j < down; ++j) {
+          Lanes<Out, across> written;
+#pragma unroll
+          for (int i = 0; i < across; ++i) written.at[i] = converted<In, Out>(read[i].at[j]);
+          *reinterpret_cast<Lanes<Out, across>*>(out + to + j * p.out[y]) = written;
+        }
+      },
+      "transposition");
+}
+
+/// Planes whose rows lie along one side and columns along the other: in blocks of registers where accesses of several
+/// elements suit both sides, else through tiles of shared memory, so that both are read and written along their own rows.
 template <typename In, typename Out>
 void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   const int y = p.rank - 2, x = p.rank - 1;
   const std::uint32_t down = static_cast<std::uint32_t>((p.extent[y] + tile_side - 1) / tile_side);
   const std::uint32_t across = static_cast<std::uint32_t>((p.extent[x] + tile_side - 1) / tile_side);
   const int reads = lanes_along(p, p.in, y, in), writes = lanes_along(p, p.out, x, out);
+  if constexpr (sizeof(In) <= 4 && sizeof(Out) <= 4) {
+    if (reads == 8 && writes == 8) return transpose_blocks<8, 8>(r, p, in, out);
+    if (reads == 4 && writes == 8) return transpose_blocks<4, 8>(r, p, in, out);
+    if (reads == 8 && writes == 4) return transpose_blocks<8, 4>(r, p, in, out);
+    if (reads == 4 && writes == 4) return transpose_blocks<4, 4>(r, p, in, out);
+  }
   Index planes = 1;
   for (int axis = 0; axis < y; ++axis) planes *= p.extent[axis];
   launch_blocks(

@@ -1,0 +1,83 @@
+"""Gives windows with an odd number of filters more of them, up to whole stores, and takes away their channels behind.
+
+Super-resolution, segmentation and generators end so: three filters of 64 channels. Hopper's kernels store 16 bytes at
+once or nothing, so without this such a layer is computed by kernels of one warp's instructions. What is added are rows
+of zeros, which those kernels would multiply as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from bolt_build.graph.arrays import held_dtype
+from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.rewrite import GraphEditor
+from bolt_build.schema.recipe import Policy
+from bolt_build.targets import Target
+
+_WHOLE = 8
+"""Half-precision elements of a store of 16 bytes."""
+_MOST, _LEAST_DEPTH = 64, 256
+"""Of more filters fewer are zeros, but more bytes are moved twice; a product of less depth takes as long as they."""
+SUFFIX = ".whole"
+"""Behind the names of weights with more filters."""
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(PAD_FILTERS.name)
+    for node in editor.nodes():
+        if not isinstance(node.op, Conv) or node.op.groups > 1 or editor.type(node.inputs[0]).rank != 4:
+            continue
+        filters, channels, *kernel = editor.type(node.op_inputs[1]).shape
+        few = filters <= _MOST and filters % _WHOLE != 0
+        if not few or prod(kernel) == 1 or channels * prod(kernel) < _LEAST_DEPTH:
+            continue
+        obstacle = _obstacle(editor, node)
+        if obstacle is not None:
+            journal.declined(node.name, f"{filters} filters are no whole store, but {obstacle}")
+            continue
+        whole = -(-filters // _WHOLE) * _WHOLE
+        _pad(editor, node, whole)
+        journal.did(node.name, f"padded {filters} filters to {whole}", "kernels store 16 bytes at once")
+    return journal.result(editor.finish())
+
+
+def _obstacle(editor: GraphEditor, node: Node) -> str | None:
+    """Why the convolution keeps its filters."""
+    if not all(map(editor.is_constant, node.op_inputs[1:])):
+        return "its weights are computed"
+    if any(stage.operand is not None for stage in node.epilogue):
+        return "something is added to its results"
+    return None
+
+
+def _pad(editor: GraphEditor, node: Node, whole: int) -> None:
+    (output,) = node.outputs
+    type_ = editor.type(output)
+    inputs = [node.inputs[0]]
+    for name in node.inputs[1:]:
+        array, dtype = editor.constant(name), editor.type(name).dtype
+        assert array is not None
+        widths = ((0, whole - array.shape[0]), *((0, 0),) * (array.ndim - 1))
+        inputs.append(editor.new_constant(f"{name}{SUFFIX}", np.pad(array, widths).astype(held_dtype(dtype)), dtype))
+    shape = (type_.shape[0], whole, *type_.shape[2:])
+    wide = editor.new_value(f"{output}{SUFFIX}", replace(type_, shape=shape))
+    conv = replace(
+        node, name=editor.free_node_name(f"{node.name}{SUFFIX}"), inputs=tuple(inputs), outputs=(wide,)
+    )  # fmt: skip
+    taken = Rearrange(shape, tuple(range(len(shape))), shape, 0, type_.shape)
+    editor.replace(node, conv, Node(node.name, taken, (wide,), node.outputs))
+
+
+def _multiplies_whole_stores(target: Target, precision: str) -> bool:
+    """On GPUs whose products write tiles by TMA."""
+    return target.gpu is not None and target.gpu.warpgroup_mma and target.gpu.instruction(precision) is not None
+
+
+PAD_FILTERS = Pass("pad-filters", _run, pays_on=_multiplies_whole_stores)

@@ -1,0 +1,174 @@
+"""Makes one movement of a reshape, a transpose and a reshape between images, with the channels that alone are read of
+it; and computes activations in front of what only moves elements.
+
+Such three are a channel shuffle, a pixel shuffle, or patches that become channels. A reshape counts in planes, so it
+would bring an image whose channels lie last into planes and back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.rearrange import Rearrange, axes_of
+from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.epilogues import IN_KERNEL
+from bolt_build.planner.rewrite import GraphEditor, joined
+from bolt_build.schema.recipe import Policy
+from bolt_build.targets import Target
+
+_MOST_AXES = 8
+SUFFIX = ".ordered"
+"""Behind the names of weights whose filters are in another order."""
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(MERGE_REARRANGEMENTS.name)
+    for old in editor.nodes():
+        node = editor.node(old.name)
+        if node is not None and isinstance(node.op, Transpose) and not node.epilogue:
+            _merge(editor, journal, node)
+    for old in editor.nodes():
+        node = editor.node(old.name)
+        if node is not None and isinstance(node.op, Activation):
+            _lift(editor, journal, node)
+    return journal.result(editor.finish())
+
+
+def _merge(editor: GraphEditor, journal: Journal, node: Node) -> None:
+    """The transpose with the reshapes around it, where they rearrange an image."""
+    assert isinstance(node.op, Transpose)
+    first, last = editor.producer(node.inputs[0]), _only_reader(editor, node)
+    if first is None or not isinstance(first.op, Reshape) or first.epilogue or editor.not_private(node.inputs[0]):
+        first = None
+    if last is None or not isinstance(last.op, Reshape) or last.epilogue:
+        last = None
+    if first is None and last is None:
+        return
+    begin, end = first or node, last or node
+    given, made = editor.type(begin.inputs[0]), editor.type(end.outputs[0])
+    split = editor.type(node.inputs[0]).shape
+    if min(given.rank, made.rank) < 4 or given.shape[0] != made.shape[0] or len(split) > _MOST_AXES:
+        return
+    if 0 in split:
+        return
+    op = Rearrange(split, node.op.perm, made.shape, 0, made.shape)
+    if axes_of(given.shape, split) is None or op.joined is None:
+        return
+    for gone in (first, last):
+        if gone is not None:
+            editor.remove(gone)
+    covers = joined(*(each.covers for each in (begin, node, end)))
+    whole = Node(end.name, op, begin.inputs, end.outputs, covers=covers)
+    editor.replace(node, whole)
+    whole, op = _ordered(editor, journal, whole, op)
+    journal.did(whole.name, "merged", "moves elements between axes in one step")
+    _take(editor, journal, whole, op)
+
+
+def _ordered(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -> tuple[Node, Rearrange]:
+    """The movement of a convolution's result whose filters are in another order, so that those which become channels of
+    one pixel follow each other."""
+    (given,) = node.inputs
+    conv, cut, made = editor.producer(given), axes_of(editor.type(given).shape, op.split), op.joined
+    assert cut is not None
+    assert made is not None
+    kept = [axis for axis in cut[1] if axis in made[1]]
+    order = [*(axis for axis in cut[1] if axis not in made[1]), *(axis for axis in made[1] if axis in kept)]
+    if conv is None or not isinstance(conv.op, Conv) or tuple(order) == cut[1] or not kept:
+        return node, op
+    constants = all(map(editor.is_constant, conv.inputs[1:]))
+    if conv.epilogue or conv.op.groups > 1 or not constants or editor.not_private(given) is not None:
+        return node, op
+    places = [*range(cut[1][0]), *order, *range(cut[1][-1] + 1, len(op.split))]
+    extents, turned = [op.split[axis] for axis in cut[1]], [axis - cut[1][0] for axis in order]
+    inputs = [conv.inputs[0]]
+    for name in conv.inputs[1:]:
+        array, dtype = editor.constant(name), editor.type(name).dtype
+        assert array is not None
+        apart = array.reshape(*extents, *array.shape[1:])
+        moved = apart.transpose(*turned, *range(len(extents), apart.ndim)).reshape(array.shape)
+        inputs.append(editor.new_constant(f"{name}{SUFFIX}", np.ascontiguousarray(moved), dtype))
+    between = editor.new_value(f"{given}{SUFFIX}", editor.type(given))
+    split, perm = tuple(op.split[axis] for axis in places), tuple(places.index(axis) for axis in op.perm)
+    op = replace(op, split=split, perm=perm)
+    last = replace(node, op=op, inputs=(between,))
+    editor.replace(conv, replace(conv, inputs=tuple(inputs), outputs=(between,)))
+    editor.replace(node, last)
+    journal.did(conv.name, "ordered", f"filters that '{node.name}' moves to one pixel follow each other")
+    return last, op
+
+
+def _take(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -> None:
+    """Slices of channels, where nothing else reads the image, take them themselves."""
+    (output,) = node.outputs
+    readers = editor.readers(output)
+    parts = op.joined
+    assert parts is not None
+    inner = prod(op.split[axis] for axis in parts[1][1:])
+    for reader in readers:
+        if not isinstance(reader.op, Slice) or set(reader.op.step) != {1} or reader.epilogue:
+            return
+        kept = (reader.op.count[0], op.whole[1], *reader.op.count[2:])
+        if kept != op.whole or reader.op.begin[1] % inner or reader.op.count[1] % inner:
+            return
+    if editor.is_output(output) or not readers:
+        return
+    for reader in readers:
+        assert isinstance(reader.op, Slice)
+        taken = replace(op, begin=reader.op.begin[1], shape=reader.op.count)
+        covers = joined(node.covers, reader.covers)
+        editor.replace(reader, replace(reader, op=taken, inputs=node.inputs, covers=covers))
+        journal.did(reader.name, "merged", f"takes its channels of '{node.name}' itself")
+    editor.remove(node)
+
+
+def _only_reader(editor: GraphEditor, node: Node) -> Node | None:
+    (output,) = node.outputs
+    readers = editor.readers(output)
+    return None if editor.not_private(output) is not None or not readers else readers[0]
+
+
+def _lift(editor: GraphEditor, journal: Journal, node: Node) -> None:
+    """The activation behind the convolution in front of what moves its result."""
+    assert isinstance(node.op, Activation)
+    if node.op.function not in IN_KERNEL or node.epilogue:
+        return
+    moves, value = list[Node](), node.inputs[0]
+    while True:
+        before = editor.producer(value)
+        if before is None or before.epilogue or editor.not_private(value) is not None:
+            return
+        if isinstance(before.op, Conv):
+            break
+        if not isinstance(before.op, Rearrange | Reshape | Transpose | Slice):
+            return
+        moves.append(before)
+        value = before.inputs[0]
+    if not moves:
+        return
+    early = editor.new_value(f"{node.name}.early", editor.type(value))
+    name = editor.free_node_name(f"{node.name}.early")
+    activation = Node(name, node.op, (value,), (early,), covers=node.covers)
+    end = moves[0]
+    editor.remove(node)
+    for move in reversed(moves):
+        inputs = (early,) if move.inputs == (value,) else move.inputs
+        outputs = node.outputs if move is end else move.outputs
+        editor.replace(
+            move, *([activation] if inputs == (early,) else []), replace(move, inputs=inputs, outputs=outputs)
+        )
+    journal.did(node.name, "moved", f"in front of {len(moves)} movements of the convolution's result")
+
+
+def _has_tensor_cores(target: Target, precision: str) -> bool:
+    return target.gpu is not None and target.gpu.instruction(precision) is not None
+
+
+MERGE_REARRANGEMENTS = Pass("merge-rearrangements", _run, pays_on=_has_tensor_cores)

@@ -1,0 +1,156 @@
+"""A reshape, a transpose and a reshape between images are one movement; activations come in front of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planner_checks import graph, run, said
+
+from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.graph.reference import evaluate
+from bolt_build.planner.passes.pad_filters import PAD_FILTERS
+from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
+from bolt_build.targets import target_named
+
+SHUFFLE = """
+    graph g batch=2 (%x: f32[2,12,3,5]) -> (%a, %b) {
+      %s = reshape(%x) shape=[2,2,6,3,5] // "s"
+      %t = transpose(%s) perm=[0,2,1,3,4] // "t"
+      %u = reshape(%t) shape=[2,12,3,5] // "u"
+      %a = slice(%u) begin=[0,0,0,0] count=[2,6,3,5] step=[1,1,1,1] // "a"
+      %b = slice(%u) begin=[0,6,0,0] count=[2,6,3,5] step=[1,1,1,1] // "b"
+    }"""
+PIXELS = """
+    graph g batch=2 (%x: f32[2,3,4,5]) -> (%y) {
+      const %w: f32[24,3,3,3]
+      const %bias: f32[24]
+      %c = conv(%x, %w, %bias) pads_begin=[1,1] pads_end=[1,1] // "c"
+      %s = reshape(%c) shape=[2,6,2,2,4,5] // "s"
+      %t = transpose(%s) perm=[0,1,4,2,5,3] // "t"
+      %u = reshape(%t) shape=[2,6,8,10] // "u"
+      %y = relu(%u) // "y"
+    }"""
+
+
+def agrees(before: Graph, after: Graph) -> None:
+    x = {"x": np.random.default_rng(1).standard_normal(before.type("x").shape).astype(np.float32)}
+    wanted, found = evaluate(before, x), evaluate(after, x)
+    for name in before.outputs:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6, atol=1e-6)
+
+
+def kinds(graph: Graph) -> list[str]:
+    return [node.op.kind for node in graph.nodes]
+
+
+def test_a_channel_shuffle_and_its_halves_are_two_movements() -> None:
+    before = graph(SHUFFLE)
+    result = run(MERGE_REARRANGEMENTS, before)
+    assert kinds(result.graph) == ["rearrange", "rearrange"]
+    assert said(result) == [
+        ("u", "merged", "moves elements between axes in one step"),
+        ("a", "merged", "takes its channels of 'u' itself"),
+        ("b", "merged", "takes its channels of 'u' itself"),
+    ]
+    agrees(before, result.graph)
+
+
+def test_a_shuffle_that_something_else_reads_stays_whole() -> None:
+    before = graph(SHUFFLE.replace("(%a, %b)", "(%a, %b, %u)"))
+    result = run(MERGE_REARRANGEMENTS, before)
+    assert kinds(result.graph) == ["rearrange", "slice", "slice"]
+    agrees(before, result.graph)
+
+
+def test_filters_of_one_pixel_follow_each_other_and_the_activation_comes_first() -> None:
+    before = graph(PIXELS)
+    result = run(MERGE_REARRANGEMENTS, before)
+    assert kinds(result.graph) == ["conv", "activation", "rearrange"]
+    assert said(result) == [
+        ("c", "ordered", "filters that 'u' moves to one pixel follow each other"),
+        ("u", "merged", "moves elements between axes in one step"),
+        ("y", "moved", "in front of 1 movements of the convolution's result"),
+    ]
+    old, new = before.constant("w"), result.graph.constant("w.ordered")
+    assert old is not None
+    assert new is not None
+    # Pixel (1, 0) of channel 4.
+    np.testing.assert_array_equal(new[2 * 6 + 4], old[4 * 4 + 2])
+    agrees(before, result.graph)
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        ("[2,3,2,10]", "[0,1,3,2]", "[2,3,20]"),  # no image is left
+        ("[2,3,20,1]", "[2,0,1,3]", "[20,6,1,1]"),  # images are mixed
+        ("[2,15,2,2]", "[0,1,3,2]", "[2,3,4,5]"),  # axes are cut across
+    ],
+)
+def test_other_movements_stay(moves: tuple[str, str, str]) -> None:
+    split, perm, shape = moves
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,3,4,5]) -> (%u) {{
+          %s = reshape(%x) shape={split}
+          %t = transpose(%s) perm={perm}
+          %u = reshape(%t) shape={shape}
+        }}""")
+    assert run(MERGE_REARRANGEMENTS, before).graph == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_cut_order_and_join_gives_the_same(data: st.DataObject) -> None:
+    cut = [data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=2)) for _ in range(3)]
+    split = [2, *(extent for axis in cut for extent in axis)]
+    perm = [0, *data.draw(st.permutations(range(1, len(split))))]
+    ends = sorted(data.draw(st.sets(st.integers(2, len(split) - 1), min_size=2, max_size=2)))
+    moved = [split[axis] for axis in perm]
+    shape = [2, *(int(np.prod(moved[a:b])) for a, b in zip([1, *ends], [*ends, len(split)], strict=True))]
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,{",".join(str(int(np.prod(axis))) for axis in cut)}]) -> (%u) {{
+          %s = reshape(%x) shape={split}
+          %t = transpose(%s) perm={perm}
+          %u = reshape(%t) shape={shape}
+        }}""")
+    after = run(MERGE_REARRANGEMENTS, before).graph
+    assert [type(node.op) for node in after.nodes] == [Rearrange]
+    agrees(before, after)
+
+
+def test_few_filters_become_whole_stores() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,32,4,5]) -> (%y) {
+          const %w: f32[3,32,3,3]
+          const %b: f32[3]
+          %y = conv(%x, %w, %b) pads_begin=[1,1] pads_end=[1,1] | relu // "y"
+        }""")
+    result = run(PAD_FILTERS, before)
+    assert kinds(result.graph) == ["conv", "rearrange"]
+    assert said(result) == [("y", "padded 3 filters to 8", "kernels store 16 bytes at once")]
+    agrees(before, result.graph)
+
+
+def test_a_residual_keeps_the_filters() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,35,4,5]) -> (%y) {
+          const %w: f32[35,35,3,3]
+          %y = conv(%x, %w, %x) pads_begin=[1,1] pads_end=[1,1] | add(%x@2) // "y"
+        }""")
+    result = run(PAD_FILTERS, before)
+    assert result.graph == before
+    assert said(result) == [
+        ("y", "declined", "35 filters are no whole store, but something is added to its results"),
+    ]
+
+
+def test_they_pay_where_there_are_tensor_cores() -> None:
+    shuffles, filters = MERGE_REARRANGEMENTS.pays_on, PAD_FILTERS.pays_on
+    assert shuffles is not None
+    assert filters is not None
+    assert [shuffles(target_named(name), "fp16") for name in ("h200", "a100", "t4")] == [True] * 3
+    assert [filters(target_named(name), "fp16") for name in ("h200", "a100", "t4")] == [True, False, False]
+    assert not shuffles(target_named("host"), "fp32")

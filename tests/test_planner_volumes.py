@@ -1,0 +1,155 @@
+"""Convolutions over three axes, and those with very wide windows, become ones that tensor cores have kernels for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planner_checks import graph, run, said
+
+from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.reference import evaluate
+from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
+from bolt_build.targets import target_named
+
+
+def volume(
+    kernel: str = "3,3,3", strides: str = "1,1,1", pads: str = "1,1,1", x: str = "2,3,5,6,4", groups: int = 1
+) -> Graph:
+    channels = int(x.split(",")[1]) // groups
+    return graph(f"""
+        graph g batch=2 (%x: f32[{x}]) -> (%y) {{
+          const %w: f32[6,{channels},{kernel}]
+          const %b: f32[6]
+          %c = conv(%x, %w, %b) strides=[{strides}] pads_begin=[{pads}] pads_end=[{pads}] groups={groups} // "c"
+          %y = relu(%c) // "y"
+        }}""")
+
+
+def line(taps: int, channels: int = 9, groups: int = 1) -> Graph:
+    return graph(f"""
+        graph g batch=2 (%x: f32[2,{channels},90]) -> (%y) {{
+          const %w: f32[18,{channels // groups},{taps}]
+          %y = conv(%x, %w) strides=[2] pads_begin=[5] pads_end=[16] groups={groups} // "c"
+        }}""")
+
+
+def agrees(before: Graph, after: Graph) -> None:
+    """Both graphs give the same for one input."""
+    shape = before.type("x").shape
+    x = {"x": np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
+    np.testing.assert_allclose(evaluate(after, x)["y"], evaluate(before, x)["y"], rtol=1e-5, atol=1e-5)
+
+
+def kinds(graph: Graph) -> list[str]:
+    return [node.op.kind for node in graph.nodes]
+
+
+@pytest.mark.parametrize(
+    ("before", "left", "what"),
+    [
+        (volume(), ["stack", "fold-depth", "conv", "unfold-depth", "relu"], "its 3 depths are channels of images"),
+        (
+            volume(kernel="1,3,3", pads="0,1,1", strides="1,2,2"),
+            ["fold-depth", "conv", "unfold-depth", "relu"], "each depth is an image",
+        ),
+        (
+            volume(kernel="1,1,1", pads="0,0,0", strides="2,2,2"),
+            ["stack", "fold-depth", "conv", "unfold-depth", "relu"], "its 1 depths are channels of images",
+        ),
+        (
+            volume(kernel="3,1,1", pads="1,0,0", strides="2,1,1"),
+            ["reshape", "conv", "reshape", "relu"], "windows over depths alone go over rows that are whole images",
+        ),
+        (
+            volume(x="2,6,5,6,4", groups=3),
+            ["stack", "fold-depth", "conv", "unfold-depth", "relu"], "its 3 depths are channels of images",
+        ),
+    ],
+)  # fmt: skip
+def test_a_volume_becomes_images(before: Graph, left: list[str], what: str) -> None:
+    result = run(FLATTEN_VOLUMES, before)
+    assert [kind if kind != "activation" else "relu" for kind in kinds(result.graph)] == left
+    assert said(result) == [("c", "flattened", what)]
+    agrees(before, result.graph)
+
+
+def test_residuals_and_factors_of_channels_go_with_the_convolution() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,6,5,6,4]) -> (%y) {
+          const %w: f32[6,6,3,3,3]
+          const %s: f32[6,1,1,1]
+          %y = conv(%x, %w, %s, %x) pads_begin=[1,1,1] pads_end=[1,1,1] | mul(%s) | add(%x@3) | relu // "c"
+        }""")
+    result = run(FLATTEN_VOLUMES, before)
+    assert kinds(result.graph) == ["stack", "fold-depth", "fold-depth", "conv", "unfold-depth"]
+    agrees(before, result.graph)
+
+
+def test_an_operand_that_follows_images_alone_keeps_the_convolution() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,6,5,6,4], %g: f32[2,6,1,1,1]) -> (%y) {
+          const %w: f32[6,6,1,1,1]
+          %y = conv(%x, %w, %g) | mul(%g) // "c"
+        }""")
+    result = run(FLATTEN_VOLUMES, before)
+    assert result.graph == before
+    assert said(result) == [
+        ("c", "declined", "'g' of shape [2, 6, 1, 1, 1] follows neither channels nor all of [2, 6, 5, 6, 4]")
+    ]
+
+
+def test_computed_weights_keep_the_convolution() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,6,5,6,4], %w: f32[6,6,1,1,1]) -> (%y) {
+          %y = conv(%x, %w) strides=[1,1,1] // "c"
+        }""")
+    result = run(FLATTEN_VOLUMES, before)
+    assert result.graph == before
+    assert said(result) == [("c", "declined", "its weights are computed")]
+
+
+def test_wide_windows_become_channels() -> None:
+    before = line(80)
+    result = run(FLATTEN_VOLUMES, before)
+    assert kinds(result.graph) == ["stack", "conv"]
+    assert said(result) == [("c", "narrowed", "3 of its 80 taps are channels")]
+    agrees(before, result.graph)
+
+
+@pytest.mark.parametrize("before", [line(32), line(80, channels=8), line(80, groups=9)])
+def test_others_stay(before: Graph) -> None:
+    """Kernels count so many taps; a row of few channels is one run; groups have kernels of their own."""
+    assert run(FLATTEN_VOLUMES, before).graph == before
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kernel=st.tuples(*[st.integers(1, 4)] * 3), stride=st.tuples(*[st.integers(1, 3)] * 3),
+    dilation=st.tuples(*[st.integers(1, 2)] * 3), begin=st.tuples(*[st.integers(0, 2)] * 3),
+    end=st.tuples(*[st.integers(0, 2)] * 3), groups=st.sampled_from((1, 2, 4)),
+)  # fmt: skip
+def test_any_window_gives_the_same(
+    kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...], begin: tuple[int, ...],
+    end: tuple[int, ...], groups: int,
+) -> None:  # fmt: skip
+    sides = f"strides={list(stride)} dilations={list(dilation)} pads_begin={list(begin)} pads_end={list(end)}"
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,4,8,7,9]) -> (%y) {{
+          const %w: f32[4,{4 // groups},{",".join(map(str, kernel))}]
+          %y = conv(%x, %w) {sides} groups={groups} // "c"
+        }}""")
+    after = run(FLATTEN_VOLUMES, before).graph
+    (conv,) = (node.op for node in after.nodes if isinstance(node.op, Conv))
+    assert len(conv.strides) == 2
+    agrees(before, after)
+
+
+def test_it_pays_where_there_are_tensor_cores() -> None:
+    pays = FLATTEN_VOLUMES.pays_on
+    assert pays is not None
+    assert pays(target_named("t4"), "fp16")
+    assert not pays(target_named("t4"), "bf16")
+    assert not pays(target_named("host"), "fp32")
