@@ -235,19 +235,19 @@ def res2net() -> onnx.ModelProto:
 
 def yolo() -> onnx.ModelProto:
     n = Net(3, 320, 320)
-    x, kept = n.conv(n.conv("x", 16, stride=2, act="Silu"), 32, stride=2, act="Silu"), ""
+    x, kept = n.conv(n.conv("x", 16, stride=2, act="Silu"), 32, stride=2, act="Silu"), list[str]()
     for width in (32, 64, 128):
         parts = n.split(n.conv(x, width, 1, act="Silu"), 2)
         for _ in range(2):
             y = n.conv(n.conv(parts[-1], width // 2, act="Silu"), width // 2, act="Silu")
             parts.append(n.one("Add", parts[-1], y))
-        kept, x = x, n.conv(n.concat(*parts), width, 1, act="Silu")
-        x = n.conv(x, 2 * width, stride=2, act="Silu")
+        kept.append(n.conv(n.concat(*parts), width, 1, act="Silu"))
+        x = n.conv(kept[-1], 2 * width, stride=2, act="Silu")
     pools = [n.conv(x, 128, 1, act="Silu")]
     for _ in range(3):
         pools.append(n.pool(pools[-1], "Max", 5, 1, 2))
     x = n.conv(n.concat(*pools), 256, 1, act="Silu")
-    x = n.conv(n.concat(n.resized(n.resized(x, 2), 2), kept), 64, 1, act="Silu")
+    x = n.conv(n.concat(n.resized(x, 2), kept[-1]), 64, 1, act="Silu")
     return n.model(n.conv(x, 85, 1, act="Sigmoid"))
 
 
