@@ -6,7 +6,7 @@
 
 `cliff_models.py` has the networks. Each is planned without a lock, so that all kernels are those predicted fastest; no
 GPU is needed. A step's bound is what its bytes take at the target's bandwidth, its operations at the peak rate, or one
-launch. A step under 5% of it is a cliff; so are steps of one kind of kernel and operator that together take over 3% of an
+launch. A step under 5% of it is a cliff; so are steps of one family and operator that together take over 3% of an
 engine and stay under a quarter. Plans that `results/cliffs.json` has already of the same package are not made again.
 Writes `results/cliffs.json`.
 """

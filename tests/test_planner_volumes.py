@@ -11,6 +11,7 @@ from planner_checks import graph, run, said
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.reference import evaluate
+from bolt_build.planner.passes import split_batches
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.targets import target_named
 
@@ -153,3 +154,31 @@ def test_it_pays_where_there_are_tensor_cores() -> None:
     assert pays(target_named("t4"), "fp16")
     assert not pays(target_named("t4"), "bf16")
     assert not pays(target_named("host"), "fp32")
+
+
+def test_more_than_kernels_reach_is_computed_in_parts_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = graph("""
+        graph g batch=5 (%x: f32[5,4,4,4], %r: f32[5,6,4,4]) -> (%y) {
+          const %w: f32[6,4,3,3]
+          %y = conv(%x, %w, %r) pads_begin=[1,1] pads_end=[1,1] | add(%r@2) | relu // "c"
+        }""")
+    monkeypatch.setattr(split_batches, "_MOST", 200)
+    result = run(split_batches.SPLIT_BATCHES, before)
+    parts = [node for node in result.graph.nodes if isinstance(node.op, Conv)]
+    assert [result.graph.type(node.outputs[0]).shape[0] for node in parts] == [2, 2, 1]
+    assert said(result) == [("c", "split", "into 3 parts of the batch, of less than 2 GiB each")]
+    random = np.random.default_rng(1)
+    x = {name: random.standard_normal(before.type(name).shape).astype(np.float32) for name in before.inputs}
+    np.testing.assert_allclose(evaluate(result.graph, x)["y"], evaluate(before, x)["y"], rtol=1e-6, atol=1e-6)
+
+
+def test_an_image_beyond_reach_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,4,4,4]) -> (%y) {
+          const %w: f32[6,4,1,1]
+          %y = conv(%x, %w) // "c"
+        }""")
+    monkeypatch.setattr(split_batches, "_MOST", 90)
+    result = run(split_batches.SPLIT_BATCHES, before)
+    assert result.graph == before
+    assert said(result) == [("c", "declined", "one image alone has 96 elements, kernels reach 90")]

@@ -29,6 +29,7 @@ from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.slices import MERGE_SLICES
+from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
@@ -66,6 +67,7 @@ PIPELINE: tuple[Pass, ...] = (
     FLATTEN_VOLUMES,  # with what follows each convolution
     PAD_CHANNELS,  # sums and activations between products are in their epilogues now
     PAD_FILTERS,  # of what no product reads
+    SPLIT_BATCHES,  # nothing becomes larger behind it
 )
 
 
