@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from bolt_build.build.facts import NO_FACTS, Facts
+from bolt_build.build.files import FileStamp
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.plan_file import PLAN_FILE_VERSION, EngineSummary, Places, PlanFile, save_plan_file
 from bolt_build.build.tasks import Task, TaskGraph, Value
@@ -42,11 +44,18 @@ def plan_of(
 
 
 def write_plan(
-    root: Path, *tasks: Task, facts: Facts = NO_FACTS, target: str = "host", name: str = "toy"
+    root: Path,
+    *tasks: Task,
+    facts: Facts = NO_FACTS,
+    target: str = "host",
+    name: str = "toy",
+    places: tuple[tuple[str, str], ...] = (),
+    model: tuple[FileStamp, ...] = (),
 ) -> RecipeDirectory:
     """Write the plan of these tasks under `root`, as planning would."""
     recipe = RecipeDirectory(root / name)
     directory = recipe.target(target)
     directory.path.mkdir(parents=True, exist_ok=True)
-    save_plan_file(directory.plan, plan_of(tasks, facts, recipe=name, target=target))
+    plan = plan_of(tasks, facts, places, recipe=name, target=target)
+    save_plan_file(directory.plan, replace(plan, model=model))
     return recipe

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from build_graphs import shell, write_plan
 
 from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.files import FileStamp, stamp
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.session import SessionOptions, SessionPart, SessionResult, run_session
 from bolt_build.build.tasks import Task, Value, ValueKind
@@ -27,8 +28,8 @@ class Built:
     root: Path
     recipe: RecipeDirectory = field(init=False)
 
-    def plan(self, *tasks: Task) -> Built:
-        self.recipe = write_plan(self.root, *tasks)
+    def plan(self, *tasks: Task, places: tuple[tuple[str, str], ...] = (), model: tuple[FileStamp, ...] = ()) -> Built:
+        self.recipe = write_plan(self.root, *tasks, places=places, model=model)
         return self
 
     def path(self, name: str) -> Path:
@@ -106,6 +107,53 @@ def test_a_result_changed_by_hand_is_noticed_and_made_again(built: Built) -> Non
     seen, _ = built.run(cache=False)
     assert seen == ["copy", "copy!"]
     assert built.path("a.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("name", ["a $HOME b", "${directory} $$ (c)", "ä ß 日本 'q\" #;%"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    place = Built(tmp_path / name).plan(COPY, TWICE, ALONE)
+    place.path("in.txt").write_text("one\n")
+    assert place.run()[0] == ["alone", "copy", "twice"]
+    assert place.path("b.txt").read_text() == "one\none\n"
+    assert place.run()[0] == []
+
+
+INCLUDED = Task(
+    "compile", "compile", "compile",
+    ("/bin/sh", "-c", 'cat headers/*.h > "$1/o"', "sh", "${out}", "-I${package}/headers"),
+    ("in.txt",), ("o",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", ["echo new > headers/b.h", "echo more > headers/c.h", "rm headers/b.h"])
+def test_a_header_that_is_edited_while_tasks_run_is_in_no_object(built: Built, edit: str) -> None:
+    """The object's key has the digest of the header that planning saw. What needs no header is kept."""
+    meddling = shell("copy", f'{edit}; cat in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
+    behind = replace(INCLUDED, inputs=("a.txt",))
+    place = built.path("headers")
+    built.plan(meddling, behind, places=(("package", str(place.parent)),))
+    place.mkdir()
+    for name in ("a.h", "b.h"):
+        (place / name).write_text("old\n")
+    seen, result = built.run()
+    assert seen == ["compile-", "copy"]
+    (failed,) = result.failed
+    changed = place / ("c.h" if "c.h" in edit else "b.h")
+    assert failed.text == f"{changed} changed while the build ran: build again"
+    assert not built.path("o").exists()
+
+
+def test_a_model_that_is_replaced_while_tasks_run_is_not_compared(built: Built) -> None:
+    """The engine is of the model that was planned: what a comparison with another would say is no fault of it."""
+    model = built.path("net.onnx")
+    model.write_text("old\n")
+    meddling = shell("copy", f'echo new > {model}; cat in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
+    verify = shell("verify", 'cat a.txt > "$out/v"', ("v",), ("a.txt", "${model}"))
+    built.plan(meddling, verify, places=(("model", str(model)),), model=(stamp(model),))
+    seen, result = built.run()
+    assert seen == ["copy", "verify-"]
+    (failed,) = result.failed
+    assert failed.text == f"{model} changed since it was planned: build again"
 
 
 def test_a_touched_result_is_left_alone(built: Built) -> None:

@@ -33,6 +33,7 @@ from bolt_build.build.caches import Caches
 from bolt_build.build.common_tasks import CommonTasks, MadeOnce, may_be_common
 from bolt_build.build.events import EventWriter, TaskEvent
 from bolt_build.build.files import Digests, unlink
+from bolt_build.build.header_folders import header_folders
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.process_groups import ProcessGroups
@@ -87,7 +88,7 @@ def open_session(request_json: str) -> None:
     environment = SCons.Environment.Environment(tools=[], BUILDERS={}, SCANNERS=[])
     graph = _Graph(environment, keep_going=request.keep_going)
     environment.Decider(graph.decider)
-    SCons.Script.SConsignFile(request.signatures)
+    SCons.Script.SConsignFile(_literal(request.signatures))
     digests, made = Digests(), MadeOnce()
     for directory in (recipe.target(name) for recipe, targets in recipes for name in targets):
         plan = load_plan_file(directory.plan)
@@ -95,7 +96,8 @@ def open_session(request_json: str) -> None:
             raise SCons.Errors.UserError(f"{directory.plan} cannot be read")
         _sweep(directory)
         runner = TaskRunner(
-            directory, plan, caches, groups, admission, writer.write, forget, remote, digests, made
+            directory, plan, caches, groups, admission, writer.write, forget, remote, digests, made,
+            header_folders(plan),
         )  # fmt: skip
         for file in plan.model:
             runner.digests.learn(file)
@@ -206,8 +208,8 @@ class _Graph:
         runner.drop_edited(task)
         self.decider.learn(runner, task)
         action = _TaskAction(runner, task, self._failures, [])
-        sources = [environment.File(str(runner.path(name))) for name in task.inputs]
-        outputs = [str(runner.path(name)) for name in task.outputs]
+        sources = [environment.File(_literal(str(runner.path(name)))) for name in task.inputs]
+        outputs = [_literal(str(runner.path(name))) for name in task.outputs]
         targets = environment.Command(outputs, sources, SCons.Action.Action(action, cmdstr=None))
         # SCons asks of each file that a task reads: where there is none it does not ask.
         if not task.inputs and not runner.judge(task).current:
@@ -228,6 +230,11 @@ class _Graph:
             action.others.append((runner, task))
             # An order, and no dependency: what is waited for is not what this target's task is made from.
             self._environment.Requires(self._declared[runner.name, task.name][0], targets)
+
+
+def _literal(path: str) -> str:
+    """The path as SCons takes it, which replaces what begins with a dollar sign."""
+    return path.replace("$", "$$")
 
 
 def _once(call: Any) -> Any:

@@ -22,6 +22,7 @@ from bolt_build.build.caches import Caches, Origin
 from bolt_build.build.common_tasks import MadeOnce, MadeTask
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import Digests, FileStamp, stamp, trouble, unlink
+from bolt_build.build.header_folders import HeaderFolders
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.plan_file import PlanFile
 from bolt_build.build.process_groups import ProcessGroups
@@ -62,6 +63,7 @@ class TaskRunner:
     remote: Compilations | None = None
     digests: Digests = field(default_factory=Digests)
     common: MadeOnce = field(default_factory=MadeOnce)
+    headers: HeaderFolders | None = None
 
     def run(self, task: Task) -> None:
         """Make the task's outputs what they should be. Raises TaskFailed, TaskStopped."""
@@ -131,6 +133,8 @@ class TaskRunner:
             # What waits for a worker takes no time of anybody's.
             seconds = time.monotonic() - started if away is None else away
             self._check_inputs(task, inputs, seconds)
+            if origin is Origin.MADE:
+                self._check_headers(task, seconds)
             outputs = self._install(task, private)
             self._save(task, key, inputs, outputs, seconds)
         finally:
@@ -149,11 +153,16 @@ class TaskRunner:
 
     def _inputs(self, task: Task) -> tuple[FileStamp, ...]:
         found = []
+        planned = {file.path: file.digest for file in self.plan.model}
         for name in task.inputs:
-            file = self.digests.stamp(self.path(name), name)
+            path = self.path(name)
+            file = self.digests.stamp(path, name)
             if file is None:
                 self._forget(task)
-                self._fail(task, f"{self.path(name)} is missing", 0.0, None)
+                self._fail(task, f"{path} is missing", 0.0, None)
+            elif planned.get(str(path), file.digest) != file.digest:
+                self._forget(task)
+                self._fail(task, f"{path} changed since it was planned: build again", 0.0, None)
             else:
                 found.append(file)
         return tuple(found)
@@ -165,6 +174,13 @@ class TaskRunner:
             if self.digests.of(path) != known.digest:
                 self._forget(task)
                 self._fail(task, f"{path} changed while the task ran: build again", seconds, None)
+
+    def _check_headers(self, task: Task, seconds: float) -> None:
+        """The same of headers, which are in the key as planning saw them."""
+        changed = None if self.headers is None else self.headers.changed(task)
+        if changed is not None:
+            self._forget(task)
+            self._fail(task, f"{changed} changed while the build ran: build again", seconds, None)
 
     def _fetch(self, task: Task, key: str, private: Path) -> Origin:
         if not task.cached:
