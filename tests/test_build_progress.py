@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from bolt_build.build.layout import TargetDirectory
 from bolt_build.build.result import BuildResult, TargetResult
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
-from bolt_build.report.progress import JsonProgress, PlainProgress, failure_text, summary_text, total_text
+from bolt_build.report import live
+from bolt_build.report.progress import JsonProgress, PlainProgress, failure_text, summary_text, total_text, waited_for
+from bolt_build.report.shown import Shown
 
 
 def event(kind: EventKind, label: str, seconds: float = 0.0, **more: object) -> TaskEvent:
@@ -47,6 +50,40 @@ def test_one_line_a_finished_task() -> None:
         "link: lib was changed by hand; it is made again",
         "[3/3 1:11] link failed: exit status 1",
     ]
+
+
+def test_what_a_verb_waits_for_stands_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `verify` does, in an engine's words and by what its last verification took."""
+    seen: list[object] = []
+
+    class Lines:
+        def __init__(self, *, stderr: bool) -> None:
+            assert stderr
+
+        def show(self, shown: Shown) -> None:
+            seen.extend((each.label, each.expected) for each in shown.running)
+
+        def stop(self) -> None:
+            seen.append("gone")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(live, "TerminalLines", Lines)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with waited_for("verifying net/host", 90.0):
+        assert seen == []
+    monkeypatch.setattr(sys, "stderr", Terminal())
+
+    def interrupted() -> None:
+        with waited_for("verifying net/host", 90.0):
+            assert seen == [("verifying net/host", 90.0)]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert seen[1:] == ["gone"]
 
 
 def test_lines_of_recipes_that_are_built_together_say_whose_they_are() -> None:

@@ -12,13 +12,14 @@ from typing import IO
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.engine_file import read_engine
+from bolt_build.build.last_runs import load_last_runs
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_format, add_jobs, add_place, add_recipes, options_of, read_recipes
 from bolt_build.cli.engines_here import engines_here
 from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
 from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
-from bolt_build.report.progress import progress
+from bolt_build.report.progress import progress, waited_for
 from bolt_build.report.tables import terminal_width
 from bolt_build.report.verification import render
 from bolt_build.report.widening import render as widening_text
@@ -117,10 +118,12 @@ def _verify(recipe: Recipe, engine: BuiltEngine) -> VerifyReport:
     _require_reference(recipe)
     plan = read_engine(engine.directory.engine.read_text(encoding="utf-8"))
     layers = tuple((layer.match, layer.tolerance) for layer in recipe.layers if layer.tolerance is not None)
-    return verify_engine(
-        engine.library, engine.weights, engine.model, plan, recipe.verify, recipe.model.dims,
-        Tolerances(recipe.verify.tolerance, layers),
-    )  # fmt: skip
+    last = load_last_runs(engine.directory).of("verify")
+    with waited_for(f"verifying {recipe.name}/{engine.target}", None if last is None else last.seconds):
+        return verify_engine(
+            engine.library, engine.weights, engine.model, plan, recipe.verify, recipe.model.dims,
+            Tolerances(recipe.verify.tolerance, layers),
+        )  # fmt: skip
 
 
 def _widened(

@@ -17,9 +17,9 @@ from bolt_build.report.shown import Shown, how_long
 class TerminalLines:
     """Redraws itself eight times a second, so that times go on between events."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stderr: bool = False) -> None:
         self._shown = Shown(())
-        self.console = Console(highlight=False, soft_wrap=True)
+        self.console = Console(highlight=False, soft_wrap=True, stderr=stderr)
         self._live = Live(console=self.console, refresh_per_second=8, transient=True, get_renderable=self._renderable)
         self._started = False
 

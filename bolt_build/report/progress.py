@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -190,6 +191,24 @@ def progress(form: str, *, quiet: bool) -> Listener:
         live = TerminalLines()
         return PlainProgress(lambda text: live.console.print(text, markup=False), live)
     return PlainProgress(_print_line)
+
+
+@contextlib.contextmanager
+def waited_for(label: str, expected: float | None) -> Iterator[None]:
+    """While the block runs, say on standard error, where that is a terminal, what is waited for, how long already, and
+    how many seconds it is `expected` to take."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    # rich takes 0.05 s to import: only a terminal needs it.
+    from bolt_build.report.live import TerminalLines
+
+    lines = TerminalLines(stderr=True)
+    lines.show(Shown((Running(label, time.monotonic(), expected),)))
+    try:
+        yield
+    finally:
+        lines.stop()
 
 
 def _print_line(text: str) -> None:
