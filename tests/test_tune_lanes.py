@@ -22,13 +22,22 @@ from bolt_build.tuning.exchange.merging import merged
 from bolt_build.tuning.exchange.results import read_results
 from bolt_build.tuning.lanes.gpu import Gpu
 from bolt_build.tuning.lanes.measuring import MOST_LOSSES, Ended, measure_all
-from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Work
+from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Work, works_of
 from bolt_build.tuning.store import TuningStore
 from bolt_build.tuning.this_machine import FoundDevice
 
 __all__ = ["project", "workshop"]  # fixtures
 
-WORKS = tuple(Work(problem) for problem in range(6))
+
+def test_works_are_of_several_problems_and_each_lane_has_several() -> None:
+    assert [work.problems for work in works_of(3, 1, 16)] == [(0,), (1,), (2,)]
+    assert [work.size for work in works_of(300, 2, 16)] == [16] * 18 + [12]
+    assert [work.size for work in works_of(40, 2, 16)] == [5] * 8
+    assert [work.size for work in works_of(5, 2, 1)] == [1] * 5
+    assert works_of(0, 1, 16) == []
+
+
+WORKS = tuple(Work((problem,)) for problem in range(6))
 DONE = Answer(results="done", seconds=1.0)
 LOST = Answer(results="nonsense", lost="GPU 0 is not there any more")
 
@@ -44,7 +53,7 @@ class Lane:
     def measure(self, work: Work, budget: float, say: Callable[[str], None]) -> Answer:
         self.works.append(work)
         say("measuring 1 problem")
-        say(f"GPU 0  [1/1] problem {work.problem}")
+        say(f"GPU 0  [1/1] problem {work.problems[0]}")
         at = len(self.works) - 1
         return self.answers[at] if at < len(self.answers) else DONE
 
@@ -62,14 +71,14 @@ class Taker:
 
     @property
     def works(self) -> list[int]:
-        return sorted(work.problem for work, _ in self.taken)
+        return sorted(work.problems[0] for work, _ in self.taken)
 
 
 def test_every_work_is_done_once_by_one_lane() -> None:
     lanes, taker = [Lane(), Lane(), Lane()], Taker()
     assert taker.measured(lanes) == Ended()
     assert taker.works == [0, 1, 2, 3, 4, 5]
-    assert sorted(work.problem for lane in lanes for work in lane.works) == taker.works
+    assert sorted(work.problems[0] for lane in lanes for work in lane.works) == taker.works
     counted = [line.split()[2] for line in taker.said]
     assert counted[0] == "[1/6]"
     assert len(counted) == 6, "what a driver says of its own run is left out"
@@ -95,7 +104,7 @@ def test_what_loses_every_gpu_is_given_up() -> None:
 
     class Poisoned(Lane):
         def measure(self, work: Work, budget: float, say: Callable[[str], None]) -> Answer:
-            return LOST if work.problem == 2 else super().measure(work, budget, say)
+            return LOST if work.problems[0] == 2 else super().measure(work, budget, say)
 
     taker = Taker()
     ended = taker.measured([Poisoned() for _ in range(MOST_LOSSES + 1)])
@@ -129,7 +138,7 @@ def test_an_interruption_loses_nothing_that_came() -> None:
     lane, taken = Lane([DONE, Answer(INTERRUPTED, "half")]), []
 
     def take(work: Work, answer: Answer) -> None:
-        taken.append(work.problem)
+        taken.append(work.problems[0])
         if len(taken) == 1:
             raise KeyboardInterrupt
 
@@ -141,7 +150,7 @@ def test_an_interruption_loses_nothing_that_came() -> None:
 
 @given(st.lists(st.lists(st.sampled_from([DONE, LOST]), max_size=4), min_size=1, max_size=4), st.integers(0, 8))
 def test_whatever_is_lost_each_work_is_taken_once_or_left(answers: list[list[Answer]], count: int) -> None:
-    works, taker = [Work(problem) for problem in range(count)], Taker()
+    works, taker = [Work((problem,)) for problem in range(count)], Taker()
     ended = taker.measured([Lane(each) for each in answers], works=works)
     assert len(set(taker.works)) == len(taker.works) == count - ended.left
     assert LOST not in [answer for _, answer in taker.taken]
@@ -169,7 +178,7 @@ def test_a_crash_is_the_candidates_where_the_gpu_is_still_there(tmp_path: Path, 
     (tmp_path / "there").write_text(there)
     gpu = Gpu(FoundDevice(0, A100, "GPU-1", "device"), driver, tmp_path / "candidates.so", tmp_path)
     said: list[str] = []
-    answer = gpu.measure(Work(3), 10.0, said.append)
+    answer = gpu.measure(Work((3,)), 10.0, said.append)
     assert (answer.lost, answer.results, said) == (lost, '{"status": "crashed"}', ["GPU 0  crashed"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "there"]
 

@@ -37,7 +37,7 @@ from bolt_build.tuning.exchange.results import Results, read_results
 from bolt_build.tuning.importing import Adopted, adopt, bundle_of
 from bolt_build.tuning.lab import Lab, lab
 from bolt_build.tuning.lanes.measuring import Ended
-from bolt_build.tuning.lanes.work import Work
+from bolt_build.tuning.lanes.work import Work, works_of
 from bolt_build.tuning.outcome import CompileOutcome, PhaseSeconds, TuneResult, outcomes
 from bolt_build.tuning.playing import (
     Played,
@@ -161,9 +161,9 @@ class TuningJob:
         self._store.remember(bundle)
         self.listener.say(f"measuring {bundle.trials} candidates of {len(bundle.problems)} problems")
         started = time.monotonic()
-        works = [Work(problem=place) for place in range(len(bundle.problems))]
-        taking = Taking(self.plan, self._store, bundle, session.directory.results)
-        taken = taking.measured(works, lab.lanes(), self.listener.say)
+        taking, lanes = Taking(self.plan, self._store, bundle, session.directory.results), lab.lanes()
+        works = works_of(len(bundle.problems), len(lanes), lab.most)
+        taken = taking.measured(works, lanes, self.listener.say)
         phases = PhaseSeconds(self.planning, seconds, time.monotonic() - started)
         if not taken.ended.finished:
             code = ExitCode.INTERRUPTED if taken.ended.interrupted else ExitCode.TASK_FAILED

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from bolt_build.build.layout import TuningDirectory
 from bolt_build.build.remote.dask import LOCAL, DaskScheduler, NoScheduler
@@ -23,8 +23,10 @@ from bolt_build.tuning.this_machine import FoundDevice, devices_of
 
 
 class Lab(Protocol):
-    """`devices` are its GPUs, one each."""
+    """`devices` are its GPUs, one each; `most` the problems that are measured in one go."""
 
+    @property
+    def most(self) -> int: ...
     @property
     def devices(self) -> tuple[Device, ...]: ...
 
@@ -34,6 +36,9 @@ class Lab(Protocol):
 
 @dataclass(frozen=True)
 class _Here:
+    """A driver has CUDA to start first, which takes as long as a problem: it measures several."""
+
+    most: ClassVar[int] = 16
     directory: TuningDirectory
     found: tuple[FoundDevice, ...]
 
@@ -48,6 +53,9 @@ class _Here:
 
 @dataclass(frozen=True)
 class _Elsewhere:
+    """A problem is a task, so that a worker that is lost costs no other one."""
+
+    most: ClassVar[int] = 1
     directory: TuningDirectory
     workers: GpuWorkers
     found: tuple[FoundDevice, ...]

@@ -50,7 +50,7 @@ class Gpu:
                 write_text(engines, work.engines)
                 options += ["--stage", "engines", "--engines", str(engines)]
             else:
-                options += ["--stage", "kernels", "--problems", str(work.problem)]
+                options += ["--stage", "kernels", "--problems", ",".join(map(str, work.problems))]
         began = time.monotonic()
         try:
             status = measure(

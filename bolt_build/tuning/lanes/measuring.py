@@ -16,7 +16,7 @@ from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Lane, Work
 
 _OF_GPU = "GPU "
 """What the driver's lines about its measurements begin with; others are about its single run."""
-_COUNT = re.compile(r"\[\d+/\d+\]")
+_COUNT = re.compile(r"\[(\d+)/\d+\]")
 
 MOST_LOSSES = 3
 """GPUs that one work may lose: what loses every GPU is measured on none."""
@@ -25,7 +25,7 @@ MOST_LOSSES = 3
 @dataclass(frozen=True)
 class Ended:
     """How measuring ended: `interrupted`; the exit status and last words of a driver that failed, None where none did;
-    how many works are `left`, because GPUs were `lost`, and why each was."""
+    how many problems or engines are `left`, because GPUs were `lost`, and why each was."""
 
     interrupted: bool = False
     failed: Answer | None = None
@@ -54,6 +54,7 @@ def measure_all(
     for thread in threads:
         thread.start()
     running, done, interrupted = len(threads), 0, False
+    every = sum(work.size for work in works)
     failed: Answer | None = None
     lost: list[str] = []
     item: _Told | None = None
@@ -64,13 +65,15 @@ def measure_all(
                 if item.error is not None:
                     raise item.error
                 if item.line:
-                    say(_COUNT.sub(f"[{done + 1}/{len(works)}]", item.line, 1))
+                    say(_counted(item.line, done, every))
+                        _COUNT.sub(lambda m, done=done: f"[{min(done + int(m[1]), every)}/{every}]", item.line, count=1)
+                    )
                 elif item.answer is not None and item.answer.lost:
                     lost.append(item.answer.lost)
                     say(f"{item.answer.lost}: what it measured last is measured again")
                 elif item.answer is not None and item.work is not None:
                     take(item.work, item.answer)
-                    done += 1
+                    done += item.work.size
                     interrupted = interrupted or item.answer.status == INTERRUPTED
                     failed = failed or (item.answer if item.answer.status not in (0, INTERRUPTED) else None)
                 else:
@@ -86,8 +89,19 @@ def measure_all(
             _stop(crew, lanes)
         for thread in threads:
             thread.join()
-    left = 0 if interrupted or failed or not lost else len(crew.waiting) + len(crew.given_up)
+    given_back = (*crew.waiting, *crew.given_up)
+    left = 0 if interrupted or failed or not lost else sum(work.size for work in given_back)
     return Ended(interrupted, failed, left, tuple(lost))
+
+
+def _counted(line: str, done: int, every: int) -> str:
+    """The driver's line, which counts what is of its work, with the count of all. Works end out of turn: no count is
+    beyond the last."""
+    found = _COUNT.search(line)
+    if found is None:
+        return line
+    count = min(done + int(found[1]), every)
+    return f"{line[: found.start()]}[{count}/{every}]{line[found.end() :]}"
 
 
 def _stop(crew: _Crew, lanes: Sequence[Lane]) -> None:

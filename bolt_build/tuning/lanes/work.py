@@ -12,11 +12,23 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Work:
-    """All candidates of one problem, by its place in `candidates.so`: so they are compared on one GPU. Or, where there
-    is a text of `engines` (engines.tsv), the whole engine that it has."""
+    """All candidates of some problems, by their places in `candidates.so`: so those of one are compared on one GPU. Or,
+    where there is a text of `engines` (engines.tsv), the whole engine that it has."""
 
-    problem: int = 0
+    problems: tuple[int, ...] = ()
     engines: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many problems, or engines."""
+        return len(self.problems) or 1
+
+
+def works_of(problems: int, lanes: int, most: int) -> list[Work]:
+    """So many problems in works of at most `most`, and of fewer where there are few: each lane has several, so that all
+    end at about the same time."""
+    each = max(1, min(most, problems // (4 * max(1, lanes))))
+    return [Work(tuple(range(at, min(at + each, problems)))) for at in range(0, problems, each)]
 
 
 @dataclass(frozen=True)
