@@ -66,8 +66,6 @@ def measure_all(
                     raise item.error
                 if item.line:
                     say(_counted(item.line, done, every))
-                        _COUNT.sub(lambda m, done=done: f"[{min(done + int(m[1]), every)}/{every}]", item.line, count=1)
-                    )
                 elif item.answer is not None and item.answer.lost:
                     lost.append(item.answer.lost)
                     say(f"{item.answer.lost}: what it measured last is measured again")
