@@ -143,6 +143,18 @@ def test_a_header_that_is_edited_while_tasks_run_is_in_no_object(built: Built, e
     assert not built.path("o").exists()
 
 
+def test_a_compiler_that_stumbles_over_an_edit_is_not_blamed(built: Built) -> None:
+    """nvcc reads each header for the device and again for the host."""
+    edited = built.path("headers") / "a.h"
+    argv = ("/bin/sh", "-c", "echo new > headers/a.h; exit 1", "sh", "${out}", "-I${package}/headers")
+    built.plan(replace(INCLUDED, argv=argv), places=(("package", str(edited.parents[1])),))
+    edited.parent.mkdir()
+    edited.write_text("old\n")
+    _, result = built.run()
+    (failed,) = result.failed
+    assert failed.text == f"exit status 1: {edited} changed while the build ran: build again"
+
+
 def test_a_model_that_is_replaced_while_tasks_run_is_not_compared(built: Built) -> None:
     """The engine is of the model that was planned: what a comparison with another would say is no fault of it."""
     model = built.path("net.onnx")

@@ -177,10 +177,13 @@ class TaskRunner:
 
     def _check_headers(self, task: Task, seconds: float) -> None:
         """The same of headers, which are in the key as planning saw them."""
-        changed = None if self.headers is None else self.headers.changed(task)
+        changed = self._changed_header(task)
         if changed is not None:
             self._forget(task)
             self._fail(task, f"{changed} changed while the build ran: build again", seconds, None)
+
+    def _changed_header(self, task: Task) -> str | None:
+        return None if self.headers is None else self.headers.changed(task)
 
     def _fetch(self, task: Task, key: str, private: Path) -> Origin:
         if not task.cached:
@@ -227,7 +230,10 @@ class TaskRunner:
         seconds = time.monotonic() - started
         if status != 0:
             self._forget(task)
-            self._fail(task, _ending(status), seconds, log_path)
+            changed = self._changed_header(task)
+            # A compiler of CUDA reads a header twice, and stumbles where that is another one the second time.
+            why = "" if changed is None else f": {changed} changed while the build ran: build again"
+            self._fail(task, _ending(status) + why, seconds, log_path)
         for name in task.outputs:
             if not (private / name).is_file():
                 self._forget(task)
