@@ -1,6 +1,6 @@
 """Runs the onnx package's node cases in engines of the host, and says of each whether it is refused, right or wrong.
 
-    python benchmarks/onnx_nodes.py [--only GLOB] [--work FOLDER] [--out FILE]
+    python benchmarks/onnx_nodes.py [--only GLOB] [--keep] [--work FOLDER] [--out FILE]
 
 Many cases are merged into one engine. Each is tried with all its inputs as data, with the first that may be as data and
 the others as initializers, and with all of them as initializers. `docs/operators.md` is rendered from the result by
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import json
 import sys
 import tempfile
 import time
@@ -39,6 +40,15 @@ class Results:
         self._cases = cases
         self._found: dict[str, dict[str, str]] = {case.name: {} for case in cases}
         self._reasons: dict[str, str] = {}
+
+    def keep(self, kept: dict[str, dict[str, str]], chosen: Sequence[Case]) -> None:
+        """Takes over from an earlier result how the cases ended that are not `chosen`."""
+        again = {case.name for case in chosen}
+        for name, row in kept.items():
+            if name not in again:
+                self._found[name] = {form: row[form] for form in FORMS if form in row}
+                if "reason" in row:
+                    self._reasons[name] = row["reason"]
 
     def refused(self, case: Case, form: str, reasons: Sequence[str]) -> None:
         self._found[case.name][form] = REFUSED
@@ -98,19 +108,23 @@ def row_of(case: Case) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="*", help="a glob of the names of cases")
+    parser.add_argument("--only", action="append", help="a glob of the names of cases (repeatable)")
+    parser.add_argument("--keep", action="store_true", help="of other cases keep what the result says")
     parser.add_argument("--work", type=Path, help="where engines are made and stay (default: nowhere)")
     parser.add_argument("--out", type=Path, help="write here instead of results/onnx_nodes.json")
     args = parser.parse_args()
     begun = time.monotonic()
-    cases = [case for case in node_cases() if fnmatch.fnmatch(case.name, args.only)]
-    results = Results(cases)
+    cases = node_cases()
+    chosen = [case for case in cases if any(fnmatch.fnmatch(case.name, each) for each in args.only or ["*"])]
+    results = Results(cases if args.keep else chosen)
+    if args.keep:
+        results.keep(json.loads((record.RESULTS / "onnx_nodes.json").read_text())["cases"], chosen)
     with tempfile.TemporaryDirectory(prefix="bolt-nodes-") as temporary:
         workshop = Workshop(args.work or Path(temporary))
         forms = []
-        for case in cases:
+        for case in chosen:
             forms += planned(case, workshop, results)
-        print(f"{len(cases)} cases, {len(forms)} runs", flush=True)
+        print(f"{len(chosen)} cases, {len(forms)} runs", flush=True)
         for first in range(0, len(forms), _TOGETHER):
             ran(forms[first : first + _TOGETHER], workshop, results, f"engine{first // _TOGETHER}")
     wrong = results.wrong()
