@@ -140,6 +140,19 @@ def attention_trials() -> list[Trial]:
     return found
 
 
+def counted_trials() -> list[Trial]:
+    """Attention that is told how many keys are no padding: of all, some and none of a step, and nothing told."""
+    found = []
+    for layer, every in ((attention("at-counted", (2, 3, 70, 75), 64), 16), (FORMS[0], 40)):
+        layer = replace(layer, label="at-counted" + layer.label.removeprefix("at-counted").removeprefix("at"),
+                        op=replace(layer.op, counted=1))  # fmt: skip
+        step = step_of(layer)
+        kernels = [*legal(step.problem)[::every], *FAMILY.candidates(step.problem, TARGET)[0][:1]]
+        keys = step.problem.inputs[1].shape[1]
+        found += [Trial(layer, step, each, there=there) for each in kernels for there in (0, 1, 33, 64, keys)]
+    return found
+
+
 def legal(problem: KernelProblem) -> list[Candidate]:
     """Every legal tile of each kind."""
     shape = shape_of(problem)

@@ -44,7 +44,7 @@ _L2_BYTES = 200 << 20
 class Trial:
     """One kernel for one layer, compared with NumPy; a `large` one with `reference`, an earlier trial of the layer, if
     there is one. Rows of the output are stored `pitch` elements apart (0: dense); between those of inputs that can be
-    read so lie `between` more."""
+    read so lie `between` more. `there` are the keys of attention that are no padding (0: all)."""
 
     layer: Layer
     step: ProposedStep
@@ -55,6 +55,7 @@ class Trial:
     reference: int | None = None
     pitch: int = 0
     between: int = 0
+    there: int = 0
 
     @property
     def input_pitches(self) -> tuple[int, ...]:
@@ -69,6 +70,7 @@ class Trial:
         where = "" if self.shared is None else f"-shares{self.shared}"
         where += f"-rows{self.pitch}" if self.pitch else ""
         where += f"-between{self.between}" if self.between else ""
+        where += f"-there{self.there}" if self.there else ""
         return f"{self.layer.label}-{self.candidate.family}-{sizes}-{formats}{where}"
 
 
@@ -204,6 +206,7 @@ class Given(ctypes.Structure):
         ("inputs", ctypes.c_void_p), ("bytes", ctypes.c_void_p), ("count", ctypes.c_int), ("output", ctypes.c_void_p),
         ("output_bytes", ctypes.c_size_t), ("sets", ctypes.c_int), ("shared", ctypes.c_int),
         ("left", ctypes.c_uint), ("overlap", ctypes.c_int), ("microseconds", ctypes.c_void_p),
+        ("there", ctypes.c_int64),
     )  # fmt: skip
 
 
@@ -237,8 +240,10 @@ class Library:
             self._kept = {(layer, formats): (stored, memories)}
         return self._kept[layer, formats]
 
-    def _expected(self, layer: Layer, stored: list[Array]) -> tuple[Array, ...]:
+    def _expected(self, layer: Layer, stored: list[Array], there: int = 0) -> tuple[Array, ...]:
         """What NumPy computes, all outputs; kept for the next trial of the same inputs."""
+        if there:  # of keys and values the others are padding
+            return (expected(layer, [stored[0], *(each[:, :there] for each in stored[1:])]),)
         if not self._wanted or self._wanted[0] is not stored:
             several = isinstance(layer.op, Chain) and layer.op.keeps
             wide = [
@@ -266,6 +271,7 @@ class Library:
             ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, memory.nbytes,
             sets, -1 if trial.shared is None else trial.shared,
             left, int(TARGET.gpu is not None and TARGET.gpu.overlaps), ctypes.addressof(time_found),
+            trial.there,
         )  # fmt: skip
         entry = getattr(self._library, f"kernel_{index}")
         if entry(ctypes.byref(given), message, ctypes.c_size_t(1024)) != 0:
@@ -286,7 +292,7 @@ class Library:
             values = whole[begin : begin + more.nbytes].view(NUMPY[more.format.dtype])
             results.append(logical(values, more.shape, more.format.layout))
         took = float(time_found.value) if trial.timed else None
-        wanted = zip(results, self._expected(layer, stored), strict=True)
+        wanted = zip(results, self._expected(layer, stored, trial.there), strict=True)
         return Outcome(trial.label, max(_excess(*pair, layer.tolerance) for pair in wanted), "", took)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
-from gpu_attention_layers import attention_trials
+from gpu_attention_layers import attention_trials, counted_trials
 from gpu_averages import averages
 from gpu_bf16 import in_bf16
 from gpu_depthwise_chains import averaged_trials, chain_trials, inverted_trials
@@ -299,7 +299,7 @@ def of_warps() -> list[Trial]:
         found += ranked(layer, warpgroups=False, count=2)
     found += squeezes() + row_sums() + grouped_trials() + averages() + chain_trials() + inverted_trials()
     found += normed_trials()
-    return found + attention_trials()
+    return found + attention_trials() + counted_trials()
 
 
 _IN_BF16 = 4
@@ -318,7 +318,7 @@ def trials() -> list[Trial]:
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
-    found += attention_trials() + prologues() + averages() + row_sums() + norm_trials()
+    found += attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
     for batch in (1, 32):

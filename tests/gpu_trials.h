@@ -81,6 +81,7 @@ struct Given {
   unsigned left;  // inputs that a kernel in front leaves, a bit each; others are there from the start
   int overlap;    // 1: it may begin before that kernel has ended, as in engines for GPUs whose kernels can wait
   float* microseconds;
+  std::int64_t there;  // Run::sizes of dimension 1; 0: none are told
 };
 
 template <typename Launch>
@@ -131,6 +132,8 @@ void run(const Given& given, const Make& make, const Scratch& scratch_of, const 
       std::vector<void*> outputs;
       bolt::Run run;
     };
+    const std::int64_t told[] = {1, given.there};
+    const Buffer sizes(sizeof told, told);
     std::vector<Set> all(sets);
     for (Set& set : all) {
       const void* shared = given.shared < 0 ? nullptr : given.inputs[given.shared];
@@ -147,6 +150,7 @@ void run(const Given& given, const Make& make, const Scratch& scratch_of, const 
       set.run.outputs = set.outputs.data();
       set.run.stream = stream;
       set.run.threads = 1;
+      set.run.sizes = given.there == 0 ? nullptr : static_cast<const std::int64_t*>(sizes.data());
     }
     if (given.sets == 0) {
       // Guards and poison stay; what is shared is the output.

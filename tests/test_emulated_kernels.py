@@ -58,6 +58,8 @@ LABELS = (
     "at-form-attention-warpgroupx1x80x1xownx4xquarter",
     "at-form-attention-warpgroupx1x128x2xnext",
     "at-form-attention-warpgroupx3x112x2xturns",
+    "at-counted-attention-warpx1x4x1x128-f16/row-f16/row-there33",
+    "at-counted-form-attention-warpgroupx3x80x2xturnsx1xfunctions-f16/row-f16/row-there64",
     "rows-affine-16-f16-portable-direct-f16/channels_last-f16/channels_last-between8",
     "rows-batch-norm-7-portable-direct-f32/channels_last-f32/channels_last-between3",
     "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",

@@ -161,6 +161,7 @@ def _plan_source(plan: EnginePlan, batch: BatchPlan, families: dict[str, Family]
         live_peak=batch.live_peak,
         namespace=_namespace(plan),
         outputs=[_tensor(port.name, port.operand, where) for port in batch.outputs],
+        reads_sizes=any(step.problem.op.reads_sizes for step in batch.steps),
         ports=[
             comment(f"{kind} {i}: '{port.name}' {operand_text(port.operand)}")
             for kind, ports in (("input", batch.inputs), ("output", batch.outputs))

@@ -100,6 +100,11 @@ class Op(ABC):
         """The operators that it stands for, one behind the other: itself, unless said."""
         return (Member(self),)
 
+    @property
+    def reads_sizes(self) -> bool:
+        """Whether its kernels ask the run how much of padded inputs there is; no, unless said."""
+        return False
+
     def unread(self, inputs: Sequence[TensorType]) -> int:
         """Elements of input 0 that no output depends on, wherever strides leave some out; none unless said."""
         return 0

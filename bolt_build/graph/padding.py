@@ -19,23 +19,26 @@ from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails,
 
 @dataclass(frozen=True)
 class PaddedPorts:
-    """The axes of each input and output that have the dimension, by name."""
+    """The axes of each input and output that have the dimension, by name. `counted` are the nodes that must be told how
+    many positions are real: attention whose keys no mask hides."""
 
     axes: tuple[tuple[str, tuple[int, ...]], ...]
+    counted: tuple[str, ...] = ()
 
 
-def padded_ports(small: Graph, large: Graph) -> PaddedPorts | str:
+def padded_ports(small: Graph, large: Graph, *, counts: bool = False) -> PaddedPorts | str:
     """The ports of a dimension in which the two graphs differ, where shorter inputs may be padded with zeros behind;
-    otherwise why not, in a sentence without its end."""
+    otherwise why not, in a sentence without its end. `counts`: nodes may be told how many positions are real."""
     try:
-        return _Padding(small, large).ports()
+        return _Padding(small, large, counts=counts).ports()
     except PaddingReaches as reason:
         return str(reason)
 
 
 class _Padding(Padded):
-    def __init__(self, small: Graph, large: Graph) -> None:
+    def __init__(self, small: Graph, large: Graph, *, counts: bool) -> None:
         self._small, self._large = small, large
+        self._counts, self._counted = counts, dict[str, None]()
         self._nodes = {node.name: node for node in small.nodes}
         self._tails: dict[str, Tails] = {}
         self.extent = self._extent()
@@ -47,7 +50,8 @@ class _Padding(Padded):
         for node in self._large.nodes:
             self._follow(node)
         ports = (*self._large.inputs, *self._large.outputs)
-        return PaddedPorts(tuple((name, self.differing(name)) for name in ports if self.differing(name)))
+        axes = tuple((name, self.differing(name)) for name in ports if self.differing(name))
+        return PaddedPorts(axes, tuple(self._counted))
 
     # -- what operators ask ----------------------------------------------------------------------------------------
 
@@ -93,6 +97,12 @@ class _Padding(Padded):
             raise PaddingReaches("makes it of another form for another extent")
         small = self._small.type(name).shape
         return tuple(axis for axis, (a, b) in enumerate(zip(small, large, strict=True)) if a != b)
+
+    def counts(self, node: str, positions: int) -> bool:
+        if self._counts and positions == self.extent:
+            self._counted[node] = None
+            return True
+        return False
 
     # -- the walk --------------------------------------------------------------------------------------------------
 

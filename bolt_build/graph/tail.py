@@ -69,6 +69,9 @@ class Padded(Protocol):
     def uniform(self, name: str) -> float | None:
         """The number that a constant holds everywhere."""
 
+    def counts(self, node: str, positions: int) -> bool:
+        """Whether a node that goes through so many positions can be told how many of them are real; then it is."""
+
     def kind(self, name: str) -> np.dtype[np.generic]:
         """The element type that NumPy holds a value in."""
 

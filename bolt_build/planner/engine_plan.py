@@ -145,11 +145,13 @@ class SlowSteps:
 class PaddedDim:
     """The batch, or a dimension with several extents, and whether inputs may have less of it than a plan has: they are
     padded with zeros then, and outputs cut back. `axes` are those of each input and output that has it, by name;
-    `refused` says why it is not padded, in a sentence without its end."""
+    `refused` says why it is not padded, in a sentence without its end. `counted` is how many nodes are told what there
+    is of it."""
 
     name: str
     axes: tuple[tuple[str, tuple[int, ...]], ...]
     refused: str = ""
+    counted: int = field(default=0, metadata=UNSAID)
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,18 @@ def optimize(graph: Graph, policy: Policy, target: Target | None = None, precisi
 
     Raises InvariantError, naming the pass.
     """
+    return _run(graph, policy, target, precision, passes())
+
+
+def recognised(graph: Graph, policy: Policy, target: Target | None = None, precision: str = "") -> Graph:
+    """The graph behind the passes up to that which recognises attention. Raises InvariantError as `optimize`."""
+    ordered = passes()
+    return _run(graph, policy, target, precision, ordered[: ordered.index(RECOGNISE_ATTENTION) + 1]).graph
+
+
+def _run(graph: Graph, policy: Policy, target: Target | None, precision: str, ordered: tuple[Pass, ...]) -> PassResult:
     decisions: list[Decision] = []
-    for each in passes():
+    for each in ordered:
         if each.pays_on is not None and (target is None or not each.pays_on(target, precision)):
             continue
         result = each.run(graph, policy)

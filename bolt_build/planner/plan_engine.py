@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Family, Operand, Refusal
@@ -15,6 +16,7 @@ from bolt_build.planner.engine_plan import (
     Decision,
     EnginePlan,
     Location,
+    PaddedDim,
     Port,
     SlowSteps,
     Step,
@@ -24,10 +26,10 @@ from bolt_build.planner.in_place import write_in_place
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
 from bolt_build.planner.memory import Arena, plan_memory
 from bolt_build.planner.padded_dims import decisions_of as padding_decisions
-from bolt_build.planner.padded_dims import padded_dims
+from bolt_build.planner.padded_dims import padded_dims, with_counts
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.persistent import ChainOutcome, decisions_of, outcomes
-from bolt_build.planner.pipeline import optimize
+from bolt_build.planner.pipeline import optimize, recognised
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.resolve import resolve
 from bolt_build.planner.schedule import Schedule, ScheduledStep, ScheduledTensor, schedule
@@ -71,7 +73,7 @@ def plan_engine(
 
     Raises BoltError with every node of any batch that no family has a kernel for, each once.
     """
-    optimized, decisions = _optimized(graphs, recipe, spec, target)
+    optimized, padded, decisions = _optimized(graphs, recipe, spec, target)
     refusals: list[Refusal] = []
     weights, plans, covers, used = WeightTable(), [], [], _Used(selection)
     asked: set[str] = set()
@@ -96,7 +98,6 @@ def plan_engine(
         refusals += space.refusals
         slow += slow_steps(space, ordered.steps, winners, target, families)
         declined += space.declined
-    padded = padded_dims(graphs)
     decisions += padding_decisions(padded)
     plan = EnginePlan(
         PLAN_VERSION, recipe.name, spec.name, spec.precision, structure(optimized), weights.slots(), tuple(plans),
@@ -126,12 +127,19 @@ def search_spaces(
 
     Raises BoltError with every node of any batch that no family has a kernel for, each once.
     """
-    return tuple(_spaces(_optimized(graphs, recipe, spec, target)[0], recipe, spec, target, families))
+    return tuple(_spaces(_optimized(graphs, recipe, spec, target).graphs, recipe, spec, target, families))
 
 
-def _optimized(
-    graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target: Target
-) -> tuple[list[Graph], list[Decision]]:
+class _Optimized(NamedTuple):
+    """Optimised graphs, in which attention counts its keys where that is padded; what of their sizes is; and what
+    passes did."""
+
+    graphs: list[Graph]
+    padded: tuple[PaddedDim, ...]
+    decisions: list[Decision]
+
+
+def _optimized(graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target: Target) -> _Optimized:
     decisions: list[Decision] = []
     optimized = []
     for graph in graphs:
@@ -142,7 +150,8 @@ def _optimized(
             reason = f"policy.padding.mode is always, but kernels of '{target.name}' read {spec.precision} as it is"
             decisions.append(Decision(PAD_CHANNELS.name, str(sizes_of(graph)), "declined", reason))
         optimized.append(result.graph)
-    return optimized, decisions
+    padded = padded_dims(graphs, lambda graph: recognised(graph, recipe.policy, target, spec.precision))
+    return _Optimized([with_counts(graph, padded) for graph in optimized], padded.dims, decisions)
 
 
 class _Used:

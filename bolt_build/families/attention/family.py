@@ -99,7 +99,7 @@ class Attention:
         op, (_, tile), shape = problem.op, _read(candidate), shape_of(problem)
         assert isinstance(op, AttentionOp)
         sources = at.inputs[: op.sources] * (3 // op.sources)
-        mask = at.inputs[-1] if shape.mask else "nullptr"
+        mask = at.inputs[-1] if shape.mask else f"r.size({op.counted})" if op.counted else "nullptr"
         types = f"{tile.cxx(shape)}{{}}, {shape.mask_type}{{}}"
         call = f"{SPACE}::run(r, {types}, {arguments(problem, at)}, {', '.join(sources)}, {mask}, {at.outputs[0]});"
         return StepCode(("bolt_attention/launch.h",), None, "", call)

@@ -25,7 +25,8 @@ class Shape:
     """Attention of `heads` heads, of which `group` neighbours share keys and values. Heads of queries and keys have
     `depth` elements, those of values `columns`; `widths` are the elements of one access to queries and keys, to values
     and to the output. `mask` is the C++ type of the mask's elements, empty where there is none. `nbytes` are all that
-    must move once. `dtype` is the type of queries, keys, values and results."""
+    must move once. `dtype` is the type of queries, keys, values and results. `counted`: a run tells how many keys are
+    no padding."""
 
     batch: int
     heads: int
@@ -39,6 +40,7 @@ class Shape:
     mask: str
     nbytes: int
     dtype: DType = DType.F16
+    counted: bool = False
 
     @property
     def of_heads(self) -> tuple[int, int]:
@@ -48,7 +50,7 @@ class Shape:
     @property
     def mask_type(self) -> str:
         """What the kernels are instantiated with."""
-        return self.mask or f"{SPACE}::Unmasked"
+        return self.mask or f"{SPACE}::{'Counted' if self.counted else 'Unmasked'}"
 
     @property
     def element(self) -> str:
@@ -88,6 +90,8 @@ def refuse(problem: KernelProblem) -> str | None:
         return "reads and writes row-major tensors alone"
     if any(operand.type.elements == 0 for operand in (*problem.inputs, *problem.outputs)):
         return "has no kernel for tensors without elements"
+    if op.counted and len(problem.inputs) > op.sources:
+        return "takes a mask or the number of keys, not both"
     if not op.scale > 0:
         return Reason("scales scores by a number above 0, not by {}", op.scale)
     shape = op.extents([operand.type for operand in problem.inputs])
@@ -109,7 +113,7 @@ def shape_of(problem: KernelProblem) -> Shape:
     return Shape(
         found.batch, op.heads, op.heads // op.kv_heads, found.queries, found.keys, found.depth, found.columns, widths,
         op.causal, COMPUTED[masks[0].format.dtype] if masks else "", problem.nbytes,
-        problem.outputs[0].format.dtype,
+        problem.outputs[0].format.dtype, op.counted > 0,
     )  # fmt: skip
 
 

@@ -18,3 +18,8 @@ def mask_steps(problem: KernelProblem) -> tuple[int, ...]:
     mask = problem.inputs[-1]
     steps = (0,) * (4 - len(mask.shape)) + strides(mask)
     return tuple(0 if extent == 1 else step for extent, step in zip(aligned(mask.shape, 4), steps, strict=True))
+
+
+def keys_there(op: Attention) -> dict[str, str]:
+    """The field of kernels' parameters that says how many keys are no padding, where a run tells that."""
+    return {"there": f"r.size({op.counted})"} if op.counted else {}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from bolt_build.digest import UNSAID
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_float, expect_same_dtype
@@ -36,7 +37,8 @@ class Attention(Op):
     Output: [N, S, heads Dv].
 
     If `causal`, query i reads keys 0 to i alone, counted from the first of both where S and T differ. A query that
-    reads no key, because the mask hides all of them, gives NaN, as softmax and product do; 0 if `safe`.
+    reads no key, because the mask hides all of them, gives NaN, as softmax and product do; 0 if `safe`. If `counted`,
+    T is the extent of the engine's dimension of this number (from 1 on), and keys that a run pads it with are not read.
     """
 
     kind = "attention"
@@ -46,6 +48,11 @@ class Attention(Op):
     causal: bool = False
     packed: bool = False
     safe: bool = False
+    counted: int = field(default=0, metadata=UNSAID)
+
+    @property
+    def reads_sizes(self) -> bool:
+        return self.counted > 0
 
     @property
     def sources(self) -> int:
@@ -139,7 +146,7 @@ class Attention(Op):
         return np.repeat(apart, self.heads // heads, axis=1)
 
     def tails(self, node: Node, at: Padded) -> Tails:
-        """Keys behind are hidden by a mask, or by causality where queries end with them."""
+        """Keys behind are hidden by a mask, or by causality where queries end with them, or are counted."""
         shape, found = at.shape(node.outputs[0]), dict[int, Tail]()
         rows: list[set[int]] = []
         for name in node.inputs[: self.sources]:
@@ -158,5 +165,7 @@ class Attention(Op):
             hidden |= {step for step, tail in at.tails(name).items() if at.axis(name, step) == last and tail.hidden}
         queries, keys = rows[0], set().union(*rows[-2:])
         if keys - hidden and not (self.causal and keys <= queries):
-            raise PaddingReaches("is attention over it without a mask that an input gives")
+            alone = len(node.inputs) == self.sources and keys == {1}
+            if not (alone and at.counts(node.name, at.shape(node.inputs[self.sources // 2])[1])):
+                raise PaddingReaches("is attention over it without a mask that an input gives")
         return found

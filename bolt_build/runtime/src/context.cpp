@@ -66,10 +66,15 @@ Context::Context(const Model& model, int plan, bool staged, int queueing)
     place(info_.inputs);
     place(info_.outputs);
   }
+  const std::size_t sizes_at = bytes_;
+  const bool told = staged && info_.reads_sizes;
+  const std::size_t numbers = 1 + static_cast<std::size_t>(model.engine().dims.count);
+  if (told) bytes_ = added(bytes_, aligned(numbers * sizeof(std::int64_t)));
   const device::Scope scope(model.device(), model.threads());
   memory_.reset(device::allocate(bytes_));
   fault_ = std::make_unique<Fault>(model.faults(), info_);
   auto* base = static_cast<std::byte*>(memory_.get());
+  if (told) sizes_ = base + sizes_at;
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (i < static_cast<std::size_t>(info_.inputs.count)) {
       staged_inputs_.push_back(base + places[i]);
@@ -148,9 +153,21 @@ void Context::stage_out(const std::int64_t* sizes, void* const* outputs, void* s
   }
 }
 
+// Queues a copy of the sizes, null where they are the plan's, to where kernels read them.
+void Context::tell_sizes(const std::int64_t* sizes, void* stream) {
+  if (sizes_ == nullptr) return;
+  std::vector<std::int64_t> now;
+  for (int which = 0; which <= model_.engine().dims.count; ++which)
+    now.push_back(sizes == nullptr ? size_of(info_, which) : sizes[which]);
+  if (now == told_) return;
+  told_ = now;
+  device::copy(sizes_, told_.data(), told_.size() * sizeof(std::int64_t), stream);
+}
+
 Run Context::run_on(const void* const* inputs, void* const* outputs, void* stream) const {
   auto* base = static_cast<std::byte*>(memory_.get());
-  return {base, base + scratch_at_, inputs, outputs, model_.weights(), stream, model_.threads(), false, fault_->word()};
+  return {base, base + scratch_at_, inputs, outputs, model_.weights(), stream, model_.threads(), false, fault_->word(), 0,
+          static_cast<const std::int64_t*>(sizes_)};
 }
 
 // Notes the buffers that a recording is made with. True where they are others than before.
@@ -203,6 +220,7 @@ void Context::run_sized(const std::int64_t* sizes, const void* const* inputs, vo
   void* const* to = staged() ? staged_outputs_.data() : outputs;
   try {
     stage_in(sizes, inputs, stream);
+    tell_sizes(sizes, stream);
     if (observer == nullptr) {
       queue(from, to, stream);
     } else {

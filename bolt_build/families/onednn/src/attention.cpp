@@ -77,7 +77,8 @@ bool block(const AttentionShape& s, Index image, Index head, Index first, Index 
   const float* keys = k + image * s.keys * s.row[1] + shared * s.depth;
   const float* values = v + image * s.keys * s.row[2] + shared * s.columns;
   float* out = output + (image * s.queries + first) * out_row + head * s.columns;
-  const Index all = s.causal ? std::min(s.keys, first + rows) : s.keys;
+  const Index there = s.there == nullptr ? s.keys : std::min<Index>(s.keys, *s.there);
+  const Index all = s.causal ? std::min(there, first + rows) : there;
   for (Index key = 0; key < all; key += keys_of_tile) {
     const Index count = std::min(keys_of_tile, all - key);
     if (dnnl_sgemm('N', 'T', rows, count, s.depth, s.scale, queries, s.row[0], keys + key * s.row[1], s.row[1], 0.0f,

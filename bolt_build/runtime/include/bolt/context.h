@@ -36,6 +36,7 @@ class Context {
   bool staged() const { return !staged_inputs_.empty() || !staged_outputs_.empty(); }
   void run_sized(const std::int64_t* sizes, const void* const* inputs, void* const* outputs, void* stream, bolt_observer observer,
                  void* user);
+  void tell_sizes(const std::int64_t* sizes, void* stream);
   Run run_on(const void* const* inputs, void* const* outputs, void* stream) const;
   void queue(const void* const* inputs, void* const* outputs, void* stream);
   bool rebind(const void* const* inputs, void* const* outputs);
@@ -50,6 +51,9 @@ class Context {
   std::size_t bytes_;
   DeviceMemory memory_;
   std::unique_ptr<Fault> fault_;
+  // Of a staged context whose kernels read them: where the sizes of a run's inputs stand, and those that do.
+  void* sizes_ = nullptr;
+  std::vector<std::int64_t> told_;
   // The context's own buffers for the ports; empty where runs use the caller's.
   std::vector<const void*> staged_inputs_;
   std::vector<void*> staged_outputs_;

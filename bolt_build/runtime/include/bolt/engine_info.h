@@ -60,6 +60,7 @@ struct PlanInfo {
   Table<int> kept_weights; // those that runs read through Run::weight
   std::unique_ptr<Plan> (*make)(const Prepare& p);
   const std::int64_t* extents = nullptr; // one for each of EngineInfo::dims
+  bool reads_sizes = false;              // kernels read Run::sizes
 };
 
 struct EngineInfo {

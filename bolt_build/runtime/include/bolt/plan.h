@@ -48,10 +48,15 @@ class Run {
   /// Where a kernel of a device leaves mark() when it met such a value; null where nobody asks.
   std::uint32_t* fault = nullptr;
   int step = 0;
+  /// In the device's memory: how much of the batch and of each dimension with several extents the run's inputs have, less
+  /// than the plan's where they are padded; null where inputs are as large as the plan's.
+  const std::int64_t* sizes = nullptr;
 
   /// What tells of the running step.
   std::uint32_t mark() const { return static_cast<std::uint32_t>(step) + 1; }
   void* arena(std::size_t offset) const { return arena_base + offset; }
+  /// Where a kernel reads how much of dimension `which` there is (0: of the batch); null: as much as the plan has.
+  const std::int64_t* size(int which) const { return sizes == nullptr ? nullptr : sizes + which; }
   const void* input(int index, std::size_t offset = 0) const {
     return static_cast<const std::byte*>(inputs[index]) + offset;
   }

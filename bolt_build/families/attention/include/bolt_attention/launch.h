@@ -29,6 +29,9 @@ struct WarpgroupTile {};
 
 /// No mask is added to the scores.
 struct Unmasked {};
+/// The same; and instead of a mask there is a number of the device's memory, as many keys as there are: those behind are
+/// padding, which is not read. Null: all.
+struct Counted {};
 
 /// Where rows of a tensor lie: elements from its beginning to the first head of the first row, from an image to the next
 /// and from a row to the next. Heads lie beside each other in a row.
@@ -55,7 +58,7 @@ struct Arguments {
 };
 
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched. Mask is
-/// Unmasked or the element type of the mask.
+/// Unmasked, Counted or the element type of the mask.
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,
           typename Element, typename Mask>
 void launch(WarpTile<depth, columns, down, across, fragments, keys, load, load_v, access, Element>, Mask,

@@ -69,6 +69,13 @@ __device__ inline float subtracted(float most) { return most == -INFINITY ? 0.0f
 /// What a row is divided by, inverted. Of a row of hidden keys the sum is zero and so are its products.
 __device__ inline float share_of(float sum, bool safe) { return safe && sum == 0.0f ? 0.0f : 1.0f / sum; }
 
+/// What a kernel computes where some keys may be padding: without a mask, over as many keys as there are.
+__device__ inline Arguments counted(const Arguments& a) {
+  Arguments own = a;
+  if (a.mask != nullptr) own.keys = min(a.keys, static_cast<int>(*static_cast<const std::int64_t*>(a.mask)));
+  return own;
+}
+
 /// One query and its keys. Without a mask scores stay as they are; with one they are scaled, as powers of two want them.
 template <typename Mask>
 struct ScoreRow {

@@ -286,9 +286,13 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
 };
 
 template <typename Tile, typename Mask>
-__global__ void __launch_bounds__(Warps<Tile>::threads, Warps<Tile>::beside(ScoreRow<Mask>::masked))
+__global__ void __launch_bounds__(Warps<Tile>::threads, Warps<Tile>::beside(!std::is_same_v<Mask, Counted> && ScoreRow<Mask>::masked))
     warps_kernel(const __grid_constant__ Arguments a) {
-  Warps<Tile>::compute(a, static_cast<Mask*>(nullptr));
+  if constexpr (std::is_same_v<Mask, Counted>) {
+    Warps<Tile>::compute(counted(a), static_cast<Unmasked*>(nullptr));
+  } else {
+    Warps<Tile>::compute(a, static_cast<Mask*>(nullptr));
+  }
 }
 
 template <int depth, int columns, int down, int across, int fragments, int keys, int load, int load_v, int access,

@@ -68,9 +68,8 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
   }
 
   template <typename Mask>
-  static __device__ void compute(const WarpgroupArguments& p, Mask*) {
+  static __device__ void compute(const WarpgroupArguments& p, const Arguments& a, Mask*) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Arguments& a = p.a;
     unsigned char* const k_memory = memory + groups * q_bytes;
     unsigned char* const v_memory = k_memory + stages * k_bytes;
     Barriers& barriers = *reinterpret_cast<Barriers*>(v_memory + stages * v_bytes);
@@ -261,7 +260,11 @@ struct Warpgroups<WarpgroupTile<depth, columns, groups, keys, stages, ahead, tur
 template <typename Tile, typename Mask>
 __global__ void __launch_bounds__(Warpgroups<Tile>::threads, Warpgroups<Tile>::beside)
     warpgroups_kernel(const __grid_constant__ WarpgroupArguments p) {
-  Warpgroups<Tile>::compute(p, static_cast<Mask*>(nullptr));
+  if constexpr (std::is_same_v<Mask, Counted>) {
+    Warpgroups<Tile>::compute(p, counted(p.a), static_cast<Unmasked*>(nullptr));
+  } else {
+    Warpgroups<Tile>::compute(p, p.a, static_cast<Mask*>(nullptr));
+  }
 }
 
 template <int depth, int columns, int groups, int keys, int stages, bool ahead, bool turns, int blocks, int every, int access,

@@ -8,12 +8,14 @@
 namespace bolt::onednn {
 
 /// `group` neighbouring heads share one head of keys and values. `row`: elements from a row of queries, keys and values
-/// to the next. `mask`: steps of the mask along image, head, query and key.
+/// to the next. `mask`: steps of the mask along image, head, query and key. `there`: how many keys are no padding, null
+/// where all are.
 struct AttentionShape {
   std::int64_t batch, heads, group, queries, keys, depth, columns;
   std::int64_t row[3], mask[4];
   float scale;
   bool causal, safe;
+  const std::int64_t* there = nullptr;
 };
 
 /// Pointers to the first elements; `mask` may be null. Throws std::runtime_error where oneDNN fails.

@@ -6,11 +6,13 @@
 namespace bolt::portable {
 
 /// Of queries, keys and values: elements from a row to the next, and the first element. `mask`: steps of the mask along
-/// image, head, query and key. `group` neighbouring heads share one head of keys and values.
+/// image, head, query and key. `group` neighbouring heads share one head of keys and values. `there`: how many keys
+/// are no padding, null where all are.
 struct Attention {
   Index batch, heads, group, queries, keys, depth, columns;
   Index row[3], first[3], mask[4];
   float scale;
+  const std::int64_t* there = nullptr;
 };
 
 /// A mask that is not there.
@@ -45,7 +47,8 @@ BOLT_HD inline AttentionRow<Q, K, V, Mask, Out> attention_row(const Attention& p
 /// Keys that a query reads: all, or those up to its own place.
 template <bool causal>
 BOLT_HD inline Index attention_keys(const Attention& p, Index query) {
-  return causal && query + 1 < p.keys ? query + 1 : p.keys;
+  const Index keys = p.there != nullptr && *p.there < p.keys ? *p.there : p.keys;
+  return causal && query + 1 < keys ? query + 1 : keys;
 }
 
 /// The score of one key.
