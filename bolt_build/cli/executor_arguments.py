@@ -1,4 +1,4 @@
-"""Arguments of verbs that may have compilations done on other machines."""
+"""Arguments of verbs that may have work done on other machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AWAY = 64
 def add_executor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--executor", type=one_of("here", "dask"), default="here", metavar="{here,dask}",
-        help="where compilations run: here, or on workers of Dask (default: here)",
+        help="where compilations run, and where tune measures: here, or on workers of Dask (default: here)",
     )  # fmt: skip
     parser.add_argument(
         "--scheduler", type=named, metavar="ADDRESS",
