@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -42,6 +43,10 @@ DONE = Answer(results="done", seconds=1.0)
 LOST = Answer(results="nonsense", lost="GPU 0 is not there any more")
 
 
+Say = Callable[[str], None]
+Keep = Callable[[Answer], None]
+
+
 @dataclass
 class Lane:
     """Answers what `answers` says of its next work, DONE where nothing is left to say."""
@@ -50,7 +55,7 @@ class Lane:
     works: list[Work] = field(default_factory=list)
     stopped: threading.Event = field(default_factory=threading.Event)
 
-    def measure(self, work: Work, budget: float, say: Callable[[str], None]) -> Answer:
+    def measure(self, work: Work, budget: float, say: Say, keep: Keep) -> Answer:
         self.works.append(work)
         say("measuring 1 problem")
         say(f"GPU 0  [1/1] problem {work.problems[0]}")
@@ -103,8 +108,8 @@ def test_what_loses_every_gpu_is_given_up() -> None:
     """The others are measured on what is left."""
 
     class Poisoned(Lane):
-        def measure(self, work: Work, budget: float, say: Callable[[str], None]) -> Answer:
-            return LOST if work.problems[0] == 2 else super().measure(work, budget, say)
+        def measure(self, work: Work, budget: float, say: Say, keep: Keep) -> Answer:
+            return LOST if work.problems[0] == 2 else super().measure(work, budget, say, keep)
 
     taker = Taker()
     ended = taker.measured([Poisoned() for _ in range(MOST_LOSSES + 1)])
@@ -120,7 +125,7 @@ def test_a_driver_that_fails_ends_the_measurement() -> None:
 
 def test_an_error_of_a_lane_is_raised() -> None:
     class Broken(Lane):
-        def measure(self, work: Work, budget: float, say: Callable[[str], None]) -> Answer:
+        def measure(self, work: Work, budget: float, say: Say, keep: Keep) -> Answer:
             raise BoltError([Diagnostic("driver-unusable", "no driver")])
 
     with pytest.raises(BoltError, match="no driver"):
@@ -178,9 +183,53 @@ def test_a_crash_is_the_candidates_where_the_gpu_is_still_there(tmp_path: Path, 
     (tmp_path / "there").write_text(there)
     gpu = Gpu(FoundDevice(0, A100, "GPU-1", "device"), driver, tmp_path / "candidates.so", tmp_path)
     said: list[str] = []
-    answer = gpu.measure(Work((3,)), 10.0, said.append)
+    answer = gpu.measure(Work((3,)), 10.0, said.append, unasked)
     assert (answer.lost, answer.results, said) == (lost, '{"status": "crashed"}', ["GPU 0  crashed"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "there"]
+
+
+def unasked(part: Answer) -> None:
+    raise AssertionError("one problem has no parts")
+
+
+PARTS = """\
+#!{python}
+import sys, time
+from pathlib import Path
+here = Path(__file__).parent
+out = open(sys.argv[sys.argv.index("--results") + 1], "w")
+def record(problem, status):
+    out.write('{{"kind": "record", "problem": "%s", "status": "%s"}}\\n' % (problem, status))
+    out.flush()
+def done(count):
+    print("GPU 0  [%d/3] problem" % count, file=sys.stderr, flush=True)
+    for _ in range(600):
+        if (here / str(count)).exists(): return
+        time.sleep(0.05)
+    sys.exit(1)
+out.write('{{"kind": "header"}}\\n')
+record("p0", "ok"); done(1)
+record("p1", "ok"); record("p1", "crashed"); done(2)
+record("p2", "ok"); done(3)
+"""
+
+
+def test_a_problem_is_kept_before_the_others_of_its_work_are_done(tmp_path: Path) -> None:
+    """The driver goes on only when it is. What crashed waits until it is known whether the GPU is still there."""
+    driver = tmp_path / "run"
+    driver.write_text(PARTS.format(python=sys.executable))
+    driver.chmod(0o755)
+    parts: list[list[str]] = []
+
+    def keep(part: Answer) -> None:
+        assert part.part
+        parts.append([json.loads(line).get("problem", "") for line in part.results.splitlines()])
+        (tmp_path / str(len(parts))).touch()
+
+    gpu = Gpu(FoundDevice(0, A100, "GPU-1", "device"), driver, tmp_path / "candidates.so", tmp_path)
+    answer = gpu.measure(Work((0, 1, 2)), 10.0, lambda text: None, keep)
+    assert parts == [["", "p0"], ["", "p0"], ["", "p0", "p2"]]
+    assert (answer.status, answer.results.count("p1")) == (0, 2)
 
 
 def gpus_of(project: Project) -> dict[str, set[str]]:

@@ -40,8 +40,10 @@ class TuningStore:
     def records(self) -> Records:
         return Records(self.folder / "records.sqlite")
 
-    def merge(self, measurements: Sequence[Measurement], engines: Iterable[EngineMeasurement] = ()) -> None:
-        """Keep measurements of candidates and of whole engines."""
+    def merge(
+        self, measurements: Sequence[Measurement], engines: Iterable[EngineMeasurement] = (), *, give: bool = True
+    ) -> None:
+        """Keep measurements of candidates and of whole engines, and `give` them to the team."""
         by_fingerprint: dict[Fingerprint, list[Record]] = {}
         for fingerprint, record in measurements:
             by_fingerprint.setdefault(fingerprint, []).append(record)
@@ -50,7 +52,7 @@ class TuningStore:
                 records.merge(fingerprint, found)
             found_engines = tuple(engines)
             records.merge_engines(found_engines)
-        if self.shared is not None:
+        if self.shared is not None and give:
             self.shared.give(measurements, found_engines)
 
     def remember(self, bundle: Bundle) -> None:

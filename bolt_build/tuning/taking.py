@@ -66,8 +66,10 @@ class Taking:
             results, self.path, self._of(results), self.plan.problems, self.plan.target,
             foreign=self.plan.recipe.tuning.foreign,
         )  # fmt: skip
-        self.store.merge(adopted.measurements, adopted.engines)
+        # The team gets them with the rest: each gift asks its store first.
+        self.store.merge(adopted.measurements, adopted.engines, give=not answer.part)
         self._pieces[work] = results
-        self._notes |= dict.fromkeys(adopted.notes)
+        if not answer.part:
+            self._notes |= dict.fromkeys(adopted.notes)
         self._candidates |= {(f.digest, record.problem, record.candidate.digest) for f, record in adopted.measurements}
         self._engines |= {(f.digest, record.table, record.key) for f, record in adopted.engines}

@@ -6,6 +6,8 @@ is not: where something crashed and the GPU is not there any more, nothing of th
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import threading
 import time
@@ -19,6 +21,8 @@ from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Work
 from bolt_build.tuning.this_machine import FoundDevice, device_lines
 
 _CRASHED = '"status": "crashed"'
+_COUNT = re.compile(r"\[\d+/\d+\]")
+"""What the driver says when it is done with a problem."""
 
 
 @dataclass
@@ -33,7 +37,7 @@ class Gpu:
     _end: Callable[[], None] | None = None
     _stopped: bool = False
 
-    def measure(self, work: Work, budget: float, say: Callable[[str], None]) -> Answer:
+    def measure(self, work: Work, budget: float, say: Callable[[str], None], keep: Callable[[Answer], None]) -> Answer:
         """Raises BoltError where the driver cannot be started, or results not be written."""
         results = self.folder / f"gpu{self.found.index}.jsonl"
         engines = self.folder / f"gpu{self.found.index}.tsv"
@@ -42,6 +46,8 @@ class Gpu:
         def take(line: str) -> None:
             lines[0] = line
             say(line)
+            if work.size > 1 and _COUNT.search(line):
+                keep(Answer(results=_finished(results), part=True))
 
         options = ["--device", self.found.line]
         with told(results):
@@ -87,3 +93,13 @@ class Gpu:
             return False
         except subprocess.TimeoutExpired:
             return True
+
+
+def _finished(results: Path) -> str:
+    """The whole lines of a results file that is still written, without problems of which something crashed: whether
+    that was the GPU is known at the end."""
+    with told(results):
+        lines = results.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    suspect = {json.loads(line)["problem"] for line in lines if _CRASHED in line}
+    kept = (line for line in lines if not suspect or json.loads(line).get("problem") not in suspect)
+    return "".join(f"{line}\n" for line in kept)

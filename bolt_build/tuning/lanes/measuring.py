@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 
 from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Lane, Work
@@ -46,7 +47,8 @@ def measure_all(
 ) -> Ended:
     """Measure all works, each lane for at most `budget` seconds: what is not begun then is left out.
 
-    `take` gets what comes of each work in this thread, as it comes; the same again where an interruption came between.
+    `take` gets what comes of each work in this thread, as it comes, and parts of it before; the same again where an
+    interruption came between.
     Ctrl-C ends what is measured, and what is known then is taken. Raises what a lane or `take` raises.
     """
     crew = _Crew(deque(works), budget)
@@ -69,6 +71,8 @@ def measure_all(
                 elif item.answer is not None and item.answer.lost:
                     lost.append(item.answer.lost)
                     say(f"{item.answer.lost}: what it measured last is measured again")
+                elif item.answer is not None and item.work is not None and item.answer.part:
+                    take(item.work, item.answer)
                 elif item.answer is not None and item.work is not None:
                     take(item.work, item.answer)
                     done += item.work.size
@@ -137,7 +141,7 @@ class _Crew:
         try:
             while (work := self._next(spent)) is not None:
                 try:
-                    answer = lane.measure(work, self.budget - spent, self._line)
+                    answer = lane.measure(work, self.budget - spent, self._line, partial(self._part, work))
                     if answer.lost:
                         self._give_back(work)
                 finally:
@@ -177,6 +181,9 @@ class _Crew:
             self._losses[work] = self._losses.get(work, 0) + 1
             (self.waiting.appendleft if self._losses[work] < MOST_LOSSES else self.given_up.append)(work)
             self._changed.notify_all()
+
+    def _part(self, work: Work, answer: Answer) -> None:
+        self.told.put(_Told(work, answer))
 
     def _line(self, text: str) -> None:
         if text.startswith(_OF_GPU):

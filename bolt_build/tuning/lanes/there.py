@@ -80,7 +80,7 @@ def measured_there(question: Question) -> Told:
         return Told(gpu=gpu)
     lines: list[str] = []
     lane = Gpu(gpu, program, folder / question.candidates, folder)
-    answer = lane.measure(question.work, question.budget, lines.append)
+    answer = lane.measure(question.work, question.budget, lines.append, lambda part: None)
     if answer.lost:
         del _found[question.program]
     return Told(gpu=gpu, answer=answer, lines=tuple(lines))

@@ -37,7 +37,7 @@ class Answer:
     line. `seconds` is what it measured for.
 
     `lost` says why the GPU measures nothing more. Nothing of the work counts then: what failed may be no fault of its
-    candidates.
+    candidates. `part`: it is what is finished, while the rest is still measured.
     """
 
     status: int = 0
@@ -45,13 +45,15 @@ class Answer:
     last_words: str = ""
     seconds: float = 0.0
     lost: str = ""
+    part: bool = False
 
 
 class Lane(Protocol):
     """What measures one work at a time."""
 
-    def measure(self, work: Work, budget: float, say: Callable[[str], None]) -> Answer:
-        """Measure for at most `budget` seconds. Raises BoltError where nothing can be measured at all."""
+    def measure(self, work: Work, budget: float, say: Callable[[str], None], keep: Callable[[Answer], None]) -> Answer:
+        """Measure for at most `budget` seconds; `keep` gets what is finished before the rest is. Raises BoltError where
+        nothing can be measured at all."""
 
     def stop(self) -> None:
         """End what this lane measures now, and all others of its lab: from another thread."""

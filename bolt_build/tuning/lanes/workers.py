@@ -123,7 +123,8 @@ class WorkerLane:
     workers: GpuWorkers
     files: Mapping[str, Path]
 
-    def measure(self, work: Work, budget: float, say: Callable[[str], None]) -> Answer:
+    def measure(self, work: Work, budget: float, say: Callable[[str], None], keep: Callable[[Answer], None]) -> Answer:
+        """A task is a problem, so nothing of it is finished before it is."""
         program, candidates = self.files
         question = Question(
             package_digest(), program, self.workers.target, self.workers.foreign, candidates, work, budget
