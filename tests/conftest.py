@@ -4,6 +4,7 @@ of compiled objects for all of a test run, so that each engine compiles only wha
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -34,6 +35,15 @@ def pytest_configure() -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Files of which no test can be chosen are not even read: some take seconds to make their parameters."""
     return is_left_out(collection_path, config.option.markexpr)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What collecting makes stays to the end, so that no search for garbage need look at it, then or later."""
+    gc.disable()
+    yield
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

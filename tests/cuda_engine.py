@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tiny_engine import DATA, FACTS, PlainFamily
+from tiny_engine import DATA, FACTS, PlainFamily, compiled_once
 
 from bolt_build import runtime
 from bolt_build.emit.engine import emit, emit_runner
@@ -51,10 +51,15 @@ def build_cuda_engine(directory: Path, plan: EnginePlan, constants: Sequence[Arr
         if Path(file.path).suffix in (".cpp", ".cu"):
             _compile(directory / file.path, directory, plan)
     for source in runtime.sources("cuda"):
-        _compile(source, directory, plan)
+        # What engines of the CPU have too knows nothing of CUDA.
+        if source in runtime.sources("cpu"):
+            shutil.copy(compiled_once(source), directory / f"{source.stem}.o")
+        else:
+            _compile(source, directory, plan)
     library = _link(directory, plan)
     runner = [
-        _compile(source, directory / "run", plan) for source in (directory / "runner.cpp", *runtime.runner_sources())
+        _compile(directory / "runner.cpp", directory / "run", plan),
+        *map(compiled_once, runtime.runner_sources()),
     ]
     _run("g++", *runner, library, "-Wl,-rpath,$ORIGIN", "-o", directory / names.runner(plan.name))
     write_weights(directory / names.weights(plan.name), plan, constants)

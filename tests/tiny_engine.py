@@ -210,8 +210,8 @@ def _run(*argv: object) -> None:
 
 
 @functools.cache
-def _object(source: Path) -> Path:
-    """Of every engine and runner of this run of tests."""
+def compiled_once(source: Path) -> Path:
+    """The object of a source of the runtime or the runner, for every engine and runner of this run of tests."""
     with entered(f"tiny-{source.parent.name}-{source.stem}") as folder:
         made = folder / "made.o"
         if not made.exists():
@@ -232,7 +232,7 @@ def build_engine(
     for file in files:
         (directory / file.path).write_text(file.text)
     generated = [directory / file.path for file in files if file.path.endswith(".cpp")]
-    objects = [_object(source) for source in runtime.sources("cpu")]
+    objects = [compiled_once(source) for source in runtime.sources("cpu")]
     library = directory / names.library(plan.name)
     _run(
         "g++", *_FLAGS, "-shared", f"-Wl,-soname,{library.name}",
@@ -248,7 +248,7 @@ def build_runner(library: Path, plan: EnginePlan) -> Path:
     directory = library.parent
     source = emit_runner(plan)
     (directory / source.path).write_text(source.text)
-    objects = [_object(path) for path in runtime.runner_sources()]
+    objects = [compiled_once(path) for path in runtime.runner_sources()]
     program = directory / names.runner(plan.name)
     _run(
         "g++", *_FLAGS, "-I", runtime.include_dir(), "-I", runtime.runner_include_dir(), directory / source.path,
@@ -259,7 +259,7 @@ def build_runner(library: Path, plan: EnginePlan) -> Path:
 
 def build_program(source: Path, program: Path) -> Path:
     """Compiles a C++ program that stands in for an engine's generated files, with the runtime. Returns `program`."""
-    objects = [_object(path) for path in runtime.sources("cpu")]
+    objects = [compiled_once(path) for path in runtime.sources("cpu")]
     _run(
         "g++", *_FLAGS, "-I", runtime.include_dir(), source, *objects,
         "-o", program,
