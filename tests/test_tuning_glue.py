@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cuda_engine import nvcc
 from families_harness import Layer, graph_with
+from gpu_depthwise_chains import averaged_step, expanded
 from gpu_layers import BANDWIDTH, MATMULS
 from gpu_pair_layers import behind
 from gpu_pairs import steps_of
@@ -132,6 +133,20 @@ def test_a_reference_in_another_layout_converts_its_input_first() -> None:
 
 
 PAIR = behind(conv("pair", (2, 64, 13, 11), 32, (3, 3)), 128, RESIDUAL)
+
+
+def test_of_three_operators_in_one_kernel_the_reference_stores_what_the_kernel_stores() -> None:
+    """A product leaves more pixels than the convolution behind it, which alone is an output beside its means."""
+    layer, step = averaged_step(expanded("three", (2, 16, 17, 15), 96, stride=2))
+    found = FAMILIES["grouped"].candidates(step.problem, TARGET)[0][:1]
+    text = source(ProblemTrials(step.problem, (layer.label,), tuple(Trial(c, 1e-5) for c in found), ()))
+    nbytes = -(-2 * 96 * 17 * 15 * 2 // 256) * 256
+    assert f"std::size_t scratch_reference(const void*) {{ return {nbytes}; }}" in text
+    (body,) = re.findall(r"void run_reference.*?\n}", text, re.S)
+    first, second, means = [line for line in body.splitlines() if "bolt::portable::" in line]
+    assert "r.input(0), r.weight(1), r.scratch_base + 0, " in first
+    assert "r.scratch_base + 0, r.weight(3), r.output(0), " in second
+    assert "r.output(0), r.output(1), " in means
 
 
 def test_two_products_in_one_kernel_are_compared_with_two_plain_kernels() -> None:
