@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Iterable
 from io import BufferedReader
@@ -90,6 +91,12 @@ def kind_of(path: Path | str) -> str | None:
     except (OSError, ValueError):
         return None
     return None if stat.S_ISREG(status.st_mode) else _kind(status)
+
+
+def shell_word(path: Path | str) -> str:
+    """A path as it can be pasted behind a command: quoted where it has spaces, and never like an option."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def reason_of(error: OSError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -165,6 +166,24 @@ def test_a_model_that_is_not_there(word: str, hint: str, capsys: pytest.CaptureF
         f"error[no-such-model]: there is no model '{word}'\n  hint: {hint}\n"
     )
     assert not Path(".gitignore").exists()
+
+
+def test_what_is_no_file_is_named_and_not_proposed(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("nets.onnx").mkdir()
+    os.mkfifo("pipe.onnx")
+    Path("link.onnx").symlink_to("gone.onnx")
+    for word, what in (("nets", "a directory"), ("pipe", "a pipe"), ("link", "a link that leads nowhere")):
+        assert said(capsys, f"{word}.onnx", code=ExitCode.INVALID) == (
+            f"error[no-such-model]: '{word}.onnx' is {what}, no ONNX file\n"
+        )
+    assert "did you mean" not in said(capsys, "net.onnx", code=ExitCode.INVALID)
+
+
+def test_the_command_that_builds_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, shown in (("my net", "'my net.yaml'"), ("-net", "./-net.yaml")):
+        write("N", 8)
+        Path("net.onnx").rename(f"{name}.onnx")
+        assert said(capsys, f"./{name}.onnx").endswith(f"build it with: bolt-build {shown}\n")
 
 
 def test_a_file_that_is_no_model_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:

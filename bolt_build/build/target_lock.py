@@ -17,6 +17,7 @@ from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.sizes import sizes_of
 from bolt_build.targets import Target
 from bolt_build.toolchain import Toolchain
+from bolt_build.user_files import shell_word
 
 if TYPE_CHECKING:
     from bolt_build.lockfile.contents import LockedTarget
@@ -193,7 +194,7 @@ class TargetLock:
 
     @property
     def _restate(self) -> str:
-        return f"bolt-build tune {self.recipe.path} --restate"
+        return f"bolt-build tune {shell_word(self.recipe.path)} --restate"
 
     @property
     def _mark(self) -> Mark | None:
@@ -201,7 +202,7 @@ class TargetLock:
 
     @property
     def _tune(self) -> str:
-        return f"bolt-build tune {self.recipe.path} --target {self.spec.name}"
+        return f"bolt-build tune {shell_word(self.recipe.path)} --target {self.spec.name}"
 
     @property
     def _hint(self) -> str:

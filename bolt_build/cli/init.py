@@ -24,6 +24,7 @@ from bolt_build.schema.validate import suggest
 from bolt_build.targets import Target, all_targets
 from bolt_build.toolchain import probe
 from bolt_build.toolchain.machine import found_gpus
+from bolt_build.user_files import kind_of, shell_word
 from bolt_build.workflows.model_check import ModelCheck, check_model
 from bolt_build.workflows.new_recipe import NewRecipe
 from bolt_build.workflows.shipped_locks import shipped_lock
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     lacking = probe(tuple(dict.fromkeys(tool for target in targets for tool in target.tools))).diagnostics()
     if check.wrong or lacking:
         raise BoltError([*check.wrong, *lacking], ExitCode.INVALID if check.wrong else ExitCode.TOOL_MISSING)
-    sys.stdout.write(f"build it with: bolt-build {new.path}\n")
+    sys.stdout.write(f"build it with: bolt-build {shell_word(new.path)}\n")
     return int(ExitCode.OK)
 
 
@@ -92,8 +93,13 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
         lock = shipped_lock(args.model, known)
         return NewRecipe(path, None, args.model, "batch", dims, (), specs, others, lock)
     onnx = _exported(args) if is_function(args.model) else Path(args.model)
+    if os.path.lexists(onnx) and not onnx.is_file():
+        what = kind_of(onnx) or "a link that leads nowhere"
+        raise BoltError([Diagnostic("no-such-model", f"'{onnx}' is {what}, no ONNX file")])
     if not onnx.is_file():
-        near = suggest(args.model, [*zoo.names(), *(path.name for path in sorted(Path().glob("*.onnx")))])
+        near = suggest(
+            args.model, [*zoo.names(), *(path.name for path in sorted(Path().glob("*.onnx")) if path.is_file())]
+        )
         hint = near or f"an ONNX file, package.module:function, or a model of the zoo: {', '.join(zoo.names())}"
         raise BoltError([Diagnostic("no-such-model", f"there is no model '{args.model}'", hint=hint)])
 

@@ -14,6 +14,7 @@ from bolt_build.cli.engines_here import the_engine_here
 from bolt_build.errors import Diagnostic, ExitCode
 from bolt_build.report.diagnostics import render
 from bolt_build.schema.recipe import Recipe
+from bolt_build.user_files import shell_word
 
 NAME = "run"
 HELP = "run a built engine on .npy, .npz or plain inputs"
@@ -63,7 +64,7 @@ def warn_of_failed_verification(recipe: Recipe, target: str, directory: TargetDi
         warning = Diagnostic(
             "verification-failed",
             f"{recipe.name}/{target}: this engine failed its verification" + (f": {reason}" if reason else ""),
-            hint=f"what was found: bolt-build verify {recipe.path}",
+            hint=f"what was found: bolt-build verify {shell_word(recipe.path)}",
             severity="warning",
         )
         sys.stderr.write(render([warning], color=sys.stderr.isatty()))

@@ -14,6 +14,7 @@ from bolt_build.build.receipt import load_receipt
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names
 from bolt_build.schema.recipe import Recipe
+from bolt_build.user_files import shell_word
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def built_engines(recipe: Recipe, options: BuildOptions) -> tuple[BuiltEngine, .
             problem = Diagnostic("stale-engine", f"{_here(directory)} is not what {recipe.path} describes any more")
         if problem is not None or plan is None:
             problem = problem or Diagnostic("not-built", f"{_here(directory)} was not built yet")
-            hint = f"bolt-build {recipe.path} --target {spec.name}"
+            hint = f"bolt-build {shell_word(recipe.path)} --target {spec.name}"
             wrong.append(Diagnostic(problem.code, problem.message, hint=f"build it with: {hint}"))
         else:
             found.append(BuiltEngine(spec.name, directory, plan))

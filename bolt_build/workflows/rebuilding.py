@@ -14,6 +14,7 @@ from bolt_build.build.task_graph import VERIFICATION
 from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
+from bolt_build.user_files import shell_word
 
 _PLACES = ("first", "a/second/with-a-longer-name")
 """Of another depth and length each, as paths get into files by their bytes."""
@@ -63,7 +64,9 @@ def _artifacts(recipe: Recipe, result: BuildResult) -> dict[str, dict[str, str]]
     if result.exit_code is not ExitCode.OK:
         failed = ", ".join(event.label for event in result.failed) or "it ended early"
         message = f"{recipe.name} cannot be built from nothing: {failed}"
-        problem = Diagnostic("rebuild-failed", message, hint=f"see what is wrong with: bolt-build {recipe.path}")
+        problem = Diagnostic(
+            "rebuild-failed", message, hint=f"see what is wrong with: bolt-build {shell_word(recipe.path)}"
+        )
         raise BoltError([problem, *result.diagnostics], result.exit_code)
     found = {}
     for target in result.targets:
