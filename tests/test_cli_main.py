@@ -96,6 +96,24 @@ def test_a_bug_is_one_paragraph_with_the_traceback_in_a_file(
     assert "Traceback (most recent call last)" in text
 
 
+@pytest.mark.parametrize("words", [["net.yaml"], ["check", "net.yaml"], ["plan", "net.yaml"], ["clean", "net.yaml"]])
+def test_a_directory_that_is_removed_beneath_it(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code = main(words)
+    said = capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)  # pytest wants to stand somewhere
+    assert code == ExitCode.TASK_FAILED
+    assert said == (
+        "error[no-directory]: the directory that the command was called in is gone\n"
+        "  hint: call it in one that is there\n"
+    )
+
+
 def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
     recipe = tmp_path / "net.yaml"
     recipe.write_text("bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: }\n")

@@ -83,12 +83,26 @@ def _trouble(error: Exception) -> Diagnostic | None:
     if isinstance(error, MemoryError):
         hint = "build on a machine with more of it, or a smaller batch"
         return Diagnostic("out-of-memory", "the memory of this machine does not suffice", hint=hint)
-    if not isinstance(error, OSError) or error.errno not in _MACHINE:
+    if not isinstance(error, OSError):
+        return None
+    if _stands_nowhere():
+        message = "the directory that the command was called in is gone"
+        return Diagnostic("no-directory", message, hint="call it in one that is there")
+    if error.errno not in _MACHINE:
         return None
     reason = os.strerror(error.errno)
     if error.filename is None:
         return Diagnostic("cannot-write", f"the output cannot be written: {reason}")
     return Diagnostic("file-trouble", reason, subject=str(error.filename))
+
+
+def _stands_nowhere() -> bool:
+    """True where somebody has removed the working directory."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _dispatch(words: list[str]) -> int:
