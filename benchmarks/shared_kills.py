@@ -4,6 +4,8 @@
     python benchmarks/shared_kills.py FOLDER --kills 20 --recipe recipes/resnet50.yaml
     python benchmarks/shared_kills.py FOLDER close                                  # writes results/shared_kills.json
 
+Several may run at once, in folders of FOLDER with a --seed each; `close` takes all of them.
+
 Each build compiles through two workers of Dask, with a team's store over HTTP. Of a recipe it is the target `host`, at
 batch 1. A build whose worker, scheduler or store is killed must end well by itself. Behind each kill a build follows:
 its files must be those of a build without any of this, byte for byte, and no task that had finished may run again.
@@ -269,10 +271,12 @@ def _found(folder: Path) -> list[dict[str, Any]]:
 def close(folder: Path, out: Path | None) -> int:
     """Writes the result of all that was done in `folder`."""
     result: dict[str, Any] = {**record.environment("distributed", "obstore", "SCons"), "subjects": {}}
-    for path in sorted(folder.glob("*/kills.jsonl")):
-        found = _found(path.parent)
+    subjects: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(folder.rglob("kills.jsonl")):
+        subjects.setdefault(path.parent.name, []).extend(_found(path.parent))
+    for name, found in sorted(subjects.items()):
         wrong = [each for each in found if each["faults"]]
-        result["subjects"][path.parent.name] = {
+        result["subjects"][name] = {
             "kills": len(found), "during_a_build": sum(each["hit"] for each in found),
             "by_victim": dict(sorted(Counter(each["victim"] for each in found).items())),
             "seeds": sorted({each["seed"] for each in found}), "wrong": wrong,
