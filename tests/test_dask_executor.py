@@ -241,6 +241,14 @@ def test_a_scheduler_outside_this_machine_needs_tls() -> None:
     )
 
 
+def test_a_library_that_is_too_old_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distributed.__version__", "2024.12.1")
+    assert complaint(ExitCode.TOOL_MISSING, "--executor", "dask") == (
+        "error[old-library]: the executor dask needs distributed 2025.4 or newer, and 2024.12.1 is installed\n"
+        "  hint: python -m pip install distributed --upgrade\n"
+    )
+
+
 def test_the_library_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert complaint(ExitCode.TOOL_MISSING, "--executor", "dask") == (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,6 +20,9 @@ from urllib.parse import urlsplit
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 
 INSTALL = "python -m pip install distributed"
+_LEAST = (2025, 4)
+"""From this version on a client is told of five workers unless it asks for all, which it could not ask for before."""
+
 LOCAL = "local"
 """In place of an address: workers on this machine, one for each task at once, for as long as the build takes."""
 
@@ -210,13 +214,20 @@ def worker_folder() -> str:
 
 
 def check_scheduler(address: str) -> None:
-    """Raises BoltError ("missing-library"), and "open-scheduler" for an address outside this machine without TLS:
-    whoever reaches a scheduler runs what he likes on its workers, and puts what he likes into engines."""
+    """Raises BoltError ("missing-library", "old-library"), and "open-scheduler" for an address outside this machine
+    without TLS: whoever reaches a scheduler runs what he likes on its workers, and puts what he likes into engines."""
     try:
-        _library()
+        version = str(_library().__version__)
     except ImportError as error:
         message = "the executor dask needs distributed, which is not installed"
         raise BoltError([Diagnostic("missing-library", message, hint=INSTALL)], ExitCode.TOOL_MISSING) from error
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < _LEAST:
+        message = (
+            f"the executor dask needs distributed {'.'.join(map(str, _LEAST))} or newer, and {version} is installed"
+        )
+        raise BoltError(
+            [Diagnostic("old-library", message, hint=f"{INSTALL} --upgrade")], ExitCode.TOOL_MISSING
+        )  # fmt: skip
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     if address == LOCAL or parts.scheme == "tls" or parts.hostname in _LOOPBACK:
         return
