@@ -111,12 +111,14 @@ def test_what_does_not_compile_fails_with_its_own_words(cluster: DaskProcesses, 
 
 def test_a_worker_that_dies_costs_a_retry(cluster: DaskProcesses, tmp_path: Path, here: dict[str, str]) -> None:
     """It is killed while it compiles; the other worker has its task then."""
-    sources = Sources(tmp_path, wait=f"touch {tmp_path}/$$.begun; sleep 1.5")
+    sources = Sources(tmp_path, wait=f"echo $PPID > {tmp_path}/$$.begun; sleep 1.5")
+    killed: list[str] = []
 
     def kill() -> None:
-        while not [*tmp_path.glob("*.begun")]:
+        while not (at_work := "".join(path.read_text() for path in tmp_path.glob("*.begun")).split()):
             time.sleep(0.02)
-        cluster.kill("one")
+        killed.extend(name for name, child in cluster.running.items() if child.pid == int(at_work[0]))
+        cluster.kill(killed[0])
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -124,7 +126,7 @@ def test_a_worker_that_dies_costs_a_retry(cluster: DaskProcesses, tmp_path: Path
         result, told = sources.build(cluster.address)
     finally:
         killer.join()
-        cluster.start("one")
+        cluster.start(killed[0])
     assert (result.failed, result.trouble, notes(told)) == ((), "", [])
     assert sources.digests == here
     assert len([*tmp_path.glob("*.begun")]) == len(sources.names) + 1
