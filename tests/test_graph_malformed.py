@@ -41,6 +41,28 @@ def test_a_graph_input_given_twice(tmp_path: Path) -> None:
     assert of(tmp_path, proto) == [("duplicate-tensor", "the graph input 'x' is given 2 times")]
 
 
+@pytest.mark.parametrize(
+    ("declared", "as_what"),
+    [
+        (tensor("w", [1, 4]), ""),
+        (tensor("w", ["N", None]), ""),
+        (tensor("w", None), ""),
+        (tensor("w", [1, 3]), "float[1, 3]"),
+        (tensor("w", ["N", 4, 1]), "float[N, 4, 1]"),
+        (tensor("w", [1, 4], TensorProto.INT64), "int64[1, 4]"),
+    ],
+)
+def test_an_initializer_that_is_not_what_its_graph_input_says(
+    tmp_path: Path, declared: onnx.ValueInfoProto, as_what: str
+) -> None:
+    proto = model([node("Add", "x w", "y")], [tensor("x", [1, 4]), declared], constants={"w": ones(1, 4)})
+    if not as_what:
+        assert load_model(saved(tmp_path, proto)).bind(1).inputs == ("x",)
+        return
+    message = f"the initializer 'w' is float[1, 4], but the graph input of that name is declared as {as_what}"
+    assert of(tmp_path, proto) == [("invalid-model", message)]
+
+
 def test_names_left_out(tmp_path: Path) -> None:
     proto = model([node("Relu", "x", "y")], [tensor("x", [1, 4]), tensor("", [1])], ("y", ""), {"": ones(1)})
     assert of(tmp_path, proto) == [

@@ -29,6 +29,7 @@ def check_definitions(findings: Findings, graph: onnx.GraphProto) -> None:
                 findings.report("invalid-model", f"{'an' if what[0] == 'i' else 'a'} {what} has no name")
             elif count > 1:
                 findings.report("duplicate-tensor", f"the {what} '{name}' is given {count} times")
+    _check_defaults(findings, graph)
     defined = {name for _, names in given for name in names}
     produced = {name for node in graph.node for name in node.output if name}
     missed: set[str] = set()
@@ -48,6 +49,35 @@ def check_definitions(findings: Findings, graph: onnx.GraphProto) -> None:
             findings.report("invalid-model", "a graph output has no name")
         elif output.name not in defined and output.name not in missed:
             findings.report("undefined-tensor", f"the graph's output '{output.name}' is not defined by anything")
+
+
+def _check_defaults(findings: Findings, graph: onnx.GraphProto) -> None:
+    """Reports initializers that are not what the graph input of the same name is declared as: runtimes refuse them."""
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+    for value in graph.input:
+        tensor, declared = stored.get(value.name), value.type.tensor_type
+        if tensor is None or not declared.elem_type:
+            continue
+        dims = declared.shape.dim
+        fits = not declared.HasField("shape") or (
+            len(dims) == len(tensor.dims)
+            and all(
+                dim.dim_value == extent or not dim.HasField("dim_value")
+                for dim, extent in zip(dims, tensor.dims, strict=True)
+            )
+        )
+        if declared.elem_type != tensor.data_type or not fits:
+            shape = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims]
+            message = (
+                f"the initializer '{value.name}' is {_named(tensor.data_type, tensor.dims)}, but the graph input of"
+                f" that name is declared as {_named(declared.elem_type, shape)}"
+            )
+            findings.report("invalid-model", message, "export the model again, or leave the input out")
+
+
+def _named(kind: int, dims: Iterable[int | str]) -> str:
+    known = {number: name for name, number in onnx.TensorProto.DataType.items()}
+    return f"{known.get(kind, str(kind)).lower()}[{', '.join(map(str, dims))}]"
 
 
 def live_nodes(findings: Findings, graph: onnx.GraphProto) -> list[tuple[int, onnx.NodeProto]]:
