@@ -350,3 +350,18 @@ def test_light_model_has_the_shapes_that_onnx_infers(path: Path) -> None:
 
 def test_there_are_light_models() -> None:
     assert len(LIGHT_MODELS) == 9
+
+
+def test_statistics_of_one_image_are_those_of_the_weights_that_nfnets_standardise(tmp_path: Path) -> None:
+    x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    vectors = {"s": np.float32([1, 2, 3]), "b": np.float32([0, 1, -1]), "m": ones(3), "v": ones(3)}
+    nodes = [node("BatchNormalization", "x s b m v", "y mean variance", training_mode=1)]
+    graph = bound(tmp_path, model(nodes, constants=vectors))
+    check(graph)
+    centred = x - x.mean((2, 3), keepdims=True)
+    scale, bias = (vectors[name].reshape(3, 1, 1) for name in "sb")
+    wanted = centred / np.sqrt((centred**2).mean((2, 3), keepdims=True) + 1e-5) * scale + bias
+    np.testing.assert_allclose(reference.evaluate(graph, {"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
+    found = refusals(tmp_path, model(nodes, [tensor("x", [2, 3, 8, 8])], constants=vectors))
+    message = "BatchNormalization 'BatchNormalization_0': training_mode=1 is not supported"
+    assert ("unsupported-attribute", message) in found

@@ -11,7 +11,7 @@ from planner_checks import graph, run, said
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes import split_batches
+from bolt_build.planner.passes import split_batches, split_groups
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.targets import target_named
 
@@ -182,3 +182,37 @@ def test_an_image_beyond_reach_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(split_batches.SPLIT_BATCHES, before)
     assert result.graph == before
     assert said(result) == [("c", "declined", "one image alone has 96 elements, kernels reach 90")]
+
+
+def in_groups(channels: int, groups: int = 2, stages: str = "| relu") -> Graph:
+    return graph(f"""
+        graph g batch=2 (%x: f32[2,{channels * groups},4,4]) -> (%y) {{
+          const %w: f32[{48 * groups},{channels},3,3]
+          const %b: f32[{48 * groups}]
+          %y = conv(%x, %w, %b) pads_begin=[1,1] pads_end=[1,1] groups={groups} {stages} // "c"
+        }}""")
+
+
+def test_large_groups_are_products_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = in_groups(56)
+    monkeypatch.setattr(split_groups, "_LEAST_WORK", 1.0)
+    result = run(split_groups.SPLIT_GROUPS, before)
+    assert kinds(result.graph) == ["slice", "conv", "slice", "conv", "concat"]
+    assert said(result) == [("c", "split", "its 2 groups of 56 channels are products of their own")]
+    agrees(before, result.graph)
+
+
+@pytest.mark.parametrize(
+    ("before", "least", "why"),
+    [
+        (in_groups(56), 5e8, "2 launches take longer than its groups do in one"),
+        (in_groups(50), 1.0, "groups of 50 channels and 48 filters are no whole loads"),
+        (in_groups(40), 1.0, None),
+        (in_groups(56, 17), 1.0, None),
+    ],
+)
+def test_other_groups_stay(monkeypatch: pytest.MonkeyPatch, before: Graph, least: float, why: str | None) -> None:
+    monkeypatch.setattr(split_groups, "_LEAST_WORK", least)
+    result = run(split_groups.SPLIT_GROUPS, before)
+    assert result.graph == before
+    assert said(result) == ([] if why is None else [("c", "declined", why)])

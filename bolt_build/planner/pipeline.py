@@ -19,6 +19,7 @@ from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
@@ -30,6 +31,7 @@ from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
+from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
@@ -65,6 +67,8 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     FUSE_EPILOGUES,
     FLATTEN_VOLUMES,  # with what follows each convolution
+    FOLD_COLUMNS,  # volumes are images now
+    SPLIT_GROUPS,  # likewise
     PAD_CHANNELS,  # sums and activations between products are in their epilogues now
     PAD_FILTERS,  # of what no product reads
     SPLIT_BATCHES,  # nothing becomes larger behind it

@@ -135,7 +135,7 @@ def import_rms_norm(node: NodeImport) -> None:
     node.emit(Norm("rms", _trailing(node), node.real("epsilon", 1e-5)), [node.input(0), node.input(1)], 0)
 
 
-def _by_channel(node: NodeImport, index: int) -> str:
+def by_channel(node: NodeImport, index: int) -> str:
     """A vector of one number a channel as [C,1,...], one that broadcasts to input 0."""
     (channels,) = node.type(index).shape
     return node.emit(Reshape((channels, *(1,) * (node.type(0).rank - 2))), [node.input(index)])
@@ -161,7 +161,7 @@ def import_group_norm(node: NodeImport) -> None:
     op = Norm("variance", tuple(range(1, rank)), epsilon, groups)
     if node.version >= 21:
         _check_channels(node, channels, "channel")
-        node.emit(op, [node.input(0), _by_channel(node, 1), _by_channel(node, 2)], 0)
+        node.emit(op, [node.input(0), by_channel(node, 1), by_channel(node, 2)], 0)
         return
     _check_channels(node, groups, "group")
     spread = []
@@ -179,7 +179,7 @@ def import_instance_norm(node: NodeImport) -> None:
         raise ShapeError(f"input {list(node.type(0).shape)} must have batch, channels and at least one spatial axis")
     _check_channels(node, node.type(0).shape[1], "channel")
     op = Norm("variance", tuple(range(2, rank)), node.real("epsilon", 1e-5))
-    node.emit(op, [node.input(0), _by_channel(node, 1), _by_channel(node, 2)], 0)
+    node.emit(op, [node.input(0), by_channel(node, 1), by_channel(node, 2)], 0)
 
 
 def import_lp_norm(node: NodeImport) -> None:

@@ -12,6 +12,7 @@ from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.limits import MOST_EXTENT
+from bolt_build.graph.ops.norm import Norm, by_channel
 from bolt_build.graph.ops.operands import expect_count, expect_float
 from bolt_build.graph.tail import Padded, Tails
 from bolt_build.graph.tail_rules import image_by_image
@@ -91,6 +92,12 @@ class Lrn(Op):
 
 def import_batch_norm(node: NodeImport) -> None:
     if node.integer("training_mode", 0):
+        shape = node.type(0).shape
+        if len(shape) > 2 and shape[0] == 1:
+            # Statistics of one image: weights are standardised so, as those of NFNets and BiT.
+            norm = Norm("variance", tuple(range(2, len(shape))), node.real("epsilon", 1e-5))
+            node.emit(norm, [node.input(0), by_channel(node, 1), by_channel(node, 2)], 0)
+            return
         raise Refusal(
             "unsupported-attribute", "training_mode=1 is not supported", "export the model in evaluation mode"
         )

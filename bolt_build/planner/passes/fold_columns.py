@@ -1,0 +1,159 @@
+"""Computes depthwise convolutions with very large windows on tensor cores: eight neighbouring columns become channels.
+
+A window of one channel over columns is then a window over blocks of eight, from eight channels to eight, whose weights
+are those of the window shifted by each column: a Toeplitz matrix. So it is a convolution with groups of eight, which
+multiplies few zeros more than the window reaches over: a window of 31 columns is one of five blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from bolt_build.graph.arrays import held_dtype
+from bolt_build.graph.ir import Array, Graph, Node, Op
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.rearrange import Rearrange
+from bolt_build.graph.ops.shape import Pad, Slice
+from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.rewrite import GraphEditor
+from bolt_build.schema.recipe import Policy
+from bolt_build.targets import Target
+
+_BLOCK = 8
+"""Columns that become channels: a group that tensor cores take whole."""
+_LEAST = 80
+"""Taps of a window from which on products pay, with the two movements around them; none has timed it."""
+SUFFIX = ".blocks"
+"""Behind the name of a weight over blocks of columns."""
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Blocks of columns of input and output, those of a window, and those of zeros in front and behind; `shift` is
+    where the first tap of column 0 lies in its block."""
+
+    given: int
+    made: int
+    window: int
+    before: int
+    behind: int
+    shift: int
+
+
+def _blocks(op: Conv, width: int, out: int, taps: int) -> _Blocks:
+    given, made = -(-width // _BLOCK), -(-out // _BLOCK)
+    before = -(-op.pads_begin[-1] // _BLOCK)
+    shift = before * _BLOCK - op.pads_begin[-1]
+    window = (_BLOCK - 1 + (taps - 1) * op.dilations[-1] + shift) // _BLOCK + 1
+    return _Blocks(given, made, window, before, made - given - before + window - 1, shift)
+
+
+def _run(graph: Graph, policy: Policy) -> PassResult:
+    editor, journal = GraphEditor(graph), Journal(FOLD_COLUMNS.name)
+    for node in editor.nodes():
+        if not isinstance(node.op, Conv) or not node.op.groups > 1:
+            continue
+        filters, each, *kernel = editor.type(node.op_inputs[1]).shape
+        if each > 1 or filters != node.op.groups or prod(kernel) < _LEAST or len(kernel) > 2:
+            continue
+        x, y = editor.type(node.inputs[0]).shape, editor.type(node.outputs[0]).shape
+        blocks = _blocks(node.op, x[-1], y[-1], kernel[-1])
+        obstacle = _obstacle(editor, node, node.op, blocks)
+        if obstacle is not None:
+            journal.declined(node.name, obstacle)
+            continue
+        _fold(editor, node, node.op, blocks)
+        reason = f"a window of {kernel[-1]} columns is one of {blocks.window} blocks of {_BLOCK}"
+        journal.did(node.name, "folded columns into channels", reason)
+    return journal.result(editor.finish())
+
+
+def _obstacle(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> str | None:
+    """Why the convolution stays as it is."""
+    if op.strides[-1] != 1:
+        return f"its window moves by {op.strides[-1]} columns"
+    if not all(map(editor.is_constant, node.op_inputs[1:])):
+        return "its weights are computed"
+    if blocks.behind < 0:
+        return "its windows leave out columns of the image"
+    shape = editor.type(node.outputs[0]).shape
+    for stage in node.epilogue:
+        if stage.operand is not None and editor.type(node.inputs[stage.operand]).shape != shape:
+            return f"'{node.inputs[stage.operand]}' is broadcast"
+    return None
+
+
+def _fold(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> None:
+    made = list[Node]()
+
+    def add(what: str, op: Op, value: str) -> str:
+        (type_,) = op.infer([editor.type(value)])
+        label = f"{node.name}.{what}{len(made) or ''}"
+        result, name = editor.new_value(label, type_), editor.free_node_name(label)
+        made.append(Node(name, op, (value,), (result,)))
+        return result
+
+    def folded(value: str, count: int) -> str:
+        """The value with blocks of columns as channels."""
+        shape = editor.type(value).shape
+        if missing := count * _BLOCK - shape[-1]:
+            zeros = (0,) * len(shape)
+            value = add("padded", Pad(zeros, (*zeros[:-1], missing)), value)
+        split = (*shape[:-1], count, _BLOCK)
+        perm = (0, 1, len(split) - 1, *range(2, len(split) - 1))
+        whole = (shape[0], shape[1] * _BLOCK, *shape[2:-1], count)
+        return add("columns", Rearrange(split, perm, whole, 0, whole), value)
+
+    operands = {stage.operand for stage in node.epilogue}
+    own = [index for index in range(len(node.inputs)) if index not in operands]
+    inputs = []
+    for index, name in enumerate(node.inputs):
+        array, dtype = editor.constant(name), editor.type(name).dtype
+        if index == own[0]:
+            inputs.append(folded(name, blocks.given))
+        elif index in operands:
+            inputs.append(folded(name, blocks.made))
+        else:
+            assert array is not None
+            wide = _toeplitz(array, op.dilations[-1], blocks) if index == own[1] else np.repeat(array, _BLOCK)
+            inputs.append(editor.new_constant(f"{name}{SUFFIX}", wide.astype(held_dtype(dtype)), dtype))
+    flat = replace(
+        op, pads_begin=(*op.pads_begin[:-1], blocks.before), pads_end=(*op.pads_end[:-1], blocks.behind),
+        dilations=(*op.dilations[:-1], 1),
+    )  # fmt: skip
+    (type_,) = flat.infer([editor.type(inputs[index]) for index in own])
+    wide = editor.new_value(f"{node.name}.wide", type_)
+    name = editor.free_node_name(f"{node.name}.wide")
+    made.append(replace(node, name=name, op=flat, inputs=tuple(inputs), outputs=(wide,)))
+    shape = editor.type(node.outputs[0]).shape
+    split = (shape[0], shape[1], _BLOCK, *shape[2:-1], blocks.made)
+    perm = (0, 1, *range(3, len(split)), 2)
+    whole = (*shape[:-1], blocks.made * _BLOCK)
+    back = Rearrange(split, perm, whole, 0, whole)
+    if whole == shape:
+        made.append(Node(node.name, back, (wide,), node.outputs))
+    else:
+        cut = Slice((0,) * len(shape), shape, (1,) * len(shape))
+        made.append(Node(node.name, cut, (add("back", back, wide),), node.outputs))
+    editor.replace(node, *made)
+
+
+def _toeplitz(weights: Array, dilation: int, blocks: _Blocks) -> Array:
+    """[C,1,*rows,taps] as [C * 8,8,*rows,window]: filter c * 8 + o has tap k in column o + k * dilation + shift."""
+    channels, _, *rows, taps = weights.shape
+    wide = np.zeros((channels, _BLOCK, _BLOCK, *rows, blocks.window), weights.dtype)
+    for o in range(_BLOCK):
+        for tap in range(taps):
+            block, column = divmod(o + tap * dilation + blocks.shift, _BLOCK)
+            wide[:, o, column, ..., block] = weights[:, 0, ..., tap]
+    return wide.reshape(channels * _BLOCK, _BLOCK, *rows, blocks.window)
+
+
+def _has_tensor_cores(target: Target, precision: str) -> bool:
+    return target.gpu is not None and target.gpu.instruction(precision) is not None
+
+
+FOLD_COLUMNS = Pass("fold-columns", _run, pays_on=_has_tensor_cores)

@@ -1,0 +1,94 @@
+"""Depthwise convolutions with very large windows become ones with groups of eight, over blocks of columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planner_checks import graph, run, said
+
+from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.reference import evaluate
+from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
+
+
+def depthwise(
+    kernel: str = "9,9", x: str = "2,3,16,16", pads: str = "4,4", strides: str = "1,1", dilations: str = "1,1",
+    ends: str = "",
+) -> Graph:  # fmt: skip
+    sides = f"strides=[{strides}] dilations=[{dilations}] pads_begin=[{pads}] pads_end=[{ends or pads}]"
+    return graph(f"""
+        graph g batch=2 (%x: f32[{x}]) -> (%y) {{
+          const %w: f32[3,1,{kernel}]
+          const %b: f32[3]
+          %y = conv(%x, %w, %b) {sides} groups=3 | relu // "c"
+        }}""")
+
+
+def agrees(before: Graph, after: Graph) -> None:
+    random = np.random.default_rng(1)
+    x = {name: random.standard_normal(before.type(name).shape).astype(np.float32) for name in before.inputs}
+    np.testing.assert_allclose(evaluate(after, x)["y"], evaluate(before, x)["y"], rtol=1e-5, atol=1e-5)
+
+
+def test_columns_become_channels() -> None:
+    before = depthwise()
+    result = run(FOLD_COLUMNS, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["rearrange", "conv", "rearrange"]
+    assert said(result) == [
+        ("c", "folded columns into channels", "a window of 9 columns is one of 3 blocks of 8"),
+    ]
+    agrees(before, result.graph)
+
+
+def test_a_residual_goes_with_it() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,3,12,13]) -> (%y) {
+          const %w: f32[3,1,9,9]
+          %y = conv(%x, %w, %x) pads_begin=[4,4] pads_end=[4,4] groups=3 | add(%x@2) | relu // "c"
+        }""")
+    result = run(FOLD_COLUMNS, before)
+    assert [node.op.kind for node in result.graph.nodes] == [
+        "pad", "rearrange", "pad", "rearrange", "conv", "rearrange", "slice",
+    ]  # fmt: skip
+    agrees(before, result.graph)
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        (depthwise(strides="1,2"), "its window moves by 2 columns"),
+        (depthwise(x="2,3,9,90", pads="0,0", ends="0,0", kernel="9,9", dilations="1,1"), None),
+        (depthwise(kernel="7,7", pads="3,3"), None),
+    ],
+)
+def test_others(before: Graph, why: str | None) -> None:
+    result = run(FOLD_COLUMNS, before)
+    if why is not None:
+        assert said(result) == [("c", "declined", why)]
+        assert result.graph == before
+    agrees(before, result.graph)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    taps=st.integers(9, 40), rows=st.sampled_from((0, 9)), dilation=st.integers(1, 3), begin=st.integers(0, 20),
+    end=st.integers(0, 20), width=st.integers(1, 30), down=st.integers(1, 2),
+)  # fmt: skip
+def test_any_window_gives_the_same(
+    taps: int, rows: int, dilation: int, begin: int, end: int, width: int, down: int
+) -> None:
+    """Over a line, where `rows` is 0, and over an image."""
+    reach = (taps - 1) * dilation + 1
+    end = max(end, reach - width - begin)
+    if rows:
+        before = depthwise(f"{rows},{taps}", f"2,3,11,{width}", f"2,{begin}", f"{down},1", f"1,{dilation}", f"3,{end}")
+    else:
+        taps, end = taps + 71, max(end, (taps + 70) * dilation + 1 - width - begin)
+        before = depthwise(f"{taps}", f"2,3,{width}", f"{begin}", "1", f"{dilation}", f"{end}")
+    after = run(FOLD_COLUMNS, before).graph
+    (conv,) = (node.op for node in after.nodes if isinstance(node.op, Conv))
+    assert conv.groups == 3
+    agrees(before, after)
