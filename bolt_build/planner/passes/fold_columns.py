@@ -118,8 +118,8 @@ def _fold(editor: GraphEditor, node: Node, op: Conv, blocks: _Blocks) -> None:
             inputs.append(folded(name, blocks.made))
         else:
             assert array is not None
-            wide = _toeplitz(array, op.dilations[-1], blocks) if index == own[1] else np.repeat(array, _BLOCK)
-            inputs.append(editor.new_constant(f"{name}{SUFFIX}", wide.astype(held_dtype(dtype)), dtype))
+            wider = _toeplitz(array, op.dilations[-1], blocks) if index == own[1] else np.repeat(array, _BLOCK)
+            inputs.append(editor.new_constant(f"{name}{SUFFIX}", wider.astype(held_dtype(dtype)), dtype))
     flat = replace(
         op, pads_begin=(*op.pads_begin[:-1], blocks.before), pads_end=(*op.pads_end[:-1], blocks.behind),
         dilations=(*op.dilations[:-1], 1),
