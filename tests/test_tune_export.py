@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from cuda_engine import nvcc
+from shared_folders import SharedFolder
 from tune_projects import Project, by_prediction, new_project
 
 from bolt_build.build.builder import dry_run
@@ -48,12 +49,16 @@ def export(project: Project, name: str, cache: Path) -> TuneResult:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> tuple[Project, Path]:
+def exported(
+    tmp_path_factory: pytest.TempPathFactory, cache_home: Path, shared_folder: SharedFolder
+) -> tuple[Project, Path]:
     """A project with `b.tar`, and the cache that was used."""
     nvcc()
     project, cache = new_project(tmp_path_factory.mktemp("tuning") / "work"), cache_home / "bolt-build"
     project.write(*ONE_KERNEL)
-    result = export(project, "b.tar", cache)
+    # Of two workers that both come here the second takes from the cache what the first has compiled.
+    with shared_folder("tune-export"):
+        result = export(project, "b.tar", cache)
     assert result.exit_code is ExitCode.OK, result
     return project, cache
 

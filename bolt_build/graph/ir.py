@@ -71,6 +71,7 @@ class Op(ABC):
     `in_graphs`: it stands in graphs, not in kernel problems alone. `factors`: how many of its first inputs are stored
     in the layer's precision where they are constants, as weights are; others are stored in fp32. `moves`: what it makes
     are elements of its inputs, as they are stored. `shaped`: its own numbers are shapes, which differ where extents do.
+    `keeps`: of several operators one behind the other, what the first leaves is stored as well, as the first output.
     """
 
     kind: ClassVar[str]
@@ -78,6 +79,7 @@ class Op(ABC):
     factors: ClassVar[int] = 0
     moves: ClassVar[bool] = False
     shaped: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
 
     @abstractmethod
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from bolt_build.families.reason import within
 from bolt_build.graph.chains import chains_in, inverted_in, normed_in
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.ops.chain import Chain
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.persistent import ChainOutcome
 from bolt_build.report.brief import wrapped
@@ -93,7 +92,7 @@ def _split(found: ChainOutcome, together: float, apart: Sequence[float | None], 
     # What lies between is neither written nor read; what is an output as well is not read.
     before = [each for each, time in zip(found.chain.apart[:-1], apart, strict=False) if time]  # without views
     op = found.chain.problem.op
-    stored = before[-1].outputs[0].nbytes if isinstance(op, Chain) and op.keeps else 0
+    stored = before[-1].outputs[0].nbytes if op.keeps else 0
     nbytes = 2 * sum(each.outputs[0].nbytes for each in before) - stored
     traffic, launch = nbytes / target.bandwidth * 1e6, len(before) * target.launch_seconds * 1e6
     return Split(gain, nbytes, traffic, launch, traffic + launch - gain)

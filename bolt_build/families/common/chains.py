@@ -18,13 +18,17 @@ def chained(first: KernelProblem, second: KernelProblem) -> KernelProblem:
     The operands of the first, then those of the second without its input 0, each in their order; what the first reads
     is all that may be padded. Raises ValueError where the second reads what lies between anywhere else.
     """
+    return _joined(Chain(first.op, len(first.inputs), first.epilogue, second.op), first, second)
+
+
+def _joined(op: Chain, first: KernelProblem, second: KernelProblem) -> KernelProblem:
     if op_operands(second)[:1] != (0,):
         raise ValueError("what lies between is the second product's input 0")
-    count = len(first.inputs)
-    op = Chain(first.op, count, first.epilogue, second.op)
-    epilogue = tuple(_moved(stage, count - 1) for stage in second.epilogue)
-    inputs = (*first.inputs, *second.inputs[1:])
-    return KernelProblem(op, inputs, second.outputs, epilogue, second.accumulate, second.target, first.padding)
+    epilogue = tuple(_moved(stage, op.operands - 1) for stage in second.epilogue)
+    inputs, outputs = (*first.inputs, *second.inputs[1:]), second.outputs
+    if op.keeps:
+        outputs = (*first.outputs, *outputs)
+    return KernelProblem(op, inputs, outputs, epilogue, second.accumulate, second.target, first.padding)
 
 
 def averaged(first: KernelProblem, mean: KernelProblem) -> KernelProblem:
@@ -44,10 +48,7 @@ def normed(first: KernelProblem, norm: KernelProblem, move: Transpose | None) ->
 
 def kept(first: KernelProblem, second: KernelProblem) -> KernelProblem:
     """As `chained`, and what `first` leaves is an output as well, the one in front."""
-    both = chained(first, second)
-    assert isinstance(both.op, Chain)
-    op = Kept(both.op.first, both.op.operands, both.op.between, both.op.second)
-    return replace(both, op=op, outputs=(*first.outputs, *second.outputs))
+    return _joined(Kept(first.op, len(first.inputs), first.epilogue, second.op), first, second)
 
 
 def parts(problem: KernelProblem) -> tuple[KernelProblem, ...]:

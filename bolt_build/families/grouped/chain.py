@@ -181,9 +181,8 @@ def candidates(problem: KernelProblem, target: Target) -> tuple[tuple[Candidate,
 def predict(problem: KernelProblem, candidate: Candidate, target: Target) -> float:
     """`Family.predict`."""
     tile, chain = tile_of(candidate), chain_shape(problem)
-    if not isinstance(tile, ExpandedTile) or not means.averages(problem):
-        return tile.seconds(chain, target)
-    return tile.seconds(chain, target) + means.seconds(chain.conv, tile.sums(chain), target)
+    sums = tile.sums(chain) if means.averages(problem) else None
+    return tile.seconds(chain, target) + (0.0 if sums is None else means.seconds(chain.conv, sums, target))
 
 
 def refuse_candidate(problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
@@ -235,9 +234,10 @@ def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepE
         inputs.append(after)
     kernel = "ExpandedConv" if found.behind is None else "ChainedConv" if found.front is None else "InvertedResidual"
     header = "chained"
-    if isinstance(tile, ExpandedTile) and means.averages(problem):
+    sums = tile.sums(chain) if means.averages(problem) else None
+    if sums is not None:
         kernel, header, types[0] = "AveragedExpanded", "averaged", _with_sums(types[0])
-        text = [str(tile.sums(chain).tiles), str(prod(shape.out)), *text]
+        text = [str(sums.tiles), str(prod(shape.out)), *text]
         inputs.append(at.outputs[1])
     call = f"kernel.run(r, {', '.join(inputs)});"
     return StepCode((f"bolt_grouped/{header}.h",), f"{SPACE}::{kernel}<{', '.join(types)}>", ", ".join(text), call)

@@ -14,7 +14,7 @@ from math import ceil, gcd
 
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.grouped.kind import Load, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -212,6 +212,10 @@ class ChainTile:
         """Weights and biases that a block reads: those of both."""
         shape = chain.conv
         return shape.channels * (2 * shape.kernel[1] * tall(shape) + 4 + 2 * OCTET * self.n(chain))
+
+    def sums(self, chain: ChainShape) -> Sums | None:
+        """None: what its kernels leave is a product's, and no means."""
+        return None
 
     def seconds(self, chain: ChainShape, target: Target) -> float:
         """Predicted time."""

@@ -125,6 +125,10 @@ class InvertedTile(SlabTile):
         shared = depths * (1024 + 256 * octets) + 1024 * octets
         return Busy.of(gpu_of(target), target, multiplies, runs * slabs * instructions * 32, runs * slabs * shared)
 
+    def sums(self, chain: ChainShape) -> Sums | None:
+        """None: what its kernels leave is a product's, and no means."""
+        return None
+
     def seconds(self, chain: ChainShape, target: Target) -> float:
         """Predicted time."""
         return self.seconds_of_blocks(chain, chain, self.shared_bytes(chain), target)

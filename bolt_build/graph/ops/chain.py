@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, EpilogueOp, Member, Op, TensorType
@@ -23,8 +22,6 @@ class Chain(Op):
 
     kind = "chain"
     in_graphs = False
-    keeps: ClassVar[bool] = False
-    """Whether what the first and its stages leave is stored as well, as the first of two outputs."""
     first: Op
     operands: int
     between: tuple[EpilogueOp, ...]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from bolt_build.families.base import Family, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.problems import op_operands
-from bolt_build.graph.ops.chain import Chain
 from bolt_build.targets import Target
 from bolt_build.tuning.compile.glue_functions import FunctionsCode, expressions, functions_of
 
@@ -80,7 +79,7 @@ class _Sequence:
         inputs_left, prepared = at.inputs, at.prepare_inputs
         for each in before:
             # What lies between is stored where it is an output as well.
-            kept = isinstance(problem.op, Chain) and problem.op.keeps and each is before[-1]
+            kept = problem.op.keeps and each is before[-1]
             count, between = len(each.inputs), at.outputs[0] if kept else self._place(each.outputs[0])
             self._add_one(each, StepExpressions(inputs_left[:count], (between,), prepared[:count]))
             inputs_left, prepared = (between, *inputs_left[count:]), (None, *prepared[count:])
