@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -287,6 +288,23 @@ def test_entries_are_those_of_a_local_cache(server: HttpStore, tmp_path: Path) -
     assert json.loads(server.objects[name]) == json.loads(
         (tmp_path / "cache" / name.removeprefix("/team/")).read_text()
     )
+
+
+@pytest.mark.parametrize("what", ["entries", "blobs"])
+def test_a_pipe_in_a_directory_is_not_waited_for(tmp_path: Path, what: str) -> None:
+    team = tmp_path / "team"
+    put(writer(str(team)), tmp_path / "made", a=b"contents")
+    (path,) = (path for path in (team / what).rglob("*") if path.is_file())
+    path.unlink()
+    os.mkfifo(path)
+    found: list[bool] = []
+    asking = threading.Thread(
+        target=lambda: found.append(reader(str(team)).fetch(KEY, ["a"], tmp_path / "to")), daemon=True
+    )
+    asking.start()
+    asking.join(PATIENCE)
+    assert found == [False]
+    assert left(tmp_path / "to") == []
 
 
 def test_a_directory_opens_by_its_path_and_nothing_is_made_for_a_reader(tmp_path: Path) -> None:

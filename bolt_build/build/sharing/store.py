@@ -55,6 +55,8 @@ class Store:
     writing: Any
     creates: bool
     """False where "create" is a header of the request (HTTP) instead of a mode."""
+    folder: Path | None = None
+    """Of a store that is a directory: what is no file in it would be waited for without an end."""
 
     def read(self, name: str, limit: int) -> bytes | None:
         """An object of at most `limit` bytes, None where there is none. Of a larger one `limit` + 1 bytes are given."""
@@ -122,6 +124,8 @@ class Store:
                 return
 
     def _get(self, name: str) -> Any:
+        if self.folder is not None and not (self.folder / name).is_file():
+            return None
         try:
             return _library().get(self.reading, name)
         except FileNotFoundError:
@@ -173,7 +177,7 @@ def open_store(place: SharedPlace) -> Store:
         folder = Path(os.path.abspath(place.url))
         _check_folder(folder, place)
         store = _opened(place, lambda: stores.LocalStore(prefix=folder, mkdir=place.write))
-        return Store(place, store, store, creates=True)
+        return Store(place, store, store, creates=True, folder=folder)
     plain = scheme == "http" or os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true")
     client = {
         "connect_timeout": timedelta(seconds=min(_CONNECT_SECONDS, place.timeout)),
