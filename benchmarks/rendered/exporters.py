@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from rendered import figures, table
@@ -12,7 +13,7 @@ _LIBRARIES = ("torchvision", "timm", "transformers")
 _HEAD = ("models of", "architectures", "files", "planned for an H200", "built for the host", "and right")
 _NOTHING = {
     "exported": table(_HEAD, [["nothing yet"] + ["-"] * 5]), "exported.files": "0", "exported.wrong": "none",
-    "exported.lost": "none",
+    "exported.lost": "none", "exported.forms": "none",
 }  # fmt: skip
 
 
@@ -27,6 +28,7 @@ def exported(data: Any) -> dict[str, str]:
         built = sum(row["host"] != "not built yet" for row in made)
         numbers = len({row["model"] for row in made}), len(made), planned, built, verified
         rows.append([f"{library} {data['versions'][library]}", *map(str, numbers)])
+    forms = Counter(row["form"] for row in data["rows"] if row["export"] == "ok")
     lost = [f"{_name(row)} ({_first(row['export'])})" for row in data["rows"] if row["export"] != "ok"]
     wrong = [
         f"{_name(row)}: {_first(row['h200'] if row['h200'] != 'planned' else row['host'])}"
@@ -37,6 +39,7 @@ def exported(data: Any) -> dict[str, str]:
     return {
         "exported": table(_HEAD, rows),
         "exported.files": str(data["files"]),
+        "exported.forms": ", ".join(f"{forms[form]} as {form}" for form in sorted(forms)) or "none",
         "exported.wrong": "; ".join(wrong) or "none",
         "exported.lost": "; ".join(lost) or "none",
     }
