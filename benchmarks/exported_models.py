@@ -7,6 +7,7 @@ configurations of them.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +61,8 @@ def segmentation_model(name: str) -> Made:
     import torchvision
 
     model = torchvision.models.get_model(name, weights=None, weights_backbone=None)
-    return Entries(model, ("x",), ("out",)), (image(),)
+    (given,) = inspect.signature(model.forward).parameters
+    return Entries(model, (given,), ("out",)), (image(),)
 
 
 def video_model(name: str) -> Made:
