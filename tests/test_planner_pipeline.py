@@ -41,8 +41,8 @@ def test_the_order_is_this() -> None:
         "remove-dead", "fold-constants", "remove-copies", "merge-moves", "merge-slices", "remove-copies",
         "merge-duplicates", "fold-pads", "recognise-activations", "recognise-norms", "recognise-attention",
         "fold-constants", "merge-moves", "remove-copies", "fold-batch-norm", "fold-affine", "merge-branches",
-        "fold-affine", "merge-duplicates", "remove-dead", "multiply-patches", "carry-moves", "merge-moves",
-        "remove-copies",
+        "move-later", "fold-affine", "merge-duplicates", "remove-dead", "multiply-patches", "carry-moves",
+        "merge-moves", "remove-copies",
         "select-early", "merge-projections", "merge-rearrangements", "fuse-epilogues",
         "flatten-volumes", "fold-columns", "split-groups", "pad-channels", "pad-filters", "split-batches",
     ]  # fmt: skip
@@ -66,7 +66,7 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
         "there are remove-dead, fold-constants, remove-copies, merge-moves, merge-slices, merge-duplicates, fold-pads, "
         "recognise-activations, recognise-norms, recognise-attention, fold-batch-norm, fold-affine, merge-branches, "
-        "multiply-patches, carry-moves, select-early, merge-projections, merge-rearrangements, "
+        "move-later, multiply-patches, carry-moves, select-early, merge-projections, merge-rearrangements, "
         "fuse-epilogues, flatten-volumes, fold-columns, split-groups, pad-channels, "
         "pad-filters, split-batches"
     )

@@ -12,6 +12,7 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.zoo import (
     bert,
     convnext_tiny,
+    densenet121,
     efficientnet_b0,
     mobilenet_v2,
     mobilenet_v3_small,
@@ -32,6 +33,7 @@ GRAPHS = {
     "bert_base_384": lambda: bert.build_base().zeros(),
     "bert_base_40": lambda: bert.build_base().zeros(),
     "convnext_tiny": convnext_tiny.build,
+    "densenet121": densenet121.build,
     "efficientnet_b0": efficientnet_b0.build,
     "mobilenet_v2": mobilenet_v2.build,
     "mobilenet_v3_small": mobilenet_v3_small.build,
@@ -45,7 +47,7 @@ GRAPHS = {
 HEAVY = {name: [pytest.mark.large] for name in ("bert_base", "bert_base_384", "bert_base_40", "vgg16", "vit_b16")}
 UNTUNED = {
     "bert_base_masked",
-    "bert_large", "clip_vision", "densenet121",
+    "bert_large", "clip_vision",
     "distilbert", "repvgg_a1", "repvgg_b0", "vgg19",
     "whisper_tiny_encoder",
 }  # fmt: skip

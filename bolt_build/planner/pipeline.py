@@ -20,6 +20,7 @@ from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
+from bolt_build.planner.passes.later_moves import MOVE_LATER
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
@@ -55,7 +56,8 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_BATCH_NORM,
     FOLD_AFFINE,
     MERGE_BRANCHES,  # their BatchNorms are in their weights now
-    FOLD_AFFINE,  # what stood behind the sum of branches
+    MOVE_LATER,  # biases are part of products now
+    FOLD_AFFINE,  # what stood behind the sum of branches, and behind such moves
     MERGE_DUPLICATES,
     REMOVE_DEAD,  # nothing unread may count as a reader
     MULTIPLY_PATCHES,  # BatchNorms and biases are in their weights now
