@@ -1,4 +1,4 @@
-"""Chains of layers in one kernel, padding and activations."""
+"""Chains of layers in one kernel, and activations."""
 
 from __future__ import annotations
 
@@ -44,17 +44,6 @@ def back_to_back(data: Any) -> dict[str, str]:
         "pairs.mean": f"{summary['geometric_mean']:.2f} times", "pairs.least": f"{summary['least']:.2f} times",
         "pairs.waiting_mean": f"{waiting['geometric_mean']:.2f}", "pairs.waiting_least": f"{waiting['least']:.2f}",
     }  # fmt: skip
-
-
-@figures("padding", without={"padding": "It has not run on a GPU yet."})
-def padding(data: Any) -> dict[str, str]:
-    summary = data["summary"]
-    speeds = f"{summary['speed_padded']:.2f} times as fast padded by a copy, {summary['speed_folded']:.2f} times"
-    chosen = {form["kernels_chosen"] for row in data["rows"] for form in row["kernels"].values()}
-    return {
-        "padding": f"On {summary['gpu']}, kernels {' or '.join(sorted(chosen))}, an engine is {speeds} where the "
-        f"producer's store pads. The copy takes {percent(summary['cost_of_padding'])} of the padded engine's time."
-    }
 
 
 @figures("activations", "activation_sass")

@@ -38,6 +38,7 @@ def padding(data: Any) -> dict[str, str]:
             ]
         )
     return {
-        "padding": table(head, rows), "padding.speed": f"{summary['speed_padded']:.2f}",
+        "padding": table(head, rows),
+        "padding.speed": f"{summary['speed_padded']:.2f}",
         "padding.folded": f"{summary['speed_folded']:.2f}", "padding.cost": f"{summary['cost_of_padding']:.0%}",
     }  # fmt: skip
