@@ -68,7 +68,7 @@ FLAT = "%g = tanh(%f)"
 WHY_NOT = {
     "the right factor is stored by rows of the image, not by columns of the result": net(product="matmul(%f, %t, %b)"),
     "what it flattens is read flat by others than one matrix product": net(FLAT, "matmul(%f, %g) transpose_b=true"),
-    "what it flattens is read by 'g', activation": net(FLAT, "matmul(%g, %v) transpose_b=true"),
+    "what it flattens is read by 'g', softmax": net("%g = softmax(%f) axis=1", "matmul(%g, %v) transpose_b=true"),
 }
 
 
