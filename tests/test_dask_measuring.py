@@ -15,6 +15,7 @@ from dask_graphs import DaskProcesses, answers, free_port
 from test_tune_measure import Workshop, project, workshop
 from tune_projects import Project
 
+from bolt_build.build.remote import dask
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
 from bolt_build.report.progress import QuietProgress
@@ -184,7 +185,10 @@ def test_where_no_worker_declares_the_gpu(
     )
 
 
-def test_a_scheduler_that_does_not_answer_measures_nothing(project: Project, workshop: Workshop) -> None:
+def test_a_scheduler_that_does_not_answer_measures_nothing(
+    project: Project, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask, "_FIRST_SECONDS", 0.2)
     address = f"tcp://127.0.0.1:{free_port()}"
     result, said = tuned(project, address)
     assert said[0] == f"the scheduler {address} does not answer: the GPUs of this machine measure"
