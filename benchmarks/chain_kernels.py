@@ -11,7 +11,7 @@ Kernels in one are compared with PyTorch in fp32 on the GPU (what lies between r
 it with NumPy; then all are timed from replayed graphs, their launches overlapped as an engine's are, on buffers beyond
 L2. Of each way the first `--count` candidates by prediction are tried, of those apart the first `--apart`; kernels
 begin with the first candidate of every shape, and after `--seconds` no more are tried. FOLDER keeps what was compiled.
-Writes `results/chain_kernels.json`; times are us.
+Writes `results/chain_kernels.json`, with `--only normed` `results/normed_kernels.json`; times are us.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import argparse
 import math
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -261,38 +262,16 @@ def _torch_conv(x: Any, op: Any, own: list[Any], epilogue: tuple[EpilogueOp, ...
     return y
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
-    parser.add_argument("--list", action="store_true", help="compile and run nothing")
-    parser.add_argument("--count", type=int, default=4, help="candidates in one kernel of each shape")
-    parser.add_argument("--apart", type=int, default=2, help="candidates of each kernel apart")
-    parser.add_argument("--only", choices=WAYS, help="this way alone, and the kernels apart that it stands for")
-    parser.add_argument("--seconds", type=float, default=90, help="after these no more are tried")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    plan = planned(arguments.count, arguments.apart, arguments.only)
-    if arguments.list:
-        for each in plan:
-            print(f"{each.predicted_us:8.2f} {each.trial.label}")
-        print(len(plan), "kernels")
-        return 0
-    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
-        prepare(arguments.folder, [each.trial for each in plan])
-    if arguments.prepare:
-        return 0
-    library = Library(arguments.folder)
-    if library.trials != [each.trial for each in plan]:
-        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
-    begun, kernels = time.monotonic(), []
+def measured(
+    plan: Sequence[Planned], library: Library, seconds: float
+) -> tuple[list[dict[str, Any]], dict[KernelProblem, float], int]:
+    """What came of each kernel that was begun within `seconds`, us of the fastest right one of each problem, and how
+    many were wrong. Equal layers stand beside each other, so that their inputs are made once."""
+    begun, kernels, wrong = time.monotonic(), [], 0
     best: dict[KernelProblem, float] = {}
-    wrong = 0
-    # Equal layers stand beside each other, so that their inputs are made once.
-    order = sorted(range(len(plan)), key=lambda at: (plan[at].turn, at))
-    for index in order:
+    for index in sorted(range(len(plan)), key=lambda at: (plan[at].turn, at)):
         each = plan[index]
-        if time.monotonic() - begun > arguments.seconds:
+        if time.monotonic() - begun > seconds:
             break
         outcome = library.run(index)
         right = outcome.message == "" and outcome.error <= 1.0
@@ -307,6 +286,11 @@ def main() -> int:
         })  # fmt: skip
         if not right:
             print(f"WRONG {outcome.error:9.3g} {outcome.label} {outcome.message}", flush=True)
+    return kernels, best, wrong
+
+
+def shapes(plan: Sequence[Planned], best: Mapping[KernelProblem, float]) -> dict[str, Any]:
+    """Of each shape and way the fastest kernel in one beside the fastest apart; NaN for what was not timed."""
     rows: dict[str, Any] = {}
     for each in plan:
         problem = each.trial.step.problem
@@ -318,6 +302,49 @@ def main() -> int:
             words = " + ".join(f"{time:.2f}" for time in apart)
             times = f"{together:7.2f} us, apart {sum(apart):7.2f} ({words})"
             print(f"{each.trial.layer.label:32} {times}, {row['speed']:.2f}")
+    return rows
+
+
+def known(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as JSON has it: nothing in the place of NaN."""
+
+    def number(value: float) -> float | None:
+        return None if np.isnan(value) else value
+
+    found = {"us": number(row["us"]), "speed": number(row["speed"])}
+    return {**row, **found, "apart_us": [number(each) for each in row["apart_us"]]}
+
+
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
+    parser.add_argument("--list", action="store_true", help="compile and run nothing")
+    parser.add_argument("--count", type=int, default=4, help="candidates in one kernel of each shape")
+    parser.add_argument("--apart", type=int, default=2, help="candidates of each kernel apart")
+    parser.add_argument("--only", choices=WAYS, help="this way alone, and the kernels apart that it stands for")
+    parser.add_argument("--seconds", type=float, default=90, help="after these no more are tried")
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = asked()
+    plan = planned(arguments.count, arguments.apart, arguments.only)
+    if arguments.list:
+        for each in plan:
+            print(f"{each.predicted_us:8.2f} {each.trial.label}")
+        print(len(plan), "kernels")
+        return 0
+    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
+        prepare(arguments.folder, [each.trial for each in plan])
+    if arguments.prepare:
+        return 0
+    library = Library(arguments.folder)
+    if library.trials != [each.trial for each in plan]:
+        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
+    kernels, best, wrong = measured(plan, library, arguments.seconds)
+    rows = shapes(plan, best)
     speeds = [row["speed"] for row in rows.values() if not np.isnan(row["speed"])]
     summary = {
         "geometric_mean": math.exp(sum(map(math.log, speeds)) / len(speeds)) if speeds else None,
@@ -325,12 +352,9 @@ def main() -> int:
     }  # fmt: skip
     facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
     facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
-    for row in rows.values():
-        row["us"] = None if np.isnan(row["us"]) else row["us"]
-        row["speed"] = None if np.isnan(row["speed"]) else row["speed"]
-        row["apart_us"] = [None if np.isnan(each) else each for each in row["apart_us"]]
-    result = {**facts, "batch": BATCH, "summary": summary, "shapes": rows, "kernels": kernels}
-    record.write("chain_kernels", result, arguments.out)
+    found = {layer: known(row) for layer, row in rows.items()}
+    result = {**facts, "batch": BATCH, "summary": summary, "shapes": found, "kernels": kernels}
+    record.write(f"{arguments.only or 'chain'}_kernels", result, arguments.out)
     print(summary)
     return 1 if wrong else 0
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import cliff_models
+import cliff_net
 import onnx
 import record
 
@@ -141,7 +142,8 @@ def cases(models: list[str], targets: list[str], batches: list[int]) -> Iterator
 def package_key() -> str:
     """Changes with every file that plans may depend on."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))]
-    return digest((texts, Path(cliff_models.__file__).read_text(encoding="utf-8")))
+    networks = (Path(each.__file__).read_text(encoding="utf-8") for each in (cliff_models, cliff_net))
+    return digest((texts, *networks))
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ is not: where something crashed and the GPU is not there any more, nothing of th
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import threading
 import time
@@ -17,12 +16,10 @@ from pathlib import Path
 
 from bolt_build.build.files import told, unlink, write_text
 from bolt_build.tuning.driver_process import measure
-from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Work
+from bolt_build.tuning.lanes.work import COUNT, INTERRUPTED, Answer, Work
 from bolt_build.tuning.this_machine import FoundDevice, device_lines
 
 _CRASHED = '"status": "crashed"'
-_COUNT = re.compile(r"\[\d+/\d+\]")
-"""What the driver says when it is done with a problem."""
 
 
 @dataclass
@@ -46,7 +43,7 @@ class Gpu:
         def take(line: str) -> None:
             lines[0] = line
             say(line)
-            if work.size > 1 and _COUNT.search(line):
+            if work.size > 1 and COUNT.search(line):
                 keep(Answer(results=_finished(results), part=True))
 
         options = ["--device", self.found.line]

@@ -5,7 +5,6 @@ A lane that loses its GPU gives its work back, and another one does it. What is 
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,11 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 
-from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Lane, Work
+from bolt_build.tuning.lanes.work import COUNT, INTERRUPTED, Answer, Lane, Work
 
 _OF_GPU = "GPU "
 """What the driver's lines about its measurements begin with; others are about its single run."""
-_COUNT = re.compile(r"\[(\d+)/\d+\]")
 
 MOST_LOSSES = 3
 """GPUs that one work may lose: what loses every GPU is measured on none."""
@@ -99,7 +97,7 @@ def measure_all(
 def _counted(line: str, done: int, every: int) -> str:
     """The driver's line, which counts what is of its work, with the count of all. Works end out of turn: no count is
     beyond the last."""
-    found = _COUNT.search(line)
+    found = COUNT.search(line)
     if found is None:
         return line
     count = min(done + int(found[1]), every)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+COUNT = re.compile(r"\[(\d+)/\d+\]")
+"""What the driver says when it is done with a problem: which of its work it was."""
 INTERRUPTED = 130
 """The exit status of a driver that was interrupted: its results hold what was measured until then."""
 
