@@ -60,10 +60,13 @@ class GpuWorkers:
         question = Question(package_digest(), digest, self.target, self.foreign)
         found = []
         for worker in self.scheduler.workers(resource_of(self.target)):
-            with contextlib.suppress(Lost, NoWorker):
+            try:
                 told, _ = self.ask(question, {digest: program}, worker)
-                if told.gpu is not None:
-                    found.append(told.gpu)
+            except (Lost, NoWorker):
+                self.say(f"the worker {worker} was lost before it named its GPU: it measures nothing")
+                continue
+            if told.gpu is not None:
+                found.append(told.gpu)
         return tuple(found)
 
     def lanes(self, program: Path, candidates: Path) -> tuple[WorkerLane, ...]:
