@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from bolt_build.digest import digest
 from bolt_build.families.base import (
@@ -12,23 +12,22 @@ from bolt_build.families.base import (
     Expense,
     KernelProblem,
     KernelUnit,
-    Refusal,
     StepCode,
     StepExpressions,
 )
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.stated import is_read, tile_of
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
-from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of, stored_apart
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of, stored_apart
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
+from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
@@ -113,53 +112,37 @@ def refuse_products(problem: KernelProblem) -> str | None:
 
 
 @dataclass(frozen=True)
-class ChainKind(Generic[T]):
+class ChainKind(TileKind[T, ProductChain]):
     """A kind of kernels for two products. `tiles` gives those that may do, and why there are none; `read` finds one in
     a candidate's parameters."""
 
     tiles: Callable[[Gpu, ProductChain], tuple[tuple[T, ...], str | None]]
     read: Callable[[Reader], T]
 
-    def tile_of(self, candidate: Candidate) -> T:
-        """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
-        return tile_of(candidate, self.read)
-
-    def reads(self, candidate: Candidate) -> bool:
-        return is_read(self.tile_of, candidate)
-
     def serves(self, problem: KernelProblem) -> bool:
         first, *behind = problem.op.sequence
         return multiplies(first.op) and len(behind) == 1 and multiplies(behind[0].op)
 
-    def offers(self, problem: KernelProblem, target: Target) -> Offers:
-        if (reason := refuse_products(problem)) is not None:
-            return Offers(none=(reason,))
-        chain, gpu = chain_of(problem), gpu_of(target)
-        tiles, none = self.tiles(gpu, chain)
-        found, refusals = [], []
-        for tile in tiles:
-            if (why := tile.refuse(gpu, chain) or _refuse_type(tile, gpu, chain)) is None:
-                candidate = Candidate(FAMILY, tile.parameters)
-                found.append(Offer(_seconds(problem, chain, tile, target), candidate, tile.group))
-            else:
-                refusals.append(Refusal(FAMILY, f"tile {tile}", why))
-        return Offers(tuple(found), () if none is None else (none,), tuple(refusals))
+    def read_tile(self, reader: Reader) -> T:
+        return self.read(reader)
 
-    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        if (reason := refuse_products(problem)) is not None:
-            return reason
-        chain, gpu, tile = chain_of(problem), gpu_of(target), self.tile_of(candidate)
-        tiles, none = self.tiles(gpu, chain)
-        if none is not None or tile not in tiles or candidate.settings:
-            return none or f"{candidate} is none of its candidates"
-        return tile.refuse(gpu, chain) or _refuse_type(tile, gpu, chain)
+    def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
+        return refuse_products(problem)
 
-    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
-        return _seconds(problem, chain_of(problem), self.tile_of(candidate), target)
+    def computed(self, problem: KernelProblem) -> ProductChain:
+        return chain_of(problem)
 
-    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
-        """None: its kernels have no settings."""
-        return ()
+    def tiles_for(self, what: ProductChain, gpu: Gpu) -> tuple[tuple[T, ...], str | None]:
+        return self.tiles(gpu, what)
+
+    def refuse_tile(self, tile: T, what: ProductChain, gpu: Gpu) -> str | None:
+        return tile.refuse(gpu, what) or _refuse_type(tile, gpu, what)
+
+    def seconds(self, problem: KernelProblem, what: ProductChain, candidate: Candidate, target: Target) -> float:
+        return _seconds(problem, what, self.tile_of(candidate), target)
+
+    def group(self, tile: T) -> str:
+        return tile.group
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         """Of both products, without what lies between them."""

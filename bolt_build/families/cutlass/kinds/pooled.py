@@ -11,20 +11,18 @@ from bolt_build.families.base import (
     Expense,
     KernelProblem,
     KernelUnit,
-    Refusal,
     StepCode,
     StepExpressions,
 )
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
-from bolt_build.families.common.stated import is_read, tile_of
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
-from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of, stored_apart
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of, stored_apart
 from bolt_build.families.cutlass.kinds.resident import (
     CHANNELS,
     STEP,
@@ -37,6 +35,7 @@ from bolt_build.families.cutlass.kinds.resident import (
 )
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import Product, aligned, work
+from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.pool import Pool
@@ -201,51 +200,52 @@ def _extents(problem: KernelProblem) -> tuple[int, int]:
     return height, width
 
 
-class Pooled:
+@dataclass(frozen=True)
+class PooledConv:
+    """A convolution, and what its results are pooled to: so many rows and columns."""
+
+    product: Product
+    pool: int
+    extents: tuple[int, int]
+
+
+class Pooled(TileKind[PooledTile, PooledConv]):
     """The kind of kernels for a convolution and the pooling of its maxima."""
-
-    def tile_of(self, candidate: Candidate) -> PooledTile:
-        """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
-        return tile_of(candidate, PooledTile.read)
-
-    def reads(self, candidate: Candidate) -> bool:
-        return is_read(self.tile_of, candidate)
 
     def serves(self, problem: KernelProblem) -> bool:
         _, *behind = problem.op.sequence
         return len(behind) == 1 and isinstance(behind[0].op, Pool)
 
-    def offers(self, problem: KernelProblem, target: Target) -> Offers:
-        if (reason := _refuse(problem, gpu_of(target))) is not None:
-            return Offers(none=(reason,))
-        product, found, refusals = product_of(problem), [], []
-        for tile in tiles(product, _pool(problem)):
-            if (why := tile.refuse(gpu_of(target), product, _extents(problem))) is None:
-                strip = length(tile, product, _extents(problem), target)
-                candidate = Candidate(FAMILY, tile.parameters, _settings(tile, strip))
-                found.append(Offer(_predicted(problem, product, tile, target, strip), candidate, "pooled"))
-            else:
-                refusals.append(Refusal(FAMILY, f"tile {tile}", why))
-        return Offers(tuple(found), (), tuple(refusals))
+    def read_tile(self, reader: Reader) -> PooledTile:
+        return PooledTile.read(reader)
 
-    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        if (reason := _refuse(problem, gpu_of(target))) is not None:
-            return reason
-        product, tile = product_of(problem), self.tile_of(candidate)
-        if tile not in tiles(product, _pool(problem)):
-            return f"{candidate} is none of its candidates"
-        strips = range(1, longest(tile, _extents(problem)) + 1)
-        if all(candidate.settings != _settings(tile, strip) for strip in strips):
-            return f"{candidate} has settings that it cannot have here, or lacks some"
-        return tile.refuse(gpu_of(target), product, _extents(problem))
+    def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
+        return _refuse(problem, gpu)
 
-    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+    def computed(self, problem: KernelProblem) -> PooledConv:
+        return PooledConv(product_of(problem), _pool(problem), _extents(problem))
+
+    def tiles_for(self, what: PooledConv, gpu: Gpu) -> tuple[tuple[PooledTile, ...], str | None]:
+        return tiles(what.product, what.pool), None
+
+    def refuse_tile(self, tile: PooledTile, what: PooledConv, gpu: Gpu) -> str | None:
+        return tile.refuse(gpu, what.product, what.extents)
+
+    def usual(self, tile: PooledTile, what: PooledConv, target: Target) -> Named:
+        return _settings(tile, length(tile, what.product, what.extents, target))
+
+    def refuse_settings(self, tile: PooledTile, what: PooledConv, candidate: Candidate) -> str | None:
+        strips = range(1, longest(tile, what.extents) + 1)
+        if any(candidate.settings == _settings(tile, strip) for strip in strips):
+            return None
+        return f"{candidate} has settings that it cannot have here, or lacks some"
+
+    def seconds(self, problem: KernelProblem, what: PooledConv, candidate: Candidate, target: Target) -> float:
         tile = self.tile_of(candidate)
-        return _predicted(problem, product_of(problem), tile, target, _strip(tile, candidate))
+        return _predicted(problem, what, tile, target, _strip(tile, candidate))
 
-    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
-        """None: how long strips are is foreseen well enough."""
-        return ()
+    def group(self, tile: PooledTile) -> str:
+        return "pooled"
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         """Of both, without what lies between them. Columns that two strips compute are not counted."""
@@ -304,8 +304,8 @@ def _strip(tile: PooledTile, candidate: Candidate) -> int:
     return strip
 
 
-def _predicted(problem: KernelProblem, product: Product, tile: PooledTile, target: Target, strip: int) -> float:
+def _predicted(problem: KernelProblem, what: PooledConv, tile: PooledTile, target: Target, strip: int) -> float:
     """With the bytes of the convolution, but of what it leaves only those that are pooled."""
     first = parts(problem)[0]
-    nbytes = work(first, product).nbytes - first.outputs[0].nbytes + problem.outputs[0].nbytes
-    return copy_seconds(first, product, target) + seconds(tile, product, _extents(problem), nbytes, target, strip)
+    nbytes = work(first, what.product).nbytes - first.outputs[0].nbytes + problem.outputs[0].nbytes
+    return copy_seconds(first, what.product, target) + seconds(tile, what.product, what.extents, nbytes, target, strip)

@@ -13,20 +13,18 @@ from bolt_build.families.base import (
     Expense,
     KernelProblem,
     KernelUnit,
-    Refusal,
     StepCode,
     StepExpressions,
 )
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.stated import is_read, tile_of
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
-from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.rules import too_many_sums, wasted_rows
 from bolt_build.families.cutlass.kinds.wgmma import (
     LEAST_STAGES,
@@ -40,6 +38,7 @@ from bolt_build.families.cutlass.kinds.wgmma import (
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import Product, aligned, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
+from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.chain import Kept
 from bolt_build.graph.ops.matmul import MatMul
@@ -133,47 +132,34 @@ def _tiles(product: Product) -> tuple[NormTile, ...]:
 _RESIDENT, _EXCHANGE, _AGAIN, _LOADED = 0.93, 2.0e-6, 1.2e-6, 7e-9
 
 
-class WgmmaNorm:
+class WgmmaNorm(TileKind[NormTile, Product]):
     """The kind of a matrix product and the normalisation that reads its rows."""
-
-    def tile_of(self, candidate: Candidate) -> NormTile:
-        """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
-        return tile_of(candidate, NormTile.read)
-
-    def reads(self, candidate: Candidate) -> bool:
-        return is_read(self.tile_of, candidate)
 
     def serves(self, problem: KernelProblem) -> bool:
         first, *behind = problem.op.sequence
         return multiplies(first.op) and len(behind) == 1 and isinstance(behind[0].op, Norm)
 
-    def offers(self, problem: KernelProblem, target: Target) -> Offers:
-        if (reason := _refuse(problem, gpu_of(target))) is not None:
-            return Offers(none=(reason,))
-        product, found, refusals = _product(problem), [], []
-        tiles = _tiles(product)
-        none = () if tiles else (Reason("no cluster of tiles has whole rows of {} columns", product.n),)
-        for tile in tiles:
-            if (why := tile.refuse(gpu_of(target), product)) is None:
-                found.append(Offer(_seconds(problem, tile, target), Candidate(FAMILY, tile.parameters), "WGMMA"))
-            else:
-                refusals.append(Refusal(FAMILY, f"tile {tile}", why))
-        return Offers(tuple(found), none, tuple(refusals))
+    def read_tile(self, reader: Reader) -> NormTile:
+        return NormTile.read(reader)
 
-    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        if (reason := _refuse(problem, gpu_of(target))) is not None:
-            return reason
-        tile, product = self.tile_of(candidate), _product(problem)
-        if tile not in _tiles(product) or candidate.settings:
-            return f"{candidate} is none of its candidates"
-        return tile.refuse(gpu_of(target), product)
+    def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
+        return _refuse(problem, gpu)
 
-    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
-        return _seconds(problem, self.tile_of(candidate), target)
+    def computed(self, problem: KernelProblem) -> Product:
+        return product_of(parts(problem)[0])
 
-    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
-        """None: its kernels have no settings."""
-        return ()
+    def tiles_for(self, what: Product, gpu: Gpu) -> tuple[tuple[NormTile, ...], str | None]:
+        tiles = _tiles(what)
+        return tiles, None if tiles else Reason("no cluster of tiles has whole rows of {} columns", what.n)
+
+    def refuse_tile(self, tile: NormTile, what: Product, gpu: Gpu) -> str | None:
+        return tile.refuse(gpu, what)
+
+    def seconds(self, problem: KernelProblem, what: Product, candidate: Candidate, target: Target) -> float:
+        return _seconds(problem, what, self.tile_of(candidate), target)
+
+    def group(self, tile: NormTile) -> str:
+        return "WGMMA"
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         """Of both; what lies between is written where it is kept, and never read."""
@@ -183,7 +169,7 @@ class WgmmaNorm:
         return replace(found, nbytes=nbytes, flops=found.flops + second.flops)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        first, product, tile = parts(problem)[0], _product(problem), self.tile_of(candidate)
+        first, product, tile = parts(problem)[0], self.computed(problem), self.tile_of(candidate)
         own, count = op_operands(first), len(first.inputs)
         member = f"{SPACE}::NormedGemm<{tile.cxx(problem, product)}, {epilogue_type(first)}, {product.source}>"
         behind = range(count, len(problem.inputs))
@@ -201,7 +187,7 @@ class WgmmaNorm:
         first, tile = parts(problem)[0], self.tile_of(candidate)
         text = (
             '#include "bolt_cutlass/gemm_norm_warpgroup_kernel.h"\n\n'
-            f"template void {SPACE}::launch_gemm(\n    {tile.cxx(problem, _product(problem))},\n"
+            f"template void {SPACE}::launch_gemm(\n    {tile.cxx(problem, self.computed(problem))},\n"
             f"    const {SPACE}::GemmArguments&, const {SPACE}::NormArguments&,\n"
             f"    const {epilogue_type(first)}&, void*);\n"
         )
@@ -217,10 +203,6 @@ def _norm(problem: KernelProblem) -> Norm:
 
 def _keeps(problem: KernelProblem) -> bool:
     return isinstance(problem.op, Kept)
-
-
-def _product(problem: KernelProblem) -> Product:
-    return product_of(parts(problem)[0])
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
@@ -246,10 +228,9 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     return "another function follows the normalisation" if problem.epilogue else None
 
 
-def _seconds(problem: KernelProblem, tile: NormTile, target: Target) -> float:
+def _seconds(problem: KernelProblem, product: Product, tile: NormTile, target: Target) -> float:
     """The product's time with the bytes of both, whose tiles are dealt out to clusters, and the exchange of each."""
     first, gpu, inner = parts(problem)[0], gpu_of(target), tile.tile
-    product = product_of(first)
     needed = work(first, product)
     if _keeps(problem):
         needed = replace(needed, nbytes=needed.nbytes + first.outputs[0].nbytes)

@@ -13,14 +13,12 @@ from bolt_build.families.base import (
     Expense,
     KernelProblem,
     KernelUnit,
-    Refusal,
     StepCode,
     StepExpressions,
 )
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.stated import is_read, tile_of
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import (
@@ -31,7 +29,7 @@ from bolt_build.families.cutlass.epilogue import (
     stages_type,
     stages_value,
 )
-from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of, stored_apart
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of, stored_apart
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.kinds.wgmma import (
     LEAST_STAGES,
@@ -44,6 +42,7 @@ from bolt_build.families.cutlass.kinds.wgmma import (
 from bolt_build.families.cutlass.product import Product, Work, work
 from bolt_build.families.cutlass.products import multiplies
 from bolt_build.families.cutlass.prologue import Prologue, behind, prologue_of, refuse_prologue
+from bolt_build.families.cutlass.tile_kind import TileKind
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.targets import Gpu, Target
@@ -137,47 +136,41 @@ def images_of(rows: int, pixels: int) -> int:
     return 1 + ceil((rows - 1) / pixels)
 
 
-class WgmmaPrologue:
+@dataclass(frozen=True)
+class Prologued:
+    """A product, and what its left factor is multiplied with."""
+
+    product: Product
+    prologue: Prologue
+
+
+class WgmmaPrologue(TileKind[PrologueTile, Prologued]):
     """The kind of a multiplication and the product that alone reads it."""
-
-    def tile_of(self, candidate: Candidate) -> PrologueTile:
-        """The tile that a candidate of this kind states. Raises ValueError for one that is of another kind."""
-        return tile_of(candidate, PrologueTile.read)
-
-    def reads(self, candidate: Candidate) -> bool:
-        return is_read(self.tile_of, candidate)
 
     def serves(self, problem: KernelProblem) -> bool:
         first, *rest = problem.op.sequence
         return isinstance(first.op, Binary) and len(rest) == 1 and multiplies(rest[0].op)
 
-    def offers(self, problem: KernelProblem, target: Target) -> Offers:
-        if (none := _refuse(problem, target)) is not None:
-            return Offers(none=(none,))
-        product, prologue, gpu = behind(problem), prologue_of(problem), gpu_of(target)
-        found, refusals = [], []
-        for tile in _tiles(prologue):
-            if (reason := tile.refuse(gpu, product)) is None:
-                seconds = tile.seconds(_work(problem, product), target)
-                found.append(Offer(seconds, Candidate(FAMILY, tile.parameters), "WGMMA"))
-            else:
-                refusals.append(Refusal(FAMILY, f"tile {tile}", reason))
-        return Offers(tuple(found), (), tuple(refusals))
+    def read_tile(self, reader: Reader) -> PrologueTile:
+        return PrologueTile.read(reader)
 
-    def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        if (none := _refuse(problem, target)) is not None:
-            return none
-        tile = self.tile_of(candidate)
-        if tile not in _tiles(prologue_of(problem)) or candidate.settings:
-            return f"{candidate} is none of its candidates"
-        return tile.refuse(gpu_of(target), behind(problem))
+    def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
+        return refuse_prologue(problem) or refuse_product(gpu, behind(problem))
 
-    def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
-        return self.tile_of(candidate).seconds(_work(problem, behind(problem)), target)
+    def computed(self, problem: KernelProblem) -> Prologued:
+        return Prologued(behind(problem), prologue_of(problem))
 
-    def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
-        """None: its kernels have no settings."""
-        return ()
+    def tiles_for(self, what: Prologued, gpu: Gpu) -> tuple[tuple[PrologueTile, ...], str | None]:
+        return _tiles(what.prologue), None
+
+    def refuse_tile(self, tile: PrologueTile, what: Prologued, gpu: Gpu) -> str | None:
+        return tile.refuse(gpu, what.product)
+
+    def seconds(self, problem: KernelProblem, what: Prologued, candidate: Candidate, target: Target) -> float:
+        return self.tile_of(candidate).seconds(_work(problem, what), target)
+
+    def group(self, tile: PrologueTile) -> str:
+        return "WGMMA"
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         """Of both, without what lies between them."""
@@ -217,11 +210,6 @@ class WgmmaPrologue:
         return KernelUnit(f"k_{digest(text)[:16]}.cu", text, WgmmaTile.memory_mb, label)
 
 
-def _refuse(problem: KernelProblem, target: Target) -> str | None:
-    """Why no tile computes the problem, None where some may."""
-    return refuse_prologue(problem) or refuse_product(gpu_of(target), behind(problem))
-
-
 def _tiles(prologue: Prologue) -> tuple[PrologueTile, ...]:
     """All tiles; of those whose rows may be of gates of more images than there is room for, none."""
     found = []
@@ -233,12 +221,11 @@ def _tiles(prologue: Prologue) -> tuple[PrologueTile, ...]:
     return tuple(found)
 
 
-def _work(problem: KernelProblem, product: Product) -> Work:
+def _work(problem: KernelProblem, what: Prologued) -> Work:
     """The product's, with the bytes that the prologue reads."""
     first, second = parts(problem)
-    prologue = prologue_of(problem)
-    read = sum(operand.nbytes for index, operand in enumerate(first.inputs) if index != prologue.x)
-    whole = work(second, product)
+    read = sum(operand.nbytes for index, operand in enumerate(first.inputs) if index != what.prologue.x)
+    whole = work(second, what.product)
     return replace(whole, nbytes=whole.nbytes + read)
 
 
