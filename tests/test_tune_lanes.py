@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,8 @@ from bolt_build.tuning.exchange.merging import merged
 from bolt_build.tuning.exchange.results import read_results
 from bolt_build.tuning.lanes.gpu import Gpu
 from bolt_build.tuning.lanes.measuring import MOST_LOSSES, Ended, measure_all
-from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Work, works_of
+from bolt_build.tuning.lanes.progress import Progress, progress_of
+from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Keep, Say, Work, works_of
 from bolt_build.tuning.store import TuningStore
 from bolt_build.tuning.this_machine import FoundDevice
 
@@ -43,10 +44,6 @@ DONE = Answer(results="done", seconds=1.0)
 LOST = Answer(results="nonsense", lost="GPU 0 is not there any more")
 
 
-Say = Callable[[str], None]
-Keep = Callable[[Answer], None]
-
-
 @dataclass
 class Lane:
     """Answers what `answers` says of its next work, DONE where nothing is left to say."""
@@ -57,8 +54,8 @@ class Lane:
 
     def measure(self, work: Work, budget: float, say: Say, keep: Keep) -> Answer:
         self.works.append(work)
-        say("measuring 1 problem")
-        say(f"GPU 0  [1/1] problem {work.problems[0]}")
+        say(Progress("measuring 1 problem"))
+        say(Progress(f"problem {work.problems[0]}", gpu=0, done=1))
         at = len(self.works) - 1
         return self.answers[at] if at < len(self.answers) else DONE
 
@@ -84,9 +81,8 @@ def test_every_work_is_done_once_by_one_lane() -> None:
     assert taker.measured(lanes) == Ended()
     assert taker.works == [0, 1, 2, 3, 4, 5]
     assert sorted(work.problems[0] for lane in lanes for work in lane.works) == taker.works
-    counted = [line.split()[2] for line in taker.said]
-    assert counted[0] == "[1/6]"
-    assert len(counted) == 6, "what a driver says of its own run is left out"
+    assert taker.said[0] in [f"GPU 0  [1/6] problem {problem}" for problem in range(3)]
+    assert len(taker.said) == 6, "what a driver says of its own run is left out"
 
 
 def test_what_a_lost_gpu_measured_last_is_measured_elsewhere() -> None:
@@ -96,6 +92,14 @@ def test_what_a_lost_gpu_measured_last_is_measured_elsewhere() -> None:
     assert (ended.finished, ended.lost) == (True, (LOST.lost,))
     assert (taker.works, LOST in [answer for _, answer in taker.taken]) == ([0, 1, 2, 3, 4, 5], False)
     assert f"{LOST.lost}: what it measured last is measured again" in taker.said
+
+
+@given(st.text(max_size=40), st.one_of(st.none(), st.integers(0, 15)), st.one_of(st.none(), st.integers(1, 99)))
+def test_what_a_driver_says_is_read_whole(text: str, gpu: int | None, done: int | None) -> None:
+    """Whatever its text is like; a line that is no object is text, and so is one that looks like a count."""
+    assert progress_of(json.dumps({"text": text, "gpu": gpu, "done": done, "of": 99})) == Progress(text, gpu, done)
+    assert progress_of("GPU 0  [1/2] 12.50 us") == Progress("GPU 0  [1/2] 12.50 us")
+    assert progress_of('{"gpu": 1}') == Progress('{"gpu": 1}')
 
 
 def test_where_every_gpu_is_lost_what_is_done_stays() -> None:
@@ -170,21 +174,37 @@ if sys.argv[1:] == ["--devices"]:
     print("device\\t0\\t%s\\tNVIDIA Test\\t132\\t1\\t700\\t570.1\\t90" % (here / "there").read_text())
     sys.exit(0)
 results = sys.argv[sys.argv.index("--results") + 1]
-Path(results).write_text('{{"status": "crashed"}}')
-print("GPU 0  crashed", file=sys.stderr)
+Path(results).write_text('{says}')
+print("a word of its own", file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize(("there", "lost"), [("GPU-1", ""), ("GPU-2", "GPU 0 (GPU-1) is not there any more")])
-def test_a_crash_is_the_candidates_where_the_gpu_is_still_there(tmp_path: Path, there: str, lost: str) -> None:
+CRASHED = '{"status":"crashed"}'
+"""However it is spaced: it is read, not searched for."""
+QUOTED = '{"status": "wrong", "message": "said \\\\"status\\\\": \\\\"crashed\\\\""}'
+
+
+@pytest.mark.parametrize(
+    ("says", "there", "lost"),
+    [
+        (CRASHED, "GPU-1", ""),
+        (CRASHED, "GPU-2", "GPU 0 (GPU-1) is not there any more"),
+        (QUOTED, "GPU-2", ""),
+    ],
+)
+def test_a_crash_is_the_candidates_where_the_gpu_is_still_there(
+    tmp_path: Path, says: str, there: str, lost: str
+) -> None:
+    """A message that tells of a crash is none."""
     driver = tmp_path / "run"
-    driver.write_text(DRIVER.format(python=sys.executable))
+    driver.write_text(DRIVER.format(python=sys.executable, says=says))
     driver.chmod(0o755)
     (tmp_path / "there").write_text(there)
     gpu = Gpu(FoundDevice(0, A100, "GPU-1", "device"), driver, tmp_path / "candidates.so", tmp_path)
-    said: list[str] = []
-    answer = gpu.measure(Work((3,)), 10.0, said.append, unasked)
-    assert (answer.lost, answer.results, said) == (lost, '{"status": "crashed"}', ["GPU 0  crashed"])
+    said: list[Progress] = []
+    answer = gpu.measure(Work((3,)), 10.0, lambda progress, worker="": said.append(progress), unasked)
+    assert (answer.lost, said, answer.last_words) == (lost, [Progress("a word of its own")], "a word of its own")
+    assert json.loads(answer.results)["status"] in ("crashed", "wrong")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "there"]
 
 
@@ -202,7 +222,7 @@ def record(problem, status):
     out.write('{{"kind": "record", "problem": "%s", "status": "%s"}}\\n' % (problem, status))
     out.flush()
 def done(count):
-    print("GPU 0  [%d/3] problem" % count, file=sys.stderr, flush=True)
+    print('{{"gpu": 0, "done": %d, "of": 3, "text": "problem"}}' % count, file=sys.stderr, flush=True)
     for _ in range(600):
         if (here / str(count)).exists(): return
         time.sleep(0.05)
@@ -227,7 +247,7 @@ def test_a_problem_is_kept_before_the_others_of_its_work_are_done(tmp_path: Path
         (tmp_path / str(len(parts))).touch()
 
     gpu = Gpu(FoundDevice(0, A100, "GPU-1", "device"), driver, tmp_path / "candidates.so", tmp_path)
-    answer = gpu.measure(Work((0, 1, 2)), 10.0, lambda text: None, keep)
+    answer = gpu.measure(Work((0, 1, 2)), 10.0, lambda progress, worker="": None, keep)
     assert parts == [["", "p0"], ["", "p0"], ["", "p0", "p2"]]
     assert (answer.status, answer.results.count("p1")) == (0, 2)
 

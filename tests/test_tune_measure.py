@@ -64,7 +64,7 @@ for number, problem in enumerate(given["problems"]):
              statistics=statistics, error=0.1)
         rows += 1
 line(kind="end", measured=rows, unmeasured=0, swaps=0, plans=0, engines=0, unplayed=0, seconds=1.0)
-print("GPU %s  [1/1] measured" % gpu[1], file=sys.stderr)
+print(json.dumps(dict(gpu=int(gpu[1]), done=1, of=1, text="measured")), file=sys.stderr)
 """
 
 
@@ -89,7 +89,7 @@ PLAYER = """\
              base=base, chosen=dict(base, **dict([(problem, second)])), **compared)
         played += 1
     line(kind="end", measured=0, unmeasured=0, swaps=played, plans=0, engines=played, unplayed=0, seconds=1.0)
-    print("all played", file=sys.stderr)
+    print(json.dumps(dict(text="all played")), file=sys.stderr)
 """
 """What the driver does in the second stage: the second candidate of the problem that has several is faster there."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,17 @@ def test_every_candidate_has_a_record(make: Make) -> None:
         "GPU 0  [1/2] 12.50 us kernel 0; 3 tried: conv 0",
         "GPU 0  [2/2] 100.00 us kernel 0; 1 tried: conv 1",
     ]
+
+
+def test_a_program_is_told_of_progress_in_json(make: Make) -> None:
+    """What the lanes of a tuning read."""
+    measurement = make([FIRST, [-1]], {"0": {"0": 12.5}})
+    said = [json.loads(line) for line in measurement.run("--json").stderr.splitlines()]
+    assert said[1:3] == [
+        {"gpu": 0, "done": 1, "of": 2, "text": "12.50 us kernel 0; 3 tried: conv 0"},
+        {"gpu": 0, "done": 2, "of": 2, "text": "100.00 us kernel 0; 1 tried: conv 1"},
+    ]
+    assert [sorted(each) for each in (said[0], *said[3:])] == [["text"], ["text"]]
 
 
 def test_each_problem_has_a_process_of_its_own(make: Make) -> None:

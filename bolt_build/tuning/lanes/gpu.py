@@ -6,20 +6,21 @@ is not: where something crashed and the GPU is not there any more, nothing of th
 
 from __future__ import annotations
 
-import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bolt_build.build.files import told, unlink, write_text
 from bolt_build.tuning.driver_process import measure
-from bolt_build.tuning.lanes.work import COUNT, INTERRUPTED, Answer, Work
+from bolt_build.tuning.exchange.result_fields import DamagedError, json_object
+from bolt_build.tuning.lanes.progress import progress_of
+from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Keep, Say, Work
+from bolt_build.tuning.records.kernel_record import Status
 from bolt_build.tuning.this_machine import FoundDevice, device_lines
-
-_CRASHED = '"status": "crashed"'
 
 
 @dataclass
@@ -34,19 +35,20 @@ class Gpu:
     _end: Callable[[], None] | None = None
     _stopped: bool = False
 
-    def measure(self, work: Work, budget: float, say: Callable[[str], None], keep: Callable[[Answer], None]) -> Answer:
+    def measure(self, work: Work, budget: float, say: Say, keep: Keep) -> Answer:
         """Raises BoltError where the driver cannot be started, or results not be written."""
         results = self.folder / f"gpu{self.found.index}.jsonl"
         engines = self.folder / f"gpu{self.found.index}.tsv"
         lines = [""]
 
         def take(line: str) -> None:
-            lines[0] = line
-            say(line)
-            if work.size > 1 and COUNT.search(line):
+            progress = progress_of(line)
+            lines[0] = progress.text
+            say(progress)
+            if work.size > 1 and progress.done is not None:
                 keep(Answer(results=_finished(results), part=True))
 
-        options = ["--device", self.found.line]
+        options = ["--json", "--device", self.found.line]
         with told(results):
             unlink(results)
             if work.engines:
@@ -66,7 +68,7 @@ class Gpu:
             with told(results):
                 unlink(results)
                 unlink(engines)
-        crashed = status not in (0, INTERRUPTED) or _CRASHED in text
+        crashed = status not in (0, INTERRUPTED) or any(map(_crashed, text.splitlines()))
         lost = f"GPU {self.found.index} ({self.found.uuid}) is not there any more" if crashed and self._gone() else ""
         return Answer(status, text, lines[0], seconds, lost)
 
@@ -97,6 +99,18 @@ def _finished(results: Path) -> str:
     that was the GPU is known at the end."""
     with told(results):
         lines = results.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-    suspect = {json.loads(line)["problem"] for line in lines if _CRASHED in line}
-    kept = (line for line in lines if not suspect or json.loads(line).get("problem") not in suspect)
-    return "".join(f"{line}\n" for line in kept)
+    suspect = {_said(line).get("problem") for line in lines if _crashed(line)}
+    return "".join(f"{line}\n" for line in lines if not suspect or _said(line).get("problem") not in suspect)
+
+
+def _crashed(line: str) -> bool:
+    """True where a line of results says that something crashed."""
+    return _said(line).get("status") == Status.CRASHED.value
+
+
+def _said(line: str) -> Mapping[str, Any]:
+    """The fields of a line of results; none of one that is damaged, of which whoever reads the whole file tells."""
+    try:
+        return json_object(line)
+    except DamagedError:
+        return {}

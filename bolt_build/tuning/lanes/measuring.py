@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 
-from bolt_build.tuning.lanes.work import COUNT, INTERRUPTED, Answer, Lane, Work
-
-_OF_GPU = "GPU "
-"""What the driver's lines about its measurements begin with; others are about its single run."""
+from bolt_build.tuning.lanes.progress import Progress
+from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Lane, Work
 
 MOST_LOSSES = 3
 """GPUs that one work may lose: what loses every GPU is measured on none."""
@@ -64,8 +62,8 @@ def measure_all(
                 item = item or crew.told.get()
                 if item.error is not None:
                     raise item.error
-                if item.line:
-                    say(_counted(item.line, done, every))
+                if item.said is not None:
+                    say(_line(item.said, item.worker, done, every))
                 elif item.answer is not None and item.answer.lost:
                     lost.append(item.answer.lost)
                     say(f"{item.answer.lost}: what it measured last is measured again")
@@ -94,14 +92,12 @@ def measure_all(
     return Ended(interrupted, failed, left, tuple(lost))
 
 
-def _counted(line: str, done: int, every: int) -> str:
-    """The driver's line, which counts what is of its work, with the count of all. Works end out of turn: no count is
-    beyond the last."""
-    found = COUNT.search(line)
-    if found is None:
-        return line
-    count = min(done + int(found[1]), every)
-    return f"{line[: found.start()]}[{count}/{every}]{line[found.end() :]}"
+def _line(said: Progress, worker: str, done: int, every: int) -> str:
+    """What is said for people, with the count of all where the driver counts what is of its work. Works end out of
+    turn: no count is beyond the last."""
+    head = f"GPU {said.gpu} of {worker}  " if worker else f"GPU {said.gpu}  "
+    count = "" if said.done is None else f"[{min(done + said.done, every)}/{every}] "
+    return f"{head}{count}{said.text}"
 
 
 def _stop(crew: _Crew, lanes: Sequence[Lane]) -> None:
@@ -112,11 +108,12 @@ def _stop(crew: _Crew, lanes: Sequence[Lane]) -> None:
 
 @dataclass(frozen=True)
 class _Told:
-    """A line; an answer; an error; or, with nothing of these, the end of a lane."""
+    """What a driver `said`, on which `worker`; an answer; an error; or, with nothing of these, the end of a lane."""
 
     work: Work | None = None
     answer: Answer | None = None
-    line: str = ""
+    said: Progress | None = None
+    worker: str = ""
     error: BaseException | None = None
 
 
@@ -139,7 +136,7 @@ class _Crew:
         try:
             while (work := self._next(spent)) is not None:
                 try:
-                    answer = lane.measure(work, self.budget - spent, self._line, partial(self._part, work))
+                    answer = lane.measure(work, self.budget - spent, self._say, partial(self._part, work))
                     if answer.lost:
                         self._give_back(work)
                 finally:
@@ -183,6 +180,7 @@ class _Crew:
     def _part(self, work: Work, answer: Answer) -> None:
         self.told.put(_Told(work, answer))
 
-    def _line(self, text: str) -> None:
-        if text.startswith(_OF_GPU):
-            self.told.put(_Told(line=text))
+    def _say(self, progress: Progress, worker: str = "") -> None:
+        """What a driver says of its single run is left out: there are many."""
+        if progress.gpu is not None:
+            self.told.put(_Told(said=progress, worker=worker))

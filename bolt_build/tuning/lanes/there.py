@@ -15,6 +15,7 @@ from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError
 from bolt_build.targets import target_named
 from bolt_build.tuning.lanes.gpu import Gpu
+from bolt_build.tuning.lanes.progress import Progress
 from bolt_build.tuning.lanes.work import Answer, Work
 from bolt_build.tuning.this_machine import FoundDevice, devices_of
 
@@ -36,13 +37,13 @@ class Question:
 @dataclass(frozen=True)
 class Told:
     """`refused` says why a worker does nothing, and goes on behind its address; `lacks` are digests of files that it
-    has to get first. Otherwise the GPU, and what came of the work with the driver's lines."""
+    has to get first. Otherwise the GPU, and what came of the work with what the driver `said`."""
 
     refused: str = ""
     lacks: tuple[str, ...] = ()
     gpu: FoundDevice | None = None
     answer: Answer | None = None
-    lines: tuple[str, ...] = ()
+    said: tuple[Progress, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,14 @@ def measured_there(question: Question) -> Told:
     gpu = _found[question.program]
     if question.work is None:
         return Told(gpu=gpu)
-    lines: list[str] = []
+    said: list[Progress] = []
     lane = Gpu(gpu, program, folder / question.candidates, folder)
-    answer = lane.measure(question.work, question.budget, lines.append, lambda part: None)
+    answer = lane.measure(
+        question.work, question.budget, lambda progress, _="": said.append(progress), lambda part: None
+    )
     if answer.lost:
         del _found[question.program]
-    return Told(gpu=gpu, answer=answer, lines=tuple(lines))
+    return Told(gpu=gpu, answer=answer, said=tuple(said))
 
 
 def kept_there(piece: Piece) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-COUNT = re.compile(r"\[(\d+)/\d+\]")
-"""What the driver says when it is done with a problem: which of its work it was."""
+from bolt_build.tuning.lanes.progress import Progress
+
 INTERRUPTED = 130
 """The exit status of a driver that was interrupted: its results hold what was measured until then."""
 
@@ -51,12 +50,20 @@ class Answer:
     part: bool = False
 
 
+class Say(Protocol):
+    def __call__(self, progress: Progress, worker: str = "") -> None: ...
+
+
+Keep = Callable[[Answer], None]
+
+
 class Lane(Protocol):
     """What measures one work at a time."""
 
-    def measure(self, work: Work, budget: float, say: Callable[[str], None], keep: Callable[[Answer], None]) -> Answer:
-        """Measure for at most `budget` seconds; `keep` gets what is finished before the rest is. Raises BoltError where
-        nothing can be measured at all."""
+    def measure(self, work: Work, budget: float, say: Say, keep: Keep) -> Answer:
+        """Measure for at most `budget` seconds; `say` gets what is said meanwhile, with the `worker` of a fleet that
+        says it ("": this machine), and `keep` what is finished before the rest is. Raises BoltError where nothing can
+        be measured at all."""
 
     def stop(self) -> None:
         """End what this lane measures now, and all others of its lab: from another thread."""

@@ -17,7 +17,7 @@ from bolt_build.build.remote.job import package_digest
 from bolt_build.digest import digest_file
 from bolt_build.tuning.lanes.measuring import MOST_LOSSES
 from bolt_build.tuning.lanes.there import Piece, Question, Told, kept_there, measured_there
-from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Work
+from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Keep, Say, Work
 from bolt_build.tuning.this_machine import FoundDevice
 
 _PIECE_BYTES = 4 << 20
@@ -126,7 +126,7 @@ class WorkerLane:
     workers: GpuWorkers
     files: Mapping[str, Path]
 
-    def measure(self, work: Work, budget: float, say: Callable[[str], None], keep: Callable[[Answer], None]) -> Answer:
+    def measure(self, work: Work, budget: float, say: Say, keep: Keep) -> Answer:
         """A task is a problem, so nothing of it is finished before it is."""
         program, candidates = self.files
         question = Question(
@@ -145,9 +145,8 @@ class WorkerLane:
             except Lost:
                 return Answer(lost=f"the workers of {name} have lost the same problem {ATTEMPTS} times")
             assert told.answer is not None, "a work has an answer"
-            assert told.gpu is not None, "and a GPU"
-            for line in told.lines:
-                say(line.replace(f"GPU {told.gpu.index} ", f"GPU {told.gpu.index} of {worker} ", 1))
+            for progress in told.said:
+                say(progress, worker)
             if not told.answer.lost:
                 return told.answer
             self.workers.refuse(worker, f"has lost its GPU ({told.answer.lost})")

@@ -32,6 +32,7 @@ const char* const kHelp =
     "  --no-overlap        every launch waits for the one in front of it, as engines' launches do not: results say what\n"
     "                      overlapping gains, and no engine is chosen by them\n"
     "  --with-input        end when standard input ends, as the program that writes to it does\n"
+    "  --json              say what goes on as an object of JSON a line\n"
     "  --candidates FILE   the library to measure (candidates.so beside this program)\n"
     "  --list              print problems and candidates; needs no GPU\n"
     "\n"
@@ -165,6 +166,8 @@ Arguments parse_arguments(int count, char** argv) {
       parsed.overlap = false;
     } else if (word == "--with-input") {
       parsed.with_input = true;
+    } else if (word == "--json") {
+      parsed.json = true;
     } else if (word == "--seed") {
       parsed.seed = static_cast<std::uint64_t>(words.integer(0, 1LL << 62));
     } else if (!child_option(word, words, parsed)) {

@@ -29,6 +29,7 @@ struct Arguments {
   std::uint64_t seed = 1;
   bool overlap = true;  // a launch may begin before the one in front of it has ended
   bool with_input = false;        // end when standard input does
+  bool json = false;              // what is said is for a program
   std::string worker_program;     // instead of this program, for tests
   // Of workers:
   std::string gpu;  // UUID

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "gpu_claim.h"
+#include "progress.h"
 #include "session.h"
 
 namespace bolt_tuner {
@@ -16,9 +17,9 @@ class GpuTurn {
   bool held() const { return lock_.held(); }
   /// True once the GPU is held. Until then `again` is when to ask next, and that it is waited for is said once. Throws
   /// Problem as GpuClaim does.
-  bool take(std::optional<Time>& again) {
+  bool take(const Progress& progress, std::optional<Time>& again) {
     if (lock_.take()) return true;
-    if (!told_) std::fprintf(stderr, "GPU %d  waiting: another program measures on it (%s)\n", index_, lock_.path().c_str());
+    if (!told_) progress.say_of(index_, "waiting: another program measures on it (" + lock_.path() + ")");
     told_ = true;
     again = Clock::now() + seconds(kPause);
     return false;

@@ -16,7 +16,7 @@ Lane::Lane(Session& session, Device device, int place)
     : session_(session), device_(std::move(device)), place_(place), turn_(device_) {}
 
 void Lane::say(const std::string& text) const {
-  std::fprintf(stderr, "GPU %d  %s\n", device_.index, text.c_str());
+  session_.progress.say_of(device_.index, text);
 }
 
 void Lane::step() {
@@ -27,7 +27,7 @@ void Lane::step() {
       wake_.reset();
       return;
     }
-    if (!turn_.take(wake_)) return;
+    if (!turn_.take(session_.progress, wake_)) return;
     if (!session_.begun) session_.begun = Clock::now();
   }
   if (worker_.running() && wake_ && Clock::now() >= *wake_) {
@@ -195,9 +195,7 @@ void Lane::end_problem() {
 
 void Lane::tell() const {
   const bolt_tuning_problem& problem = agenda_->problem();
-  char head[64];
-  std::snprintf(head, sizeof head, "[%d/%d] ", session_.finished, session_.problems());
-  std::string text = head;
+  std::string text;
   if (const std::optional<int> best = agenda_->best()) {
     char time[32];
     std::snprintf(time, sizeof time, "%.2f us ", agenda_->outcome(*best)->statistics->median);
@@ -207,7 +205,7 @@ void Lane::tell() const {
   }
   text += "; " + std::to_string(agenda_->measured()) + " tried";
   if (agenda_->failed() > 0) text += ", " + std::to_string(agenda_->failed()) + " failed";
-  say(text + ": " + problem.text);
+  session_.progress.say_done(device_.index, session_.finished, session_.problems(), text + ": " + problem.text);
 }
 
 }  // namespace bolt_tuner

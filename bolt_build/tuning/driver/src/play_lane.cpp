@@ -35,7 +35,7 @@ Comparison failure(const std::string& status, const std::string& why) {
 PlayLane::PlayLane(Session& session, Device device, int place, std::vector<int> alike)
     : session_(session), device_(std::move(device)), place_(place), alike_(std::move(alike)), turn_(device_) {}
 
-void PlayLane::say(const std::string& text) const { std::fprintf(stderr, "GPU %d  %s\n", device_.index, text.c_str()); }
+void PlayLane::say(const std::string& text) const { session_.progress.say_of(device_.index, text); }
 
 void PlayLane::step() {
   if (finished_) return;
@@ -45,7 +45,7 @@ void PlayLane::step() {
       wake_.reset();
       return;
     }
-    if (!turn_.take(wake_)) return;
+    if (!turn_.take(session_.progress, wake_)) return;
     if (!session_.begun) session_.begun = Clock::now();
   }
   if (player_.running() && wake_ && Clock::now() >= *wake_) {

@@ -7,6 +7,7 @@
 
 #include "arguments.h"
 #include "bolt_tuning/candidates.h"
+#include "progress.h"
 #include "results.h"
 #include "tables.h"
 
@@ -29,6 +30,7 @@ struct Session {
   const Arguments& arguments;
   const bolt_tuning_set& set;
   ResultsFile& results;
+  const Progress& progress;
   std::optional<Time> begun = {};  // when the first GPU was ours
   std::vector<int> order = {};  // the problems to measure, by their places in the table
   int next_problem = 0;         // its place in that order

@@ -200,8 +200,8 @@ std::vector<int> places_alike(const std::vector<Device>& devices, const Device& 
 }
 
 void play_engines(Session& session, const std::vector<Device>& devices, const Interruption& interruption) {
-  std::fprintf(stderr, "playing %s with the fastest candidates, and with others in their place\n",
-               counted(session.tables.engines.size(), "engine").c_str());
+  session.progress.say("playing " + counted(session.tables.engines.size(), "engine") +
+                       " with the fastest candidates, and with others in their place");
   std::list<PlayLane> lanes;
   for (std::size_t i = 0; i < devices.size(); ++i)
     lanes.emplace_back(session, devices[i], static_cast<int>(i), places_alike(devices, devices[i]));
@@ -234,9 +234,10 @@ int measure(const Arguments& arguments, const bolt_tuning_set& set) {
   results.header(set, devices, arguments.overlap);
   const std::string problems = counted(asked.size(), "problem");
   const std::string what = arguments.stage == Stage::kEngines ? counted(tables.engines.size(), "engine") : problems;
-  std::fprintf(stderr, "measuring %s on %s (%s), results in %s\n", what.c_str(), counted(devices.size(), "GPU").c_str(),
-               devices[0].name.c_str(), arguments.results.c_str());
-  Session session{arguments, set, results};
+  const Progress progress(arguments.json);
+  progress.say("measuring " + what + " on " + counted(devices.size(), "GPU") + " (" + devices[0].name + "), results in " +
+               arguments.results);
+  Session session{arguments, set, results, progress};
   session.order = asked;
   session.tables = std::move(tables);
   const Time begun = Clock::now();
@@ -244,9 +245,11 @@ int measure(const Arguments& arguments, const bolt_tuning_set& set) {
   if (!session.tables.engines.empty()) play_engines(session, devices, interruption);
   const double took = std::chrono::duration<double>(Clock::now() - session.begun.value_or(begun)).count();
   results.end({session.measured, session.unmeasured, session.swaps, session.plans, session.engines, session.unplayed}, took);
-  std::fprintf(stderr, "%s in %.1f s", told(session, problems).c_str(), took);
-  if (session.unmeasured > 0) std::fprintf(stderr, "; %d are not measured, because the budget was used up", session.unmeasured);
-  std::fprintf(stderr, "\n");
+  char time[32];
+  std::snprintf(time, sizeof time, " in %.1f s", took);
+  std::string last = told(session, problems) + time;
+  if (session.unmeasured > 0) last += "; " + std::to_string(session.unmeasured) + " are not measured, because the budget was used up";
+  progress.say(last);
   return kDone;
 }
 
