@@ -30,8 +30,9 @@ from bolt_build.families.grouped import means
 from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
-from bolt_build.families.grouped.kind import FAMILY, Offer, gpu_of
+from bolt_build.families.grouped.kind import FAMILY, gpu_of
 from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, refuse_tensors, shape_of
+from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.chain import Averaged, Chain
@@ -39,8 +40,6 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.targets import Target
 
 _MEMORY_MB = 500
-_MOST = 24
-"""So many candidates are offered: those that are predicted to be fastest."""
 
 
 def serves(problem: KernelProblem) -> bool:
@@ -153,29 +152,16 @@ def tile_of(candidate: Candidate) -> Tile:
 
 
 @functools.lru_cache(maxsize=256)
-def _offers(chain: ChainShape, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...]]:
-    """The fastest tiles by prediction, first one of each extent and then others with the same; and why more are none,
-    each reason once. Layers repeat: it is remembered."""
-    found, reasons = list[Offer](), dict[str, Refusal]()
-    for tile in tiles(chain):
-        if (reason := tile.refuse(chain, gpu_of(target))) is None:
-            found.append(Offer(tile.seconds(chain, target), Candidate(FAMILY, tile.parameters)))
-        else:
-            reasons.setdefault(reason, Refusal(FAMILY, f"tile {tile}", reason))
-    found.sort(key=lambda offer: (offer.seconds, str(offer.candidate)))
-    leading: dict[object, Offer] = {}
-    for offer in found:
-        leading.setdefault(tile_of(offer.candidate).extent, offer)
-    rest = (offer for offer in found if offer not in leading.values())
-    return (*leading.values(), *rest)[:_MOST], tuple(reasons.values())
+def _offers(chain: ChainShape, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+    """Layers repeat: it is remembered."""
+    return fastest(tiles(chain), chain, target)
 
 
 def candidates(problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
     """`Family.candidates`."""
     if (reason := _refuse(problem, target)) is not None:
         return (), (Refusal(FAMILY, problem.op.kind, reason),)
-    offers, refusals = _offers(chain_shape(problem), target)
-    return tuple(offer.candidate for offer in offers), refusals
+    return _offers(chain_shape(problem), target)
 
 
 def predict(problem: KernelProblem, candidate: Candidate, target: Target) -> float:
@@ -290,7 +276,7 @@ def constant(problem: KernelProblem, at: StepExpressions, *index: int) -> str:
     return f'{SPACE}::Constant{{{expression}, "{expression}", {problem.inputs[index[0]].nbytes}}}'
 
 
-def unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
+def unit(problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
     """What instantiates the kernel."""
     found, chain = around(problem), chain_shape(problem)
     header = "expanded" if found.behind is None else "chain" if found.front is None else "inverted"

@@ -30,11 +30,10 @@ from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct
-from bolt_build.families.grouped import chain as with_product
-from bolt_build.families.grouped import means, normed, proposals
+from bolt_build.families.grouped import means, proposals
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.kind import FAMILY, Offer, Tile, candidate_of, gpu_of, run_of, runs
-from bolt_build.families.grouped.registry import kind_of, kinds_for
+from bolt_build.families.grouped.registry import kind_of, kinds_for, sort_of
 from bolt_build.families.grouped.shape import SPACE, Shape, refuse, shape_of
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Graph, Layout, Node
@@ -105,10 +104,8 @@ class Grouped:
         return None
 
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
-        if with_product.serves(problem):
-            return with_product.candidates(problem, target)
-        if normed.serves(problem):
-            return normed.candidates(problem, target)
+        if (sort := sort_of(problem)) is not None:
+            return sort.candidates(problem, target)
         if (reason := _refuse(problem, target)) is not None:
             return (), (Refusal(self.name, problem.op.kind, reason),)
         offers, illegal = _offers(_shape(problem), target)
@@ -120,17 +117,15 @@ class Grouped:
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
         """Other numbers of tiles a block."""
-        if with_product.serves(problem) or normed.serves(problem):
+        if sort_of(problem) is not None:
             return ()
         shape, tile = _read(problem, candidate)
         found = (candidate_of(tile, run) for run in runs(tile, shape))
         return tuple(variant for variant in found if variant != candidate)
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
-        if with_product.serves(problem):
-            return with_product.predict(problem, candidate, target)
-        if normed.serves(problem):
-            return normed.predict(problem, candidate, target)
+        if (sort := sort_of(problem)) is not None:
+            return sort.predict(problem, candidate, target)
         shape, tile = _read(problem, candidate)
         alone = tile.seconds(shape, target, run_of(candidate))
         sums = tile.sums(shape) if means.averages(problem) else None
@@ -138,10 +133,8 @@ class Grouped:
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None = None) -> Expense:
         """With the zeros between the groups of a unit, and those that pad them."""
-        if with_product.serves(problem):
-            return with_product.expense(problem, candidate)
-        if normed.serves(problem):
-            return normed.expense(problem, candidate)
+        if (sort := sort_of(problem)) is not None:
+            return sort.expense(problem, candidate)
         if candidate is None:
             return Expense(problem.nbytes, problem.flops)
         shape, tile = _read(problem, candidate)
@@ -151,10 +144,8 @@ class Grouped:
         return Expense(problem.nbytes, problem.flops + more, why)
 
     def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        if with_product.serves(problem):
-            return with_product.refuse_candidate(problem, candidate, target)
-        if normed.serves(problem):
-            return normed.refuse_candidate(problem, candidate, target)
+        if (sort := sort_of(problem)) is not None:
+            return sort.refuse_candidate(problem, candidate, target)
         if (reason := _refuse(problem, target)) is not None:
             return reason
         shape = _shape(problem)
@@ -162,10 +153,8 @@ class Grouped:
         return kind.refuse(shape, candidate, target) or _refuse_means(problem, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        if with_product.serves(problem):
-            return with_product.emit(problem, candidate, target, at)
-        if normed.serves(problem):
-            return normed.emit(problem, candidate, target, at)
+        if (sort := sort_of(problem)) is not None:
+            return sort.emit(problem, candidate, target, at)
         shape, tile = _read(problem, candidate)
         conv = parts(problem)[0]
         own = op_operands(conv)
@@ -258,10 +247,8 @@ def _type(problem: KernelProblem, shape: Shape, tile: Tile, target: Target) -> s
 
 
 def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
-    if with_product.serves(problem):
-        return with_product.unit(problem, candidate)
-    if normed.serves(problem):
-        return normed.unit(problem, candidate, target)
+    if (sort := sort_of(problem)) is not None:
+        return sort.unit(problem, candidate, target)
     shape, tile = _read(problem, candidate)
     kind = kind_of(shape, candidate)
     assert kind is not None, "its tile was just read"

@@ -19,8 +19,9 @@ from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.grouped.band_tile import OCTET, BandTile, band_tiles, reach
 from bolt_build.families.grouped.chain import constant
 from bolt_build.families.grouped.epilogue import epilogue_type
-from bolt_build.families.grouped.kind import FAMILY, Offer, gpu_of
+from bolt_build.families.grouped.kind import FAMILY, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, refuse, shape_of
+from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.reason import Reason, within
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.chain import Normed
@@ -28,8 +29,6 @@ from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Target
 
 _MEMORY_MB = 500
-_MOST = 24
-"""So many candidates are offered: those that are predicted to be fastest."""
 _STATISTICS = {"variance": True, "rms": False}
 """Whether the mean is taken off."""
 
@@ -85,29 +84,16 @@ def tile_of(candidate: Candidate) -> BandTile:
 
 
 @functools.lru_cache(maxsize=256)
-def _offers(shape: Shape, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...]]:
-    """The fastest tiles by prediction, first one of each extent and then others with the same; and why more are none,
-    each reason once."""
-    found, reasons = list[tuple[Offer, BandTile]](), dict[str, Refusal]()
-    for tile in band_tiles(shape):
-        if (reason := tile.refuse(shape, gpu_of(target))) is None:
-            found.append((Offer(tile.seconds(shape, target), Candidate(FAMILY, tile.parameters)), tile))
-        else:
-            reasons.setdefault(reason, Refusal(FAMILY, f"tile {tile}", reason))
-    found.sort(key=lambda each: (each[0].seconds, str(each[0].candidate)))
-    leading: dict[object, Offer] = {}
-    for offer, tile in found:
-        leading.setdefault(tile.extent, offer)
-    first = tuple(leading.values())
-    return (*first, *(offer for offer, _ in found if offer not in first))[:_MOST], tuple(reasons.values())
+def _offers(shape: Shape, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+    """Layers repeat: it is remembered."""
+    return fastest(band_tiles(shape), shape, target)
 
 
 def candidates(problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
     """`Family.candidates`."""
     if (reason := _refuse(problem, target)) is not None:
         return (), (Refusal(FAMILY, problem.op.kind, reason),)
-    offers, refusals = _offers(_shape(problem), target)
-    return tuple(offer.candidate for offer in offers), refusals
+    return _offers(_shape(problem), target)
 
 
 def predict(problem: KernelProblem, candidate: Candidate, target: Target) -> float:

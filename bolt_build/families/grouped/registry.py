@@ -1,13 +1,21 @@
-"""The kinds of kernels of this family, a line each."""
+"""The kinds of kernels of this family, a line each: for a convolution alone, and `SORTS` for it with neighbours."""
 
 from __future__ import annotations
 
-from bolt_build.families.base import Candidate
-from bolt_build.families.grouped import depthwise, diagonal, rows, tensor_core
+from bolt_build.families.base import Candidate, KernelProblem
+from bolt_build.families.grouped import chain, depthwise, diagonal, normed, rows, tensor_core
 from bolt_build.families.grouped.kind import Kind
 from bolt_build.families.grouped.shape import Shape
+from bolt_build.families.grouped.sort import Sort
 
 KINDS: tuple[Kind, ...] = (depthwise.KIND, rows.KIND, diagonal.KIND, tensor_core.KIND)
+
+SORTS: tuple[Sort, ...] = (chain, normed)
+
+
+def sort_of(problem: KernelProblem) -> Sort | None:
+    """The sort that a problem is for; None where it is a convolution alone, or with its means."""
+    return next((sort for sort in SORTS if sort.serves(problem)), None)
 
 
 def kinds_for(shape: Shape) -> tuple[Kind, ...]:
