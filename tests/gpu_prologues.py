@@ -59,7 +59,7 @@ SOME = (turns(64, 64, 64), turns(128, 64, 32), together(256, 64, 64), together(1
 def with_tiles(layer: Layer, tiles: Sequence[WgmmaTile], between: int = 0) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not, with memory shared where it may be."""
     (step,) = steps_of(layer)
-    (x,) = step.reads_apart
+    x, *_ = step.reads_apart
     pixels = 1
     for extent in step.problem.inputs[x].shape[2:]:
         pixels *= extent
@@ -68,7 +68,7 @@ def with_tiles(layer: Layer, tiles: Sequence[WgmmaTile], between: int = 0) -> li
     for tile in tiles:
         images = next(count for count in (2, 4, 8) if count >= images_of(tile.m, pixels)) if gated else 0
         trial = Trial(layer, step, Candidate("cutlass", PrologueTile(tile, images).parameters), between=between)
-        found += [trial, *(replace(trial, shared=index) for index, _ in step.may_share)]
+        found += [trial, *(replace(trial, shared=index) for index, _ in step.may_share if not between)]
     return found
 
 

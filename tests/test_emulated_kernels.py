@@ -16,6 +16,33 @@ from shared_folders import SharedFolder
 
 from bolt_build.toolchain import probe
 
+READ_APART = tuple(
+    f"{name}-between24"
+    for name in (
+        "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
+        "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
+        "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
+        "narrow-1x1-residual-cutlass-128x128x32x64x64x4x4-f16/channels_last-f16/channels_last",
+        "channels-20-cutlass-4x2xturns-f16/channels_last-f16/channels_last",
+        "resident-residual-cutlass-8x4xturns-f16/channels_last-f16/channels_last",
+        "rolling-8-cutlass-16x64x2x6-f16/channels_last-f16/channels_last",
+        "pair-resident-odd+72-cutlass-14x128x3xturns-f16/channels_last-f16/channels_last",
+        "pair-form-3x3s2+72-cutlass-128x96x80x64xcooperative-f16/channels_last-f16/channels_last",
+        "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16/channels_last-f16/channels_last-rows64",
+        "dw-form-grouped-depthwisex4x8x8x16x4xregistersx2-f16/channels_last-f16/channels_last",
+        "dw-form-grouped-rowsx2x24x32x4x8x4x1-f16/channels_last-f16/channels_last",
+        "dw-form-7x7-grouped-diagonalx6x2x14x1-f16/channels_last-f16/channels_last",
+        "gr-form-4-grouped-tensor_corex4x7x14x2x1x4x1xsharedx2-f16/channels_last-f16/channels_last",
+        "chain-3x3s2+24-grouped-chainx2x8x1x8x128x1x2-f16/channels_last-f16/channels_last",
+        "inverted-3x3s2+24-grouped-invertedx2x8x1x3x48x2-f16/channels_last-f16/channels_last",
+        "normed-7x7-grouped-normedx2x2x16x2x8-f16/channels_last-f16/row",
+        "rows-pool-3-24-portable-direct-f16/channels_last-f16/channels_last-rows32",
+        "rows-pool-5-7-portable-direct-f16/channels_last-f16/channels_last-rows15",
+        "f16-rearrange-pixels-portable-direct-f16/row-f16/row",
+    )
+)
+"""One of each way in which kernels read slices of channels, and residuals that are some, where they lie."""
+
 # Of the matrix instructions of one warp and of four; in slices of the depth, in clusters with multicast; weights in
 # registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
@@ -90,6 +117,7 @@ LABELS = (
     "sum-gpt-portable-direct-f16/row-f16/row-f16/row",
     "sum-vit-f32-portable-direct-f32/row-f32/row-f32/row",
     "rows-pair+56-cutlass-128x64x64x64x32x64x64x3xregisters-f16",
+    *READ_APART,
 )
 
 # The same in bf16: each form in which a kernel multiplies, rounds and stores.

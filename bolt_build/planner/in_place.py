@@ -1,4 +1,8 @@
-"""Concatenations that copy nothing: what computes their inputs writes them where the output lies.
+"""Slices and concatenations that copy nothing: what reads a slice reads it where it lies, and what computes the inputs
+of a concatenation writes them where the output lies.
+
+A slice of rows (of channels, where these are innermost in memory) is a view of the rows of its input, for kernels that
+can read rows further apart than they are long (`ProposedStep.reads_apart`). Where a reader cannot, it is copied.
 
 An input that has memory of its own becomes a part of the output's: one run of bytes where only extents of 1 lie outside
 of the concatenated axis; otherwise, where that axis is the innermost in memory (channels, channels last), rows as far
@@ -13,33 +17,53 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bolt_build.families.base import PART_ALIGNMENT, memory_axes
-from bolt_build.graph.ops.shape import Concat
+from bolt_build.graph.ops.shape import Concat, Slice
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.schedule import VIEW, Schedule, ScheduledStep, ScheduledTensor
 from bolt_build.sizes import Sizes
 
 STAGE = "write-in-place"
+FARTHEST = 1 << 31
+"""Bytes over which kernels reach: their offsets have 32 bits."""
 _HOLDERS = {"input": "a graph input", "output": "a graph output", "weight": "a constant"}
 
 
 @dataclass(frozen=True)
 class PlacedSchedule:
-    """The schedule, and for every concatenation what of it needs no copy, and why the rest does."""
+    """The schedule, and for every slice and concatenation what of it needs no copy, and why the rest does."""
 
     schedule: Schedule
     decisions: tuple[Decision, ...]
 
 
 def write_in_place(schedule: Schedule, sizes: Sizes) -> PlacedSchedule:
-    """Lets concatenations' inputs be written where their outputs lie. `sizes` name the plan in decisions."""
+    """Lets slices be read where their inputs lie, and concatenations' inputs be written where their outputs lie.
+    `sizes` name the plan in decisions."""
     placer, found = _Placer(schedule), dict[int, Decision]()
-    concats = [i for i, step in enumerate(schedule.steps) if isinstance(step.problem.op, Concat) and not step.view]
-    for index in sorted(concats, key=lambda i: -schedule.steps[i].outputs[0].operand.nbytes):
+
+    def decide(index: int) -> None:
         step = schedule.steps[index]
-        assert isinstance(step.problem.op, Concat)
-        action, reason = placer.place(index, step, step.problem.op.axis)
+        assert isinstance(step.problem.op, Concat | Slice)
+        if isinstance(step.problem.op, Slice):
+            action, reason = placer.view(index, step, step.problem.op)
+        else:
+            action, reason = placer.place(index, step, step.problem.op.axis)
         found[index] = Decision(STAGE, f"{sizes}: {step.name}", action, reason)
-    return PlacedSchedule(placer.finish(), tuple(found[index] for index in concats))
+
+    moving = [
+        i for i, step in enumerate(schedule.steps) if isinstance(step.problem.op, Concat | Slice) and not step.view
+    ]
+    slices = [i for i in moving if isinstance(schedule.steps[i].problem.op, Slice)]
+    # What concatenations alone read of a slice may as well be copied to where they lie.
+    early = [i for i in slices if placer.is_computed_with(schedule.steps[i].outputs[0])]
+    concats = sorted(set(moving) - set(slices), key=lambda i: -schedule.steps[i].outputs[0].operand.nbytes)
+    for index in (*early, *concats, *(i for i in slices if i not in early)):
+        decide(index)
+    return PlacedSchedule(placer.finish(), tuple(found[index] for index in sorted(found)))
+
+
+def _innermost(tensor: ScheduledTensor) -> int:
+    return memory_axes(len(tensor.operand.shape), tensor.operand.format.layout)[-1]
 
 
 @dataclass(frozen=True)
@@ -57,6 +81,7 @@ class _Placer:
         self._schedule = schedule
         self._parts: dict[int, _Part] = {}
         self._views: set[int] = set()
+        self._sliced: dict[int, list[int]] = {}
         self._writers: dict[int, list[tuple[ScheduledStep, int]]] = {}
         self._readers: dict[int, list[tuple[ScheduledStep, int]]] = {}
         for step in schedule.steps:
@@ -64,6 +89,55 @@ class _Placer:
                 self._writers.setdefault(tensor.storage, []).append((step, at))
             for at, tensor in enumerate(step.inputs):
                 self._readers.setdefault(tensor.storage, []).append((step, at))
+
+    def is_computed_with(self, tensor: ScheduledTensor) -> bool:
+        """True where others than concatenations read the tensor."""
+        return any(not isinstance(step.problem.op, Concat) for step, _ in self._readers.get(tensor.storage, ()))
+
+    def view(self, index: int, step: ScheduledStep, op: Slice) -> tuple[str, str]:
+        """Makes the step's output a view of its input's rows where possible: what was done, and why not."""
+        (source,), (output,) = step.inputs, step.outputs
+        obstacle = self._no_rows(source, output, op) or self._unmoved(output)
+        if obstacle is not None:
+            return "copied", obstacle
+        begin = op.begin[_innermost(source)] * source.operand.format.dtype.nbytes
+        self._parts[output.storage] = _Part(source.storage, source.offset + begin, source.operand.row)
+        self._sliced.setdefault(source.storage, []).append(output.storage)
+        self._views.add(index)
+        of = f"{output.operand.row} of {source.operand.row} elements"
+        return "copies nothing", f"{of} of each row are read where '{source.value}' lies"
+
+    def _no_rows(self, source: ScheduledTensor, output: ScheduledTensor, op: Slice) -> str | None:
+        """Why a slice is no part of each row of its input that kernels could load, None where it is."""
+        given, axis = source.operand, _innermost(source)
+        row, begin = (count * given.format.dtype.nbytes for count in (given.row, op.begin[axis]))
+        if given.constant or given.format != output.operand.format:
+            return _HOLDERS["weight"] if given.constant else f"{given.format} becomes {output.operand.format}"
+        if not given.nbytes or not output.operand.nbytes:
+            return "has no elements"
+        others = [each for each in range(len(given.shape)) if each != axis]
+        if any(op.count[each] != given.shape[each] for each in others) or any(step != 1 for step in op.step):
+            return "takes no run of each row"
+        if row % PART_ALIGNMENT:
+            return f"a part of rows of {row} bytes, which is no multiple of {PART_ALIGNMENT}"
+        if begin % PART_ALIGNMENT:
+            return f"begins at byte {begin} of each row, which is no multiple of {PART_ALIGNMENT}"
+        if self._schedule.storages[source.storage].nbytes >= FARTHEST:
+            return f"rows lie apart over {FARTHEST} bytes or more, beyond the reach of kernels"
+        return None
+
+    def _unmoved(self, output: ScheduledTensor) -> str | None:
+        """Why the output of a slice has memory of its own, None where every reader can read it elsewhere."""
+        kind = self._schedule.storages[output.storage].kind
+        if kind != "arena":
+            return _HOLDERS[kind]
+        if output.storage in self._parts:
+            return "written where a concatenation lies"
+        for step, at in self._readers.get(output.storage, ()):
+            if at not in step.reads_apart:
+                what = "another view" if step.view else f"{step.problem.op.kind} of '{step.candidate.family}'"
+                return f"read in dense rows by '{step.name}', {what}"
+        return None
 
     def place(self, index: int, step: ScheduledStep, axis: int) -> tuple[str, str]:
         """Makes parts of the step's inputs where possible: what was done, and why not more."""
@@ -153,13 +227,16 @@ class _Placer:
             return _HOLDERS[kind]
         if not self._schedule.fills(tensor):
             return "itself a part of another tensor"
+        if any(tensor.storage in sliced for sliced in self._sliced.values()):
+            return "a slice, which lies where its input does"
         if tensor.storage in self._parts:
             return "already a part of another concatenation, or of this one"
         return None
 
     def _dense(self, tensor: ScheduledTensor, reader: tuple[ScheduledStep, int]) -> str | None:
         """Why the tensor's rows must lie one behind the other for others than `reader`, None where they need not."""
-        if any(part.within == tensor.storage for part in self._parts.values()):
+        views = self._sliced.get(tensor.storage, [])
+        if any(part.within == tensor.storage and at not in views for at, part in self._parts.items()):
             return "put together from parts"
         if (obstacle := self._read_dense(tensor, reader)) is not None:
             return obstacle
@@ -173,7 +250,7 @@ class _Placer:
         dense = [
             step
             for step, at in self._readers.get(tensor.storage, ())
-            if (but is None or step is not but[0] or at != but[1]) and at not in step.reads_apart
+            if (but is None or step is not but[0] or at != but[1]) and not self._reads(step, at)
         ]
         if not dense:
             return None
@@ -183,6 +260,11 @@ class _Placer:
         first = next(iter(others.values()))
         more = f" and {len(others) - 1} other steps" if len(others) > 1 else ""
         return f"read in dense rows by '{first.name}'{more}"
+
+    def _reads(self, step: ScheduledStep, at: int) -> bool:
+        """True where the step reads rows of input `at` wherever they lie: a slice that is a view reads nothing."""
+        viewed = isinstance(step.problem.op, Slice) and step.outputs[0].storage in self._parts
+        return viewed or at in step.reads_apart
 
     def finish(self) -> Schedule:
         """The schedule with parts in their places, and without the memory that they had."""

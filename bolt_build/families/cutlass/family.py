@@ -30,7 +30,6 @@ from bolt_build.families.common.units import distinct
 from bolt_build.families.cutlass import conv, flatten
 from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
 from bolt_build.families.cutlass.products import multiplies, product_of
-from bolt_build.families.cutlass.prologue import prologue_of
 from bolt_build.families.cutlass.ranking import ranked
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
 from bolt_build.graph.chains import NodeChain, chain_from, norm_behind
@@ -76,8 +75,9 @@ class Cutlass:
             reasons += [refusal.reason for refusal in refusals if not offers]
             if offers:
                 legal.append(problem)
-                share = may_share(problem, node.inputs, ())
-                step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=_pitched(problem))
+                share, rows = may_share(problem, node.inputs, ()), _pitched(problem)
+                read = _reads_apart(problem, target)
+                step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=rows, reads_apart=read)
                 found.append(Alternative((node.name,), self.name, (step,), offers[0].seconds))
         refused = tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
         if legal:
@@ -154,20 +154,30 @@ def _refuse(problem: KernelProblem, target: Target) -> Refusal | None:
     return None if reason is None else Refusal(FAMILY, what, reason)
 
 
-@functools.lru_cache(maxsize=1024)
 def _ranked(problem: KernelProblem, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...]]:
-    """What all kinds offer, in the order of candidates; and why there is no more.
+    """What all kinds offer, in the order of candidates; and why there is no more."""
+    return _offered(problem, target)[:2]
 
-    Every node asks, and networks repeat their layers: the answer for a problem is remembered.
-    """
+
+def _reads_apart(problem: KernelProblem, target: Target) -> tuple[int, ...]:
+    """Inputs whose rows every kind reads wherever they lie that offers something for the problem."""
+    return _offered(problem, target)[2]
+
+
+@functools.lru_cache(maxsize=1024)
+def _offered(problem: KernelProblem, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...], tuple[int, ...]]:
+    """What both tell. Every node asks, and networks repeat their layers: the answer for a problem is remembered."""
     if (refusal := _refuse(problem, target)) is not None:
-        return (), (refusal,)
+        return (), (refusal,), ()
     offers = [kind.offers(problem, target) for kind in kinds_for(problem)]
     reasons = dict.fromkeys(reason for each in offers for reason in each.none)
     whole = (Refusal(FAMILY, problem.op.kind, reason) for reason in reasons)
     first = _TRIED if len(problem.op.sequence) == 1 else 0
     found = ranked([offer for each in offers for offer in each.found], first)
-    return tuple(found), (*whole, *(refusal for each in offers for refusal in each.refusals))
+    offering = [kind for kind, each in zip(kinds_for(problem), offers, strict=True) if each.found]
+    apart = [set(kind.reads_apart(problem)) for kind in offering]
+    read = tuple(sorted(set.intersection(*apart))) if apart else ()
+    return tuple(found), (*whole, *(refusal for each in offers for refusal in each.refusals)), read
 
 
 def _kind(problem: KernelProblem, candidate: Candidate) -> Kind:
@@ -228,8 +238,8 @@ def _propose_prologue(
     if not offers:
         return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(r.reason for r in refusals))
     names = (*chain.first.inputs, *chain.second.inputs[1:])
-    x, share = prologue_of(problem).x, may_share(problem, names, ())
-    step = ProposedStep(problem, names, chain.second.outputs, share, pitched=_pitched(second), reads_apart=(x,))
+    share, rows, apart = may_share(problem, names, ()), _pitched(second), _reads_apart(problem, target)
+    step = ProposedStep(problem, names, chain.second.outputs, share, pitched=rows, reads_apart=apart)
     return (Alternative(chain.region, FAMILY, (step,), offers[0].seconds, (first, second)),), ()
 
 
@@ -252,7 +262,8 @@ def _propose_norm(
         what = ", ".join(region)
         return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(r.reason for r in refusals))
     names = (*node.inputs, *norm.inputs[1:])
-    step = ProposedStep(problem, names, (*(node.outputs if stays else ()), *norm.outputs))
+    outputs = (*(node.outputs if stays else ()), *norm.outputs)
+    step = ProposedStep(problem, names, outputs, reads_apart=_reads_apart(problem, target))
     return (Alternative(region, FAMILY, (step,), offers[0].seconds, (product, second)),), ()
 
 
@@ -283,8 +294,9 @@ def _propose_chain(
         problem = chained(first, second)
         offers, refusals = _ranked(problem, target)
         if offers:
-            share = may_share(problem, names, ())
-            step = ProposedStep(problem, names, chain.second.outputs, share, pitched=_pitched_chain(second))
+            share, rows = may_share(problem, names, ()), _pitched_chain(second)
+            apart = _reads_apart(problem, target)
+            step = ProposedStep(problem, names, chain.second.outputs, share, pitched=rows, reads_apart=apart)
             found.append(Alternative(chain.region, FAMILY, (step,), offers[0].seconds, (first, second)))
         else:
             reasons += [refusal.reason for refusal in refusals]

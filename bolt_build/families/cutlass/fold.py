@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Operand
@@ -16,6 +16,12 @@ CHANNELS = 4
 """Most channels of a pixel; it takes so many."""
 CELL = 4 * CHANNELS
 """Half-precision elements of two by two pixels."""
+
+
+def spread(strides: tuple[int, int, int, int], row: int, pitch: int) -> tuple[int, int, int, int]:
+    """Strides of image, row, column and channel where pixels, of `row` channels, lie `pitch` elements apart."""
+    image, down, column, channel = strides
+    return image // row * pitch, down // row * pitch, column // row * pitch, channel
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,10 @@ class Fold:
     def form(self) -> str:
         """In a few words."""
         return f"{self.to.value} cells of 2x2 pixels of {CHANNELS} channels"
+
+    def apart(self, row: int, pitch: int) -> Fold:
+        """The same of an image whose pixels, of `row` channels, lie `pitch` elements apart."""
+        return replace(self, strides=spread(self.strides, row, pitch))
 
     @property
     def text(self) -> str:

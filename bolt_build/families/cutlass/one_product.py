@@ -19,10 +19,11 @@ from bolt_build.families.base import (
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stated import is_read
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds, expense
-from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of, stored_apart
+from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers, gpu_of
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, narrow_loads_of, product_of, refuse_problem
@@ -208,9 +209,13 @@ class ProductKind(Generic[T]):
         loads = ALIGNMENT if candidate is None else self.kernel_of(candidate).tile.loads
         return expense(problem, product_of(problem, loads))
 
+    def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
+        return reads_apart(problem, product_of(problem), op_operands(problem)[0], residual(problem))
+
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         own, kernel = op_operands(problem), self.kernel_of(candidate)
-        product = product_of(problem, kernel.tile.loads)
+        x, added = own[0], residual(problem)
+        product = product_of(problem, kernel.tile.loads).reading(problem.inputs[x], at.input_pitch(x))
         settings = Settings.read(candidate.settings)
         lacking = kernel.partial or DEFAULT not in kernel.tile.allowed(product, gpu_of(target))
         if settings == DEFAULT and lacking:
@@ -220,12 +225,11 @@ class ProductKind(Generic[T]):
         out = product.stored if kernel.partial else ""
         member = f"{SPACE}::{name}<{tile}, {epilogue_type(problem)}, {product.source}{out}>"
         arguments = (
-            product.arguments((*settings.fields, *stored_apart(at))), product.source_value, constant(at, own[1]),
+            product.arguments((*settings.fields, *between_rows(at, added))), product.source_value, constant(at, own[1]),
             kernel.tile.packed(product), constant(at, *own[2:]), epilogue_value(problem),
         )  # fmt: skip
-        added = residual(problem)
         other = "nullptr" if added is None else at.inputs[added]
-        call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {at.outputs[0]});"
+        call = f"kernel.run(r, {at.inputs[x]}, {other}, {at.outputs[0]});"
         return StepCode(("bolt_cutlass/prepared.h",), member, ", ".join(arguments), call)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import KernelProblem
+from bolt_build.families.base import KernelProblem, Operand
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import element
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import residual
-from bolt_build.families.cutlass.fold import Fold
+from bolt_build.families.cutlass.fold import Fold, spread
 from bolt_build.families.reason import Reason
 
 ALIGNMENT = 8
 """Half-precision elements in the 16 bytes that the kernels load at once."""
 
 _SPACE = "bolt::cutlass_kernels"
+_X_STRIDES = ("x_image", "x_row", "x_column")
+"""Fields of `ConvArguments`."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,10 @@ class Widen:
     def form(self) -> str:
         """In a few words."""
         return f"{self.to.value}/channels_last of {self.to_channels} channels"
+
+    def apart(self, row: int, pitch: int) -> Widen:
+        """The same of an image whose pixels, of `row` channels, lie `pitch` elements apart."""
+        return replace(self, strides=spread(self.strides, row, pitch))
 
     @property
     def text(self) -> str:
@@ -97,6 +103,8 @@ class Product:
     """Results in fp32, which split-K's partial sums alone become."""
     dtype: DType = DType.F16
     """Of both factors, of the residual and, where it is not `wide`, of the results."""
+    x_row: int = 0
+    """Elements from a row of a matrix on the left to the next, 0 where they are dense."""
 
     @property
     def access(self) -> int:
@@ -120,7 +128,19 @@ class Product:
 
     def arguments(self, settings: Sequence[tuple[str, int]]) -> str:
         """Its C++ arguments: the shape, and what differs from the defaults of the run-time settings."""
-        return struct(f"{_SPACE}::{self.kernel}Arguments", **dict(self.shape), **dict(settings))
+        apart = {"x_row": self.x_row} if self.x_row else {}
+        return struct(f"{_SPACE}::{self.kernel}Arguments", **dict(self.shape), **dict(settings), **apart)
+
+    def reading(self, x: Operand, pitch: int) -> Product:
+        """The same of an input whose rows lie `pitch` elements apart (0: dense), where `apart.py` says it can."""
+        if not pitch:
+            return self
+        if self.widen is not None:
+            return replace(self, widen=self.widen.apart(x.row, pitch))
+        if self.kernel == "Gemm":
+            return replace(self, x_row=pitch)
+        apart = {name: value // x.row * pitch for name, value in self.shape if name in _X_STRIDES}
+        return replace(self, shape=tuple((name, apart.get(name, value)) for name, value in self.shape))
 
     @property
     def source(self) -> str:

@@ -19,11 +19,12 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
+from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
-from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of, stored_apart
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem
@@ -152,19 +153,22 @@ class ChainKind(TileKind[T, ProductChain]):
         why = "; ".join(each.why for each in found if each.why)
         return Expense(nbytes, sum(each.flops for each in found), why, found[0].copied, found[0].copied_as)
 
+    def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
+        return reads_apart(problem, chain_of(problem).first, 0, residual(problem))
+
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         (first, second), chain, tile = parts(problem), chain_of(problem), self.tile_of(candidate)
         own, count = op_operands(problem), len(first.inputs)
         types = (tile.cxx(gpu_of(target), chain), epilogue_type(first), epilogue_type(second), chain.first.source)
+        product, added = chain.first.reading(first.inputs[0], at.input_pitch(0)), residual(problem)
         member = f"{SPACE}::Pair{chain.first.kernel}<{', '.join(types)}>"
         ones, others = own[:count], own[count:]
         arguments = (
-            chain.first.arguments(stored_apart(at)), chain.first.source_value,
+            product.arguments(between_rows(at, added)), product.source_value,
             constant(at, ones[1]), tile.packed(chain), constant(at, *ones[2:]), epilogue_value(first),
             str(chain.second.n), constant(at, others[0]), chain.second.weights, constant(at, *others[1:]),
             epilogue_value(second),
         )  # fmt: skip
-        added = residual(problem)
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[0]}, {other}, {at.outputs[0]});"
         return StepCode(("bolt_cutlass/pair.h",), member, ", ".join(arguments), call)

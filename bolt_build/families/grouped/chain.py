@@ -30,7 +30,7 @@ from bolt_build.families.grouped import means
 from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.inverted_tile import ExpandedTile, InvertedTile, expanded_tiles, inverted_tiles
-from bolt_build.families.grouped.kind import FAMILY, gpu_of
+from bolt_build.families.grouped.kind import FAMILY, between_rows, gpu_of
 from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, refuse_tensors, shape_of
 from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.reason import Reason, within
@@ -199,10 +199,11 @@ def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepE
         f"{SPACE}::Columns",
         channels=shape.channels, rows=shape.kernel[0], columns=shape.kernel[1], tall=tall(shape), to_channels=depth,
     )  # fmt: skip
-    pitch = {"y_row": at.pitch(0)} if at.pitch(0) else {}
     own = {**shape.arguments, "channels": problem.inputs[0].shape[1], "out_channels": problem.outputs[0].shape[1]}
     arguments = struct(
-        f"{SPACE}::ChainArguments", conv=struct(f"{SPACE}::Arguments", **own, run=1, **pitch), parts=tile.parts
+        f"{SPACE}::ChainArguments",
+        conv=struct(f"{SPACE}::Arguments", **own, run=1, **between_rows(at)),
+        parts=tile.parts,
     )
     text, types = [arguments], [tile.cxx(chain)]
     if found.front is not None:

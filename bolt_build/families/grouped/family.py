@@ -32,7 +32,17 @@ from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.common.units import distinct
 from bolt_build.families.grouped import means, proposals
 from bolt_build.families.grouped.epilogue import epilogue_type
-from bolt_build.families.grouped.kind import FAMILY, Offer, Tile, candidate_of, gpu_of, run_of, runs
+from bolt_build.families.grouped.kind import (
+    FAMILY,
+    READS_APART,
+    Offer,
+    Tile,
+    between_rows,
+    candidate_of,
+    gpu_of,
+    run_of,
+    runs,
+)
 from bolt_build.families.grouped.registry import kind_of, kinds_for, sort_of
 from bolt_build.families.grouped.shape import SPACE, Shape, refuse, shape_of
 from bolt_build.families.reason import Reason
@@ -72,7 +82,7 @@ class Grouped:
             reasons = dict.fromkeys(refusal.reason for refusal in refusals)
             return (), tuple(Refusal(self.name, node.name, reason) for reason in reasons)
         share = may_share(problem, node.inputs, ())
-        step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=(0,))
+        step = ProposedStep(problem, node.inputs, node.outputs, share, pitched=(0,), reads_apart=READS_APART)
         alone = Alternative((node.name,), self.name, (step,), self.predict(problem, found[0], target))
         multiplied, unmultiplied = proposals.with_product(graph, node, target, precision)
         normal, otherwise = proposals.with_norm(graph, node, target, precision)
@@ -93,7 +103,7 @@ class Grouped:
         if not found:
             what = f"{node.name}, {mean.name}"
             return (), tuple(Refusal(self.name, what, why) for why in dict.fromkeys(each.reason for each in refusals))
-        step = ProposedStep(both, node.inputs, (*node.outputs, *mean.outputs), pitched=(0,))
+        step = ProposedStep(both, node.inputs, (*node.outputs, *mean.outputs), pitched=(0,), reads_apart=READS_APART)
         seconds = self.predict(both, found[0], target)
         return (Alternative((node.name, mean.name), self.name, (step,), seconds, (problem, last)),), ()
 
@@ -158,12 +168,11 @@ class Grouped:
         shape, tile = _read(problem, candidate)
         conv = parts(problem)[0]
         own = op_operands(conv)
-        pitch = {"y_row": at.pitch(0)} if at.pitch(0) else {}
         layout, biases = tile.weights(shape, gpu_of(target))
         kept = [stage.operand for stage in conv.epilogue if stage.operand is not None]
         kept = [index for index in dict.fromkeys(kept) if conv.inputs[index].constant]
         arguments = (
-            struct(f"{SPACE}::Arguments", **shape.arguments, run=run_of(candidate), **pitch),
+            struct(f"{SPACE}::Arguments", **shape.arguments, run=run_of(candidate), **between_rows(at)),
             _constant(conv, at, own[1]), layout, _constant(conv, at, *own[2:]), str(biases),
             *(_constant(conv, at, index) for index in kept),
         )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Protocol, TypeVar
 
-from bolt_build.families.base import Candidate, Refusal
+from bolt_build.families.base import Candidate, Refusal, StepExpressions
 from bolt_build.families.common import blocks, stated
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.shape import Shape
@@ -122,6 +122,15 @@ class Kind:
 
 
 T = TypeVar("T", bound=Tile)
+
+
+READS_APART = (0,)
+"""All kinds copy the halo of a tile from pixels that may lie apart: `ProposedStep.reads_apart`."""
+
+
+def between_rows(at: StepExpressions) -> dict[str, int]:
+    """The arguments of a convolution whose input, or result, has rows that lie apart: none where they are dense."""
+    return {name: pitch for name, pitch in (("y_row", at.pitch(0)), ("x_row", at.input_pitch(0))) if pitch}
 
 
 def gpu_of(target: Target) -> Gpu:

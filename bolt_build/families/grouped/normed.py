@@ -19,7 +19,7 @@ from bolt_build.families.common.tensor_cores import refuse_target
 from bolt_build.families.grouped.band_tile import OCTET, BandTile, band_tiles, reach
 from bolt_build.families.grouped.chain import constant
 from bolt_build.families.grouped.epilogue import epilogue_type
-from bolt_build.families.grouped.kind import FAMILY, gpu_of
+from bolt_build.families.grouped.kind import FAMILY, between_rows, gpu_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, refuse, shape_of
 from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.reason import Reason, within
@@ -130,10 +130,9 @@ def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepE
         channels=shape.channels, rows=shape.kernel[0], columns=shape.kernel[1], gap=shape.dilation[1],
         wide=aligned(reach(shape)), to_channels=depth,
     )  # fmt: skip
-    pitch = {"y_row": at.pitch(0)} if at.pitch(0) else {}
     arguments = struct(
         f"{SPACE}::NormedArguments",
-        conv=struct(f"{SPACE}::Arguments", **shape.arguments, run=1, **pitch),
+        conv=struct(f"{SPACE}::Arguments", **shape.arguments, run=1, **between_rows(at)),
         centred=boolean(_STATISTICS[op.statistic]), epsilon=literal(op.epsilon),
     )  # fmt: skip
     own = op_operands(conv)

@@ -10,7 +10,7 @@ from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.grouped import chain, means
 from bolt_build.families.grouped import normed as with_statistics
-from bolt_build.families.grouped.kind import FAMILY
+from bolt_build.families.grouped.kind import FAMILY, READS_APART
 from bolt_build.graph.chains import chain_from, expanded_from, inverted_from, normed_from, scales
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.pool import Pool
@@ -71,7 +71,8 @@ def with_norm(graph: Graph, node: Node, target: Target, precision: DType) -> Pro
         return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(each.reason for each in refusals))
     moves = (problem_of(graph, each, target, precision, (Layout.CHANNELS_LAST,), Layout.ROW) for each in between)
     names = (*first.inputs, *norm.inputs[1:])
-    step = ProposedStep(problem, names, norm.outputs, may_share(problem, names, ()), pitched=(0,))
+    share = may_share(problem, names, ())
+    step = ProposedStep(problem, names, norm.outputs, share, pitched=(0,), reads_apart=READS_APART)
     seconds = with_statistics.predict(problem, legal[0], target)
     return (Alternative(found.region, FAMILY, (step,), seconds, (conv, *moves, behind)),), ()
 
@@ -103,7 +104,7 @@ def _proposed(
     legal, refusals = chain.candidates(problem, target)
     if not legal:
         return (), tuple(Refusal(FAMILY, what, reason) for reason in dict.fromkeys(each.reason for each in refusals))
-    step = ProposedStep(problem, names, outputs, may_share(problem, names, ()), pitched=(0,))
+    step = ProposedStep(problem, names, outputs, may_share(problem, names, ()), pitched=(0,), reads_apart=READS_APART)
     return (Alternative(region, FAMILY, (step,), chain.predict(problem, legal[0], target), apart),), ()
 
 

@@ -104,7 +104,7 @@ class RuleFamily:
         view = rule.is_view(problem)
         share = () if view else may_share(problem, node.inputs, rule.in_place)
         offset = rule.view_offset(problem) if view else 0
-        pitched = (0,) if rule.pitched(problem) else ()
+        pitched = (0,) if not view and rule.pitched(problem) else ()
         apart = () if view else rule.reads_apart(problem)
         step = ProposedStep(problem, node.inputs, node.outputs, share, view, offset, pitched, apart)
         return Alternative((node.name,), self.name, (step,), self.predict(problem, self._candidate, target))

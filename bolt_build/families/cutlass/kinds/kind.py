@@ -20,11 +20,6 @@ FAMILY = "cutlass"
 SPACE = "bolt::cutlass_kernels"
 
 
-def stored_apart(at: StepExpressions) -> tuple[tuple[str, int], ...]:
-    """The arguments of a product whose rows are stored apart: none where they are dense."""
-    return (("y_row", at.pitch(0)),) if at.pitch(0) else ()
-
-
 @dataclass(frozen=True)
 class Offer:
     """A kernel for a problem, and its predicted seconds.
@@ -78,6 +73,10 @@ class Kind(Protocol):
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         """`Family.expense`."""
+        ...
+
+    def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
+        """`ProposedStep.reads_apart` of its kernels for a problem that has some."""
         ...
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:

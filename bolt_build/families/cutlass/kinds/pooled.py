@@ -18,11 +18,12 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
+from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.expense import expense as product_expense
-from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of, stored_apart
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.resident import (
     CHANNELS,
     STEP,
@@ -254,12 +255,16 @@ class Pooled(TileKind[PooledTile, PooledConv]):
         nbytes = found.nbytes - first.outputs[0].nbytes + second.outputs[0].nbytes
         return Expense(nbytes, found.flops + second.flops, found.why, found.copied, found.copied_as)
 
+    def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
+        return reads_apart(problem, product_of(problem), 0, None)
+
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        first, product, tile = parts(problem)[0], product_of(problem), self.tile_of(candidate)
+        first, tile = parts(problem)[0], self.tile_of(candidate)
+        product = product_of(problem).reading(first.inputs[0], at.input_pitch(0))
         member = f"{SPACE}::PooledConv<{tile.cxx(product)}, {epilogue_type(first)}, {product.source}>"
         (height, width), strip = _extents(problem), _strip(tile, candidate)
         arguments = (
-            product.arguments(stored_apart(at)), product.source_value, constant(at, 1),
+            product.arguments(between_rows(at)), product.source_value, constant(at, 1),
             packed(product, tile.steps, -(-product.n // CHANNELS)),
             constant(at, *range(2, len(first.inputs))),
             epilogue_value(first), struct(f"{SPACE}::Pooling", pool_h=height, pool_w=width, length=strip),

@@ -20,6 +20,7 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
 from bolt_build.families.cutlass.expense import copy_seconds
@@ -168,16 +169,20 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         nbytes = found.nbytes + (first.outputs[0].nbytes if _keeps(problem) else 0)
         return replace(found, nbytes=nbytes, flops=found.flops + second.flops)
 
+    def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
+        return reads_apart(problem, self.computed(problem), op_operands(problem)[0], residual(parts(problem)[0]))
+
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        first, product, tile = parts(problem)[0], self.computed(problem), self.tile_of(candidate)
-        own, count = op_operands(first), len(first.inputs)
+        first, tile = parts(problem)[0], self.tile_of(candidate)
+        own, count, added = op_operands(first), len(first.inputs), residual(first)
+        product = self.computed(problem).reading(first.inputs[own[0]], at.input_pitch(own[0]))
         member = f"{SPACE}::NormedGemm<{tile.cxx(problem, product)}, {epilogue_type(first)}, {product.source}>"
         behind = range(count, len(problem.inputs))
         arguments = (
-            product.arguments(()), product.source_value, constant(at, own[1]), product.weights, constant(at, *own[2:]),
-            epilogue_value(first), constant(at, *behind[:1]), constant(at, *behind[1:]), f"{_norm(problem).epsilon!r}f",
+            product.arguments(between_rows(at, added)), product.source_value,
+            constant(at, own[1]), product.weights, constant(at, *own[2:]), epilogue_value(first),
+            constant(at, *behind[:1]), constant(at, *behind[1:]), f"{_norm(problem).epsilon!r}f",
         )  # fmt: skip
-        added = residual(first)
         other = "nullptr" if added is None else at.inputs[added]
         kept = at.outputs[0] if _keeps(problem) else "nullptr"
         call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {kept}, {at.outputs[-1]});"

@@ -20,6 +20,7 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import (
     epilogue_type,
@@ -29,7 +30,7 @@ from bolt_build.families.cutlass.epilogue import (
     stages_type,
     stages_value,
 )
-from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of, stored_apart
+from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.kinds.wgmma import (
     LEAST_STAGES,
@@ -176,24 +177,26 @@ class WgmmaPrologue(TileKind[PrologueTile, Prologued]):
         """Of both, without what lies between them."""
         return Expense(problem.nbytes, problem.flops)
 
+    def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
+        return reads_apart(problem, behind(problem), prologue_of(problem).x, residual(problem))
+
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         (first, second), tile, prologue, product = (
             parts(problem), self.tile_of(candidate), prologue_of(problem), behind(problem)
         )  # fmt: skip
-        own = [index for index in op_operands(problem) if index >= len(first.inputs)]
+        own, added = [index for index in op_operands(problem) if index >= len(first.inputs)], residual(problem)
         member = f"{SPACE}::PrologueGemm<{tile.cxx(product)}, {_type(tile, prologue)}, {epilogue_type(second)}>"
         apart = {"x_row": at.input_pitch(prologue.x)} if at.input_pitch(prologue.x) else {}
         rows = first.outputs[0].shape[0] if prologue.gate else 2
         constants = () if prologue.gate else (prologue.scale,)
         shifts = () if prologue.shift is None else (prologue.shift,)
         arguments = (
-            product.arguments(stored_apart(at)),
+            product.arguments(between_rows(at, added)),
             struct(f"{SPACE}::PrologueArguments", rows=rows, pixels=prologue.pixels, **apart),
             _value(tile, prologue), constant(at, *constants), constant(at, *shifts), constant(at, own[0]),
             product.weights, constant(at, *own[1:]), epilogue_value(second),
         )  # fmt: skip
         gates = at.inputs[prologue.scale] if prologue.gate else "nullptr"
-        added = residual(problem)
         other = "nullptr" if added is None else at.inputs[added]
         call = f"kernel.run(r, {at.inputs[prologue.x]}, {gates}, {other}, {at.outputs[0]});"
         return StepCode(("bolt_cutlass/prologue.h",), member, ", ".join(arguments), call)

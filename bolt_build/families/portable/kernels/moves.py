@@ -74,12 +74,13 @@ def _types(source: Operand, output: Operand) -> str | None:
     return None
 
 
-def _copy_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], int]:
-    """Loops of a copy with the steps of input and output, and the input's offset."""
+def _copy_loops(problem: KernelProblem, given: int = 0, pitch: int = 0) -> tuple[tuple[Loop, ...], int]:
+    """Loops of a copy with the steps of input and output, and the input's offset. Rows of the input lie `given`
+    elements apart, those of the output `pitch` (0: dense)."""
     op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
-    steps, offset = strides(source), 0
+    steps, offset, to = strides(source, given), 0, strides(output, pitch)
     if isinstance(op, Rearrange):
-        return _rearranged_loops(op, source, output)
+        return _rearranged_loops(op, source, output, steps, to)
     if isinstance(op, Expand):
         rank = len(output.shape)
         shape = aligned(source.shape, rank)
@@ -90,17 +91,19 @@ def _copy_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], int]:
         offset = sum(begin * step for begin, step in zip(op.begin, steps, strict=True))
         steps = tuple(step * by for step, by in zip(steps, op.step, strict=True))
     order = memory_axes(len(output.shape), output.format.layout)
-    to = strides(output)
     return merged((Loop(output.shape[axis], (steps[axis], to[axis])) for axis in order), 2), offset
 
 
-def _rearranged_loops(op: Rearrange, source: Operand, output: Operand) -> tuple[tuple[Loop, ...], int]:
-    """The same of elements that change places between axes, each of which may be several loops."""
+def _rearranged_loops(
+    op: Rearrange, source: Operand, output: Operand, given: tuple[int, ...], to: tuple[int, ...]
+) -> tuple[tuple[Loop, ...], int]:
+    """The same of elements that change places between axes, each of which may be several loops; `given` and `to` are
+    the steps of whole axes."""
     cut, joined = axes_of(source.shape, op.split), op.joined
     assert cut is not None
     assert joined is not None
-    steps, to = [0] * len(op.split), strides(output)
-    for step, group in zip(strides(source), cut, strict=True):
+    steps = [0] * len(op.split)
+    for step, group in zip(given, cut, strict=True):
         for axis in reversed(group):
             steps[axis] = step
             step *= op.split[axis]
@@ -138,8 +141,21 @@ def _refuse_copy(problem: KernelProblem) -> str | None:
     return Reason("copies in {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
 
 
+def _rows_apart(problem: KernelProblem) -> bool:
+    """True where a copy's strides can lead over rows that lie apart on both sides."""
+    source, output = problem.inputs[0], problem.outputs[0]
+    if source.constant or _types(source, output) is None or not (source.shape and output.shape):
+        return False
+    loops, _ = _copy_loops(problem, source.row + PART_ALIGNMENT, output.row + PART_ALIGNMENT)
+    return len(loops) <= MOST_AXES
+
+
+def _copy_apart(problem: KernelProblem) -> tuple[int, ...]:
+    return (0,) if _rows_apart(problem) else ()
+
+
 def _emit_copy(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    loops, offset = _copy_loops(problem)
+    loops, offset = _copy_loops(problem, at.input_pitch(0), at.pitch(0))
     parameters = struct(
         "bolt::portable::StridedCopy",
         rank=len(loops),
@@ -304,7 +320,16 @@ RULES = (
         is_view=is_same_bytes,
     ),
     Rule(Cast, _refuse_cast, _emit_cast, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, is_view=is_same_bytes),
-    Rule(Convert, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, is_view=is_same_bytes),
+    Rule(
+        Convert,
+        _refuse_copy,
+        _emit_copy,
+        _as_fast_as_memory,
+        gpu_bandwidth=_gpu_bandwidth,
+        is_view=is_same_bytes,
+        pitched=_rows_apart,
+        reads_apart=_copy_apart,
+    ),
     Rule(
         Transpose,
         _refuse_copy,
@@ -313,6 +338,8 @@ RULES = (
         gpu_bandwidth=_gpu_bandwidth,
         layouts=_transpose_layouts,
         is_view=_is_contiguous,
+        pitched=_rows_apart,
+        reads_apart=_copy_apart,
     ),
     Rule(
         Rearrange,
@@ -322,6 +349,8 @@ RULES = (
         gpu_bandwidth=_gpu_bandwidth,
         layouts=lambda node, inputs, output: tuple(((a,), b) for a in Layout for b in Layout),
         is_view=_is_contiguous,
+        pitched=_rows_apart,
+        reads_apart=_copy_apart,
     ),
     Rule(Expand, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth),
     Rule(
@@ -332,6 +361,8 @@ RULES = (
         gpu_bandwidth=_gpu_bandwidth,
         is_view=_slice_is_view,
         view_offset=_slice_offset,
+        pitched=_rows_apart,
+        reads_apart=_copy_apart,
     ),
     Rule(
         Reshape, no_epilogue, _emit_reshape, _as_fast_as_memory, layouts=_reshape_layouts, is_view=lambda problem: True

@@ -46,14 +46,16 @@ def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
     average = "PoolAveragePadded" if op.count_include_pad else "PoolAverage"
     mode = "PoolMax" if op.mode == "max" else average
     types = f"bolt::portable::{mode}, {COMPUTED[source.format.dtype]}, {COMPUTED[output.format.dtype]}"
-    parameters = pool_parameters(problem, op, at.pitch(0))
+    parameters = pool_parameters(problem, op, at.pitch(0), at.input_pitch(0))
     call = f"bolt::portable::pool<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
     return StepCode(("bolt_portable/pool.h",), None, "", call)
 
 
-def pool_parameters(problem: KernelProblem, op: Pool | LpPool | PoolPlaces, pitch: int = 0) -> str:
-    """The windows of a pooling; cells of the output begin `pitch` elements apart, or as many as it has channels."""
+def pool_parameters(problem: KernelProblem, op: Pool | LpPool | PoolPlaces, pitch: int = 0, given: int = 0) -> str:
+    """The windows of a pooling; cells of the output begin `pitch` elements apart, those of the input `given`, or as
+    many as they have channels."""
     source, output = problem.inputs[0], problem.outputs[0]
+    apart = {"in_cell": given} if given else {}
     return struct(
         "bolt::portable::Pool",
         batch=source.shape[0],
@@ -67,6 +69,7 @@ def pool_parameters(problem: KernelProblem, op: Pool | LpPool | PoolPlaces, pitc
         pad_end=_spatial(op.pads_end, 0),
         channels_last=boolean(source.format.layout is Layout.CHANNELS_LAST),
         out_cell=pitch or output.shape[1],
+        **apart,
     )
 
 
@@ -146,7 +149,15 @@ def _single(problem: KernelProblem) -> float:
 
 
 RULES = (
-    Rule(Pool, refuse_windows, _emit_pool, lambda problem: 0.02, gpu_bandwidth=_pool_bandwidth, pitched=_last),
+    Rule(
+        Pool,
+        refuse_windows,
+        _emit_pool,
+        lambda problem: 0.02,
+        gpu_bandwidth=_pool_bandwidth,
+        pitched=_last,
+        reads_apart=lambda problem: (0,) if _last(problem) else (),
+    ),
     Rule(LpPool, refuse_windows, _emit_lp_pool, lambda problem: 0.02, gpu_bandwidth=_pool_bandwidth),
     Rule(PoolPlaces, _refuse_places, _emit_places, lambda problem: 0.02, gpu_efficiency=0.001, layouts=row_major),
     Rule(

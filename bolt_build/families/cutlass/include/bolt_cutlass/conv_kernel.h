@@ -27,9 +27,9 @@ inline Channels weights_layout(const ConvArguments& a) {
 inline Channels y_layout(const ConvArguments& a) {
   return Channels::packed({a.batch, a.out_h, a.out_w, a.out_channels});
 }
-/// As `y_layout`, with rows of channels as far apart as they are stored.
-inline Channels stored_layout(const ConvArguments& a) {
-  return Channels::packed({a.batch, a.out_h, a.out_w, a.y_row == 0 ? a.out_channels : a.y_row});
+/// As `y_layout`, with rows of channels `row` elements apart (0: dense).
+inline Channels y_layout(const ConvArguments& a, int row) {
+  return Channels::packed({a.batch, a.out_h, a.out_w, row == 0 ? a.out_channels : row});
 }
 
 template <typename S, typename Stages>
@@ -45,7 +45,7 @@ void launch_whole_conv(const ConvArguments& a, const Stages& stages, void* strea
 
   const typename Device::Arguments arguments(
       problem_size(a), {tensor<Half>(a.x), x_layout(a)}, {tensor<Half>(a.weights), weights_layout(a)},
-      {tensor<Half>(a.residual), y_layout(a)}, {tensor<Half>(a.y), stored_layout(a)}, {stages},
+      {tensor<Half>(a.residual), y_layout(a, a.residual_row)}, {tensor<Half>(a.y), y_layout(a, a.y_row)}, {stages},
       conv::SplitKMode::kSerial, const_cast<float*>(a.bias), nullptr, 0, 0);
   require(Device::can_implement(arguments), "convolution");
   Device device;

@@ -57,7 +57,7 @@ struct ResidentWindows {
     return {image_boxes(a.x, a.batch, a.height, a.width, a.channels, a.x_image, a.x_row, a.x_column,
                         Factor::window_rows, width),
             y,
-            reads_residual ? out(a.residual, a.out_channels) : y,
+            reads_residual ? out(a.residual, a.residual_row == 0 ? a.out_channels : a.residual_row) : y,
             static_cast<const uint4*>(a.weights),
             a.bias,
             a.out_channels,

@@ -111,7 +111,7 @@ struct ResidentWindowsPair {
             image_boxes(second.weights, 1, second.n / 8, 8, depth_of_second,
                         static_cast<long long>(second.n) * depth_of_second, 8LL * depth_of_second, depth_of_second, 8),
             y,
-            reads_residual ? out(a.residual, second.n) : y,
+            reads_residual ? out(a.residual, a.residual_row == 0 ? second.n : a.residual_row) : y,
             static_cast<const uint4*>(a.weights),
             a.bias,
             second.bias,

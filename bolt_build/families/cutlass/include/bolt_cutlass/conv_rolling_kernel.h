@@ -67,7 +67,7 @@ struct RollingWindows {
     const float* bias;
     const Half* residual;
     Half* y;
-    int batch, out_h, out_w, y_row;
+    int batch, out_h, out_w, y_row, residual_row;
     int strip, across, down, tiles, left, above;
     Stages stages;
   };
@@ -96,6 +96,7 @@ struct RollingWindows {
             a.out_h,
             a.out_w,
             a.y_row == 0 ? outputs : a.y_row,
+            a.residual_row == 0 ? outputs : a.residual_row,
             a.strip,
             across,
             down,
@@ -252,7 +253,7 @@ struct RollingWindows {
           for (int i = 0; i < items; ++i)
             if (row >= 0 && row < at.rows[i])
               added[i] = *reinterpret_cast<const uint4*>(
-                  params.residual + static_cast<std::int64_t>(at.pixel[i] + row * params.out_w) * outputs +
+                  params.residual + static_cast<std::int64_t>(at.pixel[i] + row * params.out_w) * params.residual_row +
                   Items::channel(i, lane));
         }
 #pragma unroll 1

@@ -23,7 +23,9 @@ void launch_whole_gemm(const GemmArguments& a, const Stages& stages, void* strea
   const auto mn = static_cast<std::int64_t>(a.m) * a.n;
   const typename Device::Arguments arguments(gemm::GemmUniversalMode::kGemm, {a.m, a.n, a.k}, 1, {stages}, a.x,
                                              a.weights, a.residual, a.y, const_cast<float*>(a.bias), nullptr, mk, nk,
-                                             mn, mn, 0, 0, a.k, a.k, a.n, a.y_row == 0 ? a.n : a.y_row, 0, 0);
+                                             mn, mn, 0, 0, a.x_row == 0 ? a.k : a.x_row, a.k,
+                                             a.residual_row == 0 ? a.n : a.residual_row,
+                                             a.y_row == 0 ? a.n : a.y_row, 0, 0);
   require(Device::can_implement(arguments), "matrix product");
   Device device;
   require(device.initialize(arguments, nullptr, static_cast<cudaStream_t>(stream)), "matrix product");
@@ -47,7 +49,8 @@ void launch_gemm_slices(const GemmArguments& a, void* stream) {
   const auto mk = static_cast<std::int64_t>(a.m) * a.k, nk = static_cast<std::int64_t>(a.n) * a.k;
   const auto mn = static_cast<std::int64_t>(a.m) * a.n;
   const typename Kernel::Arguments arguments(gemm::GemmUniversalMode::kGemmSplitKParallel, {a.m, a.n, a.k}, a.slices,
-                                             {}, a.x, a.weights, a.y, a.y, mk, nk, mn, mn, a.k, a.k, a.n, a.n);
+                                             {}, a.x, a.weights, a.y, a.y, mk, nk, mn, mn, a.x_row == 0 ? a.k : a.x_row, a.k,
+                                             a.n, a.n);
   require(Kernel::can_implement({a.m, a.n, a.k}), "matrix product");
   const typename Kernel::Params params(arguments, 1, 1);
   if (params.grid_tiled_shape.k() != a.slices)

@@ -18,7 +18,8 @@ void launch_gemm(WarpgroupNorm<m, n, k, cooperative, across, centred, keeps, Ele
   if (a.n != n * across)
     throw std::runtime_error("could not launch a normalised product: its rows are not those of a cluster's tiles");
   launch<Kernel>({a,
-                  {{a.bias, a.residual, a.y, stages, a.y_row}, norm.scale, norm.shift, norm.kept, norm.epsilon},
+                  {{a.bias, a.residual, a.y, stages, a.y_row, a.residual_row}, norm.scale, norm.shift, norm.kept,
+                   norm.epsilon},
                   a.m,
                   a.n,
                   (a.k + k - 1) / k,

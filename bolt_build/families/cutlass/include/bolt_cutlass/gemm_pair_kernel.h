@@ -57,7 +57,7 @@ void launch_gemm(Pair<m, n0, n1, k, warp_m, warp_n0, warp_n1, stages, shared, ac
                         first.k,
                         depth,
                         second.n,
-                        {::cutlass::layout::RowMajor(first.k)},
+                        {::cutlass::layout::RowMajor(first.x_row == 0 ? first.k : first.x_row)},
                         {ColumnMajor(first.k)},
                         {ColumnMajor(depth)},
                         tensor<Half>(first.x),

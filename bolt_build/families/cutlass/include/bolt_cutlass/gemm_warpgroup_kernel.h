@@ -18,7 +18,7 @@ struct MatrixLoads {
 
   static Params params(const GemmArguments& a) {
     const int part = a.k / a.slices;
-    return {factor_boxes(a.x, part, a.m, a.slices, a.k, part, width, m / cluster_n),
+    return {factor_boxes(a.x, part, a.m, a.slices, a.x_row == 0 ? a.k : a.x_row, part, width, m / cluster_n),
             factor_boxes(a.weights, part, a.n, a.slices, a.k, part, width, n / cluster_m)};
   }
   CUTLASS_DEVICE static void prefetch(const Params& params) {

@@ -82,8 +82,8 @@ struct Partial {};
 /// `slices` of the depth (taps, and channels in runs of a tile's k) are for kernels of Partial alone. Persistent kernels
 /// take their tiles in bands of `swizzle` (1, 2, 4 or 8), `along` m (1), n (2), or whichever has fewer tiles (0).
 ///
-/// Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense. Sums of slices
-/// are dense anyway. `strip` rows of the output are computed one after the other by kernels of RollingTile alone.
+/// Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense; those of the
+/// residual `residual_row`. Sums of slices are dense anyway. `strip` rows of the output are computed one after the other by kernels of RollingTile alone.
 struct ConvArguments {
   int batch, height, width, channels;
   int out_channels, kernel_h, kernel_w, out_h, out_w;
@@ -99,11 +99,12 @@ struct ConvArguments {
   int along = 0;
   int strip = 0;
   int y_row = 0;
+  int residual_row = 0;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
 
-/// y[m, n] = sum over k of x[m, k] * weights[n, k], dense row-major; k is a multiple of a kernel's
-/// loads. The bias has n values, the residual is dense. What follows y is as in ConvArguments.
+/// y[m, n] = sum over k of x[m, k] * weights[n, k], row-major; k is a multiple of a kernel's loads. The bias has n values.
+/// Rows of x lie `x_row` elements apart, a multiple of 8 where it is not 0: dense. What else follows y is as in ConvArguments.
 struct GemmArguments {
   int m, n, k;
   const void* x;
@@ -115,6 +116,8 @@ struct GemmArguments {
   int swizzle = 1;
   int along = 0;
   int y_row = 0;
+  int residual_row = 0;
+  int x_row = 0;
   bool overlap = false;  // as in Run: kernels that cannot wait by themselves take no notice
 };
 

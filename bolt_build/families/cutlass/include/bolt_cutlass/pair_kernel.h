@@ -98,7 +98,7 @@ struct PairKernel {
     const float* second_bias;
     Half* residual;
     Half* y;
-    typename Epilogue::OutputTileIterator::Params dense, stored;
+    typename Epilogue::OutputTileIterator::Params added, stored;
     typename First::Params first;
     typename Last::Params last;
   };
@@ -125,10 +125,10 @@ struct PairKernel {
 
     const ::cutlass::MatrixCoord extent(params.rows, params.second_columns);
     using Out = typename Epilogue::OutputTileIterator;
-    typename Epilogue::TensorTileIterator nothing(params.dense, nullptr, extent, thread, corner);
+    typename Epilogue::TensorTileIterator nothing(params.added, nullptr, extent, thread, corner);
     Epilogue(storage.epilogue, thread, warp, lane)(
         Last(params.last), params.second_bias, Out(params.stored, params.y, extent, thread, corner), sums,
-        Out(params.dense, params.residual, extent, thread, corner), nothing, extent, corner);
+        Out(params.added, params.residual, extent, thread, corner), nothing, extent, corner);
   }
 };
 
@@ -139,10 +139,11 @@ void launch_pair(const Factors& factors, const Arguments& a, int rows, int colum
   using Kernel = PairKernel<Factors, S, After>;
   require_whole_rows<S::Threadblock::kN, S::SecondThreadblock::kN>(columns, second.n);
   const ::cutlass::gemm::GemmCoord blocks((rows + S::Threadblock::kM - 1) / S::Threadblock::kM, 1, 1);
-  const ::cutlass::layout::RowMajor dense(second.n), stored(a.y_row == 0 ? second.n : a.y_row);
+  const ::cutlass::layout::RowMajor added(a.residual_row == 0 ? second.n : a.residual_row),
+      stored(a.y_row == 0 ? second.n : a.y_row);
   const typename Kernel::Params params{
       factors, blocks, rows, columns, second.n, a.bias, second.bias,
-      tensor<typename S::Half>(a.residual), tensor<typename S::Half>(a.y), {dense}, {stored}, {between}, {after}};
+      tensor<typename S::Half>(a.residual), tensor<typename S::Half>(a.y), {added}, {stored}, {between}, {after}};
   launch_kernel<Kernel, typename S::Swizzle>(params, stream, what);
 }
 

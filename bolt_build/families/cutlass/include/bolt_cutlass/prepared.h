@@ -97,7 +97,8 @@ class Product {
 
  private:
   static Sums sums(const Arguments& a) {
-    return {a.slices, rows(a), columns(a), a.y_row == 0 ? columns(a) : a.y_row};
+    return {a.slices, rows(a), columns(a), a.y_row == 0 ? columns(a) : a.y_row,
+            a.residual_row == 0 ? columns(a) : a.residual_row};
   }
   /// Bytes of the copied input, which lies first.
   std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }

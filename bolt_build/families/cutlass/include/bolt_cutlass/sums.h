@@ -6,9 +6,9 @@
 
 namespace bolt::cutlass_kernels {
 
-/// Sums in fp32, [slices, rows, columns]; rows of the result lie `y_row` elements apart.
+/// Sums in fp32, [slices, rows, columns]; rows of the result lie `y_row` elements apart, those of the residual `residual_row`.
 struct Sums {
-  int slices, rows, columns, y_row;
+  int slices, rows, columns, y_row, residual_row;
 
   std::size_t bytes() const { return sizeof(float) * slices * rows * columns; }
 };
@@ -31,7 +31,7 @@ __device__ inline void add_up_cell(const Sums& p, const float* sums, const float
 #pragma unroll
     for (int lane = 0; lane < lanes; ++lane) total[lane] += more[lane];
   }
-  if constexpr (Stages::reads_residual) portable::load_lanes<lanes>(residual + at, more);
+  if constexpr (Stages::reads_residual) portable::load_lanes<lanes>(residual + at / p.columns * p.residual_row + at % p.columns, more);
 #pragma unroll
   for (int lane = 0; lane < lanes; ++lane)
     total[lane] = stages(total[lane], Stages::reads_residual ? more[lane] : 0.0f);

@@ -14,7 +14,7 @@ struct StoreOf {
   using Type = TileStore<m, n, cooperative, Stages, (m + n) * k * 2, 0, teams, Element>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const Stages& stages) {
-    return {a.bias, a.residual, a.y, stages, a.y_row};
+    return {a.bias, a.residual, a.y, stages, a.y_row, a.residual_row};
   }
 };
 template <int m, int n, int k, bool cooperative, int teams, typename Element>

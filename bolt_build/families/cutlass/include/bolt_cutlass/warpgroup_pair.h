@@ -13,7 +13,7 @@ struct StoreOf<m, n, k, cooperative, ThenMultiply<second_n, Between, After>, tea
   using Type = SecondProduct<m, n, k, cooperative, second_n, Between, After, Element>;
   template <typename Arguments>
   static typename Type::Arguments arguments(const Arguments& a, const ThenMultiply<second_n, Between, After>& then) {
-    return {{then.second.bias, a.residual, a.y, then.after, a.y_row},
+    return {{then.second.bias, a.residual, a.y, then.after, a.y_row, a.residual_row},
             then.second.weights, a.bias, then.second.n, then.between};
   }
 };

@@ -194,6 +194,7 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
     void* y;
     Stages stages;
     int y_row = 0;
+    int residual_row = 0;
   };
   struct Params {
     cute::TmaDescriptor y;
@@ -212,7 +213,7 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
   static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void*) {
     const int rows = cute::get<0>(problem), columns = cute::get<1>(problem);
     const cute::TmaDescriptor y = boxes<width>(a.y, rows, columns, a.y_row);
-    return {y, reads_residual ? boxes<width>(a.residual, rows, columns) : y, a.bias, a.stages,
+    return {y, reads_residual ? boxes<width>(a.residual, rows, columns, a.residual_row) : y, a.bias, a.stages,
             static_cast<std::uint32_t>(warpgroups * box * sizeof(Half))};
   }
   template <typename Tile>

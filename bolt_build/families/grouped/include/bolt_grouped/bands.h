@@ -126,7 +126,7 @@ struct BandSlab {
       const int row = top + place / width, column = left + over, channel = first + from;
       const bool inside = over < needed && static_cast<unsigned>(row) < static_cast<unsigned>(a.height) &&
                           static_cast<unsigned>(column) < static_cast<unsigned>(a.width) && channel < a.channels;
-      const Index at = ((Index{corner.image} * a.height + row) * a.width + column) * a.channels + channel;
+      const Index at = ((Index{corner.image} * a.height + row) * a.width + column) * x_pitch(a) + channel;
       copy<8>(to + place * pixel + from, inside ? x + at : x, inside);
     }
   }

@@ -97,7 +97,7 @@ struct DepthwiseChain<ChainTile<W, rows, octets, pairs, across, slab, stages, n,
       const int y = top + row, z = left + column, channel = first + from;
       const bool inside = static_cast<unsigned>(y) < static_cast<unsigned>(a.height) &&
                           static_cast<unsigned>(z) < static_cast<unsigned>(a.width) && channel < a.channels;
-      const Index at = ((Index{corner.image} * a.height + y) * a.width + z) * a.channels + channel;
+      const Index at = ((Index{corner.image} * a.height + y) * a.width + z) * x_pitch(a) + channel;
       copy<load>(to + (row * Turned::width + Turned::place(column)) * pitch + from, inside ? x + at : x, inside);
     }
   }

@@ -31,7 +31,7 @@ struct DiagonalRows<DiagonalTile<W, octets, strips, rows, stages, pitch, load, a
       const int pixel = i / (outputs / load), from = i % (outputs / load) * load;
       const int column = left + pixel, channel = first + from;
       const bool inside = there && static_cast<unsigned>(column) < static_cast<unsigned>(a.width) && channel < a.channels;
-      const Index at = ((Index{corner.image} * a.height + row) * a.width + column) * a.channels + channel;
+      const Index at = ((Index{corner.image} * a.height + row) * a.width + column) * x_pitch(a) + channel;
       copy<load>(to + pixel * pitch + from, inside ? x + at : x, inside);
     }
   }

@@ -51,7 +51,7 @@ struct Halo {
       const int row = top + pixel / width, column = left + pixel % width, channel = first + unit * channels + from;
       const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(a.height) &&
                           static_cast<unsigned>(column) < static_cast<unsigned>(a.width) && channel < a.channels;
-      const Index at = ((Index{corner.image} * a.height + row) * a.width + column) * a.channels + channel;
+      const Index at = ((Index{corner.image} * a.height + row) * a.width + column) * x_pitch(a) + channel;
       copy<load>(to + pixel * pitch + unit * padded + from, inside ? x + at : x, inside);
     }
   }

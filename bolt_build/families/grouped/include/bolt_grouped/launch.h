@@ -68,14 +68,15 @@ struct ElementOf<WithSums<RowsTile<Window, vector, lanes, columns, each, rows, s
 
 /// A convolution of tensors of two bytes an element, channels last. Tensors are 16-byte aligned; weights are packed as the tile
 /// wants them, biases (may be null) have zeros behind them up to whole blocks. A block computes `run` tiles, one behind the
-/// other. Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense. `sums`
-/// are [tiles of all images, out_channels], for tiles WithSums.
+/// other. Rows of y (the channels of a pixel) lie `y_row` elements apart, a multiple of 8 where it is not 0: dense; those of x
+/// `x_row`. `sums` are [tiles of all images, out_channels], for tiles WithSums.
 struct Arguments {
   int batch, height, width, channels;
   int out_h, out_w, out_channels;
   int pad_h, pad_w;
   int run;
   int y_row = 0;
+  int x_row = 0;
   const void* x = nullptr;
   const void* weights = nullptr;
   const float* bias = nullptr;
@@ -83,6 +84,9 @@ struct Arguments {
   float* sums = nullptr;
   bool overlap = false;  // as in Run
 };
+
+/// Elements from a pixel of x to the next.
+BOLT_HD inline int x_pitch(const Arguments& a) { return a.x_row == 0 ? a.channels : a.x_row; }
 
 /// These queue the kernel on `stream` (a cudaStream_t). They throw std::runtime_error where it cannot be launched.
 /// Operands of the epilogue (a bolt::portable::Chain) are dense.

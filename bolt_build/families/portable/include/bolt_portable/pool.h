@@ -12,12 +12,16 @@ namespace bolt::portable {
 using Extent = std::int32_t;
 
 /// Spatial arrays are depth, height, width; dimensions that a tensor lacks are 1 (pads 0). With channels last, cells of the
-/// output begin `out_cell` elements apart.
+/// output begin `out_cell` elements apart, those of the input `in_cell` (0: as many as there are channels).
 struct Pool {
   Index batch, channels;
   Extent in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
   bool channels_last;
   Index out_cell;
+  Index in_cell = 0;
+
+  /// Elements from a cell of the input to the next, with channels last.
+  BOLT_HD Index given() const { return in_cell == 0 ? channels : in_cell; }
 };
 
 /// Cells of one window along one axis: kernel positions [first, last) lie in the input; `padded` counts those in input
@@ -62,9 +66,9 @@ template <int lanes, typename Mode, typename In, typename Out, typename Epilogue
 BOLT_HD inline void pool_cell(const Pool& p, Index n, Index c, Extent z, Extent y, Extent x, const In* in, Out* out,
                               const Epilogue& epilogue) {
   const Window d = window(p, 0, z), h = window(p, 1, y), w = window(p, 2, x);
-  const Index cell = p.channels_last ? p.channels : 1;
+  const Index cell = p.channels_last ? p.given() : 1;
   const Index plane = Index{p.in[0]} * p.in[1] * p.in[2], out_plane = Index{p.out[0]} * p.out[1] * p.out[2];
-  const In* source = in + n * p.channels * plane + (p.channels_last ? c : c * plane);
+  const In* source = in + (p.channels_last ? n * cell * plane + c : (n * p.channels + c) * plane);
   float sum[lanes];
   for (int lane = 0; lane < lanes; ++lane) sum[lane] = Mode::start();
   for (Extent i = d.first; i < d.last; ++i) {

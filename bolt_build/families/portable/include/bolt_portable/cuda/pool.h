@@ -44,7 +44,7 @@ void pool_window(const Run& r, const Pool& p, const In* in, Out* out, const Epil
         const std::uint32_t cell = item / groups;
         const Extent x = static_cast<Extent>(cell % width), y = static_cast<Extent>(cell / width % height);
         const Extent left = x * p.stride[2] - p.pad_begin[2], top = y * p.stride[1] - p.pad_begin[1];
-        const In* image = in + Index{cell / width / height} * p.in[1] * p.in[2] * p.channels + c;
+        const In* image = in + Index{cell / width / height} * p.in[1] * p.in[2] * p.given() + c;
         Lanes<In, wide> read[rows][columns];
         bool there[rows][columns];
 #pragma unroll
@@ -54,7 +54,7 @@ void pool_window(const Run& r, const Pool& p, const In* in, Out* out, const Epil
             const Extent sy = top + j * p.dilation[1], sx = left + k * p.dilation[2];
             there[j][k] = sy >= 0 && sy < p.in[1] && sx >= 0 && sx < p.in[2];
             if (there[j][k])
-              read[j][k] = *reinterpret_cast<const Lanes<In, wide>*>(image + (Index{sy} * p.in[2] + sx) * p.channels);
+              read[j][k] = *reinterpret_cast<const Lanes<In, wide>*>(image + (Index{sy} * p.in[2] + sx) * p.given());
           }
         }
         float sum[wide];
