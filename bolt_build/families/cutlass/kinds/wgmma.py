@@ -15,6 +15,7 @@ from bolt_build.families.cutlass.kinds.rules import (
     HOPPER,
     MEASURED_RATE,
     NARROW,
+    REGISTERS,
     refuse_whole,
     too_many_sums,
     wasted_rows,
@@ -27,16 +28,19 @@ from bolt_build.targets import Gpu, Target
 
 BARRIERS = 2048
 """Bytes of shared memory that are kept for barriers."""
-_PLENTY = 4
-"""Stages below which the pipeline gets the room of wider, or more, boxes of the output and the residual."""
+_PLENTY = {1: 4, 2: 4, 3: 3}
+"""Stages below which the pipeline gets the room of wider, or more, boxes of the output and the residual, by how many
+warpgroups share a tile. Those of three are larger."""
+_ROOM = {1: 32, 2: 32, 3: 48}
+"""KiB of the residual's boxes where the pipeline has plenty of stages."""
 
 
 TURNS = {"pingpong": False, "cooperative": True}
-"""Two warpgroups compute tiles in turns, or each tile together."""
-_SCHEDULES = {"pingpong": (1, 2), "cooperative": (2, 1), "pairs": (2, 2)}
-"""Warpgroups that compute a tile together, and teams of them that take tiles in turns."""
-_SUMS_OF_PAIRS = 64
-"""Registers of a thread that hold sums where four warpgroups share a multiprocessor's."""
+"""Two warpgroups compute tiles in turns, or each tile together, as three do where its rows are 192."""
+_SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 2)}
+"""Whether warpgroups compute a tile together, and teams of them that take tiles in turns."""
+_SUMS = {3: ("three", 96), 4: ("four", 64)}
+"""So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
 _CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
 _FILLED = 0.55
 """Part of the last waves that tiles fill at least."""
@@ -66,7 +70,12 @@ class WgmmaTile:
     @property
     def accumulators(self) -> int:
         """Registers of a thread that hold sums."""
-        return self.m * self.n // (256 if self.cooperative else 128)
+        return self.m * self.n // (128 * self.warpgroups)
+
+    @property
+    def warpgroups(self) -> int:
+        """That compute a tile together: `sharing` of sharing.h."""
+        return (2 if self.m % 128 == 0 else 3) if self.cooperative else 1
 
     @property
     def stage_bytes(self) -> int:
@@ -75,7 +84,7 @@ class WgmmaTile:
 
     def store_bytes(self, residual: bool) -> int:
         """Shared memory through which the output goes, and the residual comes."""
-        return store_bytes(self.n, self.cooperative, residual, self.stage_bytes, teams=self.teams)
+        return store_bytes(self.n, self.warpgroups, residual, self.stage_bytes, teams=self.teams)
 
     def stages(self, gpu: Gpu, residual: bool) -> int:
         """Stages of the pipeline that shared memory has room for beside the output and the barriers."""
@@ -110,7 +119,7 @@ class WgmmaTile:
     def read(cls, reader: Reader) -> WgmmaTile:
         m, n, k = map(reader.number, ("m", "n", "k"))
         together, teams = reader.word("warpgroups", _SCHEDULES)
-        return cls(m, n, k, together == 2, reader.word("cluster", _CLUSTERS, "1x1"), pairs=together * teams == 4)
+        return cls(m, n, k, together, reader.word("cluster", _CLUSTERS, "1x1"), pairs=together and teams == 2)
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1>`"""
@@ -141,9 +150,10 @@ class WgmmaTile:
     def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
         if (reason := too_many_sums(self.accumulators)) is not None:
             return reason
-        if self.pairs and self.accumulators > _SUMS_OF_PAIRS:
+        word, most = _SUMS.get(self.warpgroups * self.teams, ("two", REGISTERS))
+        if self.accumulators > most:
             return Reason(
-                "a thread would hold {} sums, four warpgroups leave room for {}", self.accumulators, _SUMS_OF_PAIRS
+                f"a thread would hold {{}} sums, {word} warpgroups leave room for {{}}", self.accumulators, most
             )
         stages = self.stages(gpu, product.residual)
         if stages < LEAST_STAGES:
@@ -204,25 +214,25 @@ def stages(shared_memory: int, stage: int, taken: int) -> int:
     return max(0, shared_memory - taken - BARRIERS) // (stage + 16)
 
 
-def store_bytes(
-    n: int, cooperative: bool, residual: bool, stage: int, taken: int = 0, *, teams: int | None = None
-) -> int:
+def store_bytes(n: int, together: int, residual: bool, stage: int, taken: int = 0, *, teams: int | None = None) -> int:
     """Shared memory through which an output goes whose tiles have `n` columns, and its residual comes: `StoreBoxes` of
-    warpgroup_store.h."""
+    warpgroup_store.h. `together`: warpgroups that share a tile; unless `teams` says otherwise, one alone has another
+    that takes tiles in turns with it."""
 
-    together = 2 if cooperative else 1
-    staged = 2 * together * (teams or 2 // together)
+    staged = 2 * together * (teams or (2 if together == 1 else 1))
+
+    room, plenty = (_ROOM[together], _PLENTY[together]) if residual else (0, _PLENTY[1])
 
     def boxes(width: int, room: int) -> int:
         box = 64 * width * 2
-        loaded = min(room * 1024 // (together * box), 16) if residual else 0
+        loaded = min(room * 1024 // (together * box), 16)
         return (staged + together * loaded) * box
 
     def enough(width: int) -> bool:
-        return stages(HOPPER.shared_memory, stage, taken + boxes(width, 32)) >= _PLENTY
+        return stages(HOPPER.shared_memory, stage, taken + boxes(width, room)) >= plenty
 
     width = 64 if n % 64 == 0 and enough(64) else 32 if n % 32 == 0 else 16
-    return boxes(width, 32 if enough(width) else 16)
+    return boxes(width, room if enough(width) else min(room, 16))
 
 
 # Measured on an H200 over the convolutions of ResNet-50, VGG and RepVGG: seldom is another faster there.
@@ -243,6 +253,9 @@ _USUAL = (
 _ROWS = {False: (64, 128), True: (128, 256)}
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
+_OF_THREE = (32, 64, 96, 128, 192)
+"""Columns of tiles of 192 rows, which three warpgroups share. Some products fill whole waves with these alone: for
+example 6304 rows of 768 columns are 132 tiles of 192 x 192."""
 _PAIRS = ((128, 128), (128, 96), (128, 64), (256, 64), (128, 32), (256, 32))
 """Rows and columns of tiles for pairs of warpgroups: longer epilogues than sums are what they are for."""
 
@@ -255,6 +268,7 @@ WGMMA_TILES = tuple(
             for m in _ROWS[cooperative]
         )
         + tuple(WgmmaTile(m, n, k, True, pairs=True) for k, (m, n) in every(_DEPTHS, _PAIRS))
+        + tuple(WgmmaTile(192, n, k, True, cluster) for cluster, k, n in every(_CLUSTERS.values(), _DEPTHS, _OF_THREE))
     )
 )
 

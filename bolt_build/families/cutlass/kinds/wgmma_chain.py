@@ -49,7 +49,7 @@ class WgmmaChainTile:
         runs of 64 and begin on 1 KiB, the output and the barriers."""
         weights = self.n1 * aligned(self.first.n, 64) * 2 + 1024
         first = self.first
-        store = store_bytes(self.n1, first.cooperative, residual, first.stage_bytes, weights)
+        store = store_bytes(self.n1, first.warpgroups, residual, first.stage_bytes, weights)
         return stages(gpu.shared_memory, first.stage_bytes, weights + store)
 
     def __str__(self) -> str:

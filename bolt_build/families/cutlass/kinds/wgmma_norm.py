@@ -67,9 +67,7 @@ class NormTile:
     def stages(self, gpu: Gpu, residual: bool) -> int:
         """Stages of the pipeline that shared memory has room for."""
         tile = self.tile
-        boxes = store_bytes(
-            tile.n, tile.cooperative, residual, tile.stage_bytes, self.exchanged_bytes, teams=tile.teams
-        )
+        boxes = store_bytes(tile.n, tile.warpgroups, residual, tile.stage_bytes, self.exchanged_bytes, teams=tile.teams)
         return stages(gpu.shared_memory, tile.stage_bytes, boxes + aligned(self.exchanged_bytes + 64, 1024))
 
     @property

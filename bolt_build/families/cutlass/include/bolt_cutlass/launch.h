@@ -15,7 +15,7 @@ template <int m, int n, int k, int warp_m, int warp_n, int stages, int access, i
 struct Tile {};
 
 /// An instantiation of WGMMA fed by TMA: tile of a block, which one warpgroup computes while another stores (pingpong), or
-/// two share (cooperative); and blocks along m and n that make a cluster, whose loads of what they have in common are
+/// two, or three of 192 rows, share (cooperative); and blocks along m and n that make a cluster, whose loads of what they have in common are
 /// multicast. `teams` take tiles in turns: pairs of warpgroups, where two share a tile and there are two teams.
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams = cooperative ? 1 : 2,
           typename Element = portable::f16>

@@ -10,6 +10,7 @@
 
 #include "bolt_cutlass/divided_registers.h"
 #include "bolt_cutlass/next_kernel.h"
+#include "bolt_cutlass/sharing.h"
 #include "bolt_cutlass/warpgroup_launch.h"
 #include "bolt_cutlass/warpgroup_order.h"
 #include "bolt_cutlass/warpgroup_products.h"
@@ -34,8 +35,8 @@ struct NoTurns {
 
 /// sums[rows, columns] = x[rows, depth] * weights[columns, depth] in tiles of m x n, `k` of the depth a step, and
 /// `Store` of every tile. `Loads` knows where the factors lie; a stage of the pipeline is one step, and `stages` of them
-/// are loaded ahead. A team computes a tile: one warpgroup, or two (`cooperative`), each half of the rows. Two `teams` take
-/// tiles in turns, so that one multiplies while the other stores, or both store. Blocks of a cluster load together what
+/// are loaded ahead. A team computes a tile: one warpgroup, or two or three (`cooperative`: sharing.h), each its part of
+/// the rows. Two `teams` take tiles in turns, so that one multiplies while the other stores, or both store. Blocks of a cluster load together what
 /// they have in common. `Products` says how a step is multiplied: with both factors in shared memory, unless said.
 template <typename Loads, typename Store, int m, int n, int k, bool cooperative, int cluster_m, int cluster_n,
           int stages, typename Products = SharedProducts<m, n, k, cooperative>, int teams = cooperative ? 1 : 2>
@@ -53,15 +54,18 @@ struct WarpgroupKernel {
   // The residual is not asked for before the first tile's factors.
   using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
 
-  static constexpr int warpgroups = cooperative ? 2 : 1;  // that share a tile
+  static constexpr int warpgroups = sharing(m, cooperative);  // that share a tile
   static constexpr int MaxThreadsPerBlock = 128 * (1 + warpgroups * teams), MinBlocksPerMultiprocessor = 1;
   static constexpr unsigned cluster_x = cluster_m, cluster_y = cluster_n;
   // What loads needs few registers, and leaves the others more.
-  static constexpr bool four = warpgroups * teams == 4;
-  using Registers = DividedRegisters<warpgroups * teams, four ? 32 : 40, four ? 112 : 232>;
+  static constexpr int multiplying = warpgroups * teams;
+  static constexpr int loading_registers = multiplying > 2 ? 32 : 40;
+  static constexpr int registers = multiplying == 4 ? 112 : multiplying == 3 ? 160 : 232;
+  using Registers = DividedRegisters<multiplying, loading_registers, registers>;
   static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
-  static_assert(m * n / (128 * warpgroups) <= (four ? 64 : 128), "sums beside what else a thread keeps");
+  static_assert(m * n / (128 * warpgroups) <= (multiplying == 4 ? 64 : multiplying == 3 ? 96 : 128),
+                "sums beside what else a thread keeps");
 
   struct Arguments {
     typename Loads::Arguments loads;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bolt_cutlass/shared_mma.h"
+#include "bolt_cutlass/sharing.h"
 #include "cute/arch/util.hpp"
 #include "cutlass/cutlass.h"
 #include "cutlass/numeric_types.h"
@@ -41,7 +42,7 @@ struct TileSums {
 /// each.
 template <int m, int n, int k, bool cooperative, typename Element = portable::f16>
 struct SharedProducts {
-  static constexpr int warpgroups = cooperative ? 2 : 1;  // that share a tile
+  static constexpr int warpgroups = sharing(m, cooperative);  // that share a tile
   static constexpr int down = m / (64 * warpgroups);
   static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static constexpr int stage_bytes = (m + n) * k * static_cast<int>(sizeof(Half));

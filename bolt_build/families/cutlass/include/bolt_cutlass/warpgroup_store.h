@@ -10,6 +10,7 @@
 
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/shared_memory.h"
+#include "bolt_cutlass/sharing.h"
 #include "bolt_cutlass/swizzle.h"
 #include "bolt_portable/cuda/halves.h"
 #include "cute/arch/copy_sm75.hpp"
@@ -100,7 +101,7 @@ struct PartialStore : StoreBase<0> {
     const int column = cute::get<1>(at) * n + fragment.column();
     float* const to = params_.sums + static_cast<std::int64_t>(cute::get<3>(at)) * rows * columns;
     const float* const from = sums.data();
-    constexpr int below = cooperative ? 128 : 64;
+    constexpr int below = 64 * sharing(m, cooperative);
 #pragma unroll
     for (int i = 0; i < m / below; ++i) {
 #pragma unroll
@@ -147,32 +148,35 @@ cute::TmaDescriptor boxes(const void* tensor, int rows, int columns, int row = 0
 ///
 /// The residual is asked for as far ahead as its boxes reach: memory gives its full rate only to some 40 KiB under way to
 /// each multiprocessor. Boxes of 64 columns are whole lines of memory. Both give way where the pipeline of the product,
-/// whose stages take `stage` bytes, would keep less than four beside the `taken` ones.
-template <int n, bool cooperative, bool residual, int stage, int taken, int teams>
+/// whose stages take `stage` bytes, would keep less than four beside the `taken` ones. Three warpgroups that share a tile
+/// have larger stages, of which three hide as much, and boxes of their residual that are larger too.
+template <int n, int warpgroups, bool residual, int stage, int taken, int teams>
 struct StoreBoxes {
-  static constexpr int together = cooperative ? 2 : 1, staged = 2 * together * teams;
+  static constexpr int together = warpgroups, staged = 2 * together * teams;
+  static constexpr int room = (together == 3 ? 48 : 32) << 10, least = together == 3 && residual ? 3 : 4;
   static constexpr int narrow = n % 32 == 0 ? 32 : 16;
   static constexpr int boxes(int width, int room) {
     const int fit = room / (together * 64 * width * 2);
     return !residual ? 0 : fit < 16 ? fit : 16;
   }
   static constexpr bool enough(int width) {
-    const int bytes = (staged + together * boxes(width, 32 << 10)) * 64 * width * 2;
+    const int bytes = (staged + together * boxes(width, room)) * 64 * width * 2;
     // Barriers take 2 KiB.
-    return (shared_bytes - 2048 - taken - bytes) / (stage + 16) >= 4;
+    return (shared_bytes - 2048 - taken - bytes) / (stage + 16) >= least;
   }
 
   static constexpr int width = n % 64 == 0 && enough(64) ? 64 : narrow;
-  static constexpr int loaded = boxes(width, (enough(width) ? 32 : 16) << 10);
+  static constexpr int loaded = boxes(width, enough(width) ? room : 16 << 10);
 };
 
 /// y = epilogue(sums + bias, residual), stored as `Element`. Sub-tiles go through shared memory to TMA, and the
 /// residual comes the same way.
 template <int m, int n, bool cooperative, typename Stages, int stage, int taken = 0, int teams = cooperative ? 1 : 2,
           typename Element = portable::f16>
-struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, stage, taken, teams>::loaded> {
+struct TileStore
+    : StoreBase<StoreBoxes<n, sharing(m, cooperative), Stages::reads_residual, stage, taken, teams>::loaded> {
   static constexpr bool reads_residual = Stages::reads_residual;
-  using Boxes = StoreBoxes<n, cooperative, reads_residual, stage, taken, teams>;
+  using Boxes = StoreBoxes<n, sharing(m, cooperative), reads_residual, stage, taken, teams>;
   using Base = StoreBase<Boxes::loaded>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
@@ -271,7 +275,7 @@ struct TileStore : StoreBase<StoreBoxes<n, cooperative, Stages::reads_residual, 
     return state;
   }
 
-  /// The threads of a warpgroup (cooperative: of both): a tile from registers to memory.
+  /// The threads of a warpgroup (cooperative: of all that share it): a tile from registers to memory.
   template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
   CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
       LoadPipeline pipeline, LoadPipelineState wait, StorePipeline, StorePipelineState free, const Problem& problem,
