@@ -25,7 +25,7 @@ def turns(m: int, n: int, k: int, cluster: tuple[int, int] = (1, 1)) -> WgmmaTil
 
 
 def together(m: int, n: int, k: int, cluster: tuple[int, int] = (1, 1)) -> WgmmaTile:
-    """A tile that two warpgroups share."""
+    """A tile that two warpgroups share, or three of 192 rows."""
     return WgmmaTile(m, n, k, cooperative=True, cluster=cluster)
 
 
@@ -39,12 +39,14 @@ FORMS = (
     turns(64, 16, 32), turns(64, 96, 64), turns(128, 64, 128), turns(64, 64, 64, (2, 1)), turns(64, 32, 64, (1, 2)),
     turns(128, 32, 32, (2, 1)), together(128, 32, 64), together(256, 64, 64), together(128, 64, 64, (2, 1)),
     together(256, 32, 64, (1, 2)), pairs(128, 64, 64), pairs(256, 32, 32), pairs(128, 96, 64),
+    together(192, 64, 64), together(192, 32, 64, (2, 1)), together(192, 96, 64, (1, 2)),
 )  # fmt: skip
 WIDE_FORMS = (turns(64, 256, 64), together(128, 192, 64), together(256, 128, 64, (2, 1)), turns(128, 128, 64, (1, 2)),
-              pairs(128, 128, 64))  # fmt: skip
+              pairs(128, 128, 64), together(192, 192, 64), together(192, 160, 64, (2, 1)), together(192, 128, 64),
+              turns(64, 160, 64), together(128, 160, 64, (1, 2)))  # fmt: skip
 SLICED = (
     turns(64, 64, 64), turns(128, 32, 64, (2, 1)), together(128, 64, 64), WarpTile(64, 64, 64, 32, 32, 5),
-    WarpTile(128, 32, 64, 32, 32, 4),
+    together(192, 64, 64), WarpTile(128, 32, 64, 32, 32, 4),
 )  # fmt: skip
 
 

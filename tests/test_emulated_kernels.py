@@ -71,6 +71,8 @@ LABELS = (
     "slices-3x3s2-residual-cutlass-128x32x64xpingpongx2x1x1x4-f16/channels_last-f16/channels_last-shares3",
     "form-1x1-residual-cutlass-256x32x64xcooperativex1x2-f16/channels_last-f16/channels_last",
     "form-1x1-residual-cutlass-128x64x64xpairs-f16/channels_last-f16/channels_last",
+    "form-wide-1x1-residual-cutlass-192x192x64xcooperative-f16/channels_last-f16/channels_last",
+    "form-wide-cutlass-192x160x64xcooperativex2x1-f16/channels_last-f16/channels_last",
     "resident-residual-cutlass-8x4xturns-f16/channels_last-f16/channels_last-shares3",
     "rolling-8-cutlass-16x64x2x6-f16/channels_last-f16/channels_last-shares3",
     "rolling-cutlass-8x64x2x5-f16/channels_last-f16/channels_last",
@@ -124,6 +126,7 @@ LABELS = (
 IN_BF16 = (
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16",
     "form-1x1-residual-cutlass-128x64x64xpairs-f16",
+    "form-wide-cutlass-192x160x64xcooperativex2x1-f16",
     "pool-stem+max3-cutlass-8x16x4xturnsx3x1-f32",
     "pair-resident-odd+72-cutlass-14x128x3xturns-f16",
     "rolling-8-cutlass-16x64x2x6-f16",

@@ -97,7 +97,8 @@ class WgmmaTile:
 
     @property
     def group(self) -> str:
-        return "WGMMA"
+        """Tiles that no GPU has timed are a group of their own, so that one of them is tried."""
+        return "WGMMA, untimed" if (self.m, self.n) in _UNTIMED else "WGMMA"
 
     @property
     def schedule(self) -> str:
@@ -248,14 +249,19 @@ _USUAL = (
     WgmmaTile(256, 64, 32, cooperative=True),
     WgmmaTile(128, 64, 32, cooperative=False),
 )
-# A warpgroup's instruction computes 64 rows, and a width that divides the tile's: those widths below that need no
-# special instruction of CUTLASS's. Two warpgroups that share a tile need 64 rows each.
+# A warpgroup's instruction computes 64 rows, and all columns of the tile. Two warpgroups that share a tile need 64 rows
+# each.
 _ROWS = {False: (64, 128), True: (128, 256)}
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
-_OF_THREE = (32, 64, 96, 128, 192)
-"""Columns of tiles of 192 rows, which three warpgroups share. Some products fill whole waves with these alone: for
-example 6304 rows of 768 columns are 132 tiles of 192 x 192."""
+_UNTIMED = (
+    *((192, n) for n in (32, 64, 96, 128, 160, 192)),
+    (64, 160),
+    (128, 160),
+)
+"""Rows and columns of tiles that no GPU has timed yet, in steps of 64: they follow the others of like prediction. Three
+warpgroups share 192 rows. Some products fill whole waves with these alone: for example 6304 rows of 768 columns are 132
+tiles of 192 x 192, and 3200 rows are 125 of 128 x 160."""
 _PAIRS = ((128, 128), (128, 96), (128, 64), (256, 64), (128, 32), (256, 32))
 """Rows and columns of tiles for pairs of warpgroups: longer epilogues than sums are what they are for."""
 
@@ -268,7 +274,7 @@ WGMMA_TILES = tuple(
             for m in _ROWS[cooperative]
         )
         + tuple(WgmmaTile(m, n, k, True, pairs=True) for k, (m, n) in every(_DEPTHS, _PAIRS))
-        + tuple(WgmmaTile(192, n, k, True, cluster) for cluster, k, n in every(_CLUSTERS.values(), _DEPTHS, _OF_THREE))
+        + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(_CLUSTERS.values(), _UNTIMED))
     )
 )
 

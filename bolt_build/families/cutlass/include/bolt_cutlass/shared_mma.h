@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "bolt_cutlass/wide_mma.h"
 #include "bolt_portable/element.h"
 #include "cute/arch/mma_sm90_desc.hpp"
 #include "cute/arch/mma_sm90_gmma.hpp"
@@ -52,7 +53,10 @@ template <int columns, typename Element = portable::f16, int... register_>
 CUTE_DEVICE void multiply_shared(std::uint64_t left, std::uint64_t right, bool fresh, float* sums,
                                  std::integer_sequence<int, register_...>) {
   using Scale = cute::SM90::GMMA::ScaleOut;
-  SharedMma<columns, Element>::fma(left, right, sums[register_]..., fresh ? Scale::Zero : Scale::One);
+  if constexpr (columns == 160)
+    multiply_160<Element>(left, right, fresh, sums);
+  else
+    SharedMma<columns, Element>::fma(left, right, sums[register_]..., fresh ? Scale::Zero : Scale::One);
 }
 
 }  // namespace bolt::cutlass_kernels
