@@ -71,17 +71,17 @@ def test_every_3x3_of_the_models_has_sixty_candidates_at_batch_32(layer: tuple[i
 
 @pytest.mark.parametrize("layer", RESNET50, ids=lambda layer: "-".join(map(str, layer)))
 def test_candidates_stand_in_the_order_of_prediction(layer: tuple[int, int, int, int]) -> None:
-    """But for the fastest of each kind, which are among the first five."""
+    """But for the fastest of each kind, which are among the first six."""
     problem = conv_problem(*layer)
     candidates, _ = FAMILY.candidates(problem, H200)
     seconds = [FAMILY.predict(problem, candidate, H200) for candidate in candidates]
     assert seconds[0] == min(seconds)
-    assert seconds[:5] == sorted(seconds[:5])
-    assert seconds[5:] == sorted(seconds[5:])
+    assert seconds[:6] == sorted(seconds[:6])
+    assert seconds[6:] == sorted(seconds[6:])
     for kind in ("partial", "warpgroups", "warp_m", "resident"):
         of_kind = [c for c in candidates if kind in dict(c.parameters) and (kind == "partial" or "partial" not in
                    dict(c.parameters))]  # fmt: skip
-        assert not of_kind or any(candidate in candidates[:5] for candidate in of_kind)
+        assert not of_kind or any(candidate in candidates[:6] for candidate in of_kind)
 
 
 @given(st.sampled_from(SLICED_TILES), st.booleans())
@@ -161,10 +161,13 @@ def test_why_tiles_are_none() -> None:
 @pytest.mark.parametrize(("n", "k"), [(768, 768), (2304, 768), (3072, 768), (768, 3072)])
 def test_a_tile_of_three_warpgroups_is_tried_where_it_fills_the_waves(n: int, k: int) -> None:
     """Those of ViT-B/16 at batch 32: 6304 rows are 33 tiles of 192, times 4, 12 or 16 of 192 columns whole waves of
-    132."""
+    132. So are tiles in turns and tiles together, and `mma.sync`: tuning measures six unless told otherwise."""
     problem = matmul_problem(6304, n, k)
-    tried = [dict(each.parameters) for each in FAMILY.candidates(problem, H200)[0][:4]]
+    tried = [dict(each.parameters) for each in FAMILY.candidates(problem, H200)[0][:6]]
     assert {"m": 192, "n": 192, "k": 64, "warpgroups": "cooperative"} in tried
+    assert {"m": 128, "n": 128, "k": 64, "warpgroups": "pingpong"} in tried
+    assert any(each.get("warpgroups") == "cooperative" and each["m"] != 192 for each in tried)
+    assert any("warp_m" in each for each in tried)
 
 
 def test_three_warpgroups_share_192_rows() -> None:

@@ -141,7 +141,7 @@ class Cutlass:
         return distinct(_kind(problem, candidate).unit(problem, candidate, target) for problem, candidate in steps)
 
 
-_TRIED = 5
+_TRIED = 6
 """Among so many first kernels for one operator there is one of each group."""
 
 

@@ -97,8 +97,11 @@ class WgmmaTile:
 
     @property
     def group(self) -> str:
-        """Tiles that no GPU has timed are a group of their own, so that one of them is tried."""
-        return "WGMMA, untimed" if (self.m, self.n) in _UNTIMED else "WGMMA"
+        """In turns or together: what an epilogue hides behind, or costs, is less sure than the rest of the prediction.
+        Tiles that no GPU has timed are a group of their own, so that one of them is tried."""
+        if (self.m, self.n) in UNTIMED:
+            return "WGMMA, untimed"
+        return "WGMMA in turns" if self.teams > 1 else "WGMMA together"
 
     @property
     def schedule(self) -> str:
@@ -254,7 +257,7 @@ _USUAL = (
 _ROWS = {False: (64, 128), True: (128, 256)}
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
-_UNTIMED = (
+UNTIMED = (
     *((192, n) for n in (32, 64, 96, 128, 160, 192)),
     (64, 160),
     (128, 160),
@@ -274,7 +277,7 @@ WGMMA_TILES = tuple(
             for m in _ROWS[cooperative]
         )
         + tuple(WgmmaTile(m, n, k, True, pairs=True) for k, (m, n) in every(_DEPTHS, _PAIRS))
-        + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(_CLUSTERS.values(), _UNTIMED))
+        + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(_CLUSTERS.values(), UNTIMED))
     )
 )
 

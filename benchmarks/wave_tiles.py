@@ -1,0 +1,170 @@
+"""Encoders' matrix products on WGMMA in tiles of 192 rows or 160 columns, which no GPU has timed, beside the kernels
+that the recipes' locks have and the fastest others by prediction. In fp16 with fp32 accumulation. Every kernel is
+compared with NumPy, then timed from a replayed graph over buffers that exceed L2.
+
+    python benchmarks/wave_tiles.py FOLDER --prepare     # anywhere with nvcc: writes and compiles the kernels
+    python benchmarks/wave_tiles.py FOLDER --out FILE    # on an H200: runs them, compiled or not
+
+FOLDER keeps what was compiled. Times, measured and predicted, are us of one launch. `gain` is the time of the fastest
+other kernel over that of the fastest new one, `expected` the same by prediction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kernel_trials
+import record
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import gpu_harness
+from families_harness import Layer, graph_with
+from gpu_norms import ADD, product
+from gpu_products import GELU
+
+from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
+from bolt_build.families.cutlass.family import Cutlass
+from bolt_build.families.cutlass.kinds.wgmma import UNTIMED
+from bolt_build.graph.ir import EpilogueOp
+from bolt_build.lockfile.reading import load_lock
+
+FAMILY, TARGET = Cutlass(), gpu_harness.TARGET
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Rows (a batch of sequences) of so many columns, the recipe whose lock has their products, if any, and whether its
+    weights of the product behind attention are transposed."""
+
+    name: str
+    batch: int
+    length: int
+    width: int = 768
+    recipe: str | None = None
+    transposed: bool = False
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The projections, the product behind attention, and both of the feed-forward."""
+
+        def layer(what: str, depth: int, columns: int, behind: tuple[EpilogueOp, ...], *, by: bool = False) -> Layer:
+            return product(f"{self.name} {what}", (self.batch, self.length, depth), columns, behind, by=by)
+
+        width = self.width
+        return (
+            layer("projections", width, 3 * width, ()),
+            layer("behind attention", width, width, ADD, by=self.transposed),
+            layer("feed-forward 1", width, 4 * width, GELU),
+            layer("feed-forward 2", 4 * width, width, ADD),
+        )
+
+
+ENCODERS = (
+    Encoder("ViT-B/16 b32", 32, 197, recipe="vit_b16", transposed=True),
+    Encoder("BERT-base 128 b32", 32, 128, recipe="bert_base"),
+    Encoder("BERT-base 384 b32", 32, 384, recipe="bert_base_384"),
+    Encoder("CLIP ViT-B/32 b64", 64, 50),
+    Encoder("ViT-L/16 b32", 32, 197, 1024),
+)
+
+
+def locked(problem: KernelProblem, recipe: str | None) -> list[Candidate]:
+    """What the recipe's lock has for the problem: the fastest alone, and the one in the whole engine."""
+    if recipe is None or (part := load_lock(ROOT / "recipes" / f"{recipe}.lock").target(TARGET.name)) is None:
+        return []
+    found = [entry.winner for entry in part.entries if entry.problem == problem.digest]
+    return found + [swap for engine in part.engines for name, swap, _ in engine.swaps if name == problem.digest]
+
+
+def is_new(candidate: Candidate) -> bool:
+    """True for tiles that no GPU has timed."""
+    stated = dict(candidate.parameters)
+    return "warpgroups" in stated and (stated["m"], stated["n"]) in UNTIMED
+
+
+def of_other_sizes(candidates: list[Candidate], count: int) -> list[Candidate]:
+    """The first `count` of which no two have a size and a schedule in common, and the first in clusters."""
+    found: dict[tuple[object, ...], Candidate] = {}
+    for each in candidates:
+        stated = dict(each.parameters)
+        found.setdefault((stated["m"], stated["n"], stated.get("warpgroups")), each)
+    sizes = list(found.values())[:count]
+    return sizes + [each for each in candidates if "cluster" in dict(each.parameters)][:1]
+
+
+def trials_of(layer: Layer, recipe: str | None, count: int) -> list[tuple[str, gpu_harness.Trial]]:
+    """New kernels of `count` sizes and others of as many, first by prediction, each also in clusters, and those of the
+    lock."""
+    graph, node = graph_with(layer)
+    problem = FAMILY.propose(graph, node, TARGET, layer.precision)[0][0].steps[0].problem
+    step = ProposedStep(problem, tuple(f"x{index}" for index in range(len(problem.inputs))), ("y",))
+    candidates = sorted(FAMILY.candidates(problem, TARGET)[0], key=lambda each: FAMILY.predict(problem, each, TARGET))
+    own = locked(problem, recipe)
+    others = of_other_sizes([each for each in candidates if not is_new(each)], count)
+    new = of_other_sizes([each for each in candidates if is_new(each)], count)
+    ways = (("locked", own), ("others", [each for each in others if each not in own]), ("new", new))
+    return [
+        (way, gpu_harness.Trial(layer, step, each, timed=True)) for way, found in ways for each in dict.fromkeys(found)
+    ]
+
+
+def predicted(trial: gpu_harness.Trial) -> float:
+    """Microseconds."""
+    return FAMILY.predict(trial.step.problem, trial.candidate, TARGET) * 1e6
+
+
+def best(kernels: list[dict[str, Any]], field: str) -> float | None:
+    return min((each[field] for each in kernels if each[field] is not None), default=None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
+    parser.add_argument("--count", type=int, default=3, help="new kernels of each product, and others")
+    parser.add_argument("--only", default="", help="encoders whose name begins so")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    planned = [
+        (layer.label, *each)
+        for encoder in ENCODERS
+        if encoder.name.startswith(arguments.only)
+        for layer in encoder.layers
+        for each in trials_of(layer, encoder.recipe, arguments.count)
+    ]
+    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
+        kernel_trials.prepare(arguments.folder, [trial for *_, trial in planned])
+    if arguments.prepare:
+        return 0
+    library = gpu_harness.Library(arguments.folder)
+    if library.trials != [trial for *_, trial in planned]:
+        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
+    rows: dict[str, dict[str, Any]] = {}
+    for index, (name, way, trial) in enumerate(planned):
+        problem = trial.step.problem
+        row = rows.setdefault(name, {"gflop": problem.flops / 1e9, "locked": [], "others": [], "new": []})
+        row[way].append({**kernel_trials.measured(library, index), "predicted": predicted(trial)})
+        print(f"{name:34} {way:7} {row[way][-1]['us'] or float('nan'):8.2f} us, predicted "
+              f"{row[way][-1]['predicted']:8.2f}: {trial.candidate}", flush=True)  # fmt: skip
+    wrong = 0
+    for row in rows.values():
+        before = row["locked"] + row["others"]
+        wrong += sum(each["us"] is None for each in before + row["new"])
+        for name, field in (("gain", "us"), ("expected", "predicted")):
+            old, new = best(before, field), best(row["new"], field)
+            row[name] = None if old is None or new is None else old / new
+    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
+    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
+    record.write("wave_tiles", {**facts, "products": rows, "wrong": wrong}, arguments.out)
+    print(f"{wrong} kernels were wrong or failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
