@@ -32,7 +32,6 @@ def replace_check(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
 def test_every_verb_is_a_module_of_its_own(name: str) -> None:
     verb = verb_named(name)
     assert name == verb.NAME
-    assert verb.HELP
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     assert parser.format_help()
@@ -45,8 +44,30 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    text = capsys.readouterr().out
-    assert re.findall(r"^  (\w+)", text, re.MULTILINE) == list(VERBS)
+    lines = capsys.readouterr().out.splitlines()
+    assert [tuple(line.split(maxsplit=1)) for line in lines[6:]] == list(VERBS.items())
+    assert {len(re.match(r"  \w+ +", line)[0]) for line in lines[6:]} == {14}  # type: ignore[index]
+
+
+def test_help_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("bolt_build.cli.main.sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["--help"]) == 0
+    first, second = capsys.readouterr().out.splitlines()[6:8]
+    assert (first, second) == (
+        "  init        write a first recipe for an ONNX file, a zoo",
+        "              model or a PyTorch module, and say what would",
+    )
+
+
+def test_help_imports_no_verb() -> None:
+    script = (
+        "import sys; from bolt_build.cli.main import main; main(['--help']); sys.stderr.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    modules = set(done.stderr.split())
+    assert "bolt_build.cli.verbs" in modules
+    assert not modules & ({f"bolt_build.cli.{verb}" for verb in VERBS} | {"numpy", "onnx", "rich", "jinja2", "yaml"})
 
 
 def test_no_words_at_all(capsys: pytest.CaptureFixture[str]) -> None:

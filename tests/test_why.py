@@ -41,7 +41,8 @@ class Place:
         return BuildOptions(output=self.path / "generated", cache=self.path / "cache")
 
     def asked(self, what: str | None = None) -> tuple[ExplainedTask, ...]:
-        return why(load_recipe(self.path / "tiny.yaml"), self.options, QuietProgress(), what)
+        words = () if what is None else (what,)
+        return why([load_recipe(self.path / "tiny.yaml")], self.options, QuietProgress(), words).tasks
 
     def stale(self) -> dict[str, tuple[str, ...]]:
         """Labels of the tasks that would run, with the reasons, without the folder."""
@@ -250,9 +251,7 @@ def test_the_line_of_a_task_that_runs_and_later_why_have_the_same_reasons(
     assert [event.reasons for event in (*told, *result.finished)] == [(reason,), (reason,)]
     pretend_built(recipe, place.options)
     (found,) = place.asked("verify")
-    assert why_text("tiny", [found]) == (
-        f"tiny/host: verify against onnxruntime: up to date; ran 1.2 s last: {reason}\n"
-    )
+    assert why_text([found]) == (f"tiny/host: verify against onnxruntime: up to date; ran 1.2 s last: {reason}\n")
 
 
 def test_the_verb_says_what_would_run(
@@ -268,3 +267,58 @@ def test_the_verb_says_what_would_run(
     assert (found["task"], found["would_run"], found["last"]) == ("verify", False, None)
     assert main([*words, "verify.json"]) == ExitCode.OK
     assert capsys.readouterr().out.endswith("up to date; why it ran last is not known\n")
+
+
+def test_recipes_that_are_built_together_are_asked_together(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place.path)
+    (place.path / "other.yaml").write_text(RECIPE.replace("name: tiny", "name: other"))
+    (place.path / "conv1").mkdir()
+    options = ["--cache", str(place.path / "cache"), "--set", "verify.samples=7"]
+    assert main(["why", ".", *options]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert "other/host: compile engine.cpp: would run: not built yet" in lines
+    assert lines[-1] == "tiny/host: verify against onnxruntime: would run: verify.samples changed (--set:1): 2 -> 7"
+    assert main(["why", "tiny.yaml", "verify", "conv1", "other.yaml", *options]) == ExitCode.OK
+    assert [line.split(": ")[:2] for line in capsys.readouterr().out.splitlines()] == [
+        [f"{name}/host", task]
+        for name in ("tiny", "other")
+        for task in ("compile plan_b1.cpp", "compile plan_b3.cpp", "verify against onnxruntime")
+    ]
+    assert main(["why", "tiny.yaml", "other.yaml", "verify", "cnov1", "qqq", *options]) == ExitCode.USAGE
+    assert capsys.readouterr().err == (
+        "planning other for host\n"
+        "error[unknown-task]: none of 2 recipes has a task, file or layer 'cnov1'\n"
+        "  hint: did you mean 'conv1'?\n"
+        "error[unknown-task]: none of 2 recipes has a task, file or layer 'qqq'\n"
+        "  hint: 'bolt-build why RECIPE' lists the tasks, 'plan' the layers\n"
+    )
+
+
+def test_a_task_that_two_targets_have_is_taken_from_the_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place.path)
+    for name in ("one", "two"):
+        (place.path / f"{name}.yaml").write_text(RECIPE.replace("name: tiny", f"name: {name}"))
+    assert main(["why", "one.yaml", "two.yaml", RUNTIME, "--cache", str(place.path / "empty")]) == ExitCode.OK
+    assert capsys.readouterr().out == (
+        f"one/host: {RUNTIME}: would run: not built yet\n"
+        f"two/host: {RUNTIME}: would be taken from one/host: not built yet\n"
+    )
+
+
+def test_recipes_of_which_nothing_can_be_said_keep_nothing_from_the_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place.path)
+    (place.path / "other.yaml").write_text(RECIPE.replace("name: tiny", "name: other").replace("tiny.onnx", "o.onnx"))
+    (place.path / "o.onnx").write_bytes(b"no model")
+    assert main(["why", "other.yaml", "tiny.yaml", "verify", "--cache", str(place.path / "cache")]) == ExitCode.INVALID
+    said = capsys.readouterr()
+    assert said.out == "tiny/host: verify against onnxruntime: up to date; why it ran last is not known\n"
+    assert said.err == (
+        f"planning other for host\nerror[not-onnx]: '{place.path}/o.onnx' cannot be parsed as an ONNX file\n"
+        "  hint: it may be truncated; export or download it again\n"
+    )

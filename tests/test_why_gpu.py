@@ -119,7 +119,7 @@ class Place:
         options = BuildOptions(self.path / "generated", self.path / "cache")
         return {
             (each.target, each.task.label): tuple(reason.replace(f"{self.path}/", "") for reason in each.stale.reasons)
-            for each in why(recipe, options, QuietProgress(), None)
+            for each in why([recipe], options, QuietProgress()).tasks
             if each.stale is not None
         }
 

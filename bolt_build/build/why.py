@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, Listener, foresee
 from bolt_build.build.engine_file import ENGINE, read_engine
-from bolt_build.build.last_runs import LastRun, load_last_runs
+from bolt_build.build.last_runs import LastRun, LastRuns, load_last_runs
 from bolt_build.build.prepared_target import PreparedTarget
-from bolt_build.build.staleness import Forecast, StaleTask
-from bolt_build.build.tasks import Task
+from bolt_build.build.staleness import Forecast, StaleTask, with_common
+from bolt_build.build.tasks import Task, TaskGraph
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
 from bolt_build.planner.engine_plan import EnginePlan
@@ -21,54 +23,123 @@ from bolt_build.targets import target_named
 
 @dataclass(frozen=True)
 class ExplainedTask:
-    """A task of a target: `stale` where it would run, `last` where it is known why it ran last."""
+    """A task of a recipe's target: `stale` where it would run, `last` where it is known why it ran last."""
 
+    recipe: str
     target: str
     task: Task
     stale: StaleTask | None
     last: LastRun | None
 
 
-def why(recipe: Recipe, options: BuildOptions, listener: Listener, asked: str | None) -> tuple[ExplainedTask, ...]:
-    """Every task of the chosen targets, or those that `asked` means: a task by its name or label, a file that one reads
-    or makes, or a step or ONNX node. Nothing is written but a zoo recipe's model.
+@dataclass(frozen=True)
+class Answer:
+    """What `why` found; and why nothing can be said of some recipes."""
 
-    Raises BoltError, also where no target has anything of that name.
+    tasks: tuple[ExplainedTask, ...]
+    troubles: tuple[BoltError, ...] = ()
+
+
+def why(recipes: Sequence[Recipe], options: BuildOptions, listener: Listener, asked: Sequence[str] = ()) -> Answer:
+    """Every task of the chosen targets of recipes that are built together, or those that `asked` means: tasks by name
+    or label, files that one reads or makes, steps, or ONNX nodes. Nothing is written but zoo recipes' models.
+
+    Raises BoltError where no target of any recipe has something of a name that was asked for, or nothing can be said.
     """
-    found, known = [], []
-    for target, forecast in foresee(recipe, options, listener):
-        tasks = target.plan.graph.tasks
-        if asked is not None:
-            meant, names = _meant(target, asked)
-            known += names
-            tasks = tuple(task for task in tasks if task.name in meant)
-        found += _explained(target, forecast, tasks)
-    if asked is not None and not found:
-        raise BoltError([_unknown(recipe, asked, known)], ExitCode.USAGE)
-    return tuple(found)
+    asking, troubles = [], []
+    for recipe in recipes:
+        try:
+            asking.append(_of(recipe, options, listener, asked))
+        except BoltError as error:
+            troubles.append(error)
+    if not asking:
+        raise BoltError([each for error in troubles for each in error.diagnostics], troubles[0].exit_code)
+    missing = [word for word in asked if not any(word in each.words for each in asking)]
+    if missing:
+        known = [word for each in asking for word in each.known]
+        raise BoltError([_unknown(recipes, word, known) for word in missing], ExitCode.USAGE)
+    parts = [part for each in asking for part in each.parts]
+    forecasts = with_common([part.graph for part in parts], [part.forecast for part in parts])
+    found = tuple(each for part, forecast in zip(parts, forecasts, strict=True) for each in part.explained(forecast))
+    return Answer(found, tuple(troubles))
 
 
-def _explained(target: PreparedTarget, forecast: Forecast, tasks: tuple[Task, ...]) -> list[ExplainedTask]:
-    stale = {each.task.name: each for each in forecast.stale}
-    runs = load_last_runs(target.directory)
-    return [ExplainedTask(forecast.target, task, stale.get(task.name), runs.of(task.name)) for task in tasks]
+@dataclass(frozen=True)
+class _Part:
+    """A target as a build would prepare it, without its weights; and the names of the tasks that are asked for."""
+
+    recipe: str
+    graph: TaskGraph
+    forecast: Forecast
+    runs: LastRuns
+    asked: frozenset[str]
+
+    def explained(self, found: Forecast) -> Iterator[ExplainedTask]:
+        stale = {each.task.name: each for each in found.stale}
+        for task in self.graph.tasks:
+            if task.name in self.asked:
+                last = self.runs.of(task.name)
+                yield ExplainedTask(self.recipe, self.graph.target, task, stale.get(task.name), last)
 
 
-def _meant(target: PreparedTarget, asked: str) -> tuple[set[str], list[str]]:
-    """Names of the tasks that a word means; and all words that would mean some."""
-    tasks = target.plan.graph.tasks
-    words: dict[str, set[str]] = {}
-    for task in tasks:
-        for file in (*task.inputs[:1], *task.outputs):
-            words.setdefault(Path(file).name, set()).add(task.name)
-        for word in (task.name, task.label):
-            words.setdefault(word, set()).add(task.name)
-    engine = _engine(target)
-    if asked not in words and engine is not None:
-        by_input = {Path(task.inputs[0]).name: task.name for task in tasks if task.rule == "compile"}
-        for layer, sources in _sources_of_layers(engine, target.plan.graph.target).items():
-            words.setdefault(layer, {by_input[name] for name in sources if name in by_input})
-    return words.get(asked, set()), list(words)
+@dataclass(frozen=True)
+class _Asking:
+    """The targets of a recipe, those of the words asked for that mean some of their tasks, and all that would."""
+
+    parts: tuple[_Part, ...]
+    words: frozenset[str]
+    known: tuple[str, ...]
+
+
+def _of(recipe: Recipe, options: BuildOptions, listener: Listener, asked: Sequence[str]) -> _Asking:
+    """Raises BoltError."""
+    parts, meaning = [], set[str]()
+    known: list[str] = []
+    for target, found in foresee(recipe, options, listener):
+        graph = target.plan.graph
+        names = frozenset(task.name for task in graph.tasks)
+        if asked:
+            words = _Words(target)
+            meant = {word: words.meant(word) for word in asked}
+            meaning |= {word for word, tasks in meant.items() if tasks}
+            known += words.known
+            names = frozenset(name for tasks in meant.values() for name in tasks)
+        parts.append(_Part(recipe.name, graph, found, load_last_runs(target.directory), names))
+    return _Asking(tuple(parts), frozenset(meaning), tuple(known))
+
+
+class _Words:
+    """The words that mean tasks of a target."""
+
+    def __init__(self, target: PreparedTarget) -> None:
+        self._target = target
+        self._tasks: dict[str, set[str]] = {}
+        for task in target.plan.graph.tasks:
+            for file in (*task.inputs[:1], *task.outputs):
+                self._tasks.setdefault(Path(file).name, set()).add(task.name)
+            for word in (task.name, task.label):
+                self._tasks.setdefault(word, set()).add(task.name)
+
+    def meant(self, asked: str) -> set[str]:
+        """Names of the tasks that a word means. The layers are asked for where nothing else is called that."""
+        if asked not in self._tasks:
+            for layer, tasks in self._layers.items():
+                self._tasks.setdefault(layer, tasks)
+        return self._tasks.get(asked, set())
+
+    @property
+    def known(self) -> list[str]:
+        return list(self._tasks)
+
+    @cached_property
+    def _layers(self) -> dict[str, set[str]]:
+        """Tasks that compile something of a step, by its name and those of the ONNX nodes that it covers."""
+        engine, graph = _engine(self._target), self._target.plan.graph
+        if engine is None:
+            return {}
+        by_input = {Path(task.inputs[0]).name: task.name for task in graph.tasks if task.rule == "compile"}
+        sources = _sources_of_layers(engine, graph.target)
+        return {layer: {by_input[name] for name in names if name in by_input} for layer, names in sources.items()}
 
 
 def _engine(target: PreparedTarget) -> EnginePlan | None:
@@ -93,7 +164,8 @@ def _sources_of_layers(engine: EnginePlan, name: str) -> dict[str, set[str]]:
     return found
 
 
-def _unknown(recipe: Recipe, asked: str, known: list[str]) -> Diagnostic:
+def _unknown(recipes: Sequence[Recipe], asked: str, known: list[str]) -> Diagnostic:
     near = difflib.get_close_matches(asked, known, 1, 0.6)
     hint = f"did you mean '{near[0]}'?" if near else "'bolt-build why RECIPE' lists the tasks, 'plan' the layers"
-    return Diagnostic("unknown-task", f"{recipe.path} has no task, file or layer '{asked}'", hint=hint)
+    where = f"{recipes[0].path} has no" if len(recipes) == 1 else f"none of {len(recipes)} recipes has a"
+    return Diagnostic("unknown-task", f"{where} task, file or layer '{asked}'", hint=hint)

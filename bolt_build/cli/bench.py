@@ -42,7 +42,6 @@ from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.contests import contests_of, plans_of, threads_of
 
 NAME = "bench"
-HELP = "time built engines for each batch and, where they run on CPU threads, number of threads; also against peers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -32,7 +32,6 @@ from bolt_build.report.progress import failure_text, forecast_data, forecast_tex
 from bolt_build.schema.recipe import Recipe
 
 NAME = "build"
-HELP = "build and verify the engines of recipes (the verb that is meant where none is given)"
 
 _WORST_FIRST = (
     ExitCode.INTERRUPTED, ExitCode.INVALID, ExitCode.TASK_FAILED, ExitCode.VERIFY_FAILED, ExitCode.LOCK,

@@ -24,7 +24,6 @@ from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.shared_records import Log
 
 NAME = "cache"
-HELP = "say what lies in the local cache or a team's store, check it, or make room in it"
 
 _WORDS = {ENTRIES: "finished tasks", BLOBS: "their contents", **{log.value: "measurements" for log in Log}}
 _RECORDS = "tuning/records.sqlite"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from bolt_build.workflows.model_check import ModelCheck, PlannedSize
 
 NAME = "check"
-HELP = "validate recipes, and with --model also their models; every mistake at once; --expand writes out every default"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,6 @@ from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.variants import with_variant
 
 NAME = "clean"
-HELP = "remove what was generated for recipes and their variants, or (--orphaned) for none that is there any more"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

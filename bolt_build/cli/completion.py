@@ -14,7 +14,6 @@ from bolt_build.cli.common_arguments import one_of
 from bolt_build.errors import ExitCode
 
 NAME = "completion"
-HELP = "print what makes bash, zsh or fish complete verbs, options, targets, keys for --set and files"
 
 _FILES, _WORDS = ":files", ":words"
 

@@ -15,7 +15,6 @@ from bolt_build.workflows.compared import Measure
 from bolt_build.workflows.comparing import compare, regressions
 
 NAME = "diff"
-HELP = "compare two builds, two locks, or a build and a lock: kernels, sizes, errors, measured times"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

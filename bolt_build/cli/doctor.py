@@ -20,7 +20,6 @@ from bolt_build.toolchain.trial import try_cxx
 from bolt_build.workflows.packages import InstalledPackage, installed_packages
 
 NAME = "doctor"
-HELP = "show the tools that building needs and the packages that add to it, and how to mend what is amiss"
 
 VERIFIER = "onnxruntime"
 """What verification needs beside the targets' own tools."""

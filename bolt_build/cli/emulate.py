@@ -32,7 +32,6 @@ from bolt_build.targets import target_named
 NAME = "emulate"
 _LEAST = 0
 """What `--batch least` reads as."""
-HELP = "build GPU engines from the same sources for an emulated GPU, and verify them there, without a GPU"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -28,7 +28,6 @@ from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.workflows.evidence import gather
 
 NAME = "explain"
-HELP = "say of each layer which kernel was chosen, over which others and why, and how near it is to the roofline"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from bolt_build.workflows.exploring import ExploreResult
 
 NAME = "explore"
-HELP = "build a recipe's model and each of its variants, time them in turns, and compare speed and parameters"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,6 @@ from bolt_build.schema.recipe import Recipe
 from bolt_build.sizes import all_sizes
 
 NAME = "graph"
-HELP = "print the graph of a recipe's model, as imported or as optimised"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -31,7 +31,6 @@ from bolt_build.workflows.shipped_locks import shipped_lock
 from bolt_build.workflows.torch_export import export_function, is_function
 
 NAME = "init"
-HELP = "write a first recipe for an ONNX file, a zoo model or a PyTorch module, and say what would not build and why"
 
 _SCHEMA = "recipe.schema.json"
 _IGNORED = "generated/"

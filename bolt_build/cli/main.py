@@ -6,11 +6,14 @@ import errno
 import itertools
 import json
 import os
+import shutil
 import sys
 import tempfile
+import textwrap
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import bolt_build
 from bolt_build.cli import streams
@@ -27,6 +30,10 @@ _MACHINE = (
     errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
 )  # fmt: skip
 """Refusals of the operating system that say something of the machine, and are no mistake of bolt-build's."""
+
+
+_VERB = 2 + max(map(len, VERBS))
+"""Columns of a verb in the overview."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,14 +114,14 @@ def _stands_nowhere() -> bool:
 
 def _dispatch(words: list[str]) -> int:
     if not words:
-        streams.complain(_overview())
+        streams.complain(_overview(sys.stderr))
         return int(ExitCode.USAGE)
     first = words[0]
     if first == "help" and not Path(first).exists():
         words = [*words[1:2], "--help"]
         first = words[0]
     if first in ("-h", "--help"):
-        sys.stdout.write(_overview())
+        sys.stdout.write(_overview(sys.stdout))
         return int(ExitCode.OK)
     if first in ("-V", "--version"):
         sys.stdout.write(f"bolt-build {bolt_build.__version__}\n")
@@ -140,7 +147,7 @@ def _unknown_verb(word: str) -> str:
     return f"bolt-build: error: '{word}' is neither a verb nor a recipe; {hint}\n"
 
 
-def _overview() -> str:
+def _overview(stream: TextIO) -> str:
     lines = [
         "usage: bolt-build [VERB] RECIPE... [options]",
         "       bolt-build --help | --version",
@@ -149,8 +156,18 @@ def _overview() -> str:
         "",
         "verbs (each has its own --help):",
     ]
-    lines += [f"  {name:<8} {verb_named(name).HELP}" for name in VERBS]
+    for name, what in VERBS.items():
+        lines += textwrap.wrap(
+            what, width=_width(stream), initial_indent=f"  {name:<{_VERB}}", subsequent_indent=" " * (_VERB + 2)
+        )
     return "\n".join(lines) + "\n"
+
+
+def _width(stream: TextIO) -> int:
+    """Columns of a terminal. What is no terminal has a line a verb."""
+    if not stream.isatty():
+        return 1000
+    return max(shutil.get_terminal_size().columns, 40)
 
 
 def _wants_color() -> bool:

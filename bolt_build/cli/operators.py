@@ -14,7 +14,6 @@ from bolt_build.targets import all_targets
 from bolt_build.workflows.operators import operators
 
 NAME = "operators"
-HELP = "list the ONNX operators that can be imported, from which operator sets, and the kernels that compute them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,6 @@ from bolt_build.workflows.publishing import check_programs, checked_repository, 
 from bolt_build.workflows.wheel import checked_version
 
 NAME = "package"
-HELP = "pack built engines for those who use them: an archive for CMake and pkg-config with an example, a Python wheel"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,7 +26,6 @@ from bolt_build.report.plan import render
 from bolt_build.report.tables import terminal_width
 
 NAME = "plan"
-HELP = "print the steps, kernels and memory of an engine, and what the planner decided and why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

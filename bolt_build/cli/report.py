@@ -15,7 +15,6 @@ from bolt_build.report.page import check_place
 from bolt_build.workflows.engine_report import report_engines
 
 NAME = "report"
-HELP = "write one HTML page of engines: layers and rooflines, chains, tuning, errors, sizes, memory"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

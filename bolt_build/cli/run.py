@@ -17,7 +17,6 @@ from bolt_build.schema.recipe import Recipe
 from bolt_build.user_files import shell_word
 
 NAME = "run"
-HELP = "run a built engine on .npy, .npz or plain inputs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,6 @@ from bolt_build.schema.validate import Schema
 from bolt_build.targets import all_targets
 
 NAME = "schema"
-HELP = "print the JSON Schema of recipes, with the targets and zoo models that are known here, for editors"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -28,7 +28,6 @@ from bolt_build.tuning.restate import restate
 from bolt_build.tuning.run import TuneOptions, tune
 
 NAME = "tune"
-HELP = "measure the kernels that a recipe's engine could use, and write the fastest to its lock"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

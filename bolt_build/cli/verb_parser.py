@@ -17,7 +17,7 @@ class VerbParser(argparse.ArgumentParser):
     """Reads the words behind a verb. Options may stand between recipes, and are never abbreviated."""
 
     def __init__(self, verb: Verb) -> None:
-        super().__init__(prog=f"bolt-build {verb.NAME}", description=verb.HELP, allow_abbrev=False)
+        super().__init__(prog=f"bolt-build {verb.NAME}", description=VERBS[verb.NAME], allow_abbrev=False)
         self._verb = verb
         verb.add_arguments(self)
 

@@ -32,7 +32,6 @@ from bolt_build.workflows.rebuilding import Rebuilt, rebuild
 from bolt_build.workflows.widening import Widening, widen
 
 NAME = "verify"
-HELP = "compare built engines with the reference again, layer by layer"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,19 +11,22 @@ from bolt_build.build.why import ExplainedTask
 from bolt_build.report.printable import printable
 
 
-def why_text(recipe: str, found: Sequence[ExplainedTask]) -> str:
+def why_text(found: Sequence[ExplainedTask]) -> str:
     """A line a task: those that would run, and where none would, or tasks were asked for by name, also the others."""
-    return "".join(f"{recipe}/{each.target}: {printable(each.task.label)}: {printable(_why(each))}\n" for each in found)
+    return "".join(
+        f"{each.recipe}/{each.target}: {printable(each.task.label)}: {printable(_why(each))}\n" for each in found
+    )
 
 
-def why_data(recipe: str, found: Sequence[ExplainedTask]) -> list[dict[str, Any]]:
+def why_data(found: Sequence[ExplainedTask]) -> list[dict[str, Any]]:
     """The same as JSON data."""
     return [
         {
-            "recipe": recipe, "target": each.target, "task": each.task.name, "label": each.task.label,
+            "recipe": each.recipe, "target": each.target, "task": each.task.name, "label": each.task.label,
             "would_run": each.stale is not None, "reasons": [] if each.stale is None else list(each.stale.reasons),
             "certain": each.stale is not None and each.stale.certain,
             "from_cache": each.stale is not None and each.stale.from_cache,
+            "as_for": "" if each.stale is None else each.stale.as_for,
             "last": None if each.last is None else _last_data(each.last),
         }
         for each in found
@@ -45,6 +48,8 @@ def _why(each: ExplainedTask) -> str:
 
 
 def _how(stale: StaleTask) -> str:
+    if stale.as_for:
+        return f"be taken from {stale.as_for}"
     if stale.from_cache:
         return "come from the cache"
     return "run" if stale.certain else "run if what it reads changes"
