@@ -151,6 +151,10 @@ class NodeImport:
         """The array of input `index`, None where it is computed at run time."""
         return self._builder.constant(self.input(index))
 
+    def array(self, name: str) -> Array | None:
+        """The array of a value, None where it is computed at run time."""
+        return self._builder.constant(name)
+
     def static(self, index: int, what: str) -> Array:
         """The array of input `index`, which must be constant. Raises Refusal."""
         array = self.constant(index)

@@ -19,6 +19,7 @@ from bolt_build.graph.budget import Budget
 from bolt_build.graph.importing import Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Constant, Graph, Node, ShapeError, Value, graph_of
 from bolt_build.graph.limits import MOST_NODES
+from bolt_build.graph.narrow import READERS, is_narrow, wider
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.operators import importers
 from bolt_build.graph.ops.shape import Identity
@@ -92,6 +93,8 @@ class OnnxModel:
     constants: tuple[Value, ...]
     nodes: tuple[OnnxNode, ...]
     problems: tuple[Diagnostic, ...] = ()
+    narrow: tuple[tuple[str, str], ...] = ()
+    """Constants that are read as a wider type than the model has them in (`graph.narrow`), with the name of that."""
 
     def batches(self, asked: tuple[int, ...]) -> tuple[int, ...]:
         """The batches that are `asked` for; where none is, the one that the model itself has (see `own_batch`)."""
@@ -122,14 +125,16 @@ def load_model(path: Path) -> OnnxModel:
     contents = read_onnx(path)
     problems = _check_inputs(contents.inputs)
     constants = []
-    for name, array in contents.initializers:
+    narrow = tuple((name, array.dtype.name) for name, array in contents.initializers if is_narrow(array))
+    for name, given in contents.initializers:
+        array = wider(given)
         try:
             constants.append(Value(name, type_of(array), Constant(array)))
         except ValueError as error:
             problems.append(Diagnostic("unsupported-dtype", f"the initializer '{name}': {error}"))
     return OnnxModel(
         path, contents.files, dict(contents.opsets)[""], contents.inputs, contents.outputs, tuple(constants),
-        contents.nodes, tuple(problems),
+        contents.nodes, tuple(problems), narrow,
     )  # fmt: skip
 
 
@@ -182,7 +187,8 @@ class _Import:
         self._model, self._binding, self._table = model, binding, table
         names = [name for node in model.nodes for name in (*node.inputs, *node.outputs)]
         names += [value.name for value in model.inputs] + [value.name for value in model.constants]
-        budget = Budget(value.type.nbytes for value in model.constants)
+        # Integers of 8 bits and fewer stand for weights in fp32.
+        budget = Budget(max(value.type.nbytes, 4 * value.type.elements) for value in model.constants)
         self._builder = Builder(names, [node.name for node in model.nodes], budget)
         self._used = {name for node in model.nodes for name in node.inputs} | set(model.outputs)
         self._met: list[OnnxNode] = []
@@ -237,6 +243,11 @@ class _Import:
             return
         if importer is None or not self._lost.keys().isdisjoint(node.inputs):
             self._lose(node)
+            return
+        narrow = next((pair for pair in self._model.narrow if pair[0] in node.inputs), None)
+        if narrow is not None and node.op_type not in READERS:
+            message = f"'{narrow[0]}' is of {narrow[1]}, which is taken only by {', '.join(READERS)}"
+            self._report(node, "unsupported-dtype", message)
             return
         try:
             running = NodeImport(node, self._builder)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path, PurePosixPath
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
@@ -16,10 +17,17 @@ from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from bolt_build.graph.arrays import dtype_of
 from bolt_build.graph.ir import Array
+from bolt_build.graph.narrow import wider
 from bolt_build.graph.onnx_findings import SHOWN, Findings, clipped
 from bolt_build.user_files import open_regular
 
 _LARGEST_OFFSET = (1 << 63) - 1
+_PACKED: dict[np.dtype[np.generic], int] = {
+    np.dtype(kind): bits
+    for bits, kinds in ((2, (ml_dtypes.int2, ml_dtypes.uint2)), (4, (ml_dtypes.int4, ml_dtypes.uint4)))
+    for kind in (*kinds, *((ml_dtypes.float4_e2m1fn,) if bits == 4 else ()))
+}
+"""Bits of elements of which several lie in one byte."""
 
 
 class Escape(Exception):
@@ -114,16 +122,19 @@ class Tensors:
             return None
         try:
             dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
-            dtype_of(np.empty(0, dtype))
+            dtype_of(wider(np.empty(0, dtype)))
         except KeyError:
             self._broken(label, f"its element type {tensor.data_type} is none of ONNX's")
             return None
         except ValueError as error:
             self.findings.report("unsupported-dtype", f"the tensor {label}: {error}")
             return None
-        nbytes = prod(shape) * dtype.itemsize
-        data = self._range(file, entries, nbytes, label)
-        return None if data is None else np.frombuffer(data, dtype).reshape(shape)
+        bits = _PACKED.get(dtype, 8 * dtype.itemsize)
+        data = self._range(file, entries, -(-prod(shape) * bits // 8), label)
+        if data is None or bits >= 8:
+            return None if data is None else np.frombuffer(data, dtype).reshape(shape)
+        packed = TensorProto(data_type=tensor.data_type, dims=shape, raw_data=data)
+        return np.asarray(numpy_helper.to_array(packed))
 
     def _range(self, file: Path, entries: Mapping[str, str], nbytes: int, label: str) -> bytes | None:
         where = f"'{clipped(str(file))}'"

@@ -171,6 +171,10 @@ class Reference:
         options.enable_mem_pattern = False
         # Several pieces are ready at a time: they must not keep what they once needed.
         options.enable_cpu_mem_arena = whole
+        # A model says which numbers are rounded where: it is not to become one that computes with integers between.
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
+        # Without instructions for it, products of bytes with signed bytes would end at 16 bits.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         # External data is found beside the file although the session sees only the bytes of the graph.
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(self._path.resolve().parent)

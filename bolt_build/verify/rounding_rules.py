@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from onnx import NodeProto
 
 from bolt_build.graph.onnx_import import importer_table
+from bolt_build.verify import quantised_rules
 from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
 
 
@@ -318,7 +319,7 @@ RULES: dict[str, Rule] = {
     "Concat": _joined, "Pad": _padded, "Where": _chosen,
     "Gather": _gathered, "ScatterElements": _scattered, "ScatterND": _scattered,
     **dict.fromkeys(("Relu", "Clip", "Neg", "Abs"), _function(1.0, "exact")),
-    **dict.fromkeys(MOVING, _moved),
+    **dict.fromkeys(MOVING, _moved), **quantised_rules.RULES,
 }  # fmt: skip
 """By operator of ONNX's own domain; Split, whose outputs are many, is its segment's."""
 
@@ -342,6 +343,8 @@ def variances_of(work: Work) -> tuple[Variance, ...]:
     first: a new operator needs nothing here to be verified.
     """
     node = work.node
+    if node.op_type == "DynamicQuantizeLinear":
+        return quantised_rules.dynamic(work)[: len(work.outputs)]
     rule = RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
     if rule is None and is_exact(node):
         rule = _moved

@@ -22,13 +22,15 @@ def problem_of(
     Constants are row-major; factors (weights) and what an op only moves are stored in `precision`, all other constants,
     such as biases, in f32.
     """
+    scales = node.op.scales
     operands = tuple(
         _constant(graph.type(name), node, index, precision)
         if graph.constant(name) is not None
-        else _operand(graph.type(name), layout, precision)
+        else _operand(graph.type(name), layout, DType.F32 if index in scales else precision)
         for index, (name, layout) in enumerate(zip(node.inputs, inputs, strict=True))
     )
-    outputs = tuple(_operand(graph.type(name), output, precision) for name in node.outputs)
+    own = DType.F32 if -1 in scales else precision
+    outputs = tuple(_operand(graph.type(name), output, own) for name in node.outputs)
     return KernelProblem(node.op, operands, outputs, node.epilogue, DType.F32, target.name)
 
 

@@ -91,15 +91,19 @@ class Conv(Op):
 
 
 def import_conv(node: NodeImport) -> None:
-    spatial = node.type(0).shape[2:]
-    kernel = node.type(1).shape[2:]
+    op = convolution(node, node.input(0), node.input(1))
+    node.emit(op, [node.input(index) for index in range(node.count())], 0)
+
+
+def convolution(node: NodeImport, x: str, w: str) -> Conv:
+    """What the attributes of a convolution say of an input `x` and weights `w`."""
+    spatial, kernel = node.type_of(x).shape[2:], node.type_of(w).shape[2:]
     if node.given("kernel_shape") and node.integers("kernel_shape") != kernel:
         raise ShapeError(f"kernel_shape {list(node.integers('kernel_shape'))} is not the weight's {list(kernel)}")
     ones = (1,) * len(spatial)
     strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
     begin, end = import_pads(node, spatial, kernel, strides, dilations)
-    op = Conv(strides, begin, end, dilations, node.integer("group", 1))
-    node.emit(op, [node.input(index) for index in range(node.count())], 0)
+    return Conv(strides, begin, end, dilations, node.integer("group", 1))
 
 
 _Entries = tuple[int, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bolt_build.graph.arrays import narrowed, widened
@@ -86,24 +86,30 @@ class MatMul(Op):
 
 
 def import_matmul(node: NodeImport) -> None:
-    a, b = node.input(0), node.input(1)
-    left, right = node.type(0), node.type(1)
+    matrices(node, node.input(0), node.input(1), lambda a, b, output: node.emit(MatMul(), [a, b], output), 0)
+
+
+def matrices(
+    node: NodeImport, a: str, b: str, multiplied: Callable[[str, str, int | None], str], output: int | None
+) -> str:
+    """What `multiplied` makes of two factors of two axes or more, as NumPy's matmul takes and leaves those of one;
+    it is output `output` of the node."""
+    left, right = node.type_of(a), node.type_of(b)
     if not left.rank or not right.rank:
         raise ShapeError("a scalar is no factor of a matrix product")
     if left.rank > 1 and right.rank > 1:
-        node.emit(MatMul(), [a, b], 0)
-        return
+        return multiplied(a, b, output)
     if left.rank == 1:
         a = node.emit(Reshape((1, *left.shape)), [a])
     if right.rank == 1:
         b = node.emit(Reshape((*right.shape, 1)), [b])
-    product = node.emit(MatMul(), [a, b])
+    product = multiplied(a, b, None)
     shape = list(node.type_of(product).shape)
     if right.rank == 1:
         del shape[-1]
     if left.rank == 1:
         del shape[-1 if right.rank == 1 else -2]
-    node.emit(Reshape(tuple(shape)), [product], 0)
+    return node.emit(Reshape(tuple(shape)), [product], output)
 
 
 def import_gemm(node: NodeImport) -> None:

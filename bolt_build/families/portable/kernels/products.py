@@ -16,7 +16,8 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.matmul import MatMul
 
 
-def _batch_loops(problem: KernelProblem) -> tuple[Loop, ...]:
+def batch_loops(problem: KernelProblem) -> tuple[Loop, ...]:
+    """Loops over the matrices of a product, with the steps of both factors; 0 where one is broadcast."""
     shape = problem.outputs[0].shape
     sides = []
     for index in op_operands(problem)[:2]:
@@ -31,19 +32,17 @@ def _refuse(problem: KernelProblem) -> str | None:
     reason = computed_only(problem) or refuse_stages(problem, axis=len(problem.outputs[0].shape) - 1)
     if reason is not None:
         return reason
-    count = len(_batch_loops(problem))
+    count = len(batch_loops(problem))
     return Reason("broadcasts over {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
 
 
-def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    op, output = problem.op, problem.outputs[0]
-    assert isinstance(op, MatMul)
+def matmul_parameters(problem: KernelProblem, op: MatMul) -> str:
+    """C++ for the extents and steps of a product, whose factors are its op's first two inputs."""
     own = op_operands(problem)
-    a, b = problem.inputs[own[0]], problem.inputs[own[1]]
-    m, n = output.shape[-2:]
-    k = a.shape[-2 if op.transpose_a else -1]
-    loops = _batch_loops(problem)
-    parameters = struct(
+    m, n = problem.outputs[0].shape[-2:]
+    k = problem.inputs[own[0]].shape[-2 if op.transpose_a else -1]
+    loops = batch_loops(problem)
+    return struct(
         "bolt::portable::MatMul",
         batch_rank=len(loops),
         batch=braces(loop.extent for loop in loops),
@@ -57,11 +56,18 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
         b_row=1 if op.transpose_b else n,
         b_column=k if op.transpose_b else 1,
     )
-    types = ", ".join(COMPUTED[operand.format.dtype] for operand in (a, b, output))
+
+
+def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, MatMul)
+    own = op_operands(problem)
+    operands = (problem.inputs[own[0]], problem.inputs[own[1]], problem.outputs[0])
+    types = ", ".join(COMPUTED[operand.format.dtype] for operand in operands)
     before = tuple(bias(problem, at, index) for index in own[2:])
     call = (
-        f"bolt::portable::matmul<{types}>(r, {parameters}, {at.inputs[own[0]]}, {at.inputs[own[1]]}, "
-        f"{at.outputs[0]}, {chain(problem, at, before)});"
+        f"bolt::portable::matmul<{types}>(r, {matmul_parameters(problem, op)}, {at.inputs[own[0]]}, "
+        f"{at.inputs[own[1]]}, {at.outputs[0]}, {chain(problem, at, before)});"
     )
     return StepCode(("bolt_portable/matmul.h",), None, "", call)
 

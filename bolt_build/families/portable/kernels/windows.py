@@ -99,25 +99,31 @@ def _emit_places(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/pool_places.h",), None, "", call)
 
 
-def _emit_conv(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    op, output = problem.op, problem.outputs[0]
-    assert isinstance(op, Conv)
-    own = op_operands(problem)
-    source, weights = problem.inputs[own[0]], problem.inputs[own[1]]
-    parameters = struct(
+def conv_parameters(problem: KernelProblem, op: Conv, source: int, weights: int) -> str:
+    """C++ for a convolution of inputs `source` and `weights` of the problem."""
+    x, w, output = problem.inputs[source], problem.inputs[weights], problem.outputs[0]
+    return struct(
         "bolt::portable::Conv",
-        batch=source.shape[0],
-        channels=source.shape[1],
+        batch=x.shape[0],
+        channels=x.shape[1],
         out_channels=output.shape[1],
         groups=op.groups,
-        **{"in": _spatial(source.shape[2:], 1)},
+        **{"in": _spatial(x.shape[2:], 1)},
         out=_spatial(output.shape[2:], 1),
-        kernel=_spatial(weights.shape[2:], 1),
+        kernel=_spatial(w.shape[2:], 1),
         stride=_spatial(op.strides, 1),
         dilation=_spatial(op.dilations, 1),
         pad_begin=_spatial(op.pads_begin, 0),
         channels_last=boolean(output.format.layout is Layout.CHANNELS_LAST),
     )
+
+
+def _emit_conv(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, output = problem.op, problem.outputs[0]
+    assert isinstance(op, Conv)
+    own = op_operands(problem)
+    source, weights = problem.inputs[own[0]], problem.inputs[own[1]]
+    parameters = conv_parameters(problem, op, *own[:2])
     types = ", ".join(COMPUTED[operand.format.dtype] for operand in (source, weights, output))
     before = tuple(bias(problem, at, index) for index in own[2:])
     call = (
@@ -127,7 +133,7 @@ def _emit_conv(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/conv.h",), None, "", call)
 
 
-def _conv_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
+def conv_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
     """Weights are row-major also where they are no constants."""
     weights = node.inputs.index(node.op_inputs[1])
     return tuple(
@@ -167,6 +173,6 @@ RULES = (
         lambda problem: 0.01,
         gpu_efficiency=0.0003,
         gpu_single=_single,
-        layouts=_conv_layouts,
+        layouts=conv_layouts,
     ),
 )

@@ -12,12 +12,16 @@ constexpr Index least_tiled = 16;
 /// A tile of `tile` by `tile` results, of which a thread has `each` rows and columns: runs of four, 64 apart.
 ///
 /// Left and Right are a factor each. `line(i)` is what a factor knows of its row (or column) i, `place(k)` of place k of the
-/// depth, and `load(line, place)` the number there. `along`: neighbours in the depth are neighbours in memory.
-template <int tile>
+/// depth, and `load(line, place)` the number there. `along`: neighbours in the depth are neighbours in memory. Numbers are
+/// float, or int32, of which sums wrap around.
+template <int tile, typename Number = float>
 struct ProductTile {
+  struct alignas(4 * sizeof(Number)) Four {
+    Number at[4];
+  };
   static constexpr int each = tile / 16, step = 1024 / tile, loads = tile * step / block_threads;
   // Four words more, so that what threads write below each other lies in other banks.
-  alignas(16) float left[2][step][tile + 4], right[2][step][tile + 4];
+  alignas(16) Number left[2][step][tile + 4], right[2][step][tile + 4];
 
   /// What a thread loads of a factor in each step: `loads` numbers.
   template <typename Factor>
@@ -26,7 +30,7 @@ struct ProductTile {
     int at[loads], k[loads];
     bool there[loads];
     typename Factor::Line line[loads];
-    float value[loads];
+    Number value[loads];
 
     __device__ Loads(const Factor& from, std::uint32_t first, std::uint32_t count) : factor(from) {
       const int thread = threadIdx.x;
@@ -43,10 +47,10 @@ struct ProductTile {
 #pragma unroll
       for (int i = 0; i < loads; ++i) {
         const bool inside = there[i] && from + k[i] < depth;
-        value[i] = inside ? factor.load(line[i], factor.place(from + k[i])) : 0.0f;
+        value[i] = inside ? factor.load(line[i], factor.place(from + k[i])) : Number{0};
       }
     }
-    __device__ void store(float (&to)[step][tile + 4]) const {
+    __device__ void store(Number (&to)[step][tile + 4]) const {
 #pragma unroll
       for (int i = 0; i < loads; ++i) to[k[i]][at[i]] = value[i];
     }
@@ -54,12 +58,18 @@ struct ProductTile {
 
   /// Where number i of a thread's run lies in the tile.
   static __device__ int place(int thread, int i) { return thread * 4 + i / 4 * 64 + i % 4; }
-  static __device__ void read(const float (&from)[tile + 4], int thread, float (&to)[each]) {
+  static __device__ void read(const Number (&from)[tile + 4], int thread, Number (&to)[each]) {
 #pragma unroll
     for (int i = 0; i < each; i += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(from + place(thread, i));
-      to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+      const Four four = *reinterpret_cast<const Four*>(from + place(thread, i));
+#pragma unroll
+      for (int j = 0; j < 4; ++j) to[i + j] = four.at[j];
     }
+  }
+  static __device__ float multiply_add(float a, float b, float sum) { return fmaf(a, b, sum); }
+  static __device__ std::int32_t multiply_add(std::int32_t a, std::int32_t b, std::int32_t sum) {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) +
+                                     static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
   }
 
   /// sums[rows, columns] = left[rows, depth] * right[depth, columns], from `row` and `column` on; `finish` gets each that
@@ -68,7 +78,7 @@ struct ProductTile {
   __device__ void multiply(const Left& a, const Right& b, std::uint32_t rows, std::uint32_t columns, std::uint32_t depth,
                            std::uint32_t row, std::uint32_t column, const Finish& finish) {
     const int down = threadIdx.x / 16, across = threadIdx.x % 16;
-    float sum[each][each] = {};
+    Number sum[each][each] = {};
     Loads<Left> x(a, row, rows);
     Loads<Right> y(b, column, columns);
     x.load(0, depth);
@@ -85,13 +95,13 @@ struct ProductTile {
       }
 #pragma unroll
       for (int k = 0; k < step; ++k) {
-        float p[each], q[each];
+        Number p[each], q[each];
         read(left[turn][k], down, p);
         read(right[turn][k], across, q);
 #pragma unroll
         for (int i = 0; i < each; ++i)
 #pragma unroll
-          for (int j = 0; j < each; ++j) sum[i][j] = fmaf(p[i], q[j], sum[i][j]);
+          for (int j = 0; j < each; ++j) sum[i][j] = multiply_add(p[i], q[j], sum[i][j]);
       }
     }
 #pragma unroll
@@ -105,14 +115,14 @@ struct ProductTile {
 };
 
 /// Queues `batches` products of so many rows, columns and depth in tiles of one size.
-template <int tile, typename Factors>
+template <int tile, typename Number, typename Factors>
 void launch_tiles_of(const Run& r, std::uint32_t batches, std::uint32_t rows, std::uint32_t columns, std::uint32_t depth,
                      const Factors& factors, const char* what) {
   const std::uint32_t down = (rows + tile - 1) / tile, across = (columns + tile - 1) / tile;
   launch_blocks(
       r, Index{batches} * down * across,
       [=] __device__(std::uint32_t block) {
-        __shared__ ProductTile<tile> shared;
+        __shared__ ProductTile<tile, Number> shared;
         const auto found = factors(block / (down * across));
         const std::uint32_t which = block % (down * across);
         shared.multiply(found.left, found.right, rows, columns, depth, which / across * tile, which % across * tile,
@@ -122,16 +132,16 @@ void launch_tiles_of(const Run& r, std::uint32_t batches, std::uint32_t rows, st
 }
 
 /// The same in large tiles where those fill a GPU. `factors(batch)` has `left`, `right` and `finish`.
-template <typename Factors>
+template <typename Number = float, typename Factors>
 void launch_tiles(const Run& r, Index batches, Index rows, Index columns, Index depth, const Factors& factors,
                   const char* what) {
   constexpr Index fills = 96;
   const std::uint32_t b = counted(batches, what), m = counted(rows, what), n = counted(columns, what);
   const std::uint32_t k = counted(depth, what);
   if (b * (rows / 128) * (columns / 128) >= fills)
-    launch_tiles_of<128>(r, b, m, n, k, factors, what);
+    launch_tiles_of<128, Number>(r, b, m, n, k, factors, what);
   else
-    launch_tiles_of<64>(r, b, m, n, k, factors, what);
+    launch_tiles_of<64, Number>(r, b, m, n, k, factors, what);
 }
 
 }  // namespace bolt::portable

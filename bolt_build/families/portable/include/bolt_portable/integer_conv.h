@@ -1,0 +1,147 @@
+// Convolutions of integers of 8 bits, exactly: sums are of 32 bits, and wrap around. Pads are the input's zero point.
+#pragma once
+
+#include "bolt_portable/conv.h"
+#include "bolt_portable/typed.h"
+
+namespace bolt::portable {
+
+/// The convolution; weights have one zero point (a step of 0) or one a filter.
+struct IntegerConv {
+  Conv of;
+  Index filter_zero;
+};
+
+/// One output cell, for groups of few filters. `bias` may be null.
+template <typename In, typename Weight>
+BOLT_HD inline std::int32_t integer_cell(const IntegerConv& q, Index n, Index k, Index z, Index y, Index x,
+                                         const In* in, const Weight* weights, const In* in_zero,
+                                         const Weight* weight_zero, const std::int32_t* bias) {
+  const Conv& p = q.of;
+  const Index channels = p.channels / p.groups, first = k / (p.out_channels / p.groups) * channels;
+  const Index plane = p.in[0] * p.in[1] * p.in[2], taps = p.kernel[0] * p.kernel[1] * p.kernel[2];
+  const Index cell = p.channels_last ? p.channels : 1, channel = p.channels_last ? 1 : plane;
+  const In* image = in + n * p.channels * plane + first * channel;
+  const Weight* filter = weights + k * channels * taps;
+  const std::int32_t zero = *in_zero, filter_zero = weight_zero[k * q.filter_zero];
+  std::uint32_t sum = bias ? static_cast<std::uint32_t>(bias[k]) : 0u;
+  for (Index i = 0; i < p.kernel[0]; ++i) {
+    const Index sz = z * p.stride[0] - p.pad_begin[0] + i * p.dilation[0];
+    if (sz < 0 || sz >= p.in[0]) continue;
+    for (Index j = 0; j < p.kernel[1]; ++j) {
+      const Index sy = y * p.stride[1] - p.pad_begin[1] + j * p.dilation[1];
+      if (sy < 0 || sy >= p.in[1]) continue;
+      for (Index l = 0; l < p.kernel[2]; ++l) {
+        const Index sx = x * p.stride[2] - p.pad_begin[2] + l * p.dilation[2];
+        if (sx < 0 || sx >= p.in[2]) continue;
+        const In* from = image + ((sz * p.in[1] + sy) * p.in[2] + sx) * cell;
+        const Weight* tap = filter + (i * p.kernel[1] + j) * p.kernel[2] + l;
+        for (Index c = 0; c < channels; ++c)
+          sum += static_cast<std::uint32_t>((static_cast<std::int32_t>(from[c * channel]) - zero) *
+                                            (static_cast<std::int32_t>(tap[c * taps]) - filter_zero));
+      }
+    }
+  }
+  return static_cast<std::int32_t>(sum);
+}
+
+}  // namespace bolt::portable
+
+#if defined(__CUDACC__)
+#include "bolt_portable/cuda/integer_conv.h"
+#else
+#include "bolt_portable/integer_tiles.h"
+
+namespace bolt::portable {
+
+/// Filters of a group from which a product of panels pays.
+constexpr Index least_filters = 8;
+
+/// A window's part from `from` on of the depth, which counts taps, and in each the channels; zero in the pads.
+template <typename In>
+void window_part(const Conv& p, const In* image, Index position, std::int32_t zero, Index from, Index count,
+                 std::int16_t* to) {
+  const Index channels = p.channels / p.groups, plane = p.in[0] * p.in[1] * p.in[2];
+  const Index cell = p.channels_last ? p.channels : 1, step = p.channels_last ? 1 : plane;
+  Index corner[3];
+  for (int axis = 2; axis >= 0; --axis) {
+    corner[axis] = position % p.out[axis] * p.stride[axis] - p.pad_begin[axis];
+    position /= p.out[axis];
+  }
+  for (Index k = 0; k < count;) {
+    Index tap = (from + k) / channels;
+    const Index channel = (from + k) % channels, many = std::min(count - k, channels - channel);
+    Index at[3];
+    for (int axis = 2; axis >= 0; --axis) {
+      at[axis] = corner[axis] + tap % p.kernel[axis] * p.dilation[axis];
+      tap /= p.kernel[axis];
+    }
+    const bool inside = at[0] >= 0 && at[0] < p.in[0] && at[1] >= 0 && at[1] < p.in[1] && at[2] >= 0 && at[2] < p.in[2];
+    if (inside) {
+      const In* const source = image + ((at[0] * p.in[1] + at[1]) * p.in[2] + at[2]) * cell + channel * step;
+      for (Index c = 0; c < many; ++c) to[k + c] = static_cast<std::int16_t>(source[c * step] - zero);
+    } else {
+      for (Index c = 0; c < many; ++c) to[k + c] = 0;
+    }
+    k += many;
+  }
+}
+
+template <typename In, typename Weight>
+void integer_conv(const Run& r, const IntegerConv& q, const void* input, const void* weights, const void* input_zero,
+                  const void* weights_zero, const void* offset, void* output) {
+  const Conv& p = q.of;
+  const In* const in = static_cast<const In*>(input);
+  const Weight* const filters = static_cast<const Weight*>(weights);
+  const In* const zero = static_cast<const In*>(input_zero);
+  const Weight* const filter_zero = static_cast<const Weight*>(weights_zero);
+  const std::int32_t* const bias = static_cast<const std::int32_t*>(offset);
+  std::int32_t* const out = static_cast<std::int32_t*>(output);
+  const Index plane = p.out[0] * p.out[1] * p.out[2], channels = p.channels / p.groups;
+  const Index taps = p.kernel[0] * p.kernel[1] * p.kernel[2], of_group = p.out_channels / p.groups;
+  const auto place = [&](Index image, Index position, Index k) {
+    return image * p.out_channels * plane +
+           (p.channels_last ? position * p.out_channels + k : k * plane + position);
+  };
+  if (of_group < least_filters) {
+    parallel(r, p.batch * p.out_channels * plane, channels * taps, [&](Index begin, Index end) {
+      for (Index item = begin; item < end; ++item) {
+        const Index position = item % plane, k = item / plane % p.out_channels, image = item / plane / p.out_channels;
+        const Index x = position % p.out[2], y = position / p.out[2] % p.out[1], z = position / p.out[2] / p.out[1];
+        out[place(image, position, k)] = integer_cell(q, image, k, z, y, x, in, filters, zero, filter_zero, bias);
+      }
+    });
+    return;
+  }
+  const Index cells = p.in[0] * p.in[1] * p.in[2];
+  integer_tiles(
+      r, p.batch * p.groups, plane, of_group, channels * taps,
+      [&](Index batch, Index row, Index from, Index count, std::int16_t* to) {
+        const Index first = batch % p.groups * channels * (p.channels_last ? 1 : cells);
+        window_part(p, in + batch / p.groups * p.channels * cells + first, row, *zero, from, count, to);
+      },
+      [&](Index batch, Index first, Index columns, Index from, Index count, std::int16_t* to) {
+        const Index filter = batch % p.groups * of_group + first;
+        for (Index j = 0; j < columns; ++j) {
+          const Weight* const w = filters + (filter + j) * channels * taps;
+          const std::int32_t less = filter_zero[(filter + j) * q.filter_zero];
+          for (Index k = 0; k < count; ++k)
+            to[j * integer_depth + k] =
+                static_cast<std::int16_t>(w[(from + k) % channels * taps + (from + k) / channels] - less);
+        }
+      },
+      [&](Index batch, Index row, Index column) {
+        return out + place(batch / p.groups, row, batch % p.groups * of_group + column);
+      },
+      p.channels_last ? 1 : plane);
+  if (!bias) return;
+  parallel(r, p.batch * p.out_channels * plane, 1, [&](Index begin, Index end) {
+    for (Index item = begin; item < end; ++item) {
+      const Index k = p.channels_last ? item % p.out_channels : item / plane % p.out_channels;
+      out[item] = static_cast<std::int32_t>(static_cast<std::uint32_t>(out[item]) + static_cast<std::uint32_t>(bias[k]));
+    }
+  });
+}
+
+}  // namespace bolt::portable
+#endif
