@@ -59,6 +59,7 @@ class TorchModel:
         # PyTorch is no requirement, and takes seconds to import.
         import torch
 
+        self._torch = torch
         if setup.threads:
             torch.set_num_threads(setup.threads)
         torch.backends.cudnn.benchmark = True
@@ -90,25 +91,18 @@ class TorchModel:
             self._made = self._call()
 
     def settle(self) -> None:
-        # PyTorch is no requirement, and takes seconds to import.
-        import torch
-
         if self._device == "cuda":
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
+            self._torch.cuda.synchronize()
+            self._torch.cuda.empty_cache()
 
     def outputs(self) -> dict[str, Array]:
-        # PyTorch is no requirement, and takes seconds to import.
-        import torch
-
         held = zip(self._names, self._made, strict=True)
         plain = ((name, made.float() if made.is_floating_point() else made) for name, made in held)
-        return {name: made.to("cpu", memory_format=torch.contiguous_format).numpy().copy() for name, made in plain}
+        return {
+            name: made.to("cpu", memory_format=self._torch.contiguous_format).numpy().copy() for name, made in plain
+        }
 
     def _placed(self, array: Array) -> torch.Tensor:
-        # PyTorch is no requirement, and takes seconds to import.
-        import torch
-
-        given = torch.from_numpy(array).to(device=self._device)
+        given = self._torch.from_numpy(array).to(device=self._device)
         given = given.to(self._dtype) if given.is_floating_point() else given
-        return given.contiguous(memory_format=torch.channels_last) if given.dim() == 4 else given
+        return given.contiguous(memory_format=self._torch.channels_last) if given.dim() == 4 else given
