@@ -20,6 +20,7 @@ from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
+from bolt_build.planner.passes.join_slices import JOIN_SLICES
 from bolt_build.planner.passes.later_moves import MOVE_LATER
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
@@ -72,6 +73,7 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_COLUMNS,  # volumes are images now
     SPLIT_GROUPS,  # likewise
     PAD_CHANNELS,  # sums and activations between products are in their epilogues now
+    JOIN_SLICES,  # padded channels count
     PAD_FILTERS,  # of what no product reads
     SPLIT_BATCHES,  # nothing becomes larger behind it
 )
