@@ -26,6 +26,7 @@ from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.pad_filters import PAD_FILTERS
+from bolt_build.planner.passes.pad_slices import PAD_SLICES
 from bolt_build.planner.passes.pads import FOLD_PADS
 from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
 from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
@@ -72,7 +73,8 @@ PIPELINE: tuple[Pass, ...] = (
     FLATTEN_VOLUMES,  # with what follows each convolution
     FOLD_COLUMNS,  # volumes are images now
     SPLIT_GROUPS,  # likewise
-    PAD_CHANNELS,  # sums and activations between products are in their epilogues now
+    PAD_SLICES,  # sums and activations between products are in their epilogues now
+    PAD_CHANNELS,  # likewise
     JOIN_SLICES,  # padded channels count
     PAD_FILTERS,  # of what no product reads
     SPLIT_BATCHES,  # nothing becomes larger behind it
