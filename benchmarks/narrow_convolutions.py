@@ -85,7 +85,7 @@ SHAPES = (
 )  # fmt: skip
 
 
-def _problem(shape: Shape) -> KernelProblem:
+def problem_of(shape: Shape) -> KernelProblem:
     graph, node = graph_with(shape.layer)
     return shape.family.propose(graph, node, TARGET, shape.layer.precision)[0][0].steps[0].problem
 
@@ -93,7 +93,7 @@ def _problem(shape: Shape) -> KernelProblem:
 def trials_of(shape: Shape, count: int, strips: int) -> list[tuple[str, gpu_harness.Trial]]:
     """`count` kernels of the shape's kind, first the fastest by prediction of each number of warpgroups, and `count`
     - 2 others. Strips of other lengths need no other kernel."""
-    problem, family = _problem(shape), shape.family
+    problem, family = problem_of(shape), shape.family
     names = tuple(f"x{index}" for index in range(len(problem.inputs)))
     step = ProposedStep(problem, names, ("y",))
     candidates = family.candidates(problem, TARGET)[0]

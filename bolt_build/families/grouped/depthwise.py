@@ -25,8 +25,9 @@ _UNROLLED = 800
 _THREADS = (64, 512)
 _BANKS = 128
 """Bytes that shared memory gives at once."""
-_EFFICIENCY = 0.6
-"""Part of the multiprocessor's instructions a second that these kernels are expected to reach."""
+_EFFICIENCY = 0.42
+"""Part of the multiprocessor's instructions a second that these kernels reach: fitted to 249 times of an H200, off by
+28% on average, and by 22% over 101 others."""
 
 
 @dataclass(frozen=True)

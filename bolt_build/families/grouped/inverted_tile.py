@@ -16,7 +16,6 @@ from bolt_build.families.grouped.chain_tile import (
     MULTIPLY,
     OCTET,
     STEP,
-    STEP_SECONDS,
     Busy,
     ChainShape,
     ChainTile,
@@ -121,9 +120,14 @@ class InvertedTile(SlabTile):
         runs, depths = ceil(self._pixels(chain) / 32), ceil(chain.given / STEP)
         slabs, octets = ceil(chain.conv.channels / self.slab), self.slab // OCTET
         multiplies = runs * slabs * depths * 2 * octets
-        instructions = depths * (2 + 3 * octets) + octets * 8 * (chain.before + 1.5) + 30
+        instructions = self._of_run(chain)
         shared = depths * (1024 + 256 * octets) + 1024 * octets
         return Busy.of(gpu_of(target), target, multiplies, runs * slabs * instructions * 32, runs * slabs * shared)
+
+    def _of_run(self, chain: ChainShape) -> float:
+        """Instructions of a warp that expands 32 pixels of a slab."""
+        octets = self.slab // OCTET
+        return ceil(chain.given / STEP) * (2 + 3 * octets) + octets * 8 * (chain.before + 1.5) + 30
 
     def sums(self, chain: ChainShape) -> Sums | None:
         """None: what its kernels leave is a product's, and no means."""
@@ -142,8 +146,9 @@ class InvertedTile(SlabTile):
         busy = tile.busy(part, target).plus(self._expands(part, target)).plus(copies).longest
         load = Load(32 * tile.warps, tile.registers(chain), shared, read + constants, busy)
         slabs, runs = ceil(shape.channels / self.slab), ceil(ceil(self._pixels(chain) / 32) / tile.warps)
-        waits = ceil(self.slab // STEP / self.across) + runs
-        return seconds_of(chain, load, tile.blocks(chain), (slabs + 1) * waits * STEP_SECONDS, target)
+        # While a slab is expanded, the one in front of it is convolved.
+        instructions = tile.of_slab(part) + runs * self._of_run(part)
+        return seconds_of(chain, load, tile.blocks(chain), slabs + 1, instructions, target)
 
     def flops(self, chain: ChainShape) -> int:
         """Operations, those with zeros and those on the halo included."""

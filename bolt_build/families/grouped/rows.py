@@ -23,10 +23,11 @@ _OTHERS = 35
 _REGISTERS = 200
 """Most registers of a thread: with more, some are spilled to memory."""
 _THREADS = (64, 512)
-_EFFICIENCY, _MANY_TAPS, _SEVEN = 0.6, 0.5, 0.85
+_EFFICIENCY, _MANY_TAPS, _SEVEN = 0.36, 0.5, 0.85
 """Parts of the multiprocessor's instructions a second that these kernels reach, with windows of up to 9 elements and of
-more; and what is left of them where a thread has seven positions. Fitted to 40 kernels on an H200."""
-_ROW = 0.5e-6
+more; and what is left of them where a thread has seven positions. Fitted to 39 times of an H200, off by
+16% on average."""
+_ROW = 0.75e-6
 """Seconds from one row of the input to the next where nothing else keeps a multiprocessor busy: fitted to the same."""
 _CHANNEL_BYTES = (64, 96, 128, 144, 288)
 """Bytes of a pixel that a block should have."""

@@ -17,6 +17,8 @@ from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.conv import Conv
 
 SPACE = "bolt::grouped"
+_TRANSCENDENTAL = 5
+"""Operations that a power of two and a reciprocal count as."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def shape_of(problem: KernelProblem) -> Shape:
 def epilogue_operations(problem: KernelProblem) -> int:
     """Of each result, behind the sum."""
     functions = [stage.op.function for stage in problem.epilogue if isinstance(stage.op, Activation)]
-    return 2 * len(problem.epilogue) + 16 * sum(function in TRANSCENDENTAL for function in functions)
+    return 2 * len(problem.epilogue) + _TRANSCENDENTAL * sum(function in TRANSCENDENTAL for function in functions)
 
 
 def wide(*values: int) -> int:

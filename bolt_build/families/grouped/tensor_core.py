@@ -26,7 +26,7 @@ _MOST_WEIGHTS = 40 << 10
 """Bytes of weights that a block keeps in shared memory: beyond them, halos of other blocks are of more use."""
 _TOGETHER = 4
 """Runs of eight results of several units that a warp computes at once: 64 bytes of a pixel."""
-_EFFICIENCY = 0.5
+_EFFICIENCY = 0.42
 """Part of what shared memory and tensor cores give that these kernels are expected to reach."""
 
 

@@ -44,7 +44,7 @@ def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
         efficiency = rule.gpu_single(problem)
     elif rule.gpu_efficiency is not None:
         efficiency = rule.gpu_efficiency
-    return roofline(problem, target, efficiency, rule.gpu_bandwidth(problem)) + rule.gpu_latency
+    return roofline(problem, target, efficiency, rule.gpu_bandwidth(problem)) + rule.gpu_latency(problem)
 
 
 def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> KernelProblem | None:

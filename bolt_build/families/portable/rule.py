@@ -37,8 +37,8 @@ class Rule:
     arithmetic rate that is expected; `gpu_efficiency` the same on a GPU, whose peak is that of tensor cores, which none
     of these kernels use (None: no other than elsewhere), `gpu_single` of problems all in fp32, whose peak is that of
     plain instructions (None: as of others), `gpu_bandwidth` the part of a GPU's bandwidth, `gpu_latency` the seconds
-    that a kernel there takes on top of that, whatever its size. `in_place` names inputs of the op itself whose memory
-    may also be the output's. Where `is_view`, nothing runs: the output is the input's bytes from
+    that a kernel there takes on top of that, because its threads wait. `in_place` names inputs of the op itself whose
+    memory may also be the output's. Where `is_view`, nothing runs: the output is the input's bytes from
     `view_offset` on. Where `pitched`, rows of the output may be stored further apart than they are long; `reads_apart`
     are the inputs whose rows may lie so.
     """
@@ -50,7 +50,7 @@ class Rule:
     gpu_efficiency: float | None = None
     gpu_single: Callable[[KernelProblem], float] | None = None
     gpu_bandwidth: Callable[[KernelProblem], float] = lambda problem: 1.0
-    gpu_latency: float = 0.0
+    gpu_latency: Callable[[KernelProblem], float] = lambda problem: 0.0
     layouts: Callable[[Node, tuple[TensorType, ...], TensorType], tuple[Layouts, ...]] = same_layouts
     in_place: tuple[int, ...] = ()
     is_view: Callable[[KernelProblem], bool] = lambda problem: False

@@ -35,10 +35,14 @@ def _as_fast_as_memory(problem: KernelProblem) -> float:
     return 1.0
 
 
-_BLOCKS, _TRANSPOSED, _SCATTERED = 0.6, 0.22, 0.15
+_BLOCKS, _TRANSPOSED, _SCATTERED = 0.6, 0.25, 0.15
 """Parts of a GPU's bandwidth that elements of half precision reach where threads turn blocks of them in registers, in
-tiles of shared memory, and one by one. No file has times of the kernels as they are: they are guesses, but for tiles,
-whose time was measured before several elements were read at once."""
+tiles of shared memory, and one by one."""
+_TURNED, _STAGED = 0.5e-6, 1.3e-6
+"""Seconds in which elements are turned in registers, and in which they go through shared memory. Fitted, as the parts
+are, to 130 times of an H200."""
+_PART = 1.0e-6
+"""Seconds of a launch for each further part of a concatenation."""
 _TILE, _BLOCK, _RUN = 8, 4, 8
 """From how many columns on there are tiles; what extents are multiples of where there are blocks; elements of a run
 below which threads copy one by one."""
@@ -46,22 +50,36 @@ below which threads copy one by one."""
 
 def _gpu_bandwidth(problem: KernelProblem) -> float:
     """What a copy reaches: all of it along rows, less where they become columns."""
+    return _reached(problem)[0]
+
+
+def _gpu_latency(problem: KernelProblem) -> float:
+    return _reached(problem)[1]
+
+
+def _concat_latency(problem: KernelProblem) -> float:
+    return _PART * (len(problem.inputs) - 1)
+
+
+def _reached(problem: KernelProblem) -> tuple[float, float]:
+    """Part of the bandwidth, and seconds beside it."""
     loops, _ = _copy_loops(problem)
     inner = loops[-1]
     if inner.steps[0] in (0, 1):
         short = isinstance(problem.op, Rearrange) and inner.extent < _RUN
-        return _SCATTERED if short else 1.0
+        return (_SCATTERED if short else 1.0), 0.0
     turned = len(loops) > 1 and loops[-2].steps[0] == 1
     blocks = turned and all(loop.extent % _BLOCK == 0 for loop in loops[-2:])
     # Of few columns the kernel takes whole pixels, so that only the other side counts.
     few = turned and min(loop.extent for loop in loops[-2:]) <= _BLOCK
     if blocks or (few and max(loop.extent for loop in loops[-2:]) % _BLOCK == 0):
-        reached = _BLOCKS
+        reached, latency = _BLOCKS, _TURNED
     else:
         reached = _SCATTERED if inner.steps[0] < _TILE or not turned else _TRANSPOSED
+        latency = _STAGED if turned else 0.0
     # Elements take as long in fp32 as in half precision, so more bytes are a larger part.
     width = problem.nbytes / max(problem.outputs[0].type.elements, 1)
-    return min(1.0, reached * width / 4)
+    return min(1.0, reached * width / 4), latency
 
 
 def _types(source: Operand, output: Operand) -> str | None:
@@ -316,16 +334,26 @@ RULES = (
         _emit_copy,
         _as_fast_as_memory,
         gpu_bandwidth=_gpu_bandwidth,
+        gpu_latency=_gpu_latency,
         in_place=(0,),
         is_view=is_same_bytes,
     ),
-    Rule(Cast, _refuse_cast, _emit_cast, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, is_view=is_same_bytes),
+    Rule(
+        Cast,
+        _refuse_cast,
+        _emit_cast,
+        _as_fast_as_memory,
+        gpu_bandwidth=_gpu_bandwidth,
+        gpu_latency=_gpu_latency,
+        is_view=is_same_bytes,
+    ),
     Rule(
         Convert,
         _refuse_copy,
         _emit_copy,
         _as_fast_as_memory,
         gpu_bandwidth=_gpu_bandwidth,
+        gpu_latency=_gpu_latency,
         is_view=is_same_bytes,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
@@ -336,6 +364,7 @@ RULES = (
         _emit_copy,
         _as_fast_as_memory,
         gpu_bandwidth=_gpu_bandwidth,
+        gpu_latency=_gpu_latency,
         layouts=_transpose_layouts,
         is_view=_is_contiguous,
         pitched=_rows_apart,
@@ -347,18 +376,20 @@ RULES = (
         _emit_copy,
         _as_fast_as_memory,
         gpu_bandwidth=_gpu_bandwidth,
+        gpu_latency=_gpu_latency,
         layouts=lambda node, inputs, output: tuple(((a,), b) for a in Layout for b in Layout),
         is_view=_is_contiguous,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
     ),
-    Rule(Expand, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth),
+    Rule(Expand, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, gpu_latency=_gpu_latency),
     Rule(
         Slice,
         _refuse_copy,
         _emit_copy,
         _as_fast_as_memory,
         gpu_bandwidth=_gpu_bandwidth,
+        gpu_latency=_gpu_latency,
         is_view=_slice_is_view,
         view_offset=_slice_offset,
         pitched=_rows_apart,
@@ -367,6 +398,14 @@ RULES = (
     Rule(
         Reshape, no_epilogue, _emit_reshape, _as_fast_as_memory, layouts=_reshape_layouts, is_view=lambda problem: True
     ),
-    Rule(Concat, _refuse_concat, _emit_concat, _as_fast_as_memory, pitched=_along_rows, reads_apart=_parts_apart),
+    Rule(
+        Concat,
+        _refuse_concat,
+        _emit_concat,
+        _as_fast_as_memory,
+        gpu_latency=_concat_latency,
+        pitched=_along_rows,
+        reads_apart=_parts_apart,
+    ),
     Rule(Pad, _refuse_pad, _emit_pad, _as_fast_as_memory),
 )

@@ -11,7 +11,15 @@ from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.geometry import three
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels.products import single_efficiency
-from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue, row_major, same_layouts
+from bolt_build.families.portable.rule import (
+    Layouts,
+    Rule,
+    computed_only,
+    in_single,
+    no_epilogue,
+    row_major,
+    same_layouts,
+)
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
@@ -154,6 +162,19 @@ def _single(problem: KernelProblem) -> float:
     return single_efficiency(shape[0] * prod(shape[2:]), shape[1] // op.groups)
 
 
+_STEP, _ALONE, _CROWDED = 3.5e-8, 150, 7
+"""Seconds of a step of a thread's sum, which waits for two loads; results up to which threads have the loads to
+themselves, and how many times as long steps take at most where there are more. Fitted to 131 times of an H200."""
+
+
+def _conv_latency(problem: KernelProblem) -> float:
+    if in_single(problem):
+        return 0.0
+    _, made, *window = problem.inputs[op_operands(problem)[1]].shape
+    crowded = min(max(problem.outputs[0].type.elements / _ALONE, 1.0), _CROWDED)
+    return _STEP * crowded * made * prod(window)
+
+
 RULES = (
     Rule(
         Pool,
@@ -172,6 +193,7 @@ RULES = (
         _emit_conv,
         lambda problem: 0.01,
         gpu_efficiency=0.0003,
+        gpu_latency=_conv_latency,
         gpu_single=_single,
         layouts=conv_layouts,
     ),

@@ -1,0 +1,34 @@
+"""How far predicted times are from measured ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import figures, of_gpu, percent, table
+
+
+@figures("predictions", "kernel_times")
+def predictions(data: Any, times: Any) -> dict[str, str]:
+    """A row a kind of kernels."""
+    rows = []
+    for kind, row in data["kinds"].items():
+        if row["points"] < 5:
+            continue
+        ranked = [percent(row["first_is_best"]), f"{row['regret']:.3f}"] if "regret" in row else ["", ""]
+        apart = row.get("held_out", {})
+        held_out = [f"{apart['ratio']:.2f}" if apart else "", f"{apart['regret']:.3f}" if "regret" in apart else ""]
+        spread = f"{row['low']:.2f} to {row['high']:.2f}"
+        rows.append([kind, str(row["points"]), str(row["problems"]), f"{row['ratio']:.2f}", spread, *ranked, *held_out])
+    head = [
+        f"predicted over measured, {of_gpu(data)}", "kernels", "problems", "mean", "10% to 90%", "first is fastest",
+        "regret", "held out: mean", "regret",
+    ]  # fmt: skip
+    whole = data["kinds"]["all"]
+    gathered = sum(len(row["us"]) for source in times["sources"].values() for row in source.values())
+    low, high = data["band"]
+    return {
+        "predictions": table(head, rows), "predictions.points": f"{whole['points']:,}",
+        "predictions.gathered": f"{gathered:,}", "predictions.regret": percent(whole["regret"] - 1, 1),
+        "predictions.band": f"{low} to {high}", "predictions.most": percent(data["most_regret"] - 1),
+        "predictions.outside": "; ".join(f"`{kind}`: {why}" for kind, why in data["outside"].items()) or "none",
+    }  # fmt: skip

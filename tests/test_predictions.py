@@ -1,0 +1,71 @@
+"""Predicted times are held against every time that is committed: what "fitted" says is checked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.append(str(BENCHMARKS))
+
+import predictions  # noqa: E402
+import record  # noqa: E402
+from kernel_times import candidate_of, text_of  # noqa: E402
+from problem_texts import problem_of  # noqa: E402
+
+from bolt_build.families.base import Candidate  # noqa: E402
+from bolt_build.planner.problem_text import describe_problem  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def found() -> list[predictions.Point]:
+    points, lost = predictions.points(predictions.measured())
+    assert lost == 0
+    return points
+
+
+def test_every_kind_is_predicted_as_it_was_measured_or_is_named(found: list[predictions.Point]) -> None:
+    """Of all problems, and of the third that no constant was fitted to."""
+    assert set(predictions.outside(predictions.by_kind(found))) == set(predictions.OUTSIDE)
+    held_out = predictions.by_kind([each for each in found if each.held_out])
+    ratios = {kind: row["ratio"] for kind, row in held_out.items() if row["points"] >= 8}
+    low, high = predictions.BAND
+    assert {kind: ratio for kind, ratio in ratios.items() if not 0.9 * low <= ratio <= 1.1 * high} == {}
+
+
+def test_the_result_says_what_the_package_predicts(found: list[predictions.Point]) -> None:
+    """`python benchmarks/predictions.py` writes it."""
+    committed = json.loads((record.RESULTS / "predictions.json").read_text(encoding="utf-8"))["kinds"]
+    rows = predictions.by_kind(found)
+    assert {kind: row["points"] for kind, row in rows.items()} == {k: row["points"] for k, row in committed.items()}
+    assert {kind: row["ratio"] for kind, row in rows.items()} == {
+        kind: pytest.approx(row["ratio"], rel=1e-6) for kind, row in committed.items()
+    }
+
+
+def test_a_line_of_a_lock_is_read_as_the_problem_that_it_describes(found: list[predictions.Point]) -> None:
+    for each in found[::50]:
+        assert describe_problem(each.problem) == each.what
+    assert problem_of(found[0].what, "0" * 64) is None
+    assert problem_of("nothing of the kind", found[0].problem.digest) is None
+
+
+def test_a_candidate_comes_back_from_its_text() -> None:
+    candidate = Candidate("cutlass", (("m", 128), ("warpgroups", "pingpong")), (("swizzle", 8), ("along", "m")))
+    assert text_of(candidate) == "cutlass m=128 warpgroups=pingpong; swizzle=8 along=m"
+    assert candidate_of(text_of(candidate)) == candidate
+    assert candidate_of(text_of(candidate.compiled)) == candidate.compiled
+
+
+def test_regret_is_of_the_kernel_that_is_predicted_to_be_fastest(found: list[predictions.Point]) -> None:
+    problem = found[0].problem
+
+    def point(name: str, measured: float, predicted: float) -> predictions.Point:
+        return predictions.Point(problem, "", Candidate(name), "", measured, predicted)
+
+    assert predictions.regrets([point("a", 2.0, 1.0), point("b", 1.0, 2.0)]) == [2.0]
+    assert predictions.regrets([point("a", 2.0, 3.0), point("b", 1.0, 2.0)]) == [1.0]
+    assert predictions.regrets([point("a", 2.0, 1.0)]) == []
