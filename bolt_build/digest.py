@@ -45,14 +45,20 @@ def canonical_json(value: object) -> str:
     return json.dumps(encode(value), sort_keys=True, separators=(",", ":"))
 
 
+_PLAIN = frozenset({str, int, float, bool})
+"""Most values that are encoded; none of them is an enumeration's."""
+
+
 def encode(value: object) -> Any:
     """`value` as plain JSON data. Raises TypeError for what has no JSON form."""
+    if value is None or type(value) in _PLAIN:
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         said = [f for f in dataclasses.fields(value) if f.init and not _goes_without_saying(f, getattr(value, f.name))]
         return {"is": type(value).__name__, **{f.name: encode(getattr(value, f.name)) for f in said}}
     if isinstance(value, Enum):
         return value.value
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
         return [encode(item) for item in value]

@@ -158,3 +158,20 @@ def test_the_message_has_all_violations() -> None:
     assert str(raised.value) == (
         "graph 'sound' is broken: the node name 'z' is used 2 times; the value 'idle' is not used"
     )
+
+
+def test_beside_a_graph_that_was_checked_a_changed_node_is_found() -> None:
+    right = parse_graph(SOUND)
+    wrong = with_node(right, 1, epilogue=())
+    with pytest.raises(InvariantError) as raised:
+        check(wrong, right)
+    assert raised.value.violations == violations(wrong)
+
+
+def test_beside_a_graph_that_was_checked_a_changed_type_is_found_at_every_node_that_has_it() -> None:
+    right = parse_graph(SOUND)
+    wrong = with_values(right, Value("y", TensorType(DType.F32, (1, 4, 5, 6))))
+    with pytest.raises(InvariantError) as raised:
+        check(wrong, right)
+    assert raised.value.violations == violations(wrong)
+    assert [text.partition(":")[0] for text in raised.value.violations] == ["node 'y'", "node 'z'"]

@@ -132,14 +132,15 @@ def recognised(graph: Graph, policy: Policy, target: Target | None = None, preci
 
 def _run(graph: Graph, policy: Policy, target: Target | None, precision: str, ordered: tuple[Pass, ...]) -> PassResult:
     decisions: list[Decision] = []
+    checked: Graph | None = None
     for each in ordered:
         if each.pays_on is not None and (target is None or not each.pays_on(target, precision)):
             continue
         result = each.run(graph, policy)
         try:
-            invariants.check(result.graph)
+            invariants.check(result.graph, checked)
         except invariants.InvariantError as error:
             raise invariants.InvariantError(f"{graph.name} after {each.name}", error.violations) from error
-        graph = result.graph
+        graph = checked = result.graph
         decisions += result.decisions
     return PassResult(graph, tuple(decisions))

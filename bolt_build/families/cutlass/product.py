@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from bolt_build.dtypes import DType
@@ -106,7 +107,7 @@ class Product:
     x_row: int = 0
     """Elements from a row of a matrix on the left to the next, 0 where they are dense."""
 
-    @property
+    @cached_property
     def access(self) -> int:
         """Elements that one access to the output takes: what divides a row of it."""
         return next(size for size in (8, 4, 2, 1) if self.n % size == 0)
