@@ -166,3 +166,25 @@ def test_what_is_refused_is_json_where_that_was_asked_for(verb: str, capsys: pyt
     assert shown.err == ""
     (diagnostic,) = json.loads(shown.out)["diagnostics"]
     assert (diagnostic["code"], diagnostic["subject"]) == ("no-such-file", "gone.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["plan"], "bolt-build plan: error: the following arguments are required: RECIPE\n"),
+        (
+            ["net.yaml", "-j", "0"],
+            "bolt-build build: error: argument -j/--jobs: '0' is no whole number of at least 1\n",
+        ),
+    ],
+)
+def test_what_is_wrong_stands_without_every_option(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    verb = said.split()[1].removesuffix(":")
+    assert (ended.value.code, capsys.readouterr().err) == (
+        2,
+        f"{said}'bolt-build {verb} --help' lists what it takes.\n",
+    )

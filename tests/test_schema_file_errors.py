@@ -82,6 +82,14 @@ recipe.yaml:3:1: error[yaml-syntax]: a tab where only spaces may stand
     | ^ indent with spaces
 """,
     ),
+    "tab behind a value": (
+        "bolt: 1\n\tmodel: {zoo: resnet50}\n",
+        """\
+recipe.yaml:2:1: error[yaml-syntax]: a tab where only spaces may stand
+  2 | \tmodel: {zoo: resnet50}
+    | ^ indent with spaces
+""",
+    ),
     "reserved character": (
         "bolt: 1\nname: @net\n",
         """\

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import re
 from collections.abc import Sequence
+from typing import NoReturn
 
 from bolt_build.cli.verbs import VERBS, Verb, verb_named
 from bolt_build.errors import ExitCode
@@ -51,6 +52,10 @@ class VerbParser(argparse.ArgumentParser):
         """The first argument that is no option, None where there is none."""
         return next(iter(self._get_positional_actions()), None)
 
+    def error(self, message: str) -> NoReturn:
+        """Says what argparse found, without the options that the verb takes: of many verbs those fill a screen."""
+        self._refuse([message])
+
     def _meant(self, word: str) -> str:
         near = difflib.get_close_matches(word, self._option_string_actions, 1, 0.6)
         if near:
@@ -58,7 +63,7 @@ class VerbParser(argparse.ArgumentParser):
         others = [name for name in VERBS if name != self._verb.NAME and VerbParser(verb_named(name)).knows(word)]
         return f": {', '.join(others)} {'has' if len(others) == 1 else 'have'} it" if others else ""
 
-    def _refuse(self, complaints: Sequence[str]) -> None:
+    def _refuse(self, complaints: Sequence[str]) -> NoReturn:
         text = "".join(f"{self.prog}: error: {complaint}\n" for complaint in complaints)
         self.exit(int(ExitCode.USAGE), f"{text}'{self.prog} --help' lists what it takes.\n")
 

@@ -215,6 +215,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, path: Path, text: str, kind: Docu
             message, hint = "a tab where only spaces may stand", "indent with spaces"
         else:
             message, hint = f"text cannot begin with '{character}'", "write it in quotes"
+    elif message.startswith("found a tab character"):
+        message, hint = "a tab where only spaces may stand", "indent with spaces"
     elif "expected a single document" in (error.context or ""):
         message, hint = "a second document begins here", f"one file holds one {kind.noun}"
     return Diagnostic("yaml-syntax", message, mark, hint)
