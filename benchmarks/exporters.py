@@ -22,8 +22,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -89,8 +91,8 @@ class Row:
         if row["export"] == "ok":
             row["mib"] = round(sum(each.stat().st_size for each in self._folder.glob("*")) / 2**20, 1)
             planned = before if before.get("h200") == "planned" else self._check()
-            row |= {key: planned[key] for key in ("h200", "h200_s")}
-            row |= self._build() if build else {"host": NOT_BUILT, "host_s": 0.0}
+            row |= {key: planned[key] for key in ("h200", "h200_cpu_s") if key in planned}
+            row |= self._build() if build else {"host": NOT_BUILT, "host_cpu_s": 0.0}
         if right(row) or row["export"] != "ok":
             shutil.rmtree(self._folder)
         return row
@@ -100,9 +102,9 @@ class Row:
         seconds, _, said = _bolt("check", self._recipe("h200", "fp16"), "--model", folder=self._folder)
         result = json.loads(said) if said.startswith("{") else None
         if result is None:
-            return {"h200": [said[-300:] or "no answer"], "h200_s": seconds}
+            return {"h200": [said[-300:] or "no answer"], "h200_cpu_s": seconds}
         reasons = [each["message"] for each in result["diagnostics"] if each["severity"] == "error"]
-        return {"h200": reasons or "planned", "h200_s": seconds}
+        return {"h200": reasons or "planned", "h200_cpu_s": seconds}
 
     def _build(self) -> dict[str, Any]:
         """Whether it is built for the host and its engine verified."""
@@ -111,12 +113,12 @@ class Row:
         result = next((each for each in events if each.get("event") == "result"), None)
         shutil.rmtree(self._folder / "generated", ignore_errors=True)
         if result is None:
-            return {"host": [said[-300:] or "no answer"], "host_s": seconds}
+            return {"host": [said[-300:] or "no answer"], "host_cpu_s": seconds}
         reasons = [each["message"] for each in result["diagnostics"] if each["severity"] == "error"]
         if result["exit_code"] == 0:
-            return {"host": "verified" if result["targets"][0]["verified"] is True else "built", "host_s": seconds}
+            return {"host": "verified" if result["targets"][0]["verified"] is True else "built", "host_cpu_s": seconds}
         texts = [each["text"][-600:] for each in events if each.get("kind") == "failed"]
-        return {"host": reasons + texts or [str(result)[:300]], "host_s": seconds}
+        return {"host": reasons + texts or [str(result)[:300]], "host_cpu_s": seconds}
 
     def _recipe(self, target: str, precision: str) -> str:
         name = f"{self.name}-{target}"
@@ -138,17 +140,24 @@ def is_wrong(row: dict[str, Any]) -> bool:
 
 
 def _bolt(*words: str, folder: Path) -> tuple[float, int, str]:
-    """Seconds, exit code and output of a command of bolt-build; the errors' text where it writes nothing else."""
+    """CPU seconds, exit code and output of a command of bolt-build; the errors' text where it writes nothing else."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     command = [sys.executable, "-m", "bolt_build", *words, "--format", "json"]
-    started = time.monotonic()
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return float(SECONDS), -1, f"it took more than {SECONDS} s"
-    return round(time.monotonic() - started, 1), done.returncode, done.stdout or done.stderr
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=out, stderr=errors, start_new_session=True
+        )  # fmt: skip
+        alarm = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+        alarm.start()
+        _, status, used = os.wait4(process.pid, 0)
+        alarm.cancel()
+        process.returncode = code = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        errors.seek(0)
+        said = out.read() or errors.read()
+    if code == -signal.SIGKILL:
+        said = f"it was killed: it took more than {SECONDS} s, or too much memory"
+    return round(used.ru_utime + used.ru_stime, 1), code, said
 
 
 def cause(reason: str) -> str:
@@ -187,12 +196,12 @@ def written(rows: list[dict[str, Any]], python: str, out: Path | None) -> Path:
 
 
 def wanted(python: str) -> list[tuple[str, str]]:
-    """Every model with each form that it is exported in: the named ones in one form first, and in the others last."""
+    """Every model with each form that it is exported in: the named ones once by each exporter, then the others."""
     listed = json.loads(subprocess.run([python, SCRIPT, "--list"], capture_output=True, text=True, check=True).stdout)
     others = [model for model in listed["all"] if model not in listed["named"]]
-    found = [(model, FORMS[0]) for model in listed["named"]]
+    found = [(model, form) for form in FORMS[:2] for model in listed["named"]]
     found += [(model, listed["one_form"].get(model, FORMS[index % 2])) for index, model in enumerate(others)]
-    return found + [(model, form) for form in FORMS[1:] for model in listed["named"]]
+    return found + [(model, form) for form in FORMS[2:] for model in listed["named"]]
 
 
 def main() -> int:

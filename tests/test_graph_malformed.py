@@ -14,7 +14,7 @@ from graph_models import model, node, ones, saved, tensor
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.errors import BoltError
-from bolt_build.graph.limits import FOLD_GROWTH, FREE_FOLDED_BYTES, MOST_NODES
+from bolt_build.graph.limits import FOLD_GROWTH, FREE_FOLDED_BYTES, MOST_FILE_NODES
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.onnx_tensor import external_files
 
@@ -256,8 +256,27 @@ def test_functions_that_call_themselves(tmp_path: Path) -> None:
 def test_functions_that_become_too_much_are_refused_before_they_are_inlined(tmp_path: Path) -> None:
     twice = {f"F{i}": [call(f"F{i + 1}", "a", "m"), call(f"F{i + 1}", "m", "b")] for i in range(40)}
     proto = with_functions(twice | {"F40": [node("Relu", "a", "b")]})
-    message = f"the model has {2**40} nodes once its functions are inlined; supported are {MOST_NODES}"
+    message = f"the model has {2**40} nodes once its functions are inlined; supported are {MOST_FILE_NODES}"
     assert of(tmp_path, proto) == [("model-too-large", message)]
+
+
+def chain(folded: int, computing: int) -> onnx.ModelProto:
+    """As many nodes that only a constant decides, and as many that compute with data."""
+    nodes = [node("Neg", f"c{i}", f"c{i + 1}") for i in range(folded)]
+    nodes += [node("Mul", f"x{i} c{folded}", f"x{i + 1}") for i in range(computing)]
+    nodes[-1].output[0] = "y"
+    return model(nodes, [tensor("x0", [1, 1])], constants={"c0": ones(1)})
+
+
+def test_too_many_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that compute with data are counted once all others are computed."""
+    monkeypatch.setattr("bolt_build.graph.onnx_import.MOST_NODES", 8)
+    monkeypatch.setattr("bolt_build.graph.onnx_structure.MOST_FILE_NODES", 20)
+    assert len(load_model(saved(tmp_path, chain(12, 8))).bind(1).nodes) == 8
+    message = "9 nodes of the model compute with data; supported are 8"
+    assert of(tmp_path, chain(11, 9)) == [("model-too-large", message)]
+    message = "the model's outputs depend on 21 nodes; supported are 20"
+    assert of(tmp_path, chain(13, 8)) == [("model-too-large", message)]
 
 
 def test_functions_inside_each_other_too_deep(tmp_path: Path) -> None:

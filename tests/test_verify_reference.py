@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,12 @@ import pytest
 from graph_models import model, node, ones, saved, tensor
 from onnx import TensorProto, helper, numpy_helper
 
+from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError
 from bolt_build.verify import reference as reference_module
 from bolt_build.verify.readable import Unreadable, Versions, readable, versions_of
 from bolt_build.verify.reference import Reference
+from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.widening import without_bf16
 
 PATH = Path("net.onnx")
@@ -94,6 +97,48 @@ def test_the_versions_compared_are_said(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_installed_onnx_s_default_can_be_compared(tmp_path: Path) -> None:
     path = saved(tmp_path, relu(onnx.defs.onnx_opset_version(), onnx.IR_VERSION))
     np.testing.assert_array_equal(Reference(path, ()).outputs({"x": ones(1, 4)})["y"], ones(1, 4))
+
+
+def test_what_shapes_and_constants_decide_is_computed_once_for_all_layers(tmp_path: Path) -> None:
+    """Four layers read a mask made of the shape of an activation; each has nodes of its own, none that of the mask."""
+    nodes = [
+        node("Relu", "x", "t0"),
+        node("Shape", "t0", "s"),
+        node("ConstantOfShape", "s", "z"),
+        node("Cos", "z", "m"),
+    ]
+    nodes += [node("Mul", f"t{i} m", f"p{i}") for i in range(4)]
+    nodes += [node("Add", f"p{i} p{i}", f"t{i + 1}" if i < 3 else "y") for i in range(4)]
+    nodes = [*nodes[:4], *(each for pair in zip(nodes[4:8], nodes[8:], strict=True) for each in pair)]
+    path = saved(tmp_path, model(nodes, [tensor("x", ["batch", 4])]))
+    made: list[onnx.ModelProto] = []
+
+    class Kept(Reference):
+        def _session(self, model: onnx.ModelProto, *, whole: bool) -> object:
+            made.append(model)
+            return super()._session(model, whole=whole)
+
+    reference = Kept(path, ())
+    names = ["x", *(f"t{i}" for i in range(4))]
+    for batch in (2, 3):
+        held = {name: np.full((batch, 4), value, np.float32) for name, value in zip(names, range(5), strict=True)}
+        taps = [tap(f"t{i}", f"t{i + 1}" if i < 3 else "y", (batch, 4)) for i in range(4)]
+        found = reference.expected(taps, held, {"x": "x"})
+        for i, each in enumerate(found):
+            np.testing.assert_array_equal(each.tensor, np.full((batch, 4), 2.0 * (i + 1), np.float32))
+    piece = Counter(each.op_type for each in made[1].graph.node)
+    assert {kind: piece[kind] for kind in ("Shape", "ConstantOfShape", "Cos", "Relu")} == {
+        "Shape": 0, "ConstantOfShape": 1, "Cos": 1, "Relu": 0,
+    }  # fmt: skip
+
+
+def tap(source: str, tensor: str, shape: tuple[int, ...]) -> Tap:
+    """One that the engine makes of `source` alone, in fp32."""
+    fp32 = DType.F32
+    return Tap(
+        0, tensor, (tensor,), tensor, tensor, "kernel", shape, (Source(source, source, fp32),), fp32, fp32, 1, 1, fp32,
+        view=False,
+    )  # fmt: skip
 
 
 def in_bf16() -> onnx.ModelProto:

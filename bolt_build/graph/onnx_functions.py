@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import onnx
 import onnx.inliner
 
-from bolt_build.graph.limits import MOST_CALL_DEPTH, MOST_INLINED_BYTES, MOST_NODES
+from bolt_build.graph.limits import MOST_CALL_DEPTH, MOST_FILE_NODES, MOST_INLINED_BYTES
 from bolt_build.graph.onnx_findings import Findings, listed
 from bolt_build.graph.onnx_parse import check_text, subgraphs
 
@@ -62,8 +62,8 @@ def _check_size(findings: Findings, model: onnx.ModelProto) -> None:
     if size.depth > MOST_CALL_DEPTH:
         message = f"the model's functions call each other {size.depth} deep; supported are {MOST_CALL_DEPTH}"
         raise findings.fail("model-too-large", message, "export the model with fewer functions inside each other")
-    if size.nodes > MOST_NODES:
-        message = f"the model has {size.nodes} nodes once its functions are inlined; supported are {MOST_NODES}"
+    if size.nodes > MOST_FILE_NODES:
+        message = f"the model has {size.nodes} nodes once its functions are inlined; supported are {MOST_FILE_NODES}"
         raise findings.fail("model-too-large", message)
     if size.nbytes > MOST_INLINED_BYTES:
         message = (

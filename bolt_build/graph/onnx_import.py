@@ -18,7 +18,7 @@ from bolt_build.graph.branches import captured, taken
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.importing import Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Constant, Graph, Node, ShapeError, Value, graph_of
-from bolt_build.graph.limits import MOST_NODES
+from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
 from bolt_build.graph.narrow import READERS, is_narrow, wider
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.operators import importers
@@ -213,13 +213,18 @@ class _Import:
         diagnostics = self._diagnostics()
         if diagnostics:
             raise BoltError(diagnostics)
+        nodes = _live(self._builder.nodes, self._model.outputs)
+        if len(nodes) > MOST_NODES:
+            message = f"{len(nodes)} nodes of the model compute with data; supported are {MOST_NODES}"
+            subject = str(self._model.path)
+            raise BoltError([Diagnostic("model-too-large", message, hint="give it in parts", subject=subject)])
         return graph_of(
             self._model.path.stem,
             batch,
             [name for name, _ in self._binding.types],
             self._model.outputs,
             self._builder.values.values(),
-            _live(self._builder.nodes, self._model.outputs),
+            nodes,
             chosen,
         )
 
@@ -275,8 +280,8 @@ class _Import:
         branch = node.branches[0 if condition.reshape(-1)[0] else 1]
         try:
             found = taken(node, branch, self._builder.fresh, self._builder.label)
-            if len(self._met) + len(found.nodes) > MOST_NODES:
-                raise Refusal("model-too-large", f"with its branch the model has more than {MOST_NODES} nodes")
+            if len(self._met) + len(found.nodes) > MOST_FILE_NODES:
+                raise Refusal("model-too-large", f"with its branch the model has more than {MOST_FILE_NODES} nodes")
             for name, array in found.constants:
                 self._builder.define(name, type_of(array), array, synthetic=True)
         except (Refusal, ValueError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import onnx
 from onnx import AttributeProto
 
-from bolt_build.graph.limits import MOST_NODES
+from bolt_build.graph.limits import MOST_FILE_NODES
 from bolt_build.graph.onnx_findings import Findings
 from bolt_build.graph.onnx_parse import subgraphs
 
@@ -92,8 +92,8 @@ def live_nodes(findings: Findings, graph: onnx.GraphProto) -> list[tuple[int, on
         for attribute in node.attribute:
             needed.update(captured(attribute))
         found.append((index, node))
-    if len(found) > MOST_NODES:
-        message = f"the model's outputs depend on {len(found)} nodes; supported are {MOST_NODES}"
+    if len(found) > MOST_FILE_NODES:
+        message = f"the model's outputs depend on {len(found)} nodes; supported are {MOST_FILE_NODES}"
         raise findings.fail("model-too-large", message, "give it in parts")
     return found[::-1]
 

@@ -16,6 +16,7 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.toolchain.wheels import installing
+from bolt_build.verify.known import giving, shape_reads
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
 from bolt_build.verify.rounded_model import RoundedModel
 from bolt_build.verify.segments import CutModel, Wanted
@@ -65,7 +66,7 @@ class Reference:
         self._runtime = _runtime()
         self._loaded: Any = None
         self._outputs: tuple[str, ...] = ()
-        self._cut: CutModel | None = None
+        self._cuts: dict[Hashable, CutModel] = {}
         self._ready: dict[Hashable, tuple[tuple[tuple[str, str], ...], tuple[Wanted, ...], Any]] = {}
         self._versions: tuple[Versions, Versions] | None = None  # the model's own, and those compared
 
@@ -82,7 +83,7 @@ class Reference:
     @property
     def observable(self) -> frozenset[str]:
         """The names of all tensors that the model's nodes make, and of its initializers."""
-        return self._pieces().tensors
+        return CutModel(self._written_out, {}).tensors
 
     @property
     def takes_any_batch(self) -> bool:
@@ -95,16 +96,17 @@ class Reference:
             model = without_bf16(self._model)
             self._outputs = tuple(output.name for output in model.graph.output)
             self._loaded = self._session(model, whole=True)
-        wanted = {port.name: port for port in self._loaded.get_inputs()}
+        return self._run(self._loaded, list(self._outputs), self._cast(self._loaded, feeds))
+
+    def _cast(self, session: Any, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """`feeds` in the types that a session of the whole model takes."""
+        wanted = {port.name: port for port in session.get_inputs()}
         if set(wanted) != set(feeds):
             raise self._failed(f"takes other inputs than the engine: {sorted(wanted)} instead of {sorted(feeds)}")
         strange = sorted(port.type for port in wanted.values() if port.type not in _NUMPY)
         if strange:
             raise self._failed(f"takes inputs that NumPy has no type for: {', '.join(strange)}")
-        cast: dict[str, Array] = {
-            name: array.astype(_NUMPY[wanted[name].type], copy=False) for name, array in feeds.items()
-        }
-        return self._run(self._loaded, list(self._outputs), cast)
+        return {name: array.astype(_NUMPY[wanted[name].type], copy=False) for name, array in feeds.items()}
 
     def expected(
         self, taps: Sequence[Tap], held: Mapping[str, Array], ports: Mapping[str, str]
@@ -113,9 +115,10 @@ class Reference:
 
         `ports` says which of them is the model's input of a name. All taps are computed at once.
         """
-        key = self._pieces().key(taps, held)
+        known, cut = self._cut({name: held[value] for name, value in ports.items()})
+        key = known, cut.key(taps, held)
         if key not in self._ready:
-            piece = self._pieces().piece(taps, held, ports)
+            piece = cut.piece(taps, held, ports)
             self._ready[key] = (piece.fed, piece.wanted, self._session(piece.model, whole=False))
         fed, wanted, session = self._ready[key]
         inputs = [port.name for port in session.get_inputs()]
@@ -136,7 +139,7 @@ class Reference:
     def rounded(self, plan: BatchPlan) -> tuple[RoundedModel, Run]:
         """The model with a switch for each layer of `plan` in half precision, and what runs it: outputs by name for
         feeds. Raises BoltError ("not-rounded") for a model that is itself in fp16."""
-        model = written_out(self._model)
+        model = self._written_out
         if _has_fp16(model):
             message = "the model itself is in fp16, so that its own roundings cannot be told from an engine's"
             found = Diagnostic("not-rounded", message, hint="export it in fp32", subject=str(self._path))
@@ -145,10 +148,22 @@ class Reference:
         session = self._session(made.graph, whole=False)
         return made, lambda names, feeds: self._run(session, names, feeds)
 
-    def _pieces(self) -> CutModel:
-        if self._cut is None:
-            self._cut = CutModel(written_out(self._model))
-        return self._cut
+    def _cut(self, feeds: Mapping[str, Array]) -> tuple[Hashable, CutModel]:
+        """The model to be cut, and for which shapes of inputs: any, where no node reads a shape."""
+        model = self._written_out
+        reads = shape_reads(model)
+        key = tuple((name, array.shape) for name, array in feeds.items()) if reads else ()
+        if key not in self._cuts:
+            self._cuts[key] = CutModel(model, self._shapes(model, reads, feeds) if reads else {})
+        return key, self._cuts[key]
+
+    def _shapes(self, model: onnx.ModelProto, reads: tuple[str, ...], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        session = self._session(giving(without_bf16(model), reads), whole=False)
+        return self._run(session, list(reads), self._cast(session, feeds))
+
+    @functools.cached_property
+    def _written_out(self) -> onnx.ModelProto:
+        return written_out(self._model)
 
     @functools.cached_property
     def _model(self) -> onnx.ModelProto:

@@ -1,9 +1,10 @@
 """Cuts an ONNX model where an engine shows its tensors: each observed tensor as a function of the nearest ones before.
 
 A `Piece` is one graph for a group of taps, which onnxruntime computes at once. Every tap has nodes of its own in it:
-those of the model between its sources and itself. What the engine holds in the sources is fed, so that errors of
-earlier layers do not count. Beside each tensor comes the variance that rounding gives it (`verify.rounding`). All is
-computed in fp32, whatever the model's own floating-point type is.
+those of the model between its sources and itself. What is made of constants alone stands there once for all taps:
+exporters write thousands of nodes for a mask that every layer reads. What the engine holds in the sources is fed, so
+that errors of earlier layers do not count. Beside each tensor comes the variance that rounding gives it
+(`verify.rounding`). All is computed in fp32, whatever the model's own floating-point type is.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import onnx
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.emitter import Emitter
+from bolt_build.verify.known import made_of_constants
 from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
 from bolt_build.verify.rounding_rules import is_exact, variances_of
 from bolt_build.verify.taps import Source, Tap
@@ -71,15 +73,19 @@ class Piece:
 
 
 class CutModel:
-    """A model without local functions as `Piece`s. External data stays where it is."""
+    """A model without local functions as `Piece`s. External data stays where it is. Of tensors that are `known`, such
+    as shapes, the numbers are taken as constants."""
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, known: Mapping[str, Array]) -> None:
         graph = model.graph
         self._model = model
         self._initializers = {item.name: item for item in graph.initializer}
+        self._initializers |= {name: numpy_helper.from_array(array, name) for name, array in known.items()}
         self._inputs = {value.name: value for value in graph.input if value.name not in self._initializers}
-        self._makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+        made = ((name, index) for index, node in enumerate(graph.node) for name in node.output if name)
+        self._makers = {name: index for name, index in made if name not in known}
         self._prefix = _unused_prefix([*self._initializers, *self._inputs, *self._makers])
+        self._steady = made_of_constants(graph, self._initializers)
         self._opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
     @property
@@ -105,7 +111,12 @@ class CutModel:
             self._opset >= 10
             and len(shape) > 1
             and all(node.op_type in BY_ROWS and self._keeps_rows(node, len(shape)) for node in nodes)
+            and all(self._steady.isdisjoint(node.input) for node in nodes)
         )
+
+    def is_steady(self, tensor: str) -> bool:
+        """True of what nodes make of constants alone."""
+        return tensor in self._steady
 
     def _keeps_rows(self, node: NodeProto, rank: int) -> bool:
         """True where no constant of the node lies along the first axis."""
@@ -114,13 +125,14 @@ class CutModel:
         extents = [self._initializers[name].dims for name in node.input if name in self._initializers]
         return all(len(dims) < rank or dims[0] == 1 for dims in extents)
 
-    def _between(self, tensor: str, sources: Iterable[str]) -> tuple[list[NodeProto], set[str]]:
-        """The nodes that make `tensor` from `sources`, in the model's order; and the model's inputs that they read."""
-        stops, seen, reached = set(sources) - {tensor}, set(), set()
+    def _between(self, tensor: str, stops: Set[str], *, shared: bool) -> tuple[list[NodeProto], set[str]]:
+        """The nodes that make `tensor` from `stops`, in the model's order, without those of constants alone where these
+        are `shared`; and the model's inputs that they read."""
+        seen, reached = set(), set()
         waiting = [tensor]
         while waiting:
             name = waiting.pop()
-            if name in stops or name in self._initializers or not name:
+            if name in stops or name in self._initializers or not name or (shared and name in self._steady):
                 continue
             if name in self._inputs:
                 reached.add(name)
@@ -139,6 +151,7 @@ class _Cut:
         self._fed: dict[str, str] = {}
         self._constants: dict[str, str] = {}
         self._used: dict[str, TensorProto] = {}
+        self._steady = _Segment(self, OF_CONSTANTS, {}, set(), False)
 
     def piece(self, taps: Sequence[Tap]) -> Piece:
         wanted = tuple(self._wanted(tap) for tap in taps)
@@ -150,8 +163,8 @@ class _Cut:
             # Rows are counted by name: another batch is another number of them.
             shape = (f"rows{array.shape[0]}", *array.shape[1:]) if array.shape else ()
             graph.input.append(helper.make_tensor_value_info(name, kind, shape))
-        for item in wanted:
-            graph.output.extend(onnx.ValueInfoProto(name=name) for name in item.names)
+        names = dict.fromkeys(name for item in wanted for name in item.names)
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
         model = helper.make_model(graph, opset_imports=self._of._model.opset_import, ir_version=8)
         return Piece(model, tuple(self._fed.items()), wanted)
 
@@ -162,14 +175,17 @@ class _Cut:
             tensor = self._emit.add("Identity", [self._feed(source.value)])
             return Wanted(tap, tensor, None, (), False, roundings_of(tap))
         known = {source.tensor: source.value for source in tap.sources}
-        nodes, reached = self._of._between(tap.tensor, known)
+        # A source that is itself made of constants is what the engine holds, and so is what is made of it.
+        shared = not any(map(self._of.is_steady, known))
+        nodes, reached = self._of._between(tap.tensor, known.keys() - {tap.tensor}, shared=shared)
         known |= {name: self._ports[name] for name in reached if name in self._ports}
         by_rows = self._of.acts_by_rows(nodes, tap.shape) and all(
             self._held[value].shape[:1] == tap.shape[:1] for value in known.values()
         )
         # What counts or chooses is exact, and cannot be pushed by a rounding.
         real = {name for name, value in known.items() if _is_real(self._held[value])}
-        segment = _Segment(self, tap, {name: self._feed(value) for name, value in known.items()}, real, by_rows)
+        feeds = {name: self._feed(value) for name, value in known.items()}
+        segment = _Segment(self, roundings_of(tap), feeds, real, by_rows)
         for source in tap.sources:
             segment.read(source, tap.computed)
         for node in nodes:
@@ -194,6 +210,14 @@ class _Cut:
             self._constants[name] = self._emit.add("Cast", [name], to=TensorProto.FLOAT) if narrow else name
         return self._constants[name]
 
+    def steady(self, tensor: str) -> tuple[str, bool, Variance]:
+        """What nodes make of constants: its name, whether it is of a floating-point type, and its variance."""
+        made = self._steady
+        for node in self._of._between(tensor, made.known, shared=False)[0]:
+            made.add(node)
+        name = made.name(tensor)
+        return name, name in made.constants, made.variances.get(name)
+
     @property
     def initializers(self) -> Mapping[str, TensorProto]:
         return self._of._initializers
@@ -204,28 +228,44 @@ class _Cut:
 
 
 class _Segment:
-    """The nodes of one tap: names that are its own, and the variance of each tensor; `by_rows`: of its first rows.
-    `real` are the sources of a floating-point type."""
+    """The nodes of one tap, or those of constants: names that are its own, and the variance of each tensor; `by_rows`:
+    of its first rows. `real` are the sources of a floating-point type."""
 
-    def __init__(self, cut: _Cut, tap: Tap, sources: Mapping[str, str], real: Set[str], by_rows: bool) -> None:
+    def __init__(
+        self, cut: _Cut, roundings: Roundings, sources: Mapping[str, str], real: Set[str], by_rows: bool
+    ) -> None:
         self._by_rows, self._rows = by_rows, dict[str, str]()
         self._cut, self._emit = cut, cut.emit
         self._names = dict(sources)
         self._moving = {name for tensor, name in sources.items() if tensor in real}
-        self._constants = set[str]()  # those of a floating-point type
+        self.constants = set[str]()  # those of a floating-point type
         self._shares = set[str]()
-        self._roundings = roundings_of(tap)
+        self._roundings = roundings
         self.variances: dict[str, Variance] = {}
         self.counts: list[str] = []
         self.computed = False
 
     def name(self, tensor: str) -> str:
         """What the model's `tensor` is called here; empty for an input that is left out."""
-        if tensor and tensor not in self._names:
-            self._names[tensor] = self._cut.constant(tensor)
-            if self._cut.initializers[tensor].data_type in _REAL:
-                self._constants.add(self._names[tensor])
-        return self._names[tensor] if tensor else ""
+        if not tensor:
+            return ""
+        if tensor in self._names:
+            return self._names[tensor]
+        if tensor in self._cut.initializers:
+            name, real, variance = self._cut.constant(tensor), self._cut.initializers[tensor].data_type in _REAL, None
+        else:
+            name, real, variance = self._cut.steady(tensor)
+        self._names[tensor] = name
+        if real:
+            self.constants.add(name)
+        if variance is not None:
+            self.variances[name] = variance
+        return name
+
+    @property
+    def known(self) -> Set[str]:
+        """The model's tensors that have a name here."""
+        return self._names.keys()
 
     def _first_rows(self, name: str) -> str:
         """The rows of a tensor for which variances are computed; of one that depends on no source, itself."""
@@ -257,13 +297,13 @@ class _Segment:
         if node.op_type in _COUNTS or _is_counted(node):
             return
         # Indices are whole numbers, but what they take of a constant is as it is stored.
-        taken = _is_own(node) and node.op_type == "Gather" and stored[0]
+        taken = self._roundings is not OF_CONSTANTS and _is_own(node) and node.op_type == "Gather" and stored[0]
         moves = taken or not self._moving.isdisjoint(inputs)
-        if not moves and self._constants.isdisjoint(inputs) and not _makes_real(copy):
+        if not moves and self.constants.isdisjoint(inputs) and not _makes_real(copy):
             return
         if node.op_type in _FIRST_ONLY:
             outputs = outputs[:1]
-        (self._moving if moves else self._constants).update(name for name in outputs if name)
+        (self._moving if moves else self.constants).update(name for name in outputs if name)
         if moves:
             self._vary(copy, inputs, outputs, stored)
         elif any(name in self.variances for name in inputs) or not (node.op_type == "Constant" or is_exact(node)):
