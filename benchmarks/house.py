@@ -132,6 +132,12 @@ _TIMES = {
 """Each by the result that has it, and where in that."""
 
 
+def comparable(before: str | None, now: str | None) -> bool:
+    """True where both are of one device, or there is only one of them."""
+    devices = {json.loads(result).get("device") for result in (before, now) if result is not None}
+    return len(devices) < 2
+
+
 def seconds(result: str | None, keys: Iterable[str]) -> float | None:
     """A time in a result; none where there is no such result."""
     found = None if result is None else json.loads(result)
@@ -153,7 +159,8 @@ def times(commit: str) -> dict[str, dict[str, float | None]]:
     for what, (name, keys) in _TIMES.items():
         before, path = result_at(commit, name), record.RESULTS / f"{name}.json"
         now = path.read_text(encoding="utf-8") if path.exists() else None
-        found[what] = {"before": seconds(before, keys), "now": None if now == before else seconds(now, keys)}
+        measured = now != before and comparable(before, now)
+        found[what] = {"before": seconds(before, keys), "now": seconds(now, keys) if measured else None}
     return found
 
 
