@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from families_harness import Input, Layer
+from recurrent_kernels import NARROW_RECURRENT, RECURRENT
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, Op
@@ -389,4 +390,5 @@ NARROW = [
 LAYERS = [
     *ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ATTENTION, *NARROW,
     *QUANTISED,
+    *RECURRENT, *NARROW_RECURRENT,
 ]  # fmt: skip

@@ -47,7 +47,7 @@ READ_APART = tuple(
 # registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; means
-# of what was convolved; products around depthwise convolutions; sums of rows.
+# of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-direct-f32/row-f32/row",
@@ -97,6 +97,7 @@ LABELS = (
     "rows-batch-norm-7-portable-direct-f32/channels_last-f32/channels_last-between3",
     "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",
     "rows-pool-stem+max3-cutlass-16x16x4xturnsx3x1-f16/channels_last-f16/channels_last-rows72",
+    "f16-lstm-everything-portable-direct-f16/row-f16/row",
     "squeeze+gate-portable-direct-f16/channels_last-f16/channels_last",
     "squeeze-odd+gate-portable-direct-f16/channels_last-f16/channels_last",
     "prologue-cutlass-128x128x64xpingpongxaffine-f16/channels_last-f16/channels_last",

@@ -6,7 +6,7 @@ Nothing here knows protobuf; `graph.onnx_import` decodes and calls. An op's file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,9 +111,11 @@ class NodeImport:
     Whatever is emitted from constants alone is evaluated at once and becomes a constant.
     """
 
-    def __init__(self, node: OnnxNode, builder: Builder) -> None:
+    def __init__(self, node: OnnxNode, builder: Builder, used: Container[str] | None = None) -> None:
+        """`used` are the values that something reads; None where that is not known."""
         self.node = node
         self._builder = builder
+        self._used = used
         self._attributes = dict(node.attributes)
         self._read: set[str] = set()
 
@@ -140,6 +142,11 @@ class NodeImport:
     def inputs(self) -> tuple[str, ...]:
         """Names of all inputs, each of which must be there. Raises Refusal."""
         return tuple(self.input(index) for index in range(len(self.node.inputs)))
+
+    def wants(self, output: int) -> bool:
+        """Whether something reads output `output`."""
+        name = self.node.outputs[output] if output < len(self.node.outputs) else ""
+        return name != "" and (self._used is None or name in self._used)
 
     def type(self, index: int) -> TensorType:
         return self.type_of(self.input(index))
@@ -237,6 +244,9 @@ class NodeImport:
 
     def reals(self, name: str) -> tuple[float, ...]:
         return tuple(float(i) for i in self._attribute(name, tuple, None))
+
+    def texts(self, name: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
+        return tuple(str(i) for i in self._attribute(name, tuple, None if default is None else tuple(default)))
 
     def tensor(self, name: str, default: Array | None = None) -> Array:
         array: Array = self._attribute(name, np.ndarray, default)

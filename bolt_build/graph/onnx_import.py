@@ -255,7 +255,7 @@ class _Import:
             self._report(node, "unsupported-dtype", message)
             return
         try:
-            running = NodeImport(node, self._builder)
+            running = NodeImport(node, self._builder, self._used)
             importer.run(running)
             self._check_outputs(node)
             for name in running.unread():

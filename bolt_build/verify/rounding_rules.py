@@ -10,6 +10,7 @@ from onnx import NodeProto
 from bolt_build.graph.onnx_import import importer_table
 from bolt_build.verify import quantised_rules
 from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
+from bolt_build.verify.rounding_recurrent import recurrence
 
 
 def _convolution(work: Work) -> Variance:
@@ -322,6 +323,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(MOVING, _moved), **quantised_rules.RULES,
 }  # fmt: skip
 """By operator of ONNX's own domain; Split, whose outputs are many, is its segment's."""
+RECURRENT = ("LSTM", "GRU", "RNN")
+"""Operators whose outputs are all those of one recurrence."""
 
 
 @functools.cache
@@ -345,6 +348,8 @@ def variances_of(work: Work) -> tuple[Variance, ...]:
     node = work.node
     if node.op_type == "DynamicQuantizeLinear":
         return quantised_rules.dynamic(work)[: len(work.outputs)]
+    if node.op_type in RECURRENT and node.domain in ("", "ai.onnx"):
+        return tuple(recurrence(work, output) if name else None for output, name in enumerate(work.outputs))
     rule = RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
     if rule is None and is_exact(node):
         rule = _moved

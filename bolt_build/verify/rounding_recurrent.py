@@ -1,0 +1,70 @@
+"""What rounding does to a recurrent layer, whose errors grow from step to step: see `verify.rounding`.
+
+No formula follows them through hundreds of steps and three kinds of gates. So the layer itself does: it is run again
+with its inputs and weights pushed, each by some hundred times what rounding does to it, in the same steps. What that
+changes is the error of the last step with all that the state carries of those before.
+
+Two pushes stand for two kinds of errors, and their squares are added:
+- Inputs, and each weight by itself, up or down as its digits fall: what is stored, and partial sums of mixed signs.
+- All weights and biases up: what is relative to a gate's sum, and its functions. These errors have one sign at every
+  step, which is the most that they can do.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from bolt_build.verify.rounding import FUNCTION, UNIT, Variance, Work, additions
+
+_STEP = 256.0
+"""Times an error: so much that fp32 shows what it does, and so little that it does it in proportion."""
+
+_SHUFFLE = 1e5
+"""Weights times this, in a sine: signs that have nothing to do with those of the weights."""
+
+
+def recurrence(work: Work, output: int) -> Variance:
+    """Of one output of LSTM, GRU or RNN."""
+    emit, y = work.emit, work.outputs[output]
+
+    def squared_change(inputs: list[str]) -> str:
+        change = emit.add("Sub", [emit.again(work.node, inputs, output=output), y])
+        squared = emit.scaled(emit.square(emit.scaled(change, 1.0 / UNIT)), 1.0 / _STEP**2)
+        return emit.sum(squared, emit.add("ReduceMean", [squared]))
+
+    size = emit.square(y)
+    own = emit.scaled(emit.sum(size, emit.add("ReduceMean", [size])), FUNCTION)
+    total = emit.sum(squared_change(_one_by_one(work)), squared_change(_together(work)))
+    return work.rounded(emit.sum(total, own), work.roundings.result, output)
+
+
+def _one_by_one(work: Work) -> list[str]:
+    """The inputs, each off by what it arrives with; weights by their storing and their share of a sum's additions."""
+    emit, pushed = work.emit, []
+    for index, (name, variance) in enumerate(zip(work.inputs, work.variances, strict=True)):
+        if name and variance is not None:
+            name = emit.sum(name, emit.scaled(emit.add("Sqrt", [variance]), _STEP * UNIT))
+        if index in (1, 2):
+            share = emit.sum(additions(work, emit.extent(name, 2))[0], emit.constant(work.weight(index)))
+            sign = emit.add("Sign", [emit.add("Sin", [emit.scaled(name, _SHUFFLE)])])
+            part = emit.scaled(emit.add("Sqrt", [share]), _STEP * UNIT)
+            name = emit.sum(name, emit.product(emit.product(name, sign), part))
+        pushed.append(name)
+    return pushed
+
+
+def _together(work: Work) -> list[str]:
+    """The inputs; gates' sums off by a part of themselves, and by what functions are off by where they are steepest."""
+    emit, pushed = work.emit, [*work.inputs, *[""] * (4 - len(work.inputs))]
+    recurrent = work.inputs[2]
+    count = emit.sum(emit.extent(work.inputs[1], 2), emit.extent(recurrent, 2))
+    relative = emit.affine(additions(work, count)[1], 1.0, work.roundings.result)
+    factor = emit.affine(emit.scaled(emit.add("Sqrt", [relative]), _STEP * UNIT), 1.0, 1.0)
+    for index in (1, 2):
+        pushed[index] = emit.product(work.inputs[index], factor)
+    # Of the biases the second half is added to products with the state; zero times weights where there are none.
+    columns = emit.add("Reshape", [emit.reduce("ReduceMax", recurrent, [2]), emit.constant([0, -1])])
+    half = emit.scaled(columns, 0.0)
+    bias = work.inputs[3] if len(work.inputs) > 3 and work.inputs[3] else emit.add("Concat", [half, half], axis=1)
+    pushed[3] = emit.affine(emit.product(bias, factor), 1.0, _STEP * UNIT * sqrt(FUNCTION) / 2.0)
+    return pushed
