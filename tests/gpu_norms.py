@@ -72,6 +72,24 @@ LAYERS = (
 """And how many tiles make a row, and in what turns, of the kernels that are tried: of each the first by prediction."""
 
 
+SLICED = (
+    step_of(product("sliced-norm-768", (1, 37, 3072), 768, ADD), keeps=True),
+    step_of(product("sliced-norm-1160", (2, 19, 1024), 1160, GELU, by=False), statistic="rms", bias=False),
+    step_of(product("sliced-norm-384", (130, 1536), 384, ())),
+)
+"""Few rows of products so deep that they are computed in slices, which what adds them up normalises."""
+
+
+def sliced_norm_trials() -> list[Trial]:
+    """The first by prediction, in every number of slices."""
+    found = []
+    for layer, step in SLICED:
+        candidates = FAMILY.candidates(step.problem, TARGET)[0]
+        first = next(each for each in candidates if "sliced_norm" in dict(each.parameters))
+        found += [Trial(layer, step, each) for each in (first, *FAMILY.variants(step.problem, first, TARGET))]
+    return found
+
+
 def norm_trials() -> list[Trial]:
     found = []
     for (layer, step), wanted in LAYERS:

@@ -115,6 +115,8 @@ LABELS = (
     "expanded-3x3s2+dw+mean-grouped-expandedx",
     "normed-7x7-grouped-normedx2x2x16x",
     "normed-1d-grouped-normedx",
+    "sliced-norm-768+variance-kept-cutlass-64x64x128xpingpongx1x6-f16/row-f16/row-f16/row",
+    "sliced-norm-1160+rms-unbiased-cutlass-64x64x64xpingpongx1x4-f16/row-f16/row",
     "sum-bert-portable-direct-f16/row-f16/row",
     "sum-wide-portable-direct-f16/row-f16/row",
     "sum-gpt-portable-direct-f16/row-f16/row-f16/row",

@@ -6,7 +6,7 @@ import pytest
 from planner_checks import graph
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import Alternative, StepExpressions
+from bolt_build.families.base import Alternative, Candidate, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.graph.ir import Graph
@@ -57,19 +57,87 @@ def test_its_problem_in_words() -> None:
     )
 
 
+SHORT = "a depth of 256 is too short for slices, 512 pay"
+
+
 @pytest.mark.parametrize(
-    ("of", "target", "reason"),
+    ("of", "target", "reasons"),
     [
-        (block(1000), "h200", "no cluster of tiles has whole rows of 1000 columns"),
-        (block(), "a100", "needs WGMMA"),
+        (block(1000), "h200", ("no cluster of tiles has whole rows of 1000 columns", SHORT)),
+        (
+            block(8192), "h200",
+            ("no cluster of tiles has whole rows of 8192 columns",
+             "a row of 8192 columns is longer than the 4096 that a block keeps in registers"),
+        ),
+        (block(), "a100", ("needs WGMMA",)),
         (
             block(norm="statistic=l2 axes=[2]"), "h200",
-            "normalises by variance or by the mean of squares, not by 'l2'",
+            ("normalises by variance or by the mean of squares, not by 'l2'",),
         ),
     ],
 )  # fmt: skip
-def test_reasons_why_they_stay_apart(of: Graph, target: str, reason: str) -> None:
-    assert proposed(of, target) == ([], [("p, n", reason)])
+def test_reasons_why_they_stay_apart(of: Graph, target: str, reasons: tuple[str, ...]) -> None:
+    assert proposed(of, target) == ([], [("p, n", reason) for reason in reasons])
+
+
+def few_rows(rows: int = 197, depth: int = 3072) -> Graph:
+    """The end of a layer of ViT-B/16 at batch 1, and of the feed-forward in front of the next."""
+    return graph(f"""
+        graph g batch=1 (%x: f32[1,{rows},{depth}], %r: f32[1,{rows},768]) -> (%n, %z) {{
+          const %w: f32[768,{depth}] #
+          const %b: f32[768] #
+          const %s: f32[768] #
+          const %t: f32[768] #
+          %y = matmul(%x, %w, %b, %r) transpose_b=true | add(%r) // "p"
+          %n = norm(%y, %s, %t) statistic=variance axes=[2] epsilon=1e-06 // "n"
+          %z = tanh(%y) // "z"
+        }}""")
+
+
+def sliced(of: Graph) -> list[Candidate]:
+    (alternative,), _ = proposed(of)
+    candidates, _ = FAMILY.candidates(alternative.steps[0].problem, H200)
+    return [each for each in candidates if "sliced_norm" in dict(each.parameters)]
+
+
+def test_what_adds_slices_up_normalises_whole_rows() -> None:
+    """Few rows are few tiles: their depth is cut, and the second kernel of split-K has whole rows."""
+    (alternative,), _ = proposed(few_rows())
+    problem = alternative.steps[0].problem
+    candidate = sliced(few_rows())[0]
+    assert dict(candidate.parameters)["sliced_norm"] == 1
+    slices = dict(candidate.settings)["slices"]
+    at = StepExpressions(("x", "", "", "r", "", ""), ("y", "n"), (None, "w", "b", None, "s", "t"))
+    code = FAMILY.emit(problem, candidate, H200, at)
+    assert code.includes == ("bolt_cutlass/sliced_norm.h",)
+    assert code.member_type is not None
+    assert code.member_type.startswith(f"{SPACE}::SlicedNormedGemm<{SPACE}::WarpgroupTile<")
+    assert code.member_type.endswith(f", {SPACE}::AsItIs, bolt::portable::f16, 1, true>")
+    assert f".slices = {slices}" in code.member_arguments
+    assert code.call == "kernel.run(r, x, r, y, n);"
+    (unit,) = FAMILY.units([(problem, candidate)], H200)
+    first = parts(problem)[0]
+    alone = Candidate(candidate.family, (*candidate.parameters[:-1], ("partial", 1)), candidate.settings)
+    assert FAMILY.units([(first, alone)], H200) == (unit,), "the sums of slices know nothing of what follows"
+    others = FAMILY.variants(problem, candidate, H200)
+    assert candidate not in others
+    assert all(FAMILY.refuse(problem, each, H200) is None for each in (candidate, *others))
+
+
+def test_slices_that_a_product_cannot_have_are_refused() -> None:
+    (alternative,), _ = proposed(few_rows())
+    problem, candidate = alternative.steps[0].problem, sliced(few_rows())[0]
+    wrong = Candidate(candidate.family, candidate.parameters, (("slices", 5),))
+    assert FAMILY.refuse(problem, wrong, H200) == f"{wrong} has slices that it cannot have here"
+    none = Candidate(candidate.family, candidate.parameters)
+    assert FAMILY.refuse(problem, none, H200) == f"{none} states no slices"
+
+
+def test_many_rows_are_not_sliced() -> None:
+    assert sliced(few_rows(rows=6304)) == []
+    assert sliced(few_rows(depth=256)) == []
+    # A product alone is not sliced at this depth: here the second kernel is there anyway.
+    assert sliced(few_rows(depth=768)) != []
 
 
 def test_the_kernel_and_its_call() -> None:

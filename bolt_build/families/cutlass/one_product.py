@@ -234,18 +234,22 @@ class ProductKind(Generic[T]):
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         """Partial sums of split-K have no epilogue: such a kernel serves every problem of its kind."""
-        kernel = self.kernel_of(candidate)
-        product = product_of(problem, kernel.tile.loads)
-        kind = product.kernel.lower()
-        epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem)
-        text = (
-            f'#include "bolt_cutlass/{kind}{kernel.tile.header}_kernel.h"\n\n'
-            f"template void {SPACE}::launch_{kind}(\n    {kernel.tile.cxx(product, gpu_of(target))},\n"
-            f"    const {SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
-        )
-        stages = "" if kernel.partial else stage_words(problem)
-        label = f"{kind} {kernel}{stages}"
-        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, kernel.tile.memory_mb, label)
+        return unit_of(problem, self.kernel_of(candidate), target)
+
+
+def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> KernelUnit:
+    """What instantiates the kernel for a problem of one operator."""
+    product = product_of(problem, kernel.tile.loads)
+    kind = product.kernel.lower()
+    epilogue = f"{SPACE}::Partial" if kernel.partial else epilogue_type(problem)
+    text = (
+        f'#include "bolt_cutlass/{kind}{kernel.tile.header}_kernel.h"\n\n'
+        f"template void {SPACE}::launch_{kind}(\n    {kernel.tile.cxx(product, gpu_of(target))},\n"
+        f"    const {SPACE}::{product.kernel}Arguments&,\n    const {epilogue}&, void*);\n"
+    )
+    stages = "" if kernel.partial else stage_words(problem)
+    label = f"{kind} {kernel}{stages}"
+    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, kernel.tile.memory_mb, label)
 
 
 def _refuse_type(tile: ProductTile, gpu: Gpu, product: Product) -> str | None:
@@ -270,7 +274,7 @@ def _seconds(problem: KernelProblem, product: Product, kernel: Kernel[S], target
     needed, copy = work(problem, product), copy_seconds(problem, product, target)
     if not kernel.partial:
         return copy + kernel.tile.seconds(product, needed, target)
-    return copy + _sliced_seconds(product, kernel, needed, target, slices)
+    return copy + sliced_seconds(product, kernel, needed, target, slices)
 
 
 def best_slices(product: Product, kernel: Kernel[S], target: Target) -> int:
@@ -279,7 +283,7 @@ def best_slices(product: Product, kernel: Kernel[S], target: Target) -> int:
     needed = Work(product.m, product.n, product.depth, product.taps, product.kernel == "Conv", 0)
     return min(
         kernel.tile.counts(gpu_of(target), product),
-        key=lambda count: _sliced_seconds(product, kernel, needed, target, count),
+        key=lambda count: sliced_seconds(product, kernel, needed, target, count),
     )
 
 
@@ -289,8 +293,9 @@ def _other_slices(product: Product, kernel: Kernel[S], gpu: Gpu, stated: int) ->
     return tuple(sorted(others, key=lambda count: (max(count, stated) / min(count, stated), count)))
 
 
-def _sliced_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Target, count: int) -> float:
-    """Sums in fp32 go from one kernel to the next, for the most part through L2: at twice the bandwidth."""
+def sliced_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Target, count: int) -> float:
+    """Predicted time of both kernels of split-K. Sums in fp32 go from one to the other, for the most part through L2:
+    at twice the bandwidth."""
     sums = count * product.m * product.n * 4
     part = replace(needed, slices=count, nbytes=needed.nbytes + sums // 2)
     return kernel.tile.seconds(product, part, target) + target.launch_seconds + sums / (2 * target.bandwidth)

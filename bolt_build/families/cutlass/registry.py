@@ -6,6 +6,7 @@ from bolt_build.families.base import Candidate, KernelProblem
 from bolt_build.families.cutlass.kinds import resident, resident_chain, rolling, warp, warp_chain, wgmma, wgmma_chain
 from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
+from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
 from bolt_build.families.cutlass.kinds.wgmma_norm import WgmmaNorm
 from bolt_build.families.cutlass.kinds.wgmma_prologue import WgmmaPrologue
 from bolt_build.families.cutlass.one_product import ProductKind
@@ -23,6 +24,7 @@ KINDS: tuple[Kind, ...] = (
     Pooled(),
     WgmmaPrologue(),
     WgmmaNorm(),
+    SlicedNorm(),
 )
 
 

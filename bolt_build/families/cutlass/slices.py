@@ -30,10 +30,11 @@ class SlicedTile(Protocol):
         ...
 
 
-def refuse(tile: SlicedTile, gpu: Gpu, product: Product) -> str | None:
-    """Why the product is not computed by split-K with a legal tile, None where it is."""
+def refuse(tile: SlicedTile, gpu: Gpu, product: Product, least: int | None = None) -> str | None:
+    """Why the product is not computed by split-K with a legal tile, None where it is. `least`: the depth from which
+    slices pay, where that is not the one for a second kernel that only adds them up."""
     depth, blocks = product.taps * product.depth, tile.blocks(product.m, product.n)
-    least = _WIDE if product.wide else _DEEP
+    least = least or (_WIDE if product.wide else _DEEP)
     if depth < least:
         return Reason("a depth of {} is too short for slices, {} pay", depth, least)
     if 2 * blocks > gpu.sms:

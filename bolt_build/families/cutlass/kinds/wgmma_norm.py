@@ -46,7 +46,7 @@ from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
 
-_STATISTICS = {"variance": True, "rms": False}
+STATISTICS = {"variance": True, "rms": False}
 """By mean and variance, or by the mean of squares: what `centred` is in C++."""
 _TURNS = 2
 """Places for the statistics of a row: of one tile while those of the next come in."""
@@ -85,7 +85,7 @@ class NormTile:
         tile = self.tile
         values = (
             tile.m, tile.n, tile.k, boolean(tile.cooperative), self.across,
-            boolean(_STATISTICS[_norm(problem).statistic]), boolean(_keeps(problem)),
+            boolean(STATISTICS[norm_of(problem).statistic]), boolean(keeps(problem)),
         )  # fmt: skip
         return f"{SPACE}::WarpgroupNorm<{', '.join(map(str, values))}{product.element}>"
 
@@ -142,7 +142,7 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         return NormTile.read(reader)
 
     def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
-        return _refuse(problem, gpu)
+        return refuse_norm(problem, gpu)
 
     def computed(self, problem: KernelProblem) -> Product:
         return product_of(parts(problem)[0])
@@ -162,10 +162,7 @@ class WgmmaNorm(TileKind[NormTile, Product]):
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         """Of both; what lies between is written where it is kept, and never read."""
-        first, second = parts(problem)
-        found = product_expense(first, product_of(first))
-        nbytes = found.nbytes + (first.outputs[0].nbytes if _keeps(problem) else 0)
-        return replace(found, nbytes=nbytes, flops=found.flops + second.flops)
+        return expense_of(problem)
 
     def reads_apart(self, problem: KernelProblem) -> tuple[int, ...]:
         return reads_apart(problem, self.computed(problem), op_operands(problem)[0], residual(parts(problem)[0]))
@@ -179,10 +176,10 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         arguments = (
             product.arguments(between_rows(at, added)), product.source_value,
             constant(at, own[1]), product.weights, constant(at, *own[2:]), epilogue_value(first),
-            constant(at, *behind[:1]), constant(at, *behind[1:]), f"{_norm(problem).epsilon!r}f",
+            constant(at, *behind[:1]), constant(at, *behind[1:]), f"{norm_of(problem).epsilon!r}f",
         )  # fmt: skip
         other = "nullptr" if added is None else at.inputs[added]
-        kept = at.outputs[0] if _keeps(problem) else "nullptr"
+        kept = at.outputs[0] if keeps(problem) else "nullptr"
         call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {kept}, {at.outputs[-1]});"
         return StepCode(("bolt_cutlass/normed.h",), member, ", ".join(arguments), call)
 
@@ -198,29 +195,39 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         return KernelUnit(f"k_{digest(text)[:16]}.cu", text, WgmmaTile.memory_mb, label)
 
 
-def _norm(problem: KernelProblem) -> Norm:
+def expense_of(problem: KernelProblem) -> Expense:
+    """Of the product and the normalisation."""
+    first, second = parts(problem)
+    found = product_expense(first, product_of(first))
+    nbytes = found.nbytes + (first.outputs[0].nbytes if keeps(problem) else 0)
+    return replace(found, nbytes=nbytes, flops=found.flops + second.flops)
+
+
+def norm_of(problem: KernelProblem) -> Norm:
+    """The normalisation behind the product."""
     op = parts(problem)[1].op
     assert isinstance(op, Norm)
     return op
 
 
-def _keeps(problem: KernelProblem) -> bool:
+def keeps(problem: KernelProblem) -> bool:
+    """True where what is normalised is stored as well."""
     return isinstance(problem.op, Kept)
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+def refuse_norm(problem: KernelProblem, gpu: Gpu) -> str | None:
     """Why no tile computes the problem, None where some may."""
     first, second = parts(problem)
     if not isinstance(first.op, MatMul):
         return f"normalises rows of matrix products, not of a {first.op.kind}"
     if (reason := refuse_problem(first)) is not None:
         return within("the product", reason)
-    product, norm = product_of(first), _norm(problem)
+    product, norm = product_of(first), norm_of(problem)
     if (reason := refuse_product(gpu, product) or refuse_padding(first, product)) is not None:
         return reason
     if problem.outputs[0].format.dtype is not product.dtype:
         return f"stores {product.dtype.value}, not {problem.outputs[0].format.dtype.value}"
-    if norm.statistic not in _STATISTICS:
+    if norm.statistic not in STATISTICS:
         return f"normalises by variance or by the mean of squares, not by '{norm.statistic}'"
     rank = len(second.outputs[0].shape)
     if norm.axes != (rank - 1,) or norm.groups != 1:
@@ -235,7 +242,7 @@ def _seconds(problem: KernelProblem, product: Product, tile: NormTile, target: T
     """The product's time with the bytes of both, whose tiles are dealt out to clusters, and the exchange of each."""
     first, gpu, inner = parts(problem)[0], gpu_of(target), tile.tile
     needed = work(first, product)
-    if _keeps(problem):
+    if keeps(problem):
         needed = replace(needed, nbytes=needed.nbytes + first.outputs[0].nbytes)
     clusters = ceil(product.m / inner.m)
     rounds = ceil(clusters / max(1, int(gpu.sms * _RESIDENT) // tile.across))

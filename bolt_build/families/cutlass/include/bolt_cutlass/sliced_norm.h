@@ -1,0 +1,139 @@
+// A matrix product whose depth is computed in slices, and the normalisation of its rows: what adds the slices up has whole
+// rows, and normalises them before it stores.
+#pragma once
+
+#include "bolt_cutlass/prepared.h"
+
+namespace bolt::cutlass_kernels {
+
+/// Threads of a row.
+constexpr int row_threads = 128;
+
+/// `scale` and `shift` are of one number a column, or null; `kept` is dense, like `y`, and null where nothing is kept.
+struct RowNorm {
+  const float* scale;
+  const float* shift;
+  void* kept;
+  float epsilon;
+};
+
+/// y = normalised(epilogue(sums of all slices + bias, residual)) * scale + shift, a block a row, of at most `loads` *
+/// row_threads * wide columns, a multiple of `wide`. `centred`: by mean and variance, otherwise by the mean of squares.
+/// Statistics are in fp32, of what was not rounded yet. Slices are added in their order. Throws std::runtime_error.
+template <int loads, bool centred, typename Out, typename Stages>
+void add_up_normed(const Run& r, const Sums& p, const float* sums, const float* bias, const void* residual, void* y,
+                   const RowNorm& norm, const Stages& stages) {
+  constexpr int wide = portable::wide;
+  if (p.columns % wide != 0 || p.columns > loads * row_threads * wide)
+    throw std::runtime_error("could not launch a sum of slices: its rows are not those that are normalised");
+  const auto* other = static_cast<const Out*>(residual);
+  auto* out = static_cast<Out*>(y);
+  auto* kept = static_cast<Out*>(norm.kept);
+  portable::launch_blocks<row_threads>(r, p.rows, [=] __device__(std::uint32_t row) {
+    const portable::Index slice = static_cast<portable::Index>(p.rows) * p.columns;
+    const Out* const added = other + static_cast<portable::Index>(row) * p.residual_row;
+    const auto first = [](int k) { return (k * row_threads + static_cast<int>(threadIdx.x)) * wide; };
+    const auto add = [](float a, float b) { return a + b; };
+    float x[loads][wide] = {}, more[wide];
+    float mean = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int k = 0; k < loads; ++k) {
+      const int column = first(k);
+      if (column >= p.columns) continue;
+      const portable::Index at = static_cast<portable::Index>(row) * p.columns + column;
+      portable::load_lanes<wide>(sums + at, x[k]);
+#pragma unroll 4
+      for (int i = 1; i < p.slices; ++i) {
+        portable::load_lanes<wide>(sums + i * slice + at, more);
+#pragma unroll
+        for (int lane = 0; lane < wide; ++lane) x[k][lane] += more[lane];
+      }
+      if (bias != nullptr) {
+        portable::load_lanes<wide>(bias + column, more);
+#pragma unroll
+        for (int lane = 0; lane < wide; ++lane) x[k][lane] += more[lane];
+      }
+      if constexpr (Stages::reads_residual) portable::load_lanes<wide>(added + column, more);
+#pragma unroll
+      for (int lane = 0; lane < wide; ++lane) {
+        x[k][lane] = stages(x[k][lane], Stages::reads_residual ? more[lane] : 0.0f);
+        mean += x[k][lane];
+      }
+      if (kept != nullptr) portable::store_lanes<wide>(kept + at, x[k]);
+    }
+    mean = centred ? portable::over_block<row_threads>(mean, add) / p.columns : 0.0f;
+#pragma unroll
+    for (int k = 0; k < loads; ++k) {
+      if (first(k) >= p.columns) continue;
+#pragma unroll
+      for (int lane = 0; lane < wide; ++lane) squares += (x[k][lane] - mean) * (x[k][lane] - mean);
+    }
+    const float factor = rsqrtf(portable::over_block<row_threads>(squares, add) / p.columns + norm.epsilon);
+#pragma unroll
+    for (int k = 0; k < loads; ++k) {
+      const int column = first(k);
+      if (column >= p.columns) continue;
+#pragma unroll
+      for (int lane = 0; lane < wide; ++lane) x[k][lane] = (x[k][lane] - mean) * factor;
+      if (norm.scale != nullptr) {
+        portable::load_lanes<wide>(norm.scale + column, more);
+#pragma unroll
+        for (int lane = 0; lane < wide; ++lane) x[k][lane] *= more[lane];
+      }
+      if (norm.shift != nullptr) {
+        portable::load_lanes<wide>(norm.shift + column, more);
+#pragma unroll
+        for (int lane = 0; lane < wide; ++lane) x[k][lane] += more[lane];
+      }
+      portable::store_lanes<wide>(out + static_cast<portable::Index>(row) * p.columns + column, x[k]);
+    }
+  }, "sum of slices");
+}
+
+/// Both kernels, and what they hold. `Out`: the type of residual and results.
+template <typename Tile, typename Epilogue, typename Source, typename Out, int loads, bool centred>
+class SlicedNormedGemm {
+ public:
+  /// Pointers in `shape` are not looked at. `Layout` is one of those that `pack` takes.
+  template <typename Layout>
+  SlicedNormedGemm(const Prepare& p, const GemmArguments& shape, const Source& source, const Constant& weights,
+                   const Layout& layout, const Constant& bias, const Epilogue& epilogue, const Constant& scale,
+                   const Constant& shift, float epsilon)
+      : arguments_(shape), source_(source), epilogue_(epilogue), weights_(pack(p, weights, layout)),
+        bias_(copy(p, bias, shape.n)), scale_(copy(p, scale, shape.n)), shift_(copy(p, shift, shape.n)),
+        epsilon_(epsilon) {}
+
+  std::size_t scratch_bytes() const { return before_sums() + sums().bytes(); }
+
+  void run(const Run& r, const void* x, const void* residual, void* kept, void* y) const {
+    GemmArguments a = arguments_;
+    a.x = source_(r, x);
+    a.weights = weights_.get();
+    a.overlap = r.overlap;
+    a.y = static_cast<std::byte*>(r.scratch()) + before_sums();
+    launch_gemm(Tile{}, a, Partial{}, r.stream);
+    const RowNorm norm{static_cast<const float*>(scale_.get()), static_cast<const float*>(shift_.get()), kept,
+                       epsilon_};
+    add_up_normed<loads, centred, Out>(r, sums(), static_cast<const float*>(a.y),
+                                       static_cast<const float*>(bias_.get()), residual, y, norm, epilogue_);
+  }
+
+ private:
+  Sums sums() const {
+    const GemmArguments& a = arguments_;
+    return {a.slices, a.m, a.n, a.n, a.residual_row == 0 ? a.n : a.residual_row};
+  }
+  /// Bytes of the copied input, which lies first.
+  std::size_t before_sums() const { return (source_.bytes() + 63) / 64 * 64; }
+
+  GemmArguments arguments_;
+  Source source_;
+  Epilogue epilogue_;
+  std::shared_ptr<const void> weights_;
+  std::shared_ptr<const void> bias_;
+  std::shared_ptr<const void> scale_;
+  std::shared_ptr<const void> shift_;
+  float epsilon_;
+};
+
+}  // namespace bolt::cutlass_kernels
