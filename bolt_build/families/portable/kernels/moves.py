@@ -17,14 +17,14 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED, MOVED
-from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
-from bolt_build.families.common.stages import aligned
+from bolt_build.families.common.geometry import MOST_AXES, around
+from bolt_build.families.portable.copies import concat_latency, copy_bandwidth, copy_latency, copy_loops
 from bolt_build.families.portable.rule import Layouts, Rule, is_same_bytes, no_epilogue
 from bolt_build.families.portable.typed import ctype, emit_pointwise, refuse_pointwise
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.rearrange import Rearrange, axes_of
+from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.shape import Cast, Concat, Convert, Identity, Pad, Reshape, Slice, Transpose
 
 _CONVERTED = {**COMPUTED, DType.F64: "double"}
@@ -35,53 +35,6 @@ def _as_fast_as_memory(problem: KernelProblem) -> float:
     return 1.0
 
 
-_BLOCKS, _TRANSPOSED, _SCATTERED = 0.6, 0.25, 0.15
-"""Parts of a GPU's bandwidth that elements of half precision reach where threads turn blocks of them in registers, in
-tiles of shared memory, and one by one."""
-_TURNED, _STAGED = 0.5e-6, 1.3e-6
-"""Seconds in which elements are turned in registers, and in which they go through shared memory. Fitted, as the parts
-are, to 130 times of an H200."""
-_PART = 1.0e-6
-"""Seconds of a launch for each further part of a concatenation."""
-_TILE, _BLOCK, _RUN = 8, 4, 8
-"""From how many columns on there are tiles; what extents are multiples of where there are blocks; elements of a run
-below which threads copy one by one."""
-
-
-def _gpu_bandwidth(problem: KernelProblem) -> float:
-    """What a copy reaches: all of it along rows, less where they become columns."""
-    return _reached(problem)[0]
-
-
-def _gpu_latency(problem: KernelProblem) -> float:
-    return _reached(problem)[1]
-
-
-def _concat_latency(problem: KernelProblem) -> float:
-    return _PART * (len(problem.inputs) - 1)
-
-
-def _reached(problem: KernelProblem) -> tuple[float, float]:
-    """Part of the bandwidth, and seconds beside it."""
-    loops, _ = _copy_loops(problem)
-    inner = loops[-1]
-    if inner.steps[0] in (0, 1):
-        short = isinstance(problem.op, Rearrange) and inner.extent < _RUN
-        return (_SCATTERED if short else 1.0), 0.0
-    turned = len(loops) > 1 and loops[-2].steps[0] == 1
-    blocks = turned and all(loop.extent % _BLOCK == 0 for loop in loops[-2:])
-    # Of few columns the kernel takes whole pixels, so that only the other side counts.
-    few = turned and min(loop.extent for loop in loops[-2:]) <= _BLOCK
-    if blocks or (few and max(loop.extent for loop in loops[-2:]) % _BLOCK == 0):
-        reached, latency = _BLOCKS, _TURNED
-    else:
-        reached = _SCATTERED if inner.steps[0] < _TILE or not turned else _TRANSPOSED
-        latency = _STAGED if turned else 0.0
-    # Elements take as long in fp32 as in half precision, so more bytes are a larger part.
-    width = problem.nbytes / max(problem.outputs[0].type.elements, 1)
-    return min(1.0, reached * width / 4), latency
-
-
 def _types(source: Operand, output: Operand) -> str | None:
     """Template arguments of a copy between these element types; None where there is no such conversion."""
     a, b = source.format.dtype, output.format.dtype
@@ -90,51 +43,6 @@ def _types(source: Operand, output: Operand) -> str | None:
     if a in _CONVERTED and b in _CONVERTED:
         return f"{_CONVERTED[a]}, {_CONVERTED[b]}"
     return None
-
-
-def _copy_loops(problem: KernelProblem, given: int = 0, pitch: int = 0) -> tuple[tuple[Loop, ...], int]:
-    """Loops of a copy with the steps of input and output, and the input's offset. Rows of the input lie `given`
-    elements apart, those of the output `pitch` (0: dense)."""
-    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
-    steps, offset, to = strides(source, given), 0, strides(output, pitch)
-    if isinstance(op, Rearrange):
-        return _rearranged_loops(op, source, output, steps, to)
-    if isinstance(op, Expand):
-        rank = len(output.shape)
-        shape = aligned(source.shape, rank)
-        steps = tuple(0 if n == 1 else step for n, step in zip(shape, (0,) * (rank - len(steps)) + steps, strict=True))
-    elif isinstance(op, Transpose):
-        steps = tuple(steps[axis] for axis in op.perm)
-    elif isinstance(op, Slice):
-        offset = sum(begin * step for begin, step in zip(op.begin, steps, strict=True))
-        steps = tuple(step * by for step, by in zip(steps, op.step, strict=True))
-    order = memory_axes(len(output.shape), output.format.layout)
-    return merged((Loop(output.shape[axis], (steps[axis], to[axis])) for axis in order), 2), offset
-
-
-def _rearranged_loops(
-    op: Rearrange, source: Operand, output: Operand, given: tuple[int, ...], to: tuple[int, ...]
-) -> tuple[tuple[Loop, ...], int]:
-    """The same of elements that change places between axes, each of which may be several loops; `given` and `to` are
-    the steps of whole axes."""
-    cut, joined = axes_of(source.shape, op.split), op.joined
-    assert cut is not None
-    assert joined is not None
-    steps = [0] * len(op.split)
-    for step, group in zip(given, cut, strict=True):
-        for axis in reversed(group):
-            steps[axis] = step
-            step *= op.split[axis]
-    loops, offset = list[Loop](), 0
-    for axis in memory_axes(len(output.shape), output.format.layout):
-        inner, beginning = output.shape[axis], op.begin if axis == 1 else 0
-        for place, part in enumerate(joined[axis]):
-            left = prod(op.split[each] for each in joined[axis][place + 1 :])
-            offset += beginning // left * steps[part]
-            beginning %= left
-            loops.append(Loop(inner // left, (steps[part], to[axis] * left)))
-            inner = min(inner, left)
-    return merged(loops, 2), offset
 
 
 def _refuse_rearranged(problem: KernelProblem) -> str | None:
@@ -155,7 +63,7 @@ def _refuse_copy(problem: KernelProblem) -> str | None:
     source, output = problem.inputs[0], problem.outputs[0]
     if _types(source, output) is None:
         return f"does not convert {source.format.dtype.value} to {output.format.dtype.value}"
-    count = len(_copy_loops(problem)[0])
+    count = len(copy_loops(problem)[0])
     return Reason("copies in {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
 
 
@@ -164,7 +72,7 @@ def _rows_apart(problem: KernelProblem) -> bool:
     source, output = problem.inputs[0], problem.outputs[0]
     if source.constant or _types(source, output) is None or not (source.shape and output.shape):
         return False
-    loops, _ = _copy_loops(problem, source.row + PART_ALIGNMENT, output.row + PART_ALIGNMENT)
+    loops, _ = copy_loops(problem, source.row + PART_ALIGNMENT, output.row + PART_ALIGNMENT)
     return len(loops) <= MOST_AXES
 
 
@@ -173,7 +81,7 @@ def _copy_apart(problem: KernelProblem) -> tuple[int, ...]:
 
 
 def _emit_copy(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    loops, offset = _copy_loops(problem, at.input_pitch(0), at.pitch(0))
+    loops, offset = copy_loops(problem, at.input_pitch(0), at.pitch(0))
     parameters = struct(
         "bolt::portable::StridedCopy",
         rank=len(loops),
@@ -197,7 +105,7 @@ def _transpose_layouts(node: Node, inputs: tuple[TensorType, ...], output: Tenso
 
 def _is_contiguous(problem: KernelProblem) -> bool:
     """True where a copy would move one run of elements as they are."""
-    loops, _ = _copy_loops(problem)
+    loops, _ = copy_loops(problem)
     return (
         problem.inputs[0].format.dtype is problem.outputs[0].format.dtype
         and len(loops) == 1
@@ -207,7 +115,7 @@ def _is_contiguous(problem: KernelProblem) -> bool:
 
 def _slice_offset(problem: KernelProblem) -> int:
     """Bytes from the beginning of the input to that of the output, for a slice that is a view."""
-    return _copy_loops(problem)[1] * problem.inputs[0].format.dtype.nbytes
+    return copy_loops(problem)[1] * problem.inputs[0].format.dtype.nbytes
 
 
 def _slice_is_view(problem: KernelProblem) -> bool:
@@ -333,8 +241,8 @@ RULES = (
         _refuse_copy,
         _emit_copy,
         _as_fast_as_memory,
-        gpu_bandwidth=_gpu_bandwidth,
-        gpu_latency=_gpu_latency,
+        gpu_bandwidth=copy_bandwidth,
+        gpu_latency=copy_latency,
         in_place=(0,),
         is_view=is_same_bytes,
     ),
@@ -343,8 +251,8 @@ RULES = (
         _refuse_cast,
         _emit_cast,
         _as_fast_as_memory,
-        gpu_bandwidth=_gpu_bandwidth,
-        gpu_latency=_gpu_latency,
+        gpu_bandwidth=copy_bandwidth,
+        gpu_latency=copy_latency,
         is_view=is_same_bytes,
     ),
     Rule(
@@ -352,8 +260,8 @@ RULES = (
         _refuse_copy,
         _emit_copy,
         _as_fast_as_memory,
-        gpu_bandwidth=_gpu_bandwidth,
-        gpu_latency=_gpu_latency,
+        gpu_bandwidth=copy_bandwidth,
+        gpu_latency=copy_latency,
         is_view=is_same_bytes,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
@@ -363,8 +271,8 @@ RULES = (
         _refuse_copy,
         _emit_copy,
         _as_fast_as_memory,
-        gpu_bandwidth=_gpu_bandwidth,
-        gpu_latency=_gpu_latency,
+        gpu_bandwidth=copy_bandwidth,
+        gpu_latency=copy_latency,
         layouts=_transpose_layouts,
         is_view=_is_contiguous,
         pitched=_rows_apart,
@@ -375,21 +283,21 @@ RULES = (
         _refuse_rearranged,
         _emit_copy,
         _as_fast_as_memory,
-        gpu_bandwidth=_gpu_bandwidth,
-        gpu_latency=_gpu_latency,
+        gpu_bandwidth=copy_bandwidth,
+        gpu_latency=copy_latency,
         layouts=lambda node, inputs, output: tuple(((a,), b) for a in Layout for b in Layout),
         is_view=_is_contiguous,
         pitched=_rows_apart,
         reads_apart=_copy_apart,
     ),
-    Rule(Expand, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=_gpu_bandwidth, gpu_latency=_gpu_latency),
+    Rule(Expand, _refuse_copy, _emit_copy, _as_fast_as_memory, gpu_bandwidth=copy_bandwidth, gpu_latency=copy_latency),
     Rule(
         Slice,
         _refuse_copy,
         _emit_copy,
         _as_fast_as_memory,
-        gpu_bandwidth=_gpu_bandwidth,
-        gpu_latency=_gpu_latency,
+        gpu_bandwidth=copy_bandwidth,
+        gpu_latency=copy_latency,
         is_view=_slice_is_view,
         view_offset=_slice_offset,
         pitched=_rows_apart,
@@ -403,7 +311,7 @@ RULES = (
         _refuse_concat,
         _emit_concat,
         _as_fast_as_memory,
-        gpu_latency=_concat_latency,
+        gpu_latency=concat_latency,
         pitched=_along_rows,
         reads_apart=_parts_apart,
     ),
