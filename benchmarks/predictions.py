@@ -94,7 +94,7 @@ def kind_of(problem: KernelProblem, candidate: Candidate) -> str:
 
 
 def measured() -> Iterator[Time]:
-    """All that is committed. Times of locks come first."""
+    """All that is committed."""
     for path in sorted(RECIPES.glob("*.lock")):
         target = load_lock(path).target(TARGET.name)
         for entry in () if target is None else target.entries:
@@ -109,9 +109,10 @@ def measured() -> Iterator[Time]:
 
 
 def points(times: Iterable[Time]) -> tuple[list[Point], int]:
-    """Each kernel of a problem once, the first time that there is; and how many are none that families have today."""
+    """Each kernel of a problem once, with the least of its times: what disturbs a measurement makes it longer. And how
+    many are none that families have today."""
     found, lost = dict[tuple[str, Candidate], Point](), 0
-    for each in times:
+    for each in sorted(times, key=lambda each: each.us):
         key = (each.problem, each.candidate)
         if key in found:
             continue

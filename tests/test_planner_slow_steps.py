@@ -109,6 +109,18 @@ def test_what_takes_under_a_tenth_of_the_time_is_not_worth_a_line(others: float,
     assert sum("b" in each.steps for each in found) == said
 
 
+@pytest.mark.parametrize(("others", "said"), [(190, 1), (210, 0)])
+def test_what_is_under_a_twentieth_of_its_bound_is_named_from_a_hundredth_of_the_time_on(
+    others: float, said: int
+) -> None:
+    """Two steps at a fortieth of their bound, beside two that take so many times as long."""
+    engine = planned(GROUPED)
+    (step,) = (step for step in engine.plan.plans[0].steps if step.name == "b")
+    slow = 40 * bound(step.problem, H200)
+    found = planned(GROUPED, by=winners(engine, slow, slow * others / 2)).plan.slow
+    assert sum("b" in each.steps for each in found) == said
+
+
 def test_the_line_stands_in_the_plan_as_text_and_the_facts_in_the_manifest() -> None:
     plan = planned(GROUPED).plan
     assert GROUPED_LINE in render(plan).splitlines()

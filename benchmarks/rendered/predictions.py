@@ -32,3 +32,17 @@ def predictions(data: Any, times: Any) -> dict[str, str]:
         "predictions.band": f"{low} to {high}", "predictions.most": percent(data["most_regret"] - 1),
         "predictions.outside": "; ".join(f"`{kind}`: {why}" for kind, why in data["outside"].items()) or "none",
     }  # fmt: skip
+
+
+@figures("unlocked")
+def unlocked(data: Any) -> dict[str, str]:
+    """A row a recipe and batch."""
+    rows = [
+        [name, f"{row['locked_us']:.1f}", f"{row['unlocked_us']:.1f}", f"{row['regret']:.2f}", percent(row["known"])]
+        for name, row in data["rows"].items()
+    ]
+    head = [f"us, recipe and batch, {of_gpu(data)}", "with its lock", "without", "over", "measured of it"]
+    return {
+        "unlocked": table(head, rows), "unlocked.mean": f"{data['mean']:.2f}",
+        "unlocked.most": f"{max(row['regret'] for row in data['rows'].values()):.2f}",
+    }  # fmt: skip

@@ -18,6 +18,10 @@ SHARE = 0.1
 REACHED = 0.25
 """Of the bound: a kernel that reaches more is no stranger to the hardware."""
 
+CLIFF, CLIFF_SHARE = 0.05, 0.01
+"""Of the bound, and of an engine's time: kernels that reach as little are worth a line sooner, for a larger model or
+batch has more of them."""
+
 
 @dataclass(frozen=True)
 class _Timed:
@@ -33,7 +37,8 @@ def slow_steps(
     space: SearchSpace, steps: Sequence[ScheduledStep], winners: Winners, target: Target, families: Sequence[Family]
 ) -> tuple[SlowSteps, ...]:
     """The steps of a batch at under a quarter of their bound, together where kernel and reasons are the same, if that
-    is over a tenth of the batch's time. What takes most comes first.
+    is over a tenth of the batch's time; and those at under a twentieth, if that is over a hundredth. What takes most
+    comes first.
 
     Steps count together because a network repeats its layers: sixteen of six percent are as slow as one of them all.
     """
@@ -48,8 +53,11 @@ def slow_steps(
             groups.setdefault((each.kernel, each.reasons), []).append(each)
     found = []
     for (kernel, reasons), group in groups.items():
-        seconds = sum(each.seconds for each in group)
-        if seconds > SHARE * total:
+        seconds, share = sum(each.seconds for each in group), SHARE
+        if seconds <= SHARE * total:
+            group, share = [each for each in group if each.bound < CLIFF * each.seconds], CLIFF_SHARE
+            seconds = sum(each.seconds for each in group)
+        if seconds > share * total:
             group.sort(key=lambda each: -each.seconds)
             found.append(
                 SlowSteps(
