@@ -26,6 +26,7 @@ from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
 from bolt_build.graph.ops.quantize import (
     Dequantize,
+    FakeQuantize,
     Quantize,
     RangeQuantize,
     RangeScale,
@@ -240,6 +241,10 @@ QUANTISED = [
           whole((40, 1, 1), I8, True))),
     Layer("dequantize-sums", Dequantize(DType.F32),
           (whole((3, 7), I32, most=1e6), Input((7,), True, 1e-6, 2e-6), whole((), I32, True, 0.0))),
+    Layer("fake-quantize", FakeQuantize(I8), (Input(IMAGE, low=-9.0, high=9.0), Input((), True, 0.05, 0.1),
+          whole((), I8, True))),
+    Layer("scale-sums-biased", ScaleSums(DType.F32), (whole((3, 8), I32, most=5e4), Input((), low=0.01, high=0.02),
+          Input((8,), True, 0.01, 0.02), Input((8,), True))),
     Layer("requantize", Requantize(I8), (whole((3, 5, 8), I32, most=5e4), Input((), True, 0.1, 0.2),
           Input((8,), True, 0.1, 0.2), Input((), True, 5.0, 6.0), whole((), I8, True))),
     Layer("scale-sums", ScaleSums(DType.F32), (whole((3, 5, 8), I32, most=5e4), Input((), low=0.01, high=0.02),

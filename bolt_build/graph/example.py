@@ -23,6 +23,13 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class Bytes:
+    """A constant input of uint8, all ones."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Integers:
     """A constant input of int64: a list, or a scalar where `scalar` says so."""
 
@@ -34,7 +41,7 @@ class Integers:
 class Example:
     """Inputs and attributes of one node in the newest version that the importer understands."""
 
-    inputs: tuple[Data | Weights | Integers, ...]
+    inputs: tuple[Data | Weights | Bytes | Integers, ...]
     attributes: tuple[tuple[str, int | str | tuple[int, ...]], ...] = ()
     outputs: int = 1
 

@@ -21,8 +21,8 @@ WIDER: dict[np.dtype[np.generic], np.dtype[np.generic]] = {
 }  # fmt: skip
 """What each such type is read as."""
 
-READERS = ("DequantizeLinear", "GatherBlockQuantized", "MatMulNBits")
-"""Operators that take them, of ONNX's own domain and of com.microsoft: their element type is nothing to those."""
+READERS = ("DequantizeLinear",)
+"""Operators that take them, in whatever domain: the element type is nothing to those."""
 
 
 def is_narrow(array: Array) -> bool:

@@ -19,6 +19,7 @@ from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
 from bolt_build.planner.passes.later_moves import MOVE_LATER
@@ -32,6 +33,7 @@ from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
 from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
+from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
@@ -48,6 +50,8 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_SLICES,
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
+    SCALE_SUMS,
+    FAKE_QUANTISE,
     FOLD_PADS,
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
     RECOGNISE_NORMS,  # likewise

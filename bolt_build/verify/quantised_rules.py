@@ -7,15 +7,12 @@ at a border, and nowhere else. Variances of integers are in their steps, and in 
 
 from __future__ import annotations
 
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
-from bolt_build.verify.rounding import UNIT, Rule, Variance, Work
+from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, measured
 
 REACH = 6.0
 """Standard deviations that a rounding error is below: the largest of a hundred million is some 6."""
-STEP = 3.0
-"""Deviations that a step at a border counts as: more than the root mean square of a right engine's, and less than any
-largest deviation's limit (`verify.judgement`)."""
 OWN = 4.0
 """Variance of the few operations in fp32 that make a number of steps: quotients and products, on both sides."""
 
@@ -24,11 +21,13 @@ def steps(work: Work, number: str, variance: Variance) -> Variance:
     """The variance of `number`, in steps, once it is rounded to an integer, where it had `variance` before."""
     emit = work.emit
     own = emit.scaled(emit.square(number), OWN)
-    error = emit.add("Sqrt", [own if variance is None else emit.sum(own, variance)])
-    reach = emit.scaled(error, REACH * UNIT)
+    total = own if variance is None else emit.sum(own, variance)
+    reach = emit.scaled(emit.add("Sqrt", [total]), REACH * UNIT)
     above = emit.add("Round", [emit.sum(number, reach)])
     below = emit.add("Round", [emit.add("Sub", [number, reach])])
-    return emit.square(emit.scaled(emit.add("Sub", [above, below]), 1.0 / (STEP * UNIT)))
+    reached = emit.add("Min", [emit.add("Sub", [above, below]), emit.constant(1.0)])
+    # A step at a border, and where errors are larger than steps, those too.
+    return emit.product(reached, emit.affine(total, 1.0, 1.0 / UNIT**2))
 
 
 def spread_scale(work: Work, like: str, scale: str) -> str:
@@ -82,5 +81,81 @@ def dynamic(work: Work) -> tuple[Variance, Variance, Variance]:
     return steps(work, number, carried), of_scale, None
 
 
-RULES: dict[str, Rule] = {"QuantizeLinear": quantised, "DequantizeLinear": dequantised}
+def _real(work: Work, q: int) -> str:
+    """Input `q` with the scale and the zero point behind it, as real numbers."""
+    return work.emit.add("DequantizeLinear", [name for name in work.inputs[q : q + 3] if name])
+
+
+def _two(function: str) -> Rule:
+    """QLinearAdd and QLinearMul: what is rounded is off by roundings as large as both sides."""
+
+    def rule(work: Work) -> Variance:
+        emit, sides, scale = work.emit, (_real(work, 0), _real(work, 3)), work.inputs[6]
+        squares = [emit.square(emit.quotient(side, scale)) for side in sides]
+        number = emit.quotient(emit.add(function, sides), scale)
+        own = emit.sum(*squares) if function == "Add" else emit.square(number)
+        return steps(work, number, emit.scaled(own, OWN))
+
+    return rule
+
+
+def _one(function: str, rounded: float = OWN) -> Rule:
+    """One operator with scale and zero point behind its input; `rounded` is its variance, relative to the result."""
+
+    def rule(work: Work) -> Variance:
+        emit = work.emit
+        kept = {a.name: a for a in work.node.attribute if a.name not in ("channels_last",)}
+        x, last = _real(work, 0), work.integer("channels_last", 0)
+        if last:
+            x = emit.add("Transpose", [x], perm=[0, 3, 1, 2])
+        made = emit.fresh()
+        node = helper.make_node(function, [x], [made])
+        node.attribute.extend(kept.values())
+        emit.nodes.append(node)
+        if last:
+            made = emit.add("Transpose", [made], perm=[0, 2, 3, 1])
+        number = emit.quotient(made, work.inputs[3])
+        return steps(work, number, emit.affine(emit.square(number), rounded, rounded))
+
+    return rule
+
+
+def _joined(work: Work) -> Variance:
+    """QLinearConcat: the result's scale comes first."""
+    parts = [_real(work, index) for index in range(2, len(work.inputs), 3)]
+    joined = work.emit.add("Concat", parts, axis=work.integer("axis", 0))
+    return steps(work, work.emit.quotient(joined, work.inputs[0]), None)
+
+
+def _exact(work: Work) -> Variance:
+    """Integers of a product of integers: the few roundings behind its sums are the same on both sides."""
+    return None
+
+
+def _scaled(bias: int) -> Rule:
+    """Sums of integers as real numbers, with a bias: input `bias`."""
+
+    def rule(work: Work) -> Variance:
+        if work.variances[0] is not None:
+            return measured(work)
+        has = len(work.inputs) > bias and work.inputs[bias]
+        own = work.emit.scaled(work.emit.square(work.inputs[bias]), OWN) if has else None
+        return work.rounded(own, OWN)
+
+    return rule
+
+
+OF_CONTRIB: dict[str, Rule] = {
+    "QLinearAdd": _two("Add"), "QLinearMul": _two("Mul"), "QLinearConcat": _joined,
+    "QLinearSigmoid": _one("Sigmoid", FUNCTION), "QLinearLeakyRelu": _one("LeakyRelu"),
+    "QLinearAveragePool": _one("AveragePool"), "QLinearGlobalAveragePool": _one("GlobalAveragePool", 64.0 * OWN),
+    "QGemm": _exact, "MatMulIntegerToFloat": _scaled(6), "DynamicQuantizeMatMul": _scaled(4),
+    "QuantizeLinear": quantised, "DequantizeLinear": dequantised,
+}  # fmt: skip
+"""Of com.microsoft."""
+
+
+RULES: dict[str, Rule] = {
+    "QuantizeLinear": quantised, "DequantizeLinear": dequantised, "QLinearConv": _exact, "QLinearMatMul": _exact,
+}  # fmt: skip
 """Of ONNX's own domain."""

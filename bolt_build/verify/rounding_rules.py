@@ -351,6 +351,8 @@ def variances_of(work: Work) -> tuple[Variance, ...]:
     if node.op_type in RECURRENT and node.domain in ("", "ai.onnx"):
         return tuple(recurrence(work, output) if name else None for output, name in enumerate(work.outputs))
     rule = RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    if node.domain == "com.microsoft":
+        rule = quantised_rules.OF_CONTRIB.get(node.op_type)
     if rule is None and is_exact(node):
         rule = _moved
     first = measured(work) if rule is None else rule(work)

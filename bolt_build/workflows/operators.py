@@ -14,7 +14,7 @@ from bolt_build.errors import BoltError
 from bolt_build.families import load
 from bolt_build.graph.arrays import numpy_dtype, type_of
 from bolt_build.graph.binding import INPUT_DTYPES
-from bolt_build.graph.example import Data, Integers, Weights
+from bolt_build.graph.example import Bytes, Data, Integers, Weights
 from bolt_build.graph.importing import Importer, OnnxNode
 from bolt_build.graph.ir import Array, Constant, Graph, Node, Value
 from bolt_build.graph.onnx_file import OnnxInput
@@ -129,7 +129,9 @@ def _is_constant(graph: Graph, node: Node) -> bool:
     return all(graph.constant(name) is not None for name in node.inputs)
 
 
-def _constant(given: Weights | Integers, dtype: DType) -> Array:
+def _constant(given: Weights | Bytes | Integers, dtype: DType) -> Array:
+    if isinstance(given, Bytes):
+        return np.ones(given.shape, np.uint8)
     if isinstance(given, Integers):
         return np.asarray(given.values[0] if given.scalar else given.values, np.int64)
     return np.ones(given.shape, numpy_dtype(dtype))

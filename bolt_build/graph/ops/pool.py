@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.example import IMAGE, Data, Example
 from bolt_build.graph.importing import Importer, NodeImport
@@ -15,6 +16,7 @@ from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.conv import import_window
 from bolt_build.graph.ops.operands import expect_count
 from bolt_build.graph.ops.pool_places import PoolPlaces
+from bolt_build.graph.ops.shape import Cast
 from bolt_build.graph.tail import Padded, Tails
 from bolt_build.graph.tail_rules import image_by_image
 from bolt_build.graph.windows import Windowed, Windows
@@ -87,7 +89,12 @@ def import_pool(node: NodeImport) -> None:
     window = import_window(node)
     mode = "max" if node.node.op_type == "MaxPool" else "average"
     ceil, include = bool(node.integer("ceil_mode", 0)), bool(node.integer("count_include_pad", 0))
-    node.emit(Pool(mode, *window, ceil, include), [node.input(0)], 0)
+    pool, stored = Pool(mode, *window, ceil, include), node.type(0).dtype
+    if stored in (DType.I8, DType.U8):  # every precision holds them as they are
+        real = node.emit(Cast(DType.F32), [node.input(0)])
+        node.emit(Cast(stored), [node.emit(pool, [real])], 0)
+    else:
+        node.emit(pool, [node.input(0)], 0)
     if len(node.node.outputs) > 1 and node.node.outputs[1]:
         places = PoolPlaces(*window, ceil, bool(node.integer("storage_order", 0)))
         node.emit(places, [node.input(0)], 1)

@@ -108,6 +108,26 @@ class Dequantize(_Quantised):
 
 
 @dataclass(frozen=True)
+class FakeQuantize(_Quantised):
+    """`Quantize` to `to` and `Dequantize` behind it, with the same scale and zero point: numbers remain, on a grid."""
+
+    kind = "fake-quantize"
+    scales = (1,)
+    to: DType
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        Quantize(self.to).infer(inputs)
+        _expect(inputs[0], _REAL, "what is rounded")
+        return (TensorType(inputs[0].dtype, inputs[0].shape),)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        x, scale, zero = inputs
+        (q,) = Quantize(self.to).evaluate(inputs)
+        real = (q.astype(np.int64) - zero.astype(np.int64)).astype(np.float32) * scale.astype(np.float32)
+        return (narrowed(real, x.dtype),)
+
+
+@dataclass(frozen=True)
 class Requantize(_Quantised):
     """Inputs sums (int32), the scales of both factors and of the result, and its zero point (of `to`):
     round(sums * (a * b / y)) + zero point."""
@@ -134,14 +154,14 @@ class Requantize(_Quantised):
 
 @dataclass(frozen=True)
 class ScaleSums(_Quantised):
-    """Inputs sums (int32) and the scales of both factors: sums * (a * b), of `to`."""
+    """Inputs sums (int32), the scales of both factors and optionally a bias: sums * (a * b) + bias, of `to`."""
 
     kind = "scale-sums"
-    scales = (1, 2)
+    scales = (1, 2, 3)
     to: DType
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
-        expect_count(inputs, 3)
+        expect_count(inputs, 3, 4)
         _expect(inputs[0], (DType.I32,), "what is scaled")
         for scale in inputs[1:]:
             _expect(scale, _REAL, "a scale")
@@ -150,9 +170,10 @@ class ScaleSums(_Quantised):
         return (TensorType(self.to, self._shape(inputs)),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        sums, a, b = (each.astype(np.float32) for each in inputs)
+        sums, a, b, *bias = (each.astype(np.float32) for each in inputs)
         with np.errstate(all="ignore"):
-            return (narrowed(sums * (a * b), held_dtype(self.to)),)
+            real = sums * (a * b)
+            return (narrowed(real + bias[0] if bias else real, held_dtype(self.to)),)
 
 
 class _OfRange(_Quantised):

@@ -10,6 +10,7 @@ from bolt_build.families.portable.typed import ctype, emit_pointwise, refuse_poi
 from bolt_build.graph.ir import Op
 from bolt_build.graph.ops.quantize import (
     Dequantize,
+    FakeQuantize,
     Quantize,
     RangeQuantize,
     RangeScale,
@@ -20,16 +21,16 @@ from bolt_build.graph.ops.quantize import (
 
 _FUNCTIONS: dict[type[Op], str] = {
     Quantize: "Quantize", Dequantize: "Dequantize", Requantize: "Requantize", ScaleSums: "ScaleSums",
-    RangeScale: "RangeScale", RangeZero: "RangeZero", RangeQuantize: "RangeQuantize",
+    RangeScale: "RangeScale", RangeZero: "RangeZero", RangeQuantize: "RangeQuantize", FakeQuantize: "FakeQuantize",
 }  # fmt: skip
-_TYPED = (Quantize, Requantize)
-"""Operators whose function names the type that it makes."""
+_TYPED = (Quantize, FakeQuantize, Requantize)
+"""Operators whose function names the type that is rounded to."""
 
 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     name = f"bolt::portable::{_FUNCTIONS[type(problem.op)]}"
     if isinstance(problem.op, _TYPED):
-        name += f"<{ctype(problem.outputs[0].format.dtype)}>"
+        name += f"<{ctype(problem.op.to)}>"
     code = emit_pointwise(problem, at, f"{name}{{}}")
     return replace(code, includes=("bolt_portable/quantize.h",))
 

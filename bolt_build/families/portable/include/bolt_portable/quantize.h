@@ -34,6 +34,14 @@ struct Dequantize {
   }
 };
 
+/// Both, one behind the other.
+template <typename Q>
+struct FakeQuantize {
+  BOLT_HD float operator()(float x, float scale, Q zero) const {
+    return Dequantize{}(Quantize<Q>{}(x, scale, zero), scale, zero);
+  }
+};
+
 /// Inputs int32 sums, the scales of both factors and of the result, its zero point.
 template <typename Q>
 struct Requantize {
@@ -42,9 +50,12 @@ struct Requantize {
   }
 };
 
-/// Inputs int32 sums and the scales of both factors.
+/// Inputs int32 sums, the scales of both factors, and a bias where there is one.
 struct ScaleSums {
   BOLT_HD float operator()(std::int32_t sum, float a, float b) const { return static_cast<float>(sum) * (a * b); }
+  BOLT_HD float operator()(std::int32_t sum, float a, float b, float bias) const {
+    return (*this)(sum, a, b) + bias;
+  }
 };
 
 /// What lies between `least` and `most`, and zero, in the 255 steps of uint8.

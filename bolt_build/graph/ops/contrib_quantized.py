@@ -1,0 +1,230 @@
+"""Quantised operators of the domain com.microsoft, which onnxruntime's quantiser writes.
+
+Defined in onnxruntime's docs/ContribOperators.md: each is numbers with a scale and a zero point, the operator on real
+numbers, and its result with another scale and zero point. That is what they become here, but for products of integers,
+which are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import numpy_dtype
+from bolt_build.graph.example import IMAGE, Bytes, Data, Example, Weights
+from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.ir import Array, Op, ShapeError
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.conv import import_window
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.quantize import (
+    Dequantize,
+    Quantize,
+    RangeQuantize,
+    RangeScale,
+    RangeZero,
+    Requantize,
+    ScaleSums,
+)
+from bolt_build.graph.ops.quantized import (
+    along,
+    import_dequantize,
+    import_quantize,
+    range_of,
+    sums_of,
+    zero_point,
+)
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.graph.ops.shape import Concat, Transpose
+
+_DOMAIN = "com.microsoft"
+
+
+def _real(node: NodeImport, q: int, scale: int, zero: int) -> str:
+    """Input `q` as real numbers, of one scale and one zero point for all. Raises Refusal."""
+    x = node.input(q)
+    if node.type(scale).elements != 1:
+        raise Refusal("unsupported-attribute", "scales of single channels are not supported")
+    zeros = zero_point(node, zero, node.type(q).dtype)
+    inputs = [x, *(along(node, name, node.type(q).rank, 0, 1, "scales") for name in (node.input(scale), zeros))]
+    return node.emit(Dequantize(node.type(scale).dtype), inputs)
+
+
+def _whole(node: NodeImport, real: str, scale: int, zero: int, dtype: DType) -> None:
+    """`real` as output 0, of `dtype` where no zero point says another."""
+    zeros = zero_point(node, zero, dtype)
+    rank = node.type_of(real).rank
+    inputs = [real, *(along(node, name, rank, 0, 1, "scales") for name in (node.input(scale), zeros))]
+    node.emit(Quantize(node.type_of(zeros).dtype), inputs, 0)
+
+
+def _two(function: str) -> Callable[[NodeImport], None]:
+    def run(node: NodeImport) -> None:
+        sides = [_real(node, 0, 1, 2), _real(node, 3, 4, 5)]
+        _whole(node, node.emit(Binary(function), sides), 6, 7, node.type(0).dtype)
+
+    return run
+
+
+def _one(function: Callable[[NodeImport], Op]) -> Callable[[NodeImport], None]:
+    def run(node: NodeImport) -> None:
+        real = _real(node, 0, 1, 2)
+        _whole(node, node.emit(function(node), [real]), 3, 4, node.type(0).dtype)
+
+    return run
+
+
+def _leaky(node: NodeImport) -> Op:
+    return Activation("leaky_relu", node.real("alpha", 0.01))
+
+
+def _between(node: NodeImport, last: bool, op: Callable[[str], str]) -> None:
+    """A pooling of images whose channels may come last."""
+    real, rank = _real(node, 0, 1, 2), node.type(0).rank
+    if last:
+        real = node.emit(Transpose((0, rank - 1, *range(1, rank - 1))), [real])
+    made = op(real)
+    if last:
+        made = node.emit(Transpose((0, *range(2, rank), 1)), [made])
+    _whole(node, made, 3, 4, node.type(0).dtype)
+
+
+def import_global_average(node: NodeImport) -> None:
+    axes = tuple(range(2, node.type(0).rank))
+    _between(node, bool(node.integer("channels_last", 0)), lambda x: node.emit(Reduce("mean", axes), [x]))
+
+
+def import_average_pool(node: NodeImport) -> None:
+    if node.integer("channels_last", 0):
+        raise Refusal("unsupported-attribute", "channels_last=1 is not supported")
+    window = import_window(node)
+    ceil, include = bool(node.integer("ceil_mode", 0)), bool(node.integer("count_include_pad", 0))
+    _between(node, False, lambda x: node.emit(Pool("average", *window, ceil, include), [x]))
+
+
+def import_concat(node: NodeImport) -> None:
+    """Scale and zero point of the result, then each part with its own."""
+    if node.count() < 5 or (node.count() - 2) % 3:
+        raise ShapeError(f"{node.count()} inputs are no whole parts with scale and zero point")
+    parts = [_real(node, index, index + 1, index + 2) for index in range(2, node.count(), 3)]
+    axis = node.axis(node.integer("axis"), node.type(2).rank)
+    _whole(node, node.emit(Concat(axis), parts), 0, 1, node.type(2).dtype)
+
+
+def _scaled(node: NodeImport, sums: str, scales: tuple[str, str], bias: int) -> None:
+    """int32 sums as real numbers, with the bias that input `bias` may be, as output 0; the right scale is one, or one a
+    column."""
+    shape = node.type_of(sums).shape
+    rank, columns = len(shape), shape[-1]
+    a = along(node, scales[0], rank, rank - 1, 1, "scales of rows")
+    b = along(node, scales[1], rank, rank - 1, columns, "scales of columns")
+    offset = [along(node, node.input(bias), rank, rank - 1, columns, "biases")] if node.has(bias) else []
+    node.emit(ScaleSums(node.type_of(scales[0]).dtype), [sums, a, b, *offset], 0)
+
+
+def import_matmul_to_float(node: NodeImport) -> None:
+    a, b, a_scale, b_scale = (node.input(index) for index in range(4))
+    zeros = [zero_point(node, index + 4, node.type(index).dtype) for index in range(2)]
+    _scaled(node, sums_of(node, a, b, zeros[0], zeros[1]), (a_scale, b_scale), 6)
+
+
+def import_dynamic_matmul(node: NodeImport) -> None:
+    """The left factor is quantised by its own range."""
+    a, b = node.input(0), node.input(1)
+    limits = range_of(node, a)
+    q = node.emit(RangeQuantize(), [a, *limits])
+    scale, zero = (node.emit(op, limits) for op in (RangeScale(), RangeZero()))
+    _scaled(node, sums_of(node, q, b, zero, zero_point(node, 3, node.type(1).dtype)), (scale, node.input(2)), 4)
+
+
+def import_gemm(node: NodeImport) -> None:
+    """alpha * A' B' + C with a C of int32; without a scale of the result it is real."""
+    if node.real("alpha", 1.0) != 1.0:
+        raise Refusal("unsupported-attribute", "alpha other than 1 is not supported")
+    factors = [node.input(0), node.input(3)]
+    for index, name in enumerate(("transA", "transB")):
+        if node.integer(name, 0):
+            factors[index] = node.emit(Transpose((1, 0)), [factors[index]])
+    sums = sums_of(node, factors[0], factors[1], node.input(2), node.input(5))
+    if node.has(6):
+        sums = node.emit(Binary("add"), [sums, node.input(6)])
+    if not node.has(7):
+        _scaled(node, sums, (node.input(1), node.input(4)), 9)
+        return
+    columns = node.type_of(sums).shape[1]
+    zeros = zero_point(node, 8, node.type(0).dtype)
+    rest = [along(node, node.input(i), 2, 1, extent, "scales") for i, extent in ((1, 1), (4, columns), (7, 1))]
+    node.emit(Requantize(node.type_of(zeros).dtype), [sums, *rest, along(node, zeros, 2, 1, 1, "zero points")], 0)
+
+
+def unpacked(packed: Array, bits: int) -> Array:
+    """uint8 [..., n] as [..., n * 8 / bits]: the lowest bits of a byte come first."""
+    places = np.arange(0, 8, bits, dtype=np.uint8)
+    parts = (packed[..., None] >> places) & np.uint8((1 << bits) - 1)
+    return np.asarray(parts.reshape(*packed.shape[:-1], -1))
+
+
+def import_matmul_nbits(node: NodeImport) -> None:
+    """Weights [N, blocks, bytes] of `bits` each become [N, K] of plain numbers."""
+    depth, columns, bits, block = (node.integer(name) for name in ("K", "N", "bits", "block_size"))
+    node.integer("accuracy_level", 0)
+    if bits not in (2, 4, 8) or block < 1:
+        raise Refusal("unsupported-attribute", f"{bits} bits in blocks of {block} are not supported")
+    if node.has(4):
+        raise Refusal("unsupported-attribute", "g_idx is not supported")
+    blocks = -(-depth // block)
+    packed = node.static(1, "the weights").view(np.uint8)
+    if packed.size != columns * blocks * (block * bits // 8):
+        raise ShapeError(f"weights {list(packed.shape)} are not those of {columns} columns of {blocks} blocks")
+    q = unpacked(packed.reshape(columns, blocks, -1), bits)
+    scale = node.static(2, "the scales").astype(np.float32).reshape(columns, blocks, 1)
+    zero = np.full((columns, blocks), 1 << (bits - 1), np.float32)
+    if node.has(3):
+        given = node.static(3, "the zero points")
+        if given.dtype == np.uint8:
+            given = unpacked(given.reshape(columns, -1), bits)[:, :blocks]
+        zero = given.astype(np.float32).reshape(columns, blocks)
+    weights = ((q.astype(np.float32) - zero[..., None]) * scale).reshape(columns, -1)[:, :depth]
+    if node.type(0).rank == 1:
+        raise Refusal("unsupported-attribute", "a factor of one axis is not supported")
+    plain = node.helper(weights.astype(numpy_dtype(node.type(0).dtype)), "weights")
+    bias = [node.input(5)] if node.has(5) else []
+    node.emit(MatMul(transpose_b=True), [node.input(0), plain, *bias], 0)
+
+
+_PIXELS, _BYTES, _COLUMNS = Data(IMAGE, DType.U8), Data((2, 8), DType.U8), Data((8, 4), DType.I8)
+_SCALE, _ZERO, _SIGNED = Data((), DType.F32), Data((), DType.U8), Data((), DType.I8)
+_PART = (_PIXELS, _SCALE, _ZERO)
+
+
+def _of(
+    name: str, run: Callable[[NodeImport], None], *inputs: Data | Weights, **attributes: int | tuple[int, ...]
+) -> Importer:
+    return Importer(name, (1,), run, domain=_DOMAIN, example=Example(inputs, tuple(attributes.items())))
+
+
+IMPORTERS = (
+    _of("QLinearAdd", _two("add"), *_PART, *_PART, _SCALE, _ZERO),
+    _of("QLinearMul", _two("mul"), *_PART, *_PART, _SCALE, _ZERO),
+    _of("QLinearSigmoid", _one(lambda node: Activation("sigmoid")), *_PART, _SCALE, _ZERO),
+    _of("QLinearLeakyRelu", _one(_leaky), *_PART, _SCALE, _ZERO),
+    _of("QLinearConcat", import_concat, _SCALE, _ZERO, *_PART, *_PART, axis=1),
+    _of("QLinearGlobalAveragePool", import_global_average, *_PART, _SCALE, _ZERO),
+    _of("QLinearAveragePool", import_average_pool, *_PART, _SCALE, _ZERO, kernel_shape=(2, 2)),
+    _of("QGemm", import_gemm, _BYTES, _SCALE, _ZERO, _COLUMNS, _SCALE, _SIGNED),
+    _of("MatMulIntegerToFloat", import_matmul_to_float, _BYTES, _COLUMNS, _SCALE, _SCALE),
+    _of("DynamicQuantizeMatMul", import_dynamic_matmul, Data((2, 8), DType.F32), _COLUMNS, _SCALE),
+    Importer(
+        "MatMulNBits", (1,), import_matmul_nbits, domain=_DOMAIN, note="2, 4 or 8 bits; no g_idx",
+        example=Example(
+            (Data((2, 16)), Bytes((4, 1, 8)), Weights((4, 1))),
+            (("K", 16), ("N", 4), ("bits", 4), ("block_size", 16)),
+        ),
+    ),
+    _of("QuantizeLinear", import_quantize, Data(IMAGE, DType.F32), _SCALE, _ZERO),
+    _of("DequantizeLinear", import_dequantize, *_PART),
+)  # fmt: skip

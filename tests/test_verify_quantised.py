@@ -1,0 +1,76 @@
+"""A quantised number may be a step off at the border between two integers, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import Array
+from bolt_build.verify.layers import layer_report
+from bolt_build.verify.reference import Expected, Reference
+from bolt_build.verify.taps import Source, Tap
+
+DRAW = np.random.RandomState(5)
+X, W = DRAW.standard_normal((2, 16, 96)).astype(np.float32), DRAW.standard_normal((96, 24)).astype(np.float32)
+EXACT = X.astype(np.float64) @ W.astype(np.float64)
+BORDER = (1, 3, 5)
+"""The element that lies between 20 and 21 steps."""
+SCALE = np.float32(EXACT[BORDER] / 20.5)
+STEPS = np.clip(np.rint(EXACT / np.float64(SCALE)), -128, 127)
+
+
+def expected(folder: Path, tensor: str) -> tuple[Tap, Expected]:
+    """What the model makes of the product's input in one segment: nothing is shown in between."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"], "product"),
+        helper.make_node("QuantizeLinear", ["y", "s", "z"], ["q"], "round"),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["r"], "back"),
+    ]
+    kind = TensorProto.FLOAT if tensor == "r" else TensorProto.INT8
+    constants = [numpy_helper.from_array(np.asarray(a), n) for n, a in (("w", W), ("s", SCALE), ("z", np.int8(0)))]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
+        [helper.make_tensor_value_info(tensor, kind, EXACT.shape)], constants,
+    )  # fmt: skip
+    path = folder / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path)
+    stored = DType.F32 if tensor == "r" else DType.I8
+    source = (Source("x", "x", DType.F32),)
+    tap = Tap(0, "round", (), tensor, tensor, "k", EXACT.shape, source, stored, DType.F32, 1, 1, DType.F32, False)
+    return tap, Reference(path, ()).expected([tap], {"x": X}, {"x": "x"})[0]
+
+
+def made(tensor: str, steps: Array) -> Array:
+    return steps.astype(np.int8) if tensor == "q" else steps.astype(np.float32) * SCALE
+
+
+@pytest.mark.parametrize("tensor", ["q", "r"])
+def test_either_integer_is_right_at_a_border(tensor: str, tmp_path: Path) -> None:
+    tap, found = expected(tmp_path, tensor)
+    for steps in (20, 21):
+        other = STEPS.copy()
+        other[BORDER] = steps
+        assert layer_report(tap, made(tensor, other), found).ok
+
+
+@pytest.mark.parametrize("tensor", ["q", "r"])
+@pytest.mark.parametrize("off", [1, -1])
+def test_a_step_elsewhere_is_wrong(tensor: str, off: int, tmp_path: Path) -> None:
+    tap, found = expected(tmp_path, tensor)
+    away = np.abs(EXACT / np.float64(SCALE) % 1 - 0.5)
+    place = np.unravel_index(np.argmax(away), away.shape)
+    other = STEPS.copy()
+    other[place] += off
+    assert not layer_report(tap, made(tensor, other), found).ok
+
+
+def test_many_steps_at_a_border_are_wrong(tmp_path: Path) -> None:
+    tap, found = expected(tmp_path, "q")
+    other = STEPS.copy()
+    other[BORDER] = 60
+    assert not layer_report(tap, made("q", other), found).ok
