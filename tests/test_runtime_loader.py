@@ -113,6 +113,8 @@ def test_every_input_that_does_not_fit_is_named(context: Context) -> None:
     )
     with pytest.raises(ValueError, match=r"^input 'image' is float32 \[1, 3, 2, 2\], wanted float32 \[4, 3, 2, 2\]$"):
         context.run(inputs(batch=1) | {"bias": given["bias"]})
+    with pytest.raises(ValueError, match=r"^input 'image' is of type list, wanted a NumPy array$"):
+        context.run({"image": [[1.0]], "bias": given["bias"]})  # type: ignore[dict-item]
 
 
 def test_an_engines_refusal_carries_status_and_sentence(library: Path, context: Context) -> None:

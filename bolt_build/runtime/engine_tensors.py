@@ -110,6 +110,10 @@ def stored_inputs(engine: str, ports: Sequence[TensorSpec], inputs: Mapping[str,
         if port.name not in inputs:
             problems.append(f"input '{port.name}' is missing")
             continue
+        given: object = inputs[port.name]  # Callers without type hints give lists, too.
+        if not isinstance(given, np.ndarray):
+            problems.append(f"input '{port.name}' is of type {type(given).__name__}, wanted a NumPy array")
+            continue
         array = inputs[port.name]
         if array.dtype != port.numpy_dtype or array.shape != port.shape:
             problems.append(
