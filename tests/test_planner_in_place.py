@@ -3,90 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner_checks import graph, no_step_overwrites_what_is_read_later, random_inputs
-from planner_fakes import AS_MODEL, HOST_TARGET, SPEC, recipe
-from planner_interpreter import random_order, run_plan
-from test_planner_plans import compare
+from in_place_plans import HOST, LAST_IO, PITCHING, ROW_IO, STORING, Pitching, Storing, kernels, places, planned, said
+from planner_checks import graph
 
-from bolt_build.dtypes import DType
-from bolt_build.families import load
-from bolt_build.families.base import Alternative, Family, ProposedStep, Refusal
-from bolt_build.families.portable.family import Portable
-from bolt_build.graph.ir import Graph, Node
-from bolt_build.graph.reference import evaluate
-from bolt_build.planner.engine_plan import BatchPlan, Step
-from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
+from bolt_build.families.base import Family
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.plan_engine import PlannedEngine
 from bolt_build.schema.recipe import IoSpec
-from bolt_build.targets import Target
-
-ROW_IO, LAST_IO = AS_MODEL, IoSpec("model", "channels_last")
-HOST = load(HOST_TARGET)
-
-
-def _apart(step: ProposedStep) -> ProposedStep:
-    """The step with rows of the output, and of all inputs, that may lie apart: the interpreter can do that."""
-    return step if step.view else replace(step, pitched=(0,), reads_apart=tuple(range(len(step.inputs))))
-
-
-class Pitching(Portable):
-    """Kernels of one family for everything, whose rows may lie apart."""
-
-    step = staticmethod(_apart)
-
-    def propose(
-        self, graph: Graph, node: Node, target: Target, precision: DType
-    ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
-        alternatives, refusals = super().propose(graph, node, target, precision)
-        rows = tuple(replace(a, steps=tuple(map(self.step, a.steps))) for a in alternatives)
-        return rows, refusals
-
-
-def _stored_apart(step: ProposedStep) -> ProposedStep:
-    return replace(_apart(step), reads_apart=())
-
-
-class Storing(Pitching):
-    """The same, but nothing reads rows that lie apart."""
-
-    step = staticmethod(_stored_apart)
-
-
-def planned(of: Graph, queues: int = 1, io: IoSpec = AS_MODEL, families: Sequence[Family] = HOST) -> PlannedEngine:
-    """The engine, whose plan has been run and compared, in its own order and in one that its queues allow."""
-    engine = plan_engine([of], recipe(io), SPEC, replace(HOST_TARGET, queues=queues), families)
-    (plan,) = engine.plan.plans
-    no_step_overwrites_what_is_read_later(plan)
-    inputs = random_inputs(of, 0)
-    expected = evaluate(of, inputs)
-    compare(run_plan(engine, plan, inputs), expected, 1e-5)
-    compare(run_plan(engine, plan, inputs, random_order(plan, 0)), expected, 1e-5)
-    return engine
-
-
-def places(plan: BatchPlan) -> dict[str, str]:
-    """Where each value lies that a step makes: its memory, and the bytes from and to."""
-
-    def shown(step: Step) -> dict[str, str]:
-        found = {}
-        for t in step.outputs:
-            begin = t.location.at if t.location.kind == "arena" else t.location.offset
-            found[t.value] = f"{t.location.kind} {begin}-{begin + t.operand.nbytes}"
-        return found
-
-    return {name: place for step in plan.steps for name, place in shown(step).items()}
-
-
-def kernels(plan: BatchPlan) -> list[str]:
-    return [f"{step.name}: {'view' if step.view else step.problem.op.kind}" for step in plan.steps]
-
-
-def said(engine: PlannedEngine) -> list[tuple[str, str, str]]:
-    return [(d.subject, d.action, d.reason) for d in engine.plan.decisions if d.stage == "write-in-place"]
 
 
 def test_the_inputs_of_a_concatenation_are_written_where_its_output_lies() -> None:
@@ -178,7 +105,6 @@ def test_what_cannot_be_written_in_place_is_copied(case: str) -> None:
     assert said(planned(graph(f"graph g batch=1 {text}\n}}"))) == [("batch 1: c", *expected)]
 
 
-PITCHING, STORING = Pitching(), Storing()
 BRANCHES = """
     graph g batch=2 (%x: f32[2,8,3,3]) -> (%y) {{
       %a = relu(%x) // "a"
@@ -272,143 +198,6 @@ def test_a_concatenation_that_is_read_in_dense_rows_is_made_beside_the_buffer_th
             "'a': read in dense rows by 'b' and 1 other steps; 'b': read in dense rows by 'c'",
         ),
     ]
-
-
-SLICES = """
-    graph g batch=2 (%x: f32[2,24,3,3]) -> (%y, %z{out}) {{
-      %a = relu(%x) // "a"
-      %s = slice(%a) begin=[0,0,0,0] count=[2,{cut},3,3] step=[1,1,1,1] // "s"
-      %t = slice(%a) begin=[0,{cut},0,0] count=[2,{rest},{rows},3] step=[1,1,1,1] // "t"
-      %y = softmax(%s) axis=1 // "y"
-      %z = {reads} // "z"
-    }}"""
-
-
-def sliced(family: Family = PITCHING, **parts: object) -> PlannedEngine:
-    """Two slices of one tensor's channels, channels last."""
-    text = SLICES.format(**{"cut": 8, "rest": 16, "rows": 3, "out": "", "reads": "tanh(%t)"} | parts)
-    return planned(graph(text), io=LAST_IO, families=(family,))
-
-
-def test_a_slice_of_channels_is_read_where_they_lie() -> None:
-    engine = sliced()
-    (plan,) = engine.plan.plans
-    assert sorted(kernels(plan)) == ["a: activation", "s: view", "t: view", "y: softmax", "z: activation"]
-    read = {step.name: [(t.location.at - plan.steps[0].outputs[0].location.at, t.pitch) for t in step.inputs]
-            for step in plan.steps if step.name in "yz"}  # fmt: skip
-    assert read == {"y": [(0, 24)], "z": [(32, 24)]}
-    assert said(engine) == [
-        ("batch 2: s", "copies nothing", "8 of 24 elements of each row are read where 'a' lies"),
-        ("batch 2: t", "copies nothing", "16 of 24 elements of each row are read where 'a' lies"),
-    ]
-
-
-class Dense(Pitching):
-    """The same, but an activation reads dense rows."""
-
-    step = staticmethod(
-        lambda step: replace(_apart(step), reads_apart=(0,) if step.problem.op.kind == "softmax" else ())
-    )
-
-
-@pytest.mark.parametrize(
-    ("family", "parts", "reason"),
-    [
-        (Dense(), {}, "read in dense rows by 'z', activation of 'portable'"),
-        (PITCHING, {"cut": 6, "rest": 18}, "begins at byte 24 of each row, which is no multiple of 16"),
-        (PITCHING, {"rows": 2}, "takes no run of each row"),
-        (PITCHING, {"out": ", %t"}, "a graph output"),
-    ],
-)
-def test_a_slice_that_somebody_cannot_read_there_is_copied(
-    family: Family, parts: dict[str, object], reason: str
-) -> None:
-    assert said(sliced(family, **parts))[1] == ("batch 2: t", "copied", reason)
-
-
-def test_slices_lie_where_a_concatenation_has_their_input_and_side_by_side_are_one() -> None:
-    """As in cross-stage blocks: the second half is computed with and concatenated behind both."""
-    engine = planned(
-        graph("""
-        graph g batch=2 (%x: f32[2,16,3,3]) -> (%y) {
-          %a = relu(%x) // "a"
-          %s = slice(%a) begin=[0,8,0,0] count=[2,8,3,3] step=[1,1,1,1] // "s"
-          %b = tanh(%s) // "b"
-          %c = concat(%a, %b) axis=1 // "c"
-          %y = softmax(%c) axis=1 // "y"
-        }"""),
-        io=LAST_IO,
-        families=(PITCHING,),
-    )
-    (plan,) = engine.plan.plans
-    assert kernels(plan) == ["a: activation", "s: view", "b: activation", "c: view", "y: softmax"]
-    lies = {t.value: (t.location.at, t.pitch) for step in plan.steps for t in step.outputs}
-    begin = lies["c"][0]
-    assert {name: (lies[name][0] - begin, lies[name][1]) for name in "asb"} == {
-        "a": (0, 24),
-        "s": (32, 24),
-        "b": (64, 24),
-    }
-
-
-def test_a_slice_of_whole_rows_is_a_view() -> None:
-    engine = planned(
-        graph("""
-        graph g batch=1 (%x: f32[4,8]) -> (%y, %z) {
-          %a = relu(%x) // "a"
-          %t = slice(%a) begin=[0,0] count=[2,8] step=[1,1] // "t"
-          %b = slice(%a) begin=[2,0] count=[2,8] step=[1,1] // "b"
-          %y = softmax(%t) axis=1 // "y"
-          %z = tanh(%b) // "z"
-        }""")
-    )
-    (plan,) = engine.plan.plans
-    assert kernels(plan) == ["a: activation", "t: view", "b: view", "y: softmax", "z: activation"]
-    found = places(plan)
-    assert [found[name] for name in "atb"] == ["arena 0-128", "arena 0-64", "arena 64-128"]
-
-
-@pytest.mark.parametrize(
-    ("slice", "kind"),
-    [
-        ("begin=[1,0] count=[2,3] step=[1,1]", "slice"),  # begins at byte 12
-        ("begin=[0,0] count=[4,2] step=[1,1]", "slice"),  # pieces of rows
-        ("begin=[3,0] count=[4,3] step=[-1,1]", "slice"),
-        ("begin=[0,0] count=[3,3] step=[1,1]", "view"),
-    ],
-)
-def test_any_other_slice_is_copied(slice: str, kind: str) -> None:
-    engine = planned(
-        graph(f"""
-        graph g batch=1 (%x: f32[4,3]) -> (%y) {{
-          %a = softmax(%x) axis=0 // "a"
-          %s = slice(%a) {slice} // "s"
-          %y = softmax(%s) axis=1 // "y"
-        }}""")
-    )
-    assert kernels(engine.plan.plans[0])[1] == f"s: {kind}"
-
-
-def test_a_slice_of_the_callers_input_is_read_there() -> None:
-    engine = planned(
-        graph("""
-        graph g batch=1 (%x: f32[4,4]) -> (%y) {
-          %s = slice(%x) begin=[1,0] count=[2,4] step=[1,1] // "s"
-          %y = softmax(%s) axis=1 // "y"
-        }""")
-    )
-    assert places(engine.plan.plans[0]) == {"s": "input 16-48", "y": "output 0-32"}
-
-
-def test_an_output_that_is_a_slice_is_copied_to_the_caller() -> None:
-    engine = planned(
-        graph("""
-        graph g batch=1 (%x: f32[4,4]) -> (%y) {
-          %a = softmax(%x) axis=0 // "a"
-          %y = slice(%a) begin=[1,0] count=[2,4] step=[1,1] // "y"
-        }""")
-    )
-    assert kernels(engine.plan.plans[0]) == ["a: softmax", "y: view", "y@output0: identity"]
 
 
 @st.composite
