@@ -45,7 +45,8 @@ def test_the_order_is_this() -> None:
         "move-later", "fold-affine", "merge-duplicates", "remove-dead", "multiply-patches", "carry-moves",
         "merge-moves", "remove-copies",
         "select-early", "merge-projections", "merge-rearrangements", "fuse-epilogues",
-        "flatten-volumes", "fold-columns", "split-groups", "pad-slices", "pad-channels", "join-slices",
+        "flatten-volumes", "fold-columns", "split-groups", "multiply-shuffles", "remove-copies",
+        "pad-slices", "pad-channels", "join-slices",
         "pad-filters", "split-batches",
     ]  # fmt: skip
 
@@ -54,7 +55,7 @@ def test_passes_of_other_packages_stand_once_where_they_ask_to(monkeypatch: pyte
     late, early = Pass("late", nothing), Pass("early", nothing, before="remove-dead")
     plugged(monkeypatch, late, early)
     names = [each.name for each in passes()]
-    assert (names[0], names[-10:-6]) == ("early", ["late", "fuse-epilogues", "flatten-volumes", "fold-columns"])
+    assert (names[0], names[-12:-8]) == ("early", ["late", "fuse-epilogues", "flatten-volumes", "fold-columns"])
     assert len(names) == len(pipeline.PIPELINE) + 2
 
 
@@ -70,7 +71,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "scale-sums, fake-quantise, fold-pads, recognise-activations, recognise-norms, recognise-attention, "
         "fold-batch-norm, fold-affine, merge-branches, "
         "move-later, multiply-patches, carry-moves, select-early, merge-projections, merge-rearrangements, "
-        "fuse-epilogues, flatten-volumes, fold-columns, split-groups, pad-slices, pad-channels, join-slices, "
+        "fuse-epilogues, flatten-volumes, fold-columns, split-groups, multiply-shuffles, pad-slices, pad-channels, "
+        "join-slices, "
         "pad-filters, split-batches"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"

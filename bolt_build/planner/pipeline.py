@@ -24,6 +24,7 @@ from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
 from bolt_build.planner.passes.later_moves import MOVE_LATER
 from bolt_build.planner.passes.moves import MERGE_MOVES
+from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.pad_filters import PAD_FILTERS
@@ -77,6 +78,8 @@ PIPELINE: tuple[Pass, ...] = (
     FLATTEN_VOLUMES,  # with what follows each convolution
     FOLD_COLUMNS,  # volumes are images now
     SPLIT_GROUPS,  # likewise
+    MULTIPLY_SHUFFLES,  # activations are in their epilogues now
+    REMOVE_COPIES,  # slices that take everything
     PAD_SLICES,  # sums and activations between products are in their epilogues now
     PAD_CHANNELS,  # likewise
     JOIN_SLICES,  # padded channels count
