@@ -6,7 +6,9 @@ compared with NumPy, then timed from a replayed graph over buffers that exceed L
     python benchmarks/wave_tiles.py FOLDER --out FILE    # on an H200: runs them, compiled or not
 
 FOLDER keeps what was compiled. Times, measured and predicted, are us of one launch. `gain` is the time of the fastest
-other kernel over that of the fastest new one, `expected` the same by prediction.
+other kernel over that of the fastest new one, `expected` the same by prediction. Products of one image or sequence with
+the normalisation behind them are compared too: slices that are normalised where they are added up, beside clusters.
+Locks have the times of both apart.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import gpu_harness
 from families_harness import Layer, graph_with
-from gpu_norms import ADD, product
+from gpu_norms import ADD, product, step_of
 from gpu_products import GELU
 
 from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
@@ -72,6 +74,26 @@ ENCODERS = (
     Encoder("CLIP ViT-B/32 b64", 64, 50),
     Encoder("ViT-L/16 b32", 32, 197, 1024),
 )
+
+
+SLICED = tuple(
+    (f"{name} b1 {what} + norm", product(f"{name} {what}", (1, length, depth), 768, ADD, by=False))
+    for name, length in (("ViT-B/16", 197), ("BERT-base 128", 128))
+    for what, depth in (("behind attention", 768), ("feed-forward 2", 3072))
+)
+"""Products of few rows, which are normalised where the slices of their depth are added up, or by a cluster."""
+
+
+def sliced_trials(layer: Layer, count: int) -> list[tuple[str, gpu_harness.Trial]]:
+    """`count` kernels of either kind, first by prediction; what is normalised is stored too."""
+    both, step = step_of(layer, keeps=True)
+    candidates = FAMILY.candidates(step.problem, TARGET)[0]
+    ways = {"new": "sliced_norm", "others": "norm"}
+    return [
+        (way, gpu_harness.Trial(both, step, each, timed=True))
+        for way, stated in ways.items()
+        for each in [each for each in candidates if stated in dict(each.parameters)][:count]
+    ]
 
 
 def locked(problem: KernelProblem, recipe: str | None) -> list[Candidate]:
@@ -137,6 +159,12 @@ def main() -> int:
         if encoder.name.startswith(arguments.only)
         for layer in encoder.layers
         for each in trials_of(layer, encoder.recipe, arguments.count)
+    ]
+    planned += [
+        (name, *each)
+        for name, layer in SLICED
+        if name.startswith(arguments.only)
+        for each in sliced_trials(layer, arguments.count)
     ]
     if arguments.prepare or not (arguments.folder / "kernels.so").exists():
         kernel_trials.prepare(arguments.folder, [trial for *_, trial in planned])
