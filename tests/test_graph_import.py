@@ -175,7 +175,6 @@ def test_nodes_that_do_not_fit_are_all_reported_and_what_hangs_on_them_is_not(tm
         (node("LRN", "x", "y", "g"), "attribute 'size' is missing"),
         (node("Conv", "x -", "y", "g"), "input 1 is missing"),
         (node("Conv", "x w", "y", "g", auto_pad="SOMETIMES"), "auto_pad 'SOMETIMES' is not supported"),
-        (node("Slice", "x one zero", "y", "g"), "the result [0, 3, 8, 8] has no elements"),
         (node("MaxPool", "x", "y", "g", kernel_shape=[2, 2], pads=[2, 0, 0, 0]),
          "pads [2, 0] must be smaller than the kernel [2, 2]"),
         (node("Transpose", "x", "y", "g", perm=[0, 1]), "perm [0, 1] is no order of the 4 axes of [1, 3, 8, 8]"),
@@ -195,6 +194,33 @@ def test_refusal_names_the_node_and_the_reason(tmp_path: Path, line: onnx.NodePr
         check(bound(tmp_path, proto))
         return
     assert [text for _, text in refusals(tmp_path, proto)] == [f"{line.op_type} 'g': {message}"]
+
+
+def test_parts_without_elements_are_left_out(tmp_path: Path) -> None:
+    """`torch.roll` by 0 concatenates x[0:] and x[:0]; a split may have an empty part."""
+    nodes = [
+        node("Slice", "x zero two", "a"), node("Slice", "x zero zero", "b"), node("Relu", "b", "c"),
+        node("Split", "x sizes", "d e", axis=1), node("Concat", "c a", "f", axis=0),
+        node("Concat", "d f e", "y", axis=1),
+    ]  # fmt: skip
+    constants = {"zero": np.asarray([0]), "two": np.asarray([2]), "sizes": np.asarray([0, 3])}
+    found = bound(tmp_path, model(nodes, [IMAGE], constants=constants))
+    check(found)
+    x = np.arange(192, dtype=np.float32).reshape(1, 3, 8, 8)
+    np.testing.assert_array_equal(reference.evaluate(found, {"x": x})["y"], np.concatenate([x, x], 1))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (node("Identity", "b", "y", "g"), "the output 'y' is [0, 3, 8, 8], which has no elements"),
+        (node("ScatterND", "x none b", "y", "g"), "ScatterND 'g': an input, [0, 1], has no elements"),
+    ],
+)
+def test_what_has_no_elements_is_no_output_and_no_operand(tmp_path: Path, line: onnx.NodeProto, message: str) -> None:
+    constants = {"zero": np.asarray([0]), "none": np.zeros((0, 1), np.int64)}
+    proto = model([node("Slice", "x zero zero", "b"), line], [IMAGE], constants=constants)
+    assert [text for _, text in refusals(tmp_path, proto)] == [message]
 
 
 # -- names -------------------------------------------------------------------------------------------------------

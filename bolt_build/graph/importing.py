@@ -257,7 +257,7 @@ class NodeImport:
     def emit(self, op: Op, inputs: Sequence[str], output: int | None = None) -> str:
         """Adds a node that computes output `output` of the ONNX node (None: a helper). Returns the value's name.
 
-        Raises ShapeError where the inputs do not fit.
+        A result without elements is a constant, whatever the data are. Raises ShapeError where the inputs do not fit.
         """
         types = [self.type_of(name) for name in inputs]
         (result,) = op.infer(types)
@@ -273,7 +273,11 @@ class NodeImport:
                 name, result, narrowed(array, held_dtype(result.dtype)), synthetic=output is None
             )
         if 0 in result.shape:
-            raise ShapeError(f"the result {list(result.shape)} has no elements")
+            nothing: Array = np.empty(result.shape, held_dtype(result.dtype))
+            return self._builder.define(name, result, nothing, synthetic=output is None)
+        empty = next((each for each in types if 0 in each.shape), None)
+        if empty is not None:
+            raise ShapeError(f"an input, {list(empty.shape)}, has no elements")
         self._builder.define(name, result, synthetic=output is None)
         label = self.node.name
         if output != 0:

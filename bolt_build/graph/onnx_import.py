@@ -344,7 +344,12 @@ class _Import:
                 message = f"the output '{name}' is a graph input: there is nothing to compute for it"
                 hint = "leave it out of the outputs"
                 self._problems[("unsupported-output", "", message, hint)] = []
-            elif name not in self._lost and self._builder.values[name].constant is not None:
+            elif name in self._lost:
+                continue
+            elif 0 in (shape := self._builder.values[name].type.shape):
+                message = f"the output '{name}' is {list(shape)}, which has no elements"
+                self._problems[("unsupported-output", "", message, "leave it out of the outputs")] = []
+            elif self._builder.values[name].constant is not None:
                 copied[name] = self._builder.fresh(f"{name}.constant")
         for index, node in enumerate(self._builder.nodes):
             if not copied.keys().isdisjoint(node.inputs):
