@@ -167,7 +167,7 @@ def cause(reason: str) -> str:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many files were exported, planned for the H200 and verified on the host; how often what was in the way."""
+    """How many files were exported, planned, tried and verified on the host; how often what was in the way."""
     exported = [row for row in rows if row["export"] == "ok"]
     causes: Counter[str] = Counter()
     for row in exported:
@@ -178,7 +178,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "files": len(exported),
         "not_exported": len(rows) - len(exported),
         "planned": sum(row["h200"] == "planned" for row in exported),
-        "built": sum(row["host"] != NOT_BUILT for row in exported),
+        "tried": sum(row["host"] != NOT_BUILT for row in exported),
         "verified": sum(row["host"] == "verified" for row in exported),
         "not_right": [f"{row['model']}, {row['form']}" for row in exported if is_wrong(row)],
         "causes": dict(causes.most_common()),

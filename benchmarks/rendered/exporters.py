@@ -10,7 +10,7 @@ from rendered import figures, table
 _LIBRARIES = ("torchvision", "timm", "transformers")
 
 
-_HEAD = ("models of", "architectures", "files", "planned for an H200", "built for the host", "and right")
+_HEAD = ("models of", "architectures", "files", "planned for an H200", "tried on the host", "and right")
 _NOTHING = {
     "exported": table(_HEAD, [["nothing yet"] + ["-"] * 5]), "exported.files": "0", "exported.wrong": "none",
     "exported.lost": "none", "exported.forms": "none",
@@ -25,8 +25,8 @@ def exported(data: Any) -> dict[str, str]:
         made = [row for row in mine if row["export"] == "ok"]
         planned = sum(row["h200"] == "planned" for row in made)
         verified = sum(row["host"] == "verified" for row in made)
-        built = sum(row["host"] != "not built yet" for row in made)
-        numbers = len({row["model"] for row in made}), len(made), planned, built, verified
+        tried = sum(row["host"] != "not built yet" for row in made)
+        numbers = len({row["model"] for row in made}), len(made), planned, tried, verified
         rows.append([f"{library} {data['versions'][library]}", *map(str, numbers)])
     forms = Counter(row["form"] for row in data["rows"] if row["export"] == "ok")
     lost = [f"{_name(row)} ({_first(row['export'])})" for row in data["rows"] if row["export"] != "ok"]
@@ -62,4 +62,6 @@ def on_a_gpu(data: Any) -> dict[str, str]:
 
 @figures("onnx_nodes_emulated", without={"onnx_cases.emulated": "has not run them yet"})
 def on_the_emulated_gpu(data: Any) -> dict[str, str]:
-    return {"onnx_cases.emulated": f"computes {data['right']:,} of {data['cases']:,} right"}
+    whole = data["engines"] == data["prepared"]
+    part = "" if whole else f", from {data['engines']} of {data['prepared']} engines so far"
+    return {"onnx_cases.emulated": f"computes {data['right']:,} of {data['cases']:,} right{part}"}
