@@ -188,3 +188,11 @@ def test_what_is_wrong_stands_without_every_option(
         2,
         f"{said}'bolt-build {verb} --help' lists what it takes.\n",
     )
+
+
+def test_a_recipe_is_not_read_from_standard_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "-"]) == ExitCode.INVALID
+    assert capsys.readouterr().err == (
+        "-: error[no-such-file]: no such recipe\n"
+        "  hint: standard input is not read: what a recipe names is relative to its file\n"
+    )

@@ -47,6 +47,8 @@ def _with_hint(diagnostic: Diagnostic, file: str) -> Diagnostic:
     """What could have been meant by a recipe that is not there."""
     if diagnostic.code != "no-such-file" or diagnostic.subject != file or diagnostic.hint is not None:
         return diagnostic
+    if file == "-":
+        return replace(diagnostic, hint="standard input is not read: what a recipe names is relative to its file")
     if file in VERBS:
         return replace(diagnostic, hint=f"'{file}' is a verb, and stands first: bolt-build {file} RECIPE")
 
