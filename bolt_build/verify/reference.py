@@ -90,6 +90,16 @@ class Reference:
         """True where the first extent of every input is symbolic, once the model is loaded."""
         return all(port.shape and not isinstance(port.shape[0], int) for port in self._loaded.get_inputs())
 
+    @property
+    def rounds_to_integers(self) -> bool:
+        """True where some numbers of the model are quantised on the way."""
+        return any("Quantize" in node.op_type or node.op_type.startswith("QLinear") for node in self._rounding)
+
+    @functools.cached_property
+    def _rounding(self) -> tuple[onnx.NodeProto, ...]:
+        """Nodes that may round to integers: those that only undo it do not."""
+        return tuple(node for node in self._model.graph.node if node.op_type != "DequantizeLinear")
+
     def outputs(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """The whole model's outputs by name."""
         if self._loaded is None:

@@ -20,6 +20,10 @@ roundings come to. Less would drown in the reference's own; much more would not 
 is torn between two positions) that rounding tips."""
 
 
+STEP = 2.0**-8
+"""The change, in place of that, for a model that rounds to integers: it absorbs what is smaller than half a step, and
+where an engine's rounding tips a number over a border, that is off by a whole one."""
+
 ROWS = 4
 """Rows of a large batch that are run once more, over all samples: they pass through the network each by itself."""
 
@@ -70,7 +74,8 @@ def amplification(
 def _grown(
     reference: Reference, feeds: Mapping[str, Array], before: Mapping[str, Array], size: float, seed: int
 ) -> dict[str, float]:
-    changed = {name: _changed(array, size, seed + index) for index, (name, array) in enumerate(feeds.items())}
+    change = max(size, STEP) if reference.rounds_to_integers else size
+    changed = {name: _changed(array, change, seed + index) for index, (name, array) in enumerate(feeds.items())}
     after = reference.outputs(changed)
     return {name: difference(after[name], before[name]).rms / size for name in before}
 
