@@ -13,6 +13,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.layers import layer_report
 from bolt_build.verify.reference import Expected, Reference
+from bolt_build.verify.sensitivity import Share, amplification
 from bolt_build.verify.taps import Source, Tap
 
 DRAW = np.random.RandomState(5)
@@ -67,6 +68,15 @@ def test_a_step_elsewhere_is_wrong(tensor: str, off: int, tmp_path: Path) -> Non
     other = STEPS.copy()
     other[place] += off
     assert not layer_report(tap, made(tensor, other), found).ok
+
+
+def test_outputs_may_be_off_by_what_steps_at_borders_make_of_them(tmp_path: Path) -> None:
+    expected(tmp_path, "r")
+    reference = Reference(tmp_path / "net.onnx", ())
+    before = reference.outputs({"x": X})
+    (grown,) = amplification(reference, {"x": X}, before, DType.F32, Share(2, 0, 1), 0).values()
+    assert reference.rounds_to_integers
+    assert 1e2 < grown < 1e6
 
 
 def test_many_steps_at_a_border_are_wrong(tmp_path: Path) -> None:
