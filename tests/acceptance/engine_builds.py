@@ -130,3 +130,13 @@ def passing_engine(
     assert built.report.ok
     yield built
     shutil.rmtree(folder)
+
+
+def edited(source: Path, into: Path, *changes: tuple[str, str, str]) -> Path:
+    """A copy of the folder `source` in which (file, old text, new text) are replaced, each once."""
+    shutil.copytree(source, into)
+    for name, old, new in changes:
+        text = (into / name).read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{name} has no longer one '{old}'"
+        (into / name).write_text(text.replace(old, new), encoding="utf-8")
+    return into

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from engine_builds import Built, build_engine
+from engine_builds import Built, build_engine, edited
 from nets import pooling_net, residual_net
 
 from bolt_build.build import engine_from_model as engine_planning
@@ -50,16 +49,6 @@ def assert_named(report: VerifyReport, layer: str, *others: str) -> None:
         assert " what rounding does to its own inputs" in message
         _, _, named = message.partition("; so do ")
         assert named == ", ".join(f"'{other}'" for other in others)
-
-
-def edited(source: Path, into: Path, *changes: tuple[str, str, str]) -> Path:
-    """A copy of the folder `source` in which (file, old text, new text) are replaced, each once."""
-    shutil.copytree(source, into)
-    for name, old, new in changes:
-        text = (into / name).read_text(encoding="utf-8")
-        assert text.count(old) == 1, f"{name} has no longer one '{old}'"
-        (into / name).write_text(text.replace(old, new), encoding="utf-8")
-    return into
 
 
 @pytest.fixture(scope="module")
