@@ -55,6 +55,10 @@ REFUSED = {
         for bits in (16, 32, 64)
         for what in (f"float{bits}_mixed_sign_fmod_0", f"float_edge_cases_fmod_0_float{bits}")
     },
+    "test_maxunpool_export_with_output_shape": (
+        "MaxUnpool 'MaxUnpool_0': the output [1, 1, 5, 5] is not [1, 1, 4, 4]: of which the indices are, "
+        "runtimes disagree"
+    ),
     "test_reduce_max_empty_set": f"ReduceMax 'ReduceMax_0': {_EMPTY} greatest element",
     "test_reduce_max_empty_set_bool": f"ReduceMax 'ReduceMax_0': {_EMPTY} greatest element",
     "test_reduce_min_empty_set": f"ReduceMin 'ReduceMin_0': {_EMPTY} least element",

@@ -1,4 +1,4 @@
-"""Images and volumes read at places that are data: ONNX's GridSample."""
+"""Images and volumes read at places that are data: ONNX's GridSample, and the AffineGrid that makes such places."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from math import prod
 
 import numpy as np
 
-from bolt_build.graph.arrays import narrowed, widened
-from bolt_build.graph.example import IMAGE, Data, Example
+from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
+from bolt_build.graph.example import IMAGE, Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.operands import expect_count, expect_float
+from bolt_build.graph.ops.shape import Reshape, Transpose
 
 MODES = {"nearest": 1, "linear": 2, "cubic": 4}
 """How many neighbours along each axis make an element."""
@@ -126,6 +128,44 @@ def import_grid_sample(node: NodeImport) -> None:
     node.emit(op, [node.input(0), node.input(1)], 0)
 
 
+_MOST = 1 << 24
+"""Elements of the constant grid."""
+
+
+def _centres(extent: int, align_corners: bool) -> Array:
+    """Centres of `extent` cells between -1 and 1, or their ends. One cell that is aligned lies at 0, as torch has it;
+    ONNX divides by zero there."""
+    if align_corners and extent > 1:
+        return np.linspace(-1.0, 1.0, extent)
+    return (2.0 * np.arange(extent) + 1.0) / extent - 1.0
+
+
+def import_affine_grid(node: NodeImport) -> None:
+    """The product of a constant [places, axes + 1], each place with a one behind it, and theta [N,axes,axes + 1]."""
+    theta, size = node.type(0).shape, node.static_list(1, "the size")
+    axes = len(size) - 2
+    if axes not in (2, 3) or min(size) < 1:
+        raise ShapeError(f"the size {list(size)} is not of a batch, channels and two or three axes")
+    if theta != (size[0], axes, axes + 1):
+        raise ShapeError(f"theta {list(theta)} must be {[size[0], axes, axes + 1]} for the size {list(size)}")
+    spatial = size[2:]
+    if prod(spatial) * (axes + 1) > _MOST:
+        raise Refusal("model-too-large", f"a grid of {list(spatial)} is more than a product is made of")
+    aligned = bool(node.integer("align_corners", 0))
+    sides = np.meshgrid(*(_centres(extent, aligned) for extent in spatial), indexing="ij")
+    places = np.stack([*reversed(sides), np.ones(spatial)], -1).reshape(-1, axes + 1)
+    grid = node.helper(places.astype(numpy_dtype(node.type(0).dtype)), "grid")
+    turned = node.emit(Transpose((0, 2, 1)), [node.input(0)])
+    node.emit(Reshape((size[0], *spatial, axes)), [node.emit(MatMul(), [grid, turned])], 0)
+
+
 IMPORTERS = (
+    Importer(
+        "AffineGrid",
+        (20,),
+        import_affine_grid,
+        example=Example((Data((1, 2, 3)), Integers((1, 1, 4, 6)))),
+        note="a constant size",
+    ),
     Importer("GridSample", (16, 20, 22), import_grid_sample, example=Example((Data(IMAGE), Data((IMAGE[0], 3, 3, 2))))),
 )

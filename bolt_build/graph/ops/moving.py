@@ -147,6 +147,26 @@ def import_pad(node: NodeImport) -> None:
     node.emit(Pad(tuple(begin), tuple(end), mode, value), [node.input(0)], 0)
 
 
+def import_center_crop_pad(node: NodeImport) -> None:
+    """The middle of long axes, and zeros around short ones; what is odd of them is at the end."""
+    shape, wanted = node.type(0).shape, node.static_list(1, "the shape")
+    axes = node.axes(node.integers("axes", range(len(shape))), len(shape))
+    if len(wanted) != len(axes) or any(extent < 0 for extent in wanted):
+        raise ShapeError(f"the shape {list(wanted)} must have an extent for each of {len(axes)} axes")
+    extents = dict(zip(axes, wanted, strict=True))
+    more = [extents.get(axis, extent) - extent for axis, extent in enumerate(shape)]
+    begin = tuple(max(-each, 0) // 2 for each in more)
+    count = tuple(extent + min(each, 0) for extent, each in zip(shape, more, strict=True))
+    front = tuple(max(each, 0) // 2 for each in more)
+    behind = tuple(max(each, 0) - each_front for each, each_front in zip(more, front, strict=True))
+    middle = Slice(begin, count, (1,) * len(shape))
+    if any(front + behind):
+        x = node.input(0) if count == shape else node.emit(middle, [node.input(0)])
+        node.emit(Pad(front, behind), [x], 0)
+    else:
+        node.emit(Identity() if count == shape else middle, [node.input(0)], 0)
+
+
 def import_identity(node: NodeImport) -> None:
     node.emit(Identity(), [node.input(0)], 0)
 
@@ -212,6 +232,7 @@ IMPORTERS = (
         example=_with((0, 0, 1, 1, 0, 0, 1, 1)),
         note="constant pads",
     ),
+    Importer("CenterCropPad", (18,), import_center_crop_pad, example=_with((1, 4, 9, 3)), note="a constant shape"),
     Importer("Identity", (1, 13, 14, 16, 19, *_LATE), import_identity),
     Importer(
         "Dropout", (7, 10, 12, 13, 22), import_dropout, ignores=("ratio", "seed"), note="inference, without the mask"

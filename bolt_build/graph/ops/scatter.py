@@ -10,10 +10,11 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.example import Data, Example
-from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
 from bolt_build.graph.ops.gather import expect_elementwise, expect_tuples, within
 from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
+from bolt_build.graph.ops.shape import Pad, Reshape
 
 _REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "none": lambda old, new: new, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -95,6 +96,30 @@ def import_scatter_nd(node: NodeImport) -> None:
     node.emit(ScatterND(node.text("reduction", "none")), [node.input(0), node.input(1), node.input(2)], 0)
 
 
+def import_max_unpool(node: NodeImport) -> None:
+    """A scatter into zeros. They are x with all of it cropped away: no zeros are stored in the engine."""
+    shape, kernel = node.type(0).shape, node.integers("kernel_shape")
+    axes = len(kernel)
+    strides, pads = node.integers("strides", (1,) * axes), node.integers("pads", (0,) * 2 * axes)
+    if len(shape) != axes + 2 or len(strides) != axes or len(pads) != 2 * axes or node.type(1).shape != shape:
+        raise ShapeError(f"x {list(shape)} and indices {list(node.type(1).shape)} do not fit windows of {axes} axes")
+    spatial = [
+        (shape[axis + 2] - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[axes + axis] for axis in range(axes)
+    ]
+    whole = (*shape[:2], *spatial)
+    if min(whole) < 1:
+        raise ShapeError(f"windows of {list(kernel)} make {list(whole)} of {list(shape)}")
+    if node.has(2) and (asked := node.static_list(2, "the shape of the output")) != whole:
+        raise Refusal(
+            "unsupported-op",
+            f"the output {list(asked)} is not {list(whole)}: of which the indices are, runtimes disagree",
+        )
+    flat = node.emit(Reshape((prod(shape),)), [node.input(0)])
+    indices = node.emit(Reshape((prod(shape),)), [node.input(1)])
+    zeros = node.emit(Pad((-prod(shape),), (prod(whole),)), [flat])
+    node.emit(Reshape(whole), [node.emit(ScatterElements(0), [zeros, indices, flat])], 0)
+
+
 _TABLE = Data((8, 4))
 
 IMPORTERS = (
@@ -109,6 +134,13 @@ IMPORTERS = (
         (11, 13, 16, 18),
         import_scatter_elements,
         example=Example((_TABLE, Data((3, 4), DType.I64), Data((3, 4)))),
+    ),
+    Importer(
+        "MaxUnpool",
+        (9, 11, 22),
+        import_max_unpool,
+        example=Example((Data((1, 4, 3, 3)), Data((1, 4, 3, 3), DType.I64)), (("kernel_shape", (2, 2)),)),
+        note="the output's shape as its windows make it",
     ),
     Importer(
         "ScatterND",
