@@ -247,6 +247,8 @@ QUANTISED = [
           Input((8,), True, 0.01, 0.02), Input((8,), True))),
     Layer("requantize", Requantize(I8), (whole((3, 5, 8), I32, most=5e4), Input((), True, 0.1, 0.2),
           Input((8,), True, 0.1, 0.2), Input((), True, 5.0, 6.0), whole((), I8, True))),
+    Layer("requantize-rows", Requantize(U8), (whole((3, 1, 1100), I32, most=5e4), Input((3, 1, 1), True, 0.1, 0.2),
+          Input((1100,), True, 0.1, 0.2), Input((), True, 5.0, 6.0), whole((), U8, True))),
     Layer("scale-sums", ScaleSums(DType.F32), (whole((3, 5, 8), I32, most=5e4), Input((), low=0.01, high=0.02),
           Input((8,), True, 0.01, 0.02))),
     Layer("range-scale", RangeScale(), (Input((), low=-3.0, high=-2.0), Input((), low=2.0, high=4.0))),
@@ -260,6 +262,9 @@ QUANTISED = [
     small_conv("integer-conv", whole((2, 5, 9, 8), U8, most=255.0), whole((20, 5, 3, 2), I8, True), True),
     small_conv("integer-conv-deep", whole((1, 96, 7, 9), I8), whole((9, 96, 3, 2), I8, True), zeros=(9,)),
     small_conv("integer-conv-groups", whole((2, 6, 9, 8), I8), whole((6, 1, 3, 2), U8, True), True, 6, zeros=(6,)),
+    small_conv("integer-conv-each", whole((2, 70, 5, 6), U8, most=255.0), whole((70, 1, 3, 2), I8, True), False, 70),
+    small_conv("integer-conv-few", whole((2, 6, 9, 8), U8), whole((8, 3, 3, 2), I8, True), True, 2, zeros=(8,)),
+    small_conv("integer-conv-beyond", whole((1, 9, 2, 2), I8), whole((9, 1, 3, 3), I8, True), True, 9),
     small_conv("integer-conv-of-groups", whole((2, 6, 9, 8), U8), whole((34, 3, 3, 2), I8, True), False, 2),
 ]  # fmt: skip
 

@@ -87,6 +87,103 @@ void window_part(const Conv& p, const In* image, Index position, std::int32_t ze
   }
 }
 
+/// Outputs of an axis from `begin` up to `end` whose tap lies inside the input, `shift` from the first one's.
+struct Inside {
+  Index shift, begin, end;
+  Inside(const Conv& p, int axis, Index tap) : shift(tap * p.dilation[axis] - p.pad_begin[axis]) {
+    const Index stride = p.stride[axis], rest = p.in[axis] - 1 - shift;
+    begin = shift < 0 ? (-shift + stride - 1) / stride : 0;
+    end = rest < 0 ? 0 : std::min(p.out[axis], rest / stride + 1);
+  }
+};
+
+/// Calls body(tap, source row, outputs along the row that it reaches) for every tap inside, of row y of depth z.
+template <typename Body>
+void taps_of_row(const Conv& p, Index z, Index y, const Body& body) {
+  for (Index i = 0; i < p.kernel[0]; ++i) {
+    const Index sz = z * p.stride[0] - p.pad_begin[0] + i * p.dilation[0];
+    if (sz < 0 || sz >= p.in[0]) continue;
+    for (Index j = 0; j < p.kernel[1]; ++j) {
+      const Index sy = y * p.stride[1] - p.pad_begin[1] + j * p.dilation[1];
+      if (sy < 0 || sy >= p.in[1]) continue;
+      for (Index l = 0; l < p.kernel[2]; ++l)
+        body((i * p.kernel[1] + j) * p.kernel[2] + l, sz * p.in[1] + sy, Inside(p, 2, l));
+    }
+  }
+}
+
+/// to[i] += factor(i) * (from[i * step] - zero), wrapping around.
+template <typename In, typename Factor>
+void add_products(Index count, const In* from, Index step, std::int32_t zero, const Factor& factor, std::int32_t* to) {
+  const auto sum = [&](Index i, Index at) {
+    const std::int32_t product = (static_cast<std::int32_t>(from[at]) - zero) * factor(i);
+    to[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(to[i]) + static_cast<std::uint32_t>(product));
+  };
+  if (step == 1) {
+    BOLT_SIMD
+    for (Index i = 0; i < count; ++i) sum(i, i);
+  } else {
+    BOLT_SIMD
+    for (Index i = 0; i < count; ++i) sum(i, i * step);
+  }
+}
+
+/// A filter a channel, channels last: sums of a row of outputs tap by tap, neighbouring channels at a time.
+template <typename In, typename Weight>
+void depthwise_last(const Run& r, const IntegerConv& q, const In* in, const Weight* filters, std::int32_t zero,
+                    const Weight* filter_zero, const std::int32_t* bias, std::int32_t* out) {
+  constexpr Index together = 64;  // channels whose sums of a row stay near the core
+  const Conv& p = q.of;
+  const Index taps = p.kernel[0] * p.kernel[1] * p.kernel[2], across = (p.channels + together - 1) / together;
+  const Index cells = p.in[0] * p.in[1] * p.in[2], width = p.out[2];
+  parallel(r, p.batch * p.out[0] * p.out[1] * across, width * taps * together, [&](Index begin, Index end) {
+    std::int32_t line[together];
+    for (Index item = begin; item < end; ++item) {
+      const Index row = item / across, first = item % across * together, many = std::min(together, p.channels - first);
+      const Index y = row % p.out[1], z = row / p.out[1] % p.out[0], image = row / p.out[1] / p.out[0];
+      std::int32_t* const to = out + row * width * p.channels + first;
+      for (Index x = 0; x < width; ++x)
+        for (Index c = 0; c < many; ++c) to[x * p.channels + c] = bias ? bias[first + c] : 0;
+      taps_of_row(p, z, y, [&](Index tap, Index source, const Inside& inside) {
+        for (Index c = 0; c < many; ++c)
+          line[c] = static_cast<std::int32_t>(filters[(first + c) * taps + tap]) -
+                    filter_zero[(first + c) * q.filter_zero];
+        const In* const from = in + (image * cells + source * p.in[2] + inside.shift) * p.channels + first;
+        for (Index x = inside.begin; x < inside.end; ++x)
+          add_products(many, from + x * p.stride[2] * p.channels, 1, zero, [&](Index c) { return line[c]; },
+                       to + x * p.channels);
+      });
+    }
+  });
+}
+
+/// Groups of few filters, channels first: sums of a row of outputs tap by tap, neighbours of the row at a time.
+template <typename In, typename Weight>
+void few_filters(const Run& r, const IntegerConv& q, const In* in, const Weight* filters, std::int32_t zero,
+                 const Weight* filter_zero, const std::int32_t* bias, std::int32_t* out) {
+  const Conv& p = q.of;
+  const Index taps = p.kernel[0] * p.kernel[1] * p.kernel[2], channels = p.channels / p.groups;
+  const Index cells = p.in[0] * p.in[1] * p.in[2], width = p.out[2], of_group = p.out_channels / p.groups;
+  parallel(r, p.batch * p.out_channels * p.out[0] * p.out[1], width * taps * channels, [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) {
+      const Index y = row % p.out[1], z = row / p.out[1] % p.out[0], map = row / p.out[1] / p.out[0];
+      const Index k = map % p.out_channels, image = map / p.out_channels;
+      const In* const group = in + (image * p.channels + k / of_group * channels) * cells;
+      const std::int32_t less = filter_zero[k * q.filter_zero];
+      std::int32_t* const to = out + row * width;
+      std::fill(to, to + width, bias ? bias[k] : 0);
+      taps_of_row(p, z, y, [&](Index tap, Index source, const Inside& inside) {
+        const Index count = inside.end - inside.begin;
+        for (Index c = 0; c < channels; ++c) {
+          const std::int32_t weight = static_cast<std::int32_t>(filters[(k * channels + c) * taps + tap]) - less;
+          const In* const from = group + c * cells + source * p.in[2] + inside.shift + inside.begin * p.stride[2];
+          add_products(count, from, p.stride[2], zero, [&](Index) { return weight; }, to + inside.begin);
+        }
+      });
+    }
+  });
+}
+
 template <typename In, typename Weight>
 void integer_conv(const Run& r, const IntegerConv& q, const void* input, const void* weights, const void* input_zero,
                   const void* weights_zero, const void* offset, void* output) {
@@ -103,6 +200,14 @@ void integer_conv(const Run& r, const IntegerConv& q, const void* input, const v
     return image * p.out_channels * plane +
            (p.channels_last ? position * p.out_channels + k : k * plane + position);
   };
+  if (channels == 1 && of_group == 1 && p.channels_last) {
+    depthwise_last(r, q, in, filters, *zero, filter_zero, bias, out);
+    return;
+  }
+  if (of_group < least_filters && !p.channels_last) {
+    few_filters(r, q, in, filters, *zero, filter_zero, bias, out);
+    return;
+  }
   if (of_group < least_filters) {
     parallel(r, p.batch * p.out_channels * plane, channels * taps, [&](Index begin, Index end) {
       for (Index item = begin; item < end; ++item) {

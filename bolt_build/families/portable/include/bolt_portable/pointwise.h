@@ -1,7 +1,8 @@
-// Functions of one to three tensors of any element types, element by element, with NumPy's broadcasting.
+// Functions of a few tensors of any element types, element by element, with NumPy's broadcasting.
 #pragma once
 
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include "bolt_portable/typed.h"
@@ -31,6 +32,35 @@ BOLT_HD inline void point(const Function& function, Out* out, const In*... in) {
 
 namespace bolt::portable {
 
+/// Elements that are computed at a time, and the row from which it pays to lay them side by side for that.
+constexpr Index pointwise_chunk = 512, pointwise_least = 16;
+
+/// An input's next elements side by side: where they lie, or copied.
+template <typename T>
+struct Neighbours {
+  T copied[pointwise_chunk];
+  const T* broadcast = nullptr;
+  Index filled = 0;
+
+  /// Those of the chunk at `from`, `step` apart. An element that is broadcast stays copied until there is another.
+  const T* chunk(const T* from, Index step, Index count) {
+    if (step == 1) return from;
+    const bool kept = step == 0 && from == broadcast && count <= filled;
+    if (!kept)
+      for (Index i = 0; i < count; ++i) copied[i] = from[i * step];
+    broadcast = step == 0 ? from : nullptr;
+    filled = std::max(count, kept ? filled : 0);
+    return copied;
+  }
+};
+
+/// One chunk of which every input's elements are neighbours: the loop that vector units run.
+template <typename Out, typename Function, typename... In>
+void point_chunk(const Function& function, Index count, Out* out, const In*... in) {
+  BOLT_SIMD
+  for (Index i = 0; i < count; ++i) point(function, out + i, (in + i)...);
+}
+
 template <typename Out, typename... In, typename Function, std::size_t... I>
 void pointwise_rows(const Run& r, const Pointwise<sizeof...(In)>& p, const Function& function, Out* out,
                     std::index_sequence<I...>, const In*... in) {
@@ -39,11 +69,10 @@ void pointwise_rows(const Run& r, const Pointwise<sizeof...(In)>& p, const Funct
   const Index inner = p.extent[last];
   Index rows = 1;
   for (int axis = 0; axis < last; ++axis) rows *= p.extent[axis];
-  bool dense = true;
-  for (int i = 0; i < inputs; ++i) dense = dense && p.step[i][last] == 1;
   const Index block = rows == 1 ? 4096 : inner;
   const Index blocks = (inner + block - 1) / block;
   parallel(r, rows * blocks, block, [&](Index begin, Index end) {
+    std::tuple<Neighbours<In>...> near;
     for (Index item = begin; item < end; ++item) {
       const Index row = item / blocks, first = item % blocks * block, stop = std::min(first + block, inner);
       Index at[inputs] = {}, rest = row;
@@ -53,11 +82,14 @@ void pointwise_rows(const Run& r, const Pointwise<sizeof...(In)>& p, const Funct
         for (int i = 0; i < inputs; ++i) at[i] += index * p.step[i][axis];
       }
       Out* to = out + row * inner;
-      if (dense) {
-        BOLT_SIMD
-        for (Index i = first; i < stop; ++i) point(function, to + i, (in + at[I] + i)...);
-      } else {
+      if (inner < pointwise_least) {
         for (Index i = first; i < stop; ++i) point(function, to + i, (in + at[I] + i * p.step[I][last])...);
+        continue;
+      }
+      for (Index i = first; i < stop; i += pointwise_chunk) {
+        const Index count = std::min(pointwise_chunk, stop - i);
+        point_chunk(function, count, to + i,
+                    std::get<I>(near).chunk(in + at[I] + i * p.step[I][last], p.step[I][last], count)...);
       }
     }
   });
