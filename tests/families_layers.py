@@ -16,7 +16,7 @@ from bolt_build.graph.ops.gather import Gather, GatherElements
 from bolt_build.graph.ops.integer_product import IntegerConv, IntegerMatMul
 from bolt_build.graph.ops.line import FUNCTIONS as LINES
 from bolt_build.graph.ops.line import Line
-from bolt_build.graph.ops.lines import CumSum
+from bolt_build.graph.ops.lines import CumProd, CumSum
 from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.matmul import MatMul
@@ -284,7 +284,7 @@ MOVES = [
     Layer("where", Where(), (Input((5, 1, 7), low=0, high=1, dtype=DType.BOOL), Input(IMAGE), Input((), True))),
     Layer("integers-mod", Binary("mod"),
           (Input((40, 7), low=-99, high=99, dtype=DType.I64), Input((7,), low=-9, high=9, dtype=DType.I64))),
-    one("cumsum", CumSum(1, reverse=True), IMAGE),
+    *(one(op.kind, op, IMAGE) for op in (CumSum(1, reverse=True), CumProd(1, True, True))),
     one("expand", Expand((4, 5, 6)), (4, 1, 6)),
     one("flatten-pixel", Reshape((2, 9)), (2, 9, 1, 1)),
     *(one(f"transpose-{''.join(map(str, perm))}", Transpose(perm), IMAGE)

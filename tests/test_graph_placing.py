@@ -118,3 +118,34 @@ def test_each_sequence_is_turned_by_its_length(tmp_path: Path, batch: int, data:
 )  # fmt: skip
 def test_says_what_it_cannot(tmp_path: Path, proto: ModelProto, code: str, said: str) -> None:
     assert refusals(tmp_path, proto) == [(code, said)]
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("exclusive", [0, 1])
+def test_running_products_are_of_what_stands_before(tmp_path: Path, reverse: int, exclusive: int) -> None:
+    nodes = [node("CumProd", "x axis", "y", reverse=reverse, exclusive=exclusive)]
+    graph = bound(tmp_path, model(nodes, [tensor("x", (2, 4))], constants={"axis": np.asarray(-1)}, opset=26), 2)
+    x = uniform(2, 4)
+    found = evaluate(graph, {"x": x})["y"]
+    for row, column in np.ndindex(2, 4):
+        rest = x[row, column + exclusive :] if reverse else x[row, : column + 1 - exclusive]
+        assert found[row, column] == pytest.approx(np.prod(rest))
+
+
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_shifts_leave_no_bit_beyond_the_width(tmp_path: Path, direction: str) -> None:
+    """As of integers without bounds, cut off at their width; by a negative number as by all bits."""
+    inputs = [tensor(name, (1, 8), TensorProto.INT8) for name in ("x", "by")]
+    graph = bound(tmp_path, model([node("BitShift", "x by", "y", direction=direction)], inputs))
+    x = np.asarray([[1, -1, -128, 127, 5, -5, -7, 64]], np.int8)
+    by = np.asarray([[7, 7, 1, 1, 8, 127, -1, 0]], np.int8)
+    steps = [int(each) if each >= 0 else 8 for each in by[0]]
+    wanted = [int(a) << b if direction == "LEFT" else int(a) >> b for a, b in zip(x[0], steps, strict=True)]
+    found = evaluate(graph, {"x": x, "by": by})["y"]
+    np.testing.assert_array_equal(found[0].astype(int), [(each + 128) % 256 - 128 for each in wanted])
+
+
+def test_a_shift_has_a_direction(tmp_path: Path) -> None:
+    proto = model([node("BitShift", "x x", "y", direction="UP")], [tensor("x", (1, 8), TensorProto.INT8)])
+    said = "BitShift 'BitShift_0': direction 'UP' is neither LEFT nor RIGHT"
+    assert refusals(tmp_path, proto) == [("invalid-node", said)]

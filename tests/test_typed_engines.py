@@ -137,6 +137,16 @@ def logic() -> list[Small]:
         Small("not", "Not", (p,), ~p), Small("equal-bool", "Equal", (p, q), p == q),
         Small("bits", "BitwiseXor", (a, b), a ^ b), Small("bits-not", "BitwiseNot", (a,), ~a),
     ]  # fmt: skip
+    for dtype in WHOLE:
+        x, by = numbers((3, 17), dtype), numbers((17,), dtype, -3, 70)
+        width = 8 * x.itemsize
+        steps = np.where((by < 0) | (by.astype(object) > width), width, by.astype(object))
+        shifts = {"LEFT": x.astype(object) << steps, "RIGHT": x.astype(object) >> steps}
+        for direction, exact in shifts.items():
+            low = exact & (1 << width) - 1
+            made = low.astype(np.uint64).astype(f"u{x.itemsize}").view(dtype)
+            label = f"shift-{direction.lower()}-{np.dtype(dtype).name}"
+            found.append(Small(label, "BitShift", (x, by), made, (), {"direction": direction}))
     odd = np.asarray([[np.nan, np.inf, -np.inf, 1.0]], np.float32)
     found += [
         Small("nan", "IsNaN", (odd,), np.isnan(odd)), Small("inf", "IsInf", (odd,), np.isinf(odd)),

@@ -36,7 +36,7 @@ BY_ROWS = frozenset((
 _COUNTS = (
     "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "IsNaN", "IsInf", "Equal", "Less", "Greater", "LessOrEqual",
     "GreaterOrEqual", "And", "Or", "Not", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
-    "MatMulInteger", "ConvInteger",
+    "BitShift", "MatMulInteger", "ConvInteger",
 )  # fmt: skip
 """Operators whose results are no floating-point numbers: nothing of them is rounded."""
 _KEEPS_ROWS = ("Cast", "CastLike", "Dropout", "Identity", "Reshape", "Where")

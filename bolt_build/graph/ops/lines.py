@@ -1,4 +1,4 @@
-"""What walks along one axis: running sums, places of the greatest and least, and ones where an index says."""
+"""What walks along one axis: running sums and products, places of the greatest and least, one-hot lines."""
 
 from __future__ import annotations
 
@@ -53,6 +53,29 @@ class CumSum(Op):
 
 
 @dataclass(frozen=True)
+class CumProd(Op):
+    """Products along `axis`, as CumSum adds up; the product of none is one. Integers wrap around."""
+
+    kind = "cumprod"
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+
+    def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        return CumSum(self.axis).infer(inputs)
+
+    def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        x = np.moveaxis(widened(inputs[0]), self.axis, 0)
+        factors = np.flip(x, 0) if self.reverse else x
+        if self.exclusive:
+            factors = np.concatenate([np.ones_like(x[:1]), factors[:-1]])
+        with np.errstate(all="ignore"):
+            found = np.cumprod(factors, 0, dtype=x.dtype)
+        made = np.moveaxis(np.flip(found, 0) if self.reverse else found, 0, self.axis)
+        return (narrowed(np.ascontiguousarray(made), inputs[0].dtype),)
+
+
+@dataclass(frozen=True)
 class Places(Op):
     """Indices (i64) along `axis` of its `count` greatest elements, the greatest first, or of the least; of equal ones
     in their order, or the other way round where `last`. NaN comes before all."""
@@ -85,9 +108,11 @@ class Places(Op):
         return (np.ascontiguousarray(np.moveaxis(found[..., : self.count], -1, self.axis)).astype(np.int64),)
 
 
-def import_cumsum(node: NodeImport) -> None:
-    axis = node.axis(node.static_ints(1, "the axis")[0], node.type(0).rank)
-    node.emit(CumSum(axis, bool(node.integer("exclusive", 0)), bool(node.integer("reverse", 0))), [node.input(0)], 0)
+def import_running(node: NodeImport) -> None:
+    """CumSum and CumProd."""
+    axis = node.axis(int(node.static_number(1, "the axis")), node.type(0).rank)
+    op = CumSum if node.node.op_type == "CumSum" else CumProd
+    node.emit(op(axis, bool(node.integer("exclusive", 0)), bool(node.integer("reverse", 0))), [node.input(0)], 0)
 
 
 def import_arg(node: NodeImport) -> None:
@@ -126,7 +151,11 @@ def import_one_hot(node: NodeImport) -> None:
 
 IMPORTERS = (
     Importer(
-        "CumSum", (11, 14), import_cumsum, example=Example((Data(IMAGE), Integers((1,), scalar=True))),
+        "CumProd", (26,), import_running, example=Example((Data(IMAGE), Integers((1,), scalar=True))),
+        note="a constant axis",
+    ),
+    Importer(
+        "CumSum", (11, 14), import_running, example=Example((Data(IMAGE), Integers((1,), scalar=True))),
         note="a constant axis",
     ),
     Importer("ArgMax", (1, 11, 12, 13), import_arg),

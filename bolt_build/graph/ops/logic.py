@@ -9,7 +9,7 @@ import numpy as np
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.example import IMAGE, OF_TWO_IMAGES, Data, Example
-from bolt_build.graph.importing import Importer, NodeImport
+from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_float, expect_same_dtype
 from bolt_build.graph.tail import ANYTHING, Padded, Tail, Tails
@@ -22,8 +22,20 @@ _COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
 _LOGIC: dict[str, Callable[[Array, Array], Array]] = {
     "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor,
 }  # fmt: skip
+
+
+def _shift(a: Array, b: Array, left: bool) -> Array:
+    """A shift by less than 0, or by all bits and more, leaves no bit but copies of the sign on the right."""
+    width = 8 * a.dtype.itemsize
+    inside = (b >= 0) & (b < width)
+    by = np.where(inside, b, b.dtype.type(width - 1))
+    none = np.zeros_like(a) if left or a.dtype.kind == "u" else np.right_shift(a, a.dtype.type(width - 1))
+    return np.where(inside, np.left_shift(a, by) if left else np.right_shift(a, by), none).astype(a.dtype)
+
+
 _BITS: dict[str, Callable[[Array, Array], Array]] = {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "shift_left": lambda a, b: _shift(a, b, True), "shift_right": lambda a, b: _shift(a, b, False),
 }  # fmt: skip
 _QUESTIONS: dict[str, Callable[[Array], Array]] = {
     "nan": np.isnan, "inf": np.isinf, "positive_inf": np.isposinf, "negative_inf": np.isneginf,
@@ -92,7 +104,9 @@ class Logic(Op):
 
 @dataclass(frozen=True)
 class Bitwise(Op):
-    """Integers from two tensors of one integer type, bit by bit. `function` is "and", "or" or "xor"."""
+    """Integers from two tensors of one integer type, bit by bit. `function` is "and", "or", "xor", "shift_left" or
+    "shift_right": a shifted by b bits, a signed a with copies of its sign. By a negative b, or all bits and more, none
+    of a's bits are left."""
 
     kind = "bitwise"
     function: str
@@ -184,6 +198,13 @@ def import_bitwise(node: NodeImport) -> None:
     node.emit(Bitwise(node.node.op_type.removeprefix("Bitwise").lower()), [node.input(0), node.input(1)], 0)
 
 
+def import_bit_shift(node: NodeImport) -> None:
+    direction = node.text("direction")
+    if direction not in ("LEFT", "RIGHT"):
+        raise Refusal("invalid-node", f"direction '{direction}' is neither LEFT nor RIGHT")
+    node.emit(Bitwise(f"shift_{direction.lower()}"), [node.input(0), node.input(1)], 0)
+
+
 def import_bitwise_not(node: NodeImport) -> None:
     """Every bit turned: the exclusive or with ones."""
     dtype = node.type(0).dtype
@@ -226,6 +247,12 @@ IMPORTERS = (
     *(Importer(name, (7,), import_logic, example=OF_TWO_IMAGES) for name in ("And", "Or", "Xor")),
     Importer("Not", (1,), import_not),
     *(Importer(f"Bitwise{name}", (18,), import_bitwise, example=OF_TWO_IMAGES) for name in ("And", "Or", "Xor")),
+    Importer(
+        "BitShift",
+        (11, 28),
+        import_bit_shift,
+        example=Example((Data(IMAGE), Data(IMAGE)), (("direction", "LEFT"),)),
+    ),
     Importer("BitwiseNot", (18,), import_bitwise_not),
     Importer("IsNaN", (9, 13, 20), import_is_nan),
     Importer("IsInf", (10, 20), import_is_inf),

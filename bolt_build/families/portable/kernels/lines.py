@@ -1,4 +1,4 @@
-"""Kernels that walk along one axis: running sums, places of the greatest, scatters, interpolation."""
+"""Kernels that walk along one axis: running sums and products, places of the greatest, scatters, interpolation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bolt_build.families.portable.kernels.gather import elements_along
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.lines import CumSum, Places
+from bolt_build.graph.ops.lines import CumProd, CumSum, Places
 from bolt_build.graph.ops.resize import Interpolate
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
 
@@ -39,6 +39,17 @@ def _emit_cumsum(problem: KernelProblem, at: StepExpressions) -> StepCode:
     flags = f"{boolean(op.exclusive)}, {boolean(op.reverse)}"
     call = (
         f"bolt::portable::cumulative_sum<{ctype(x.format.dtype)}>(r, {_lines(x, op.axis)}, {flags}, "
+        f"{at.inputs[0]}, {at.outputs[0]});"
+    )
+    return StepCode(_HEADER, None, "", call)
+
+
+def _emit_cumprod(problem: KernelProblem, at: StepExpressions) -> StepCode:
+    op, x = problem.op, problem.inputs[0]
+    assert isinstance(op, CumProd)
+    flags = f"{boolean(op.exclusive)}, {boolean(op.reverse)}"
+    call = (
+        f"bolt::portable::cumulative_product<{ctype(x.format.dtype)}>(r, {_lines(x, op.axis)}, {flags}, "
         f"{at.inputs[0]}, {at.outputs[0]});"
     )
     return StepCode(_HEADER, None, "", call)
@@ -116,6 +127,7 @@ def _emit_interpolate(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 RULES = (
     Rule(CumSum, no_epilogue, _emit_cumsum, _slow, layouts=row_major),
+    Rule(CumProd, no_epilogue, _emit_cumprod, _slow, layouts=row_major),
     Rule(Places, no_epilogue, _emit_places, _slow, layouts=row_major),
     Rule(ScatterElements, _refuse_scatter, _emit_scatter_elements, _slow, layouts=row_major, in_place=(0,)),
     Rule(ScatterND, _refuse_scatter, _emit_scatter_nd, _slow, layouts=row_major, in_place=(0,)),

@@ -25,7 +25,7 @@ def _function(op: Op) -> str:
         case Logic(function):
             name = function.capitalize()
         case Bitwise(function):
-            name = f"Bit{function.capitalize()}"
+            name = f"Bit{function.title().replace('_', '')}"
         case Ask(question):
             name = _QUESTIONS[question]
         case _:

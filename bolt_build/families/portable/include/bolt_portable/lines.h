@@ -13,25 +13,37 @@ struct Lines {
   BOLT_HD Index first(Index line) const { return line / inner * extent * inner + line % inner; }
 };
 
-/// Sums of what stands before each element, itself included unless `exclusive`; from the end where `reverse`.
-template <typename T>
-void cumulative_sum(const Run& r, const Lines& p, bool exclusive, bool reverse, const void* input, void* output) {
+/// What `Function` makes of all that stands before each element, itself included unless `exclusive`; from the end where `reverse`.
+/// Of nothing it is `first`.
+template <typename T, typename Function>
+void cumulative(const Run& r, const Lines& p, bool exclusive, bool reverse, const void* input, void* output, int first,
+                const char* name) {
   const T* from = static_cast<const T*>(input);
   T* to = static_cast<T*>(output);
   for_each_item(
       r, p.outer * p.inner, p.extent,
       [=] BOLT_HD(Index line) {
         using Value = typename Computed<T>::type;
-        Value sum{0};
+        Value found = static_cast<Value>(first);
         for (Index i = 0; i < p.extent; ++i) {
           const Index at = p.first(line) + (reverse ? p.extent - 1 - i : i) * p.inner;
           const Value value = read(from + at);
-          if (exclusive) to[at] = element<T>(sum);
-          sum = typed::Add{}(sum, value);
-          if (!exclusive) to[at] = element<T>(sum);
+          if (exclusive) to[at] = element<T>(found);
+          found = Function{}(found, value);
+          if (!exclusive) to[at] = element<T>(found);
         }
       },
-      "running sum");
+      name);
+}
+
+template <typename T>
+void cumulative_sum(const Run& r, const Lines& p, bool exclusive, bool reverse, const void* input, void* output) {
+  cumulative<T, typed::Add>(r, p, exclusive, reverse, input, output, 0, "running sum");
+}
+
+template <typename T>
+void cumulative_product(const Run& r, const Lines& p, bool exclusive, bool reverse, const void* input, void* output) {
+  cumulative<T, typed::Mul>(r, p, exclusive, reverse, input, output, 1, "running product");
 }
 
 /// Whether a value stands before another in the order asked for; NaN stands first.

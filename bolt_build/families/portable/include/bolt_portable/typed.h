@@ -346,6 +346,27 @@ struct BitXor {
     return static_cast<T>(a ^ b);
   }
 };
+/// By b bits, which C++ leaves open for a negative b and for all bits and more: no bit is left then.
+struct BitShiftLeft {
+  template <typename T>
+  BOLT_HD T operator()(T a, T b) const {
+    using Bits = std::make_unsigned_t<T>;
+    if (static_cast<Bits>(b) >= 8 * sizeof(T)) return T{0};
+    return static_cast<T>(static_cast<std::uint64_t>(static_cast<Bits>(a)) << b);
+  }
+};
+/// Signed numbers are filled up with copies of their sign, and are nothing else where no bit is left.
+struct BitShiftRight {
+  template <typename T>
+  BOLT_HD T operator()(T a, T b) const {
+    if (static_cast<std::make_unsigned_t<T>>(b) < 8 * sizeof(T)) return static_cast<T>(a >> b);
+    if constexpr (std::is_signed_v<T>) {
+      return static_cast<T>(a >> (8 * sizeof(T) - 1));
+    } else {
+      return T{0};
+    }
+  }
+};
 
 }  // namespace typed
 }  // namespace bolt::portable
