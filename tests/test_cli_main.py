@@ -101,6 +101,28 @@ def test_an_interruption(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert capsys.readouterr().err == "\nbolt-build: interrupted\n"
 
 
+def test_a_package_that_pip_was_told_to_leave_out_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace_check(monkeypatch, ModuleNotFoundError("No module named 'absent_yaml'", name="absent_yaml.nodes"))
+    assert main(["check", "x.yaml"]) == ExitCode.TOOL_MISSING
+    assert capsys.readouterr().err == (
+        "error[package-missing]: the Python package 'absent_yaml' is not installed, and bolt-build needs it\n"
+        "  hint: install bolt-build again, with what it depends on; "
+        f"'{sys.executable} -m pip check' says what is missing\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["bolt_build.gone", "json.gone"])
+def test_a_module_that_bolt_build_itself_or_an_installed_package_lacks_is_a_bug(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    replace_check(monkeypatch, ModuleNotFoundError(f"No module named '{name}'", name=name))
+    assert main(["check", "x.yaml"]) == ExitCode.INTERNAL
+    assert "this is a bug in bolt-build" in capsys.readouterr().err
+
+
 def test_a_bug_is_one_paragraph_with_the_traceback_in_a_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

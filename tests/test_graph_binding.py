@@ -61,7 +61,7 @@ def test_dimensions_left_open_are_all_listed_with_what_to_write(tmp_path: Path) 
         "dimensions without an extent: 'height' (dimension 2 of input 'i0'), 'width' (dimension 3 of input 'i0'), "
         "'i1.2' (dimension 2 of input 'i1')"
     )
-    assert found.hint == "set model.dims in the recipe: dims: {height: N, width: N, i1.2: N}"
+    assert found.hint == "set model.dims in the recipe: dims: {height: SIZE, width: SIZE, i1.2: SIZE}"
 
 
 def test_a_fixed_batch_that_is_not_the_one_asked_for(tmp_path: Path) -> None:

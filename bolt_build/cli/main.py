@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import itertools
 import json
 import os
@@ -58,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if trouble is None:
             streams.complain(_bug(error, words))
             return int(ExitCode.INTERNAL)
-        streams.complain(render([trouble], color=_wants_color()))
-        return int(ExitCode.TASK_FAILED)
+        streams.complain(render(trouble.diagnostics, color=_wants_color()))
+        return int(trouble.exit_code)
 
 
 def _run(words: list[str]) -> int:
@@ -85,8 +86,29 @@ def _wants_json(words: list[str]) -> bool:
     return "--format=json" in words or ("--format", "json") in itertools.pairwise(words)
 
 
-def _trouble(error: Exception) -> Diagnostic | None:
-    """What is wrong with the machine, where that is what `error` says."""
+def _trouble(error: Exception) -> BoltError | None:
+    """What is wrong with the machine or the installation, where that is what `error` says."""
+    missing = _missing_package(error)
+    if missing is not None:
+        return BoltError([missing], ExitCode.TOOL_MISSING)
+    refusal = _refusal(error)
+    return None if refusal is None else BoltError([refusal], ExitCode.TASK_FAILED)
+
+
+def _missing_package(error: Exception) -> Diagnostic | None:
+    """A package of somebody else's that is not there: `pip install --no-deps` leaves those out that are needed."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    package = error.name.partition(".")[0]
+    if package == bolt_build.__name__ or importlib.util.find_spec(package) is not None:
+        return None
+    message = f"the Python package '{package}' is not installed, and bolt-build needs it"
+    hint = f"install bolt-build again, with what it depends on; '{sys.executable} -m pip check' says what is missing"
+    return Diagnostic("package-missing", message, hint=hint)
+
+
+def _refusal(error: Exception) -> Diagnostic | None:
+    """What the operating system refused, where that says something of the machine."""
     if isinstance(error, MemoryError):
         hint = "build on a machine with more of it, or a smaller batch"
         return Diagnostic("out-of-memory", "the memory of this machine does not suffice", hint=hint)

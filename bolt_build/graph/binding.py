@@ -109,7 +109,7 @@ def _left_open(unbound: Mapping[str, str]) -> list[Diagnostic]:
     if not unbound:
         return []
     what = "dimension" if len(unbound) == 1 else "dimensions"
-    example = ", ".join(f"{symbol}: N" for symbol in unbound)
+    example = ", ".join(f"{symbol}: SIZE" for symbol in unbound)
     message = f"{what} without an extent: {', '.join(unbound.values())}"
     return [Diagnostic("unbound-dimension", message, hint=f"set model.dims in the recipe: dims: {{{example}}}")]
 

@@ -158,7 +158,7 @@ HERE/net.onnx: error[unsupported-op]: operator MaxRoiPool is not supported: node
         """\
 HERE/net.onnx: error[unbound-dimension]: dimensions without an extent: 'rows' (dimension 2 of input 'x'), \
 'columns' (dimension 3 of input 'x')
-  hint: set model.dims in the recipe: dims: {rows: N, columns: N}
+  hint: set model.dims in the recipe: dims: {rows: SIZE, columns: SIZE}
 """,
     ),
     "shapes that do not fit": Wrong(
