@@ -31,7 +31,7 @@ def unsupported_model() -> onnx.ModelProto:
     nodes = [
         node("Conv", "x w", "a", "conv"),
         node("MaxRoiPool", "a v", "b", "crop"),
-        node("GridSample", "b g", "c", "sample"),
+        node("NonMaxSuppression", "b g", "c", "sample"),
         node("MaxRoiPool", "c v", "d", "crop again"),
         node("Relu", "d", "y", "relu"),
     ]
@@ -147,9 +147,9 @@ error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
     "unsupported operators": Wrong(
         RECIPE, unsupported_model().SerializeToString(),
         """\
-HERE/net.onnx: error[unsupported-op]: operator GridSample is not supported: node 'sample'
-  hint: export the model without it, or offer an importer for it (entry points of bolt_build.ops)
 HERE/net.onnx: error[unsupported-op]: operator MaxRoiPool is not supported: nodes 'crop', 'crop again'
+  hint: export the model without it, or offer an importer for it (entry points of bolt_build.ops)
+HERE/net.onnx: error[unsupported-op]: operator NonMaxSuppression is not supported: node 'sample'
   hint: export the model without it, or offer an importer for it (entry points of bolt_build.ops)
 """,
     ),
