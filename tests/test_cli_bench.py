@@ -116,7 +116,13 @@ def test_every_load_is_measured(engines: tuple[BuiltEngine, ...]) -> None:
             ["--against", "onnxruntime", "--callers", "2", "--input", "x.npy"],
             "peers have one caller, and all have the same seeded inputs\n  hint: leave --against out\n",
         ),
-        (["--rate", "0"], "argument --rate: '0' is no number of requests a second above 0, at most a million\n"),
+        (
+            ["--rate", "0"],
+            (
+                "argument --rate: '0' is no number of requests a second above 0, at most a million\n"
+                "'bolt-build bench --help' lists what it takes.\n"
+            ),
+        ),
     ],
 )
 def test_loads_that_cannot_be(

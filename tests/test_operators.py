@@ -47,7 +47,7 @@ def test_every_example_is_understood(importer: Importer) -> None:
             example_graph(importer, DType.F32)
         return
     takes = {"And": DType.BOOL, "Or": DType.BOOL, "Xor": DType.BOOL, "Not": DType.BOOL}
-    whole = importer.op_type.startswith("Bitwise")
+    whole = importer.op_type.startswith("Bit")
     graph = example_graph(importer, takes.get(importer.op_type, DType.I64 if whole else DType.F32))
     assert len(graph.outputs) == importer.example.outputs
     data = [given.shape for given in importer.example.inputs if isinstance(given, Data)]

@@ -43,7 +43,7 @@ def weights_reader(folder: Path) -> Path:
 
 def driver_reader(folder: Path) -> Path:
     """The tuning driver's readers of engines and of workers' lines, and its writer of results."""
-    names = ("duel.cpp", "lines.cpp", "results.cpp", "search.cpp", "tables.cpp")
+    names = ("duel.cpp", "json.cpp", "lines.cpp", "results.cpp", "search.cpp", "tables.cpp")
     files = [path for path in glue.driver_sources() if path.name in names]
     return _built("read_driver", files, (glue.include_dir(), files[0].parent), folder)
 
