@@ -68,3 +68,15 @@ def refusals(tmp_path: Path, proto: onnx.ModelProto) -> list[tuple[str, str]]:
         load_model(path).bind(1)
     assert all(d.subject == str(path) for d in raised.value.diagnostics)
     return [(d.code, d.message) for d in raised.value.diagnostics]
+
+
+def said(path: Path) -> list[tuple[str, str]]:
+    """Codes and messages of what loading and binding say of the model at `path`."""
+    with pytest.raises(BoltError) as raised:
+        load_model(path).bind(1)
+    assert all(d.subject == str(path) for d in raised.value.diagnostics)
+    return [(d.code, d.message) for d in raised.value.diagnostics]
+
+
+def of(tmp_path: Path, proto: onnx.ModelProto) -> list[tuple[str, str]]:
+    return said(saved(tmp_path, proto))

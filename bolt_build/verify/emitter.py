@@ -34,6 +34,18 @@ class Emitter:
         self.nodes.append(helper.make_node(op_type, inputs, [output], **attributes))
         return output
 
+    def in_fp64(self, node: NodeProto) -> None:
+        """`node`, whose inputs and only output are fp32, computed in fp64.
+
+        For LayerNormalization: onnxruntime's kernel for fp32 takes the variance as a difference of two sums, and is off
+        by more than rounding where many elements of a row are 0, as those that padding brings are.
+        """
+        wide = [self.add("Cast", [name], to=TensorProto.DOUBLE) if name else "" for name in node.input]
+        made = self.fresh()
+        inner = helper.make_node(node.op_type, wide, [made])
+        inner.attribute.extend(node.attribute)
+        self.nodes += [inner, helper.make_node("Cast", [made], node.output, to=TensorProto.FLOAT)]
+
     def again(
         self, node: NodeProto, inputs: Sequence[str], changed: Mapping[str, Any] | None = None, output: int = 0
     ) -> str:

@@ -292,7 +292,7 @@ class _Segment:
         copy = helper.make_node(node.op_type, inputs, outputs, domain=node.domain)
         copy.attribute.extend(map(_in_fp32, node.attribute) if node.op_type in ("Cast", "Constant") else node.attribute)
         if _is_own(node) and node.op_type == "LayerNormalization" and len(node.output) == 1:
-            self._in_fp64(copy)
+            self._emit.in_fp64(copy)
         else:
             self._emit.nodes.append(copy)
         constants = self._cut.initializers
@@ -311,15 +311,6 @@ class _Segment:
             self._vary(copy, inputs, outputs, stored)
         elif any(name in self.variances for name in inputs) or not (node.op_type == "Constant" or is_exact(node)):
             self._fold(copy, inputs, outputs)
-
-    def _in_fp64(self, node: NodeProto) -> None:
-        """onnxruntime's kernel for fp32 takes the variance as a difference of two sums, and is off by more than
-        rounding where many elements of a row are 0, as those that padding brings are."""
-        wide = [self._emit.add("Cast", [name], to=TensorProto.DOUBLE) if name else "" for name in node.input]
-        inner = helper.make_node(node.op_type, wide, [self._emit.fresh()])
-        inner.attribute.extend(node.attribute)
-        self._emit.nodes.append(inner)
-        self._emit.nodes.append(helper.make_node("Cast", inner.output, node.output, to=TensorProto.FLOAT))
 
     def _fold(self, node: NodeProto, inputs: list[str], outputs: list[str]) -> None:
         """What is computed of constants is rounded in fp32 on both sides: here, and where importing computes it."""
