@@ -200,6 +200,23 @@ def test_a_concatenation_that_is_read_in_dense_rows_is_made_beside_the_buffer_th
     ]
 
 
+@pytest.mark.parametrize("families", [HOST, (Pitching(),)])
+def test_rows_of_another_length_than_the_concatenation_s_are_copied(families: Sequence[Family]) -> None:
+    """With one channel the same bytes are both layouts. `s` is stored in rows of one channel; read in rows of two
+    pixels it would be a part of each row of `y`."""
+    engine = planned(
+        graph("""
+    graph g batch=1 (%x: f32[1,2,1,2]) -> (%y) {
+      %a = concat(%x, %x) axis=0 // "a"
+      %s = slice(%a) begin=[0,0,0,0] count=[2,1,1,2] step=[1,1,1,1] // "s"
+      %y = concat(%s, %s) axis=3 // "y"
+    }"""),
+        io=LAST_IO,
+        families=families,
+    )
+    assert ("batch 1: y", "declined", "'s': stored as rows of 1 elements by 's'") in said(engine)
+
+
 @st.composite
 def movers(draw: st.DrawFn) -> Graph:
     """Graphs full of concatenations and slices along any axis, with elementwise nodes that may work in place."""

@@ -66,6 +66,13 @@ def _innermost(tensor: ScheduledTensor) -> int:
     return memory_axes(len(tensor.operand.shape), tensor.operand.format.layout)[-1]
 
 
+def _other_rows(tensor: ScheduledTensor, other: ScheduledTensor) -> str | None:
+    """The rows of the tensor where they are not as long as those of `other`, of the same memory. Where extents are 1,
+    the same bytes have several layouts, whose rows are not the same."""
+    row = tensor.operand.row
+    return None if row == other.operand.row else f"rows of {row} elements"
+
+
 @dataclass(frozen=True)
 class _Part:
     """Where a storage lies that has become a part: in storage `within` from byte `begin` on, its rows `pitch` elements
@@ -137,6 +144,8 @@ class _Placer:
             if at not in step.reads_apart:
                 what = "another view" if step.view else f"{step.problem.op.kind} of '{step.candidate.family}'"
                 return f"read in dense rows by '{step.name}', {what}"
+            if (rows := _other_rows(step.inputs[at], output)) is not None:
+                return f"read as {rows} by '{step.name}'"
         return None
 
     def place(self, index: int, step: ScheduledStep, axis: int) -> tuple[str, str]:
@@ -243,6 +252,8 @@ class _Placer:
         ((step, output),) = self._writers[tensor.storage]
         if output not in step.pitched:
             return f"stored in dense rows by '{step.candidate.family}'"
+        if (rows := _other_rows(step.outputs[output], tensor)) is not None:
+            return f"stored as {rows} by '{step.name}'"
         return None
 
     def _read_dense(self, tensor: ScheduledTensor, but: tuple[ScheduledStep, int] | None) -> str | None:
@@ -250,7 +261,7 @@ class _Placer:
         dense = [
             step
             for step, at in self._readers.get(tensor.storage, ())
-            if (but is None or step is not but[0] or at != but[1]) and not self._reads(step, at)
+            if (but is None or step is not but[0] or at != but[1]) and not self._reads(step, at, tensor)
         ]
         if not dense:
             return None
@@ -261,8 +272,11 @@ class _Placer:
         more = f" and {len(others) - 1} other steps" if len(others) > 1 else ""
         return f"read in dense rows by '{first.name}'{more}"
 
-    def _reads(self, step: ScheduledStep, at: int) -> bool:
-        """True where the step reads rows of input `at` wherever they lie: a slice that is a view reads nothing."""
+    def _reads(self, step: ScheduledStep, at: int, tensor: ScheduledTensor) -> bool:
+        """True where the step reads rows as long as the tensor's of input `at` wherever they lie: a slice that is a
+        view reads nothing."""
+        if _other_rows(step.inputs[at], tensor) is not None:
+            return False
         viewed = isinstance(step.problem.op, Slice) and step.outputs[0].storage in self._parts
         return viewed or at in step.reads_apart
 
