@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
+import explored
 import pytest
 from quick_tests import is_left_out, is_quick, starts_nothing
 from shared_folders import RUN, SharedFolder, entered
@@ -19,6 +20,9 @@ from tiny_engine import build_engine, tiny_constants, tiny_plan
 from bolt_build.runtime import names
 
 DATA = Path(__file__).parent / "data"
+
+# Before any test is read: settings take what they do not state from the profile that is loaded when they are made.
+explored.load_profile(random=explored.times() is not None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +53,14 @@ def pytest_collection() -> Iterator[None]:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if is_quick(item.path) and not any(any(item.iter_markers(name)) for name in ("gpu", "large")):
         item.add_marker(pytest.mark.quick)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    factor = explored.times()
+    if factor is not None:
+        # Once each: a test of many parameters is many items.
+        for test in {item.function: None for item in items if isinstance(item, pytest.Function)}:
+            explored.explore(test, factor)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from build_graphs import plan_of, shell, write_plan
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bolt_build.build.cache import Cache
@@ -282,7 +282,7 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None)
 @given(edits=EDITS, seed=st.integers(0, 10**9))
 def test_a_build_runs_what_the_forecast_said_and_certain_tasks_always(
     tmp_path: Path, edits: list[str], seed: int

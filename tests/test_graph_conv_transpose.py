@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graph_models import bound, model, node, saved, tensor
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bolt_build.errors import BoltError
@@ -68,7 +68,7 @@ def cases(draw: st.DrawFn) -> tuple[tuple[int, ...], ...]:
 
 
 @given(case=cases(), groups=st.integers(1, 2))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None)
 def test_any_attributes_give_the_defined_sum(tmp_path: Path, case: tuple[tuple[int, ...], ...], groups: int) -> None:
     spatial, kernel, strides, dilations, pads, more = case
     random = np.random.default_rng(1)

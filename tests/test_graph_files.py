@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from graph_models import bound, model, node, ones, saved, tensor
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -241,7 +241,7 @@ def mixed_model() -> bytes:
 
 
 MIXED = mixed_model()
-QUICK = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=300, deadline=None)
 
 
 def load_and_bind(path: Path, data: bytes) -> None:

@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 from graph_models import model, node, ones, tensor
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
 from variant_models import agree, block, check
@@ -150,7 +150,7 @@ def networks(draw: st.DrawFn) -> onnx.ModelProto:
     return model(nodes, constants=constants)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None)
 @given(networks(), st.sampled_from((2, 4, 8, 12)))
 def test_aligning_never_changes_what_a_network_computes(proto: onnx.ModelProto, multiple: int) -> None:
     variation = vary(proto, VariantSpec("aligned", align=multiple))

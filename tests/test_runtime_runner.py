@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from runner_programs import PORTS, X, ports_runner, run, tiny_runner
@@ -96,7 +96,7 @@ def test_bfloat16_as_numpy_writes_it(ports: Path, tmp_path: Path) -> None:
 
 
 @given(values=hnp.arrays(np.float32, (2, 64), elements=st.floats(width=32)))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None)
 def test_f32_is_rounded_as_numpy_does(ports: Path, tmp_path: Path, values: Array) -> None:
     values[1, :9] = [65504, 65519.996, 65520, 2.0**-24, 2.0**-25, 2.0**-25 * 1.001, 3 * 2.0**-26, 2.0**-14, 2047.5]
     arrays = {**_random_ports(2), "f16": values, "bf16": values}

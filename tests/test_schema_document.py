@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bolt_build.errors import BoltError, Mark
@@ -101,7 +101,7 @@ def test_crlf_and_other_line_breaks_count_as_lines(tmp_path: Path) -> None:
 @example(data=b"? {a: [")
 @example(data=b"a: !!int 0x")
 @example(data="\u2028@".encode())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_whatever_a_file_holds_is_read_or_explained(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_bytes(data)
@@ -129,7 +129,7 @@ _VALUES = st.recursive(
 
 
 @given(value=st.dictionaries(st.text("abcxyz", min_size=1), _VALUES, min_size=1, max_size=4))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_json_is_read_as_json(tmp_path: Path, value: dict[str, Any]) -> None:
     """YAML 1.2 contains JSON: what another program writes there must come out the same."""
     assert plain(read(tmp_path, json.dumps(value))) == value

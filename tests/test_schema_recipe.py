@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bolt_build.errors import Mark
@@ -228,7 +228,7 @@ _LAYERS = st.tuples(st.none() | _PRECISIONS, st.none() | _WISHES, _TOLERANCES).f
     seed=st.integers(0, 2**32 - 1),
     tolerance=_TOLERANCES,
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_expanded_recipe_loads_to_an_equal_one(
     tmp_path: Path,
     batch: list[int],

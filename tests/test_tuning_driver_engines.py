@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_fakes import Act, Measurement, alive, wait_until
 
@@ -363,7 +363,7 @@ def test_engines_alone_need_a_file(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "run: --stage takes kernels or engines, not 'all'\n")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_where_times_add_up_the_best_of_those_tried_is_found(play: Play, data: st.DataObject) -> None:
     """With times that are sums over problems, and well apart, greedy search ends at the best kernel of each problem."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from engine_evidence import GRAPH, LINEUP, LINEUP_OF_TWO, OTHER, TABLE, cover_of, played, swapped
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tune_sets import FIRST, LARGE, SECOND, SMALL, SPLIT, tuning_set
 from tuning_evidence import ON_A100, ON_H200, TOOLS, ok, timed
@@ -184,7 +184,7 @@ def test_the_order_of_records_does_not_matter() -> None:
     assert len(chosen(one, other)) == 1
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_the_driver_begins_where_selection_ends(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """The driver's choice of each problem's winner is that of `select`, near-ties by settings and digests included."""
