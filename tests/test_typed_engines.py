@@ -194,9 +194,37 @@ def moved() -> list[Small]:
     return found
 
 
+def reductions() -> list[Small]:
+    """Sums of integers wrap around; their means are cut off towards zero; the greatest of booleans is any of them."""
+    modes: dict[str, Callable[..., Array]] = {
+        "Sum": np.sum, "Prod": np.prod, "Max": np.max, "Min": np.min,
+        "L1": lambda x, **axes: np.abs(x).sum(**axes), "SumSquare": lambda x, **axes: (x * x).sum(**axes),
+        "Mean": lambda x, **axes: np.trunc(x.astype(np.float64).mean(**axes)),
+    }  # fmt: skip
+    found, axes = [], ((1,), (0, 2), (0, 1, 2))
+    for dtype in (*WHOLE, np.int32):
+        x = numbers((3, 5, 7), dtype)
+        found += [
+            Small(f"{mode}-{x.dtype.name}", f"Reduce{mode}", (x,),
+                  function(x, axis=over, keepdims=bool(i % 2)).astype(dtype), (np.asarray(over),), {"keepdims": i % 2})
+            for i, (mode, function) in enumerate(modes.items()) for over in axes[i % 2 :: 2]
+        ]  # fmt: skip
+    truth = DRAW.randint(0, 4, (3, 5, 7)) > 1
+    wide = numbers((3, 5, 7), np.float64, 0.5, 1.5)
+    exact = np.floor(wide * 8) / 8
+    return [
+        *found,
+        Small("any", "ReduceMax", (truth,), truth.any(1), (np.asarray([1]),), {"keepdims": 0}),
+        Small("all", "ReduceMin", (truth,), truth.all((0, 2)), (np.asarray([0, 2]),), {"keepdims": 0}),
+        Small("sum-f64", "ReduceSum", (exact,), exact.sum((0, 2)), (np.asarray([0, 2]),), {"keepdims": 0}),
+        Small("max-f64", "ReduceMax", (wide,), wide.max(2), (np.asarray([2]),), {"keepdims": 0}),
+        Small("l2-f64", "ReduceL2", (exact,), np.sqrt((exact * exact).sum(1)), (np.asarray([1]),), {"keepdims": 0}),
+    ]
+
+
 @functools.cache
 def smalls() -> list[Small]:
-    return [*arithmetic(), *casts(), *logic(), *moved()]
+    return [*arithmetic(), *casts(), *logic(), *moved(), *reductions()]
 
 
 @pytest.fixture(scope="module")

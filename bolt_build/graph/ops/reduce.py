@@ -25,8 +25,18 @@ def _sum_of_squares(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     return np.asarray(np.square(x).sum(axis=axes, keepdims=keepdims))
 
 
+def _mean(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    """Of integers cut off towards zero, as a quotient of integers is in C++."""
+    if x.dtype.kind not in "iu":
+        return np.asarray(x.mean(axis=axes, keepdims=keepdims))
+    total = np.asarray(x.sum(axis=axes, keepdims=keepdims))
+    count = total.dtype.type(x.size // max(total.size, 1))
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.where(total < 0, -(-total // count), total // count))
+
+
 _EVALUATE: dict[str, Callable[[Array, tuple[int, ...], bool], Array]] = {
-    "mean": lambda x, axes, keep: x.mean(axis=axes, keepdims=keep),
+    "mean": _mean,
     "sum": lambda x, axes, keep: x.sum(axis=axes, keepdims=keep),
     "max": lambda x, axes, keep: x.max(axis=axes, keepdims=keep),
     "min": lambda x, axes, keep: x.min(axis=axes, keepdims=keep),

@@ -11,6 +11,7 @@ from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stag
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.portable.kernels.rows import LANES, WARP, held
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
+from bolt_build.families.portable.typed import ctype, is_computed
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
 from bolt_build.graph.ops.normalization import Lrn
@@ -51,10 +52,18 @@ def _reduce_loops(problem: KernelProblem) -> tuple[tuple[Loop, ...], tuple[Loop,
 
 
 def _refuse_reduce(problem: KernelProblem) -> str | None:
-    if (reason := computed_only(problem) or refuse_stages(problem)) is not None:
+    reason = refuse_stages(problem) if is_computed(problem) else _refuse_typed(problem)
+    if reason is not None:
         return reason
     most = max(len(loops) for loops in _reduce_loops(problem))
     return Reason("reduces in {} loops, at most {} are supported", most, MOST_AXES) if most > MOST_AXES else None
+
+
+def _refuse_typed(problem: KernelProblem) -> str | None:
+    source, output = (operand.format.dtype for operand in (problem.inputs[0], problem.outputs[0]))
+    if source is not output:
+        return f"reduces {source.value} to {source.value}, not to {output.value}"
+    return no_epilogue(problem)
 
 
 def _emit_reduce(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -72,6 +81,11 @@ def _emit_reduce(problem: KernelProblem, at: StepExpressions) -> StepCode:
         channel_axis=next((i for i, loop in enumerate(kept) if loop.fixed), -1),
     )
     mode = "Reduce" + "".join(part.capitalize() for part in op.mode.split("_"))
+    if not is_computed(problem):
+        stored = ctype(problem.inputs[0].format.dtype)
+        kind = f"bolt::portable::typed::{mode}<bolt::portable::Computed<{stored}>::type>"
+        call = f"bolt::portable::typed_reduce<{kind}, {stored}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+        return StepCode(("bolt_portable/typed_reduce.h",), None, "", call)
     call = (
         f"bolt::portable::reduce<bolt::portable::{mode}, {_types(problem)}>(r, {parameters}, {at.inputs[0]}, "
         f"{at.outputs[0]}, {chain(problem, at)});"
