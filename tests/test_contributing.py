@@ -300,47 +300,62 @@ def test_a_gpu_of_a_known_architecture_is_a_row(scratch: Scratch) -> None:
     touches(scratch, "GPU of a known architecture", "l40")
 
 
-SCHEMA = """\
-        "greeting": { "description": "Said at the end of each plan.", "type": "string", "default": "" },"""
+KEY = """\
+    greeting: str | None = field(
+        default=None, metadata=key("Said at the end of each plan.", maxLength=9)
+    )
+    layers: tuple"""
+RENDER = """\
+import json
+from pathlib import Path
+from bolt_build.schema.schema_file import rendered
+
+path = Path("bolt_build/schema/recipe.schema.json")
+path.write_text(rendered(json.loads(path.read_text())))
+"""
 USE_KEY = """\
 from pathlib import Path
+from bolt_build.errors import BoltError
 from bolt_build.graph.text import parse_graph
 from bolt_build.planner.pipeline import optimize
 from bolt_build.schema import load_recipe
 from bolt_build.schema.expand import expand
 
+def loaded(greeting):
+    text = "bolt: 1\\nmodel: {onnx: net.onnx}\\ntargets: {host: {}}\\n"
+    Path("net.yaml").write_text(f"{text}policy: {{padding: {{{greeting}}}}}\\n")
+    return load_recipe(Path("net.yaml"))
+
 Path("net.onnx").write_bytes(b"")
-Path("net.yaml").write_text("bolt: 1\\nmodel: {onnx: net.onnx}\\ntargets: {host: {}}\\npolicy: {greeting: hello}\\n")
-recipe = load_recipe(Path("net.yaml"))
+recipe = loaded("greeting: hello")
 graph = parse_graph("graph g batch=1 (%x: f32[2]) -> (%y) {\\n  %y = relu(%x) // \\"y\\"\\n}")
 print(optimize(graph, recipe.policy).decisions[-1].reason, "greeting: hello" in expand(recipe))
+print(loaded("mode: auto").policy.padding.greeting)
+for wrong in ("greeting: 3", "greeting: hello there", "greting: hello"):
+    try:
+        loaded(wrong)
+    except BoltError as error:
+        print(error.diagnostics[0].message)
 """
 
 
-def test_a_recipe_key_is_in_the_schema_and_its_reader(scratch: Scratch) -> None:
-    schema = "bolt_build/schema"
-    scratch.edit(f"{schema}/recipe.schema.json", '        "padding": {\n', f'{SCHEMA}\n        "padding": {{\n')
+def test_a_recipe_key_is_a_field_and_its_reader(scratch: Scratch) -> None:
+    """The schema's file is rendered from the field: by `python benchmarks/recipe_schema.py`, in a checkout."""
     scratch.edit(
-        f"{schema}/recipe.py",
-        "    padding: PaddingPolicy = PaddingPolicy()\n",
-        '    padding: PaddingPolicy = PaddingPolicy()\n    greeting: str = ""\n',
-    )
-    scratch.edit(
-        f"{schema}/load.py",
-        'padding["alignment"], by_layer),\n',
-        'padding["alignment"], by_layer),\n        data["greeting"],\n',
-    )
-    scratch.edit(
-        f"{schema}/expand.py",
-        '            "padding": {"mode"',
-        '            "greeting": recipe.policy.greeting,\n            "padding": {"mode"',
+        "bolt_build/schema/recipe.py",
+        "    layers: tuple[tuple[str, str], ...] = ()\n",
+        f"{KEY}[tuple[str, str], ...] = ()\n",
     )
     scratch.edit(
         "bolt_build/planner/pipeline.py", "    return PassResult(graph, tuple(decisions))\n",
-        '    decisions.append(Decision("greeting", graph.name, "said", policy.greeting))\n'
+        '    decisions.append(Decision("greeting", graph.name, "said", str(policy.padding.greeting)))\n'
         "    return PassResult(graph, tuple(decisions))\n",
     )  # fmt: skip
-    assert scratch.run(USE_KEY) == "hello True\n"
+    scratch.run(RENDER)
+    assert scratch.run(USE_KEY).splitlines() == [
+        "hello True", "None", "'policy.padding.greeting' must be a string, found the integer 3",
+        "'policy.padding.greeting' has 11 characters, more than 9", "'greting' is not a key of 'policy.padding'",
+    ]  # fmt: skip
     touches(scratch, "recipe key", "greeting")
 
 

@@ -87,7 +87,7 @@ tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
         engine=EngineSpec(IoSpec("fp32", "channels_last")),
         verify=VerifySpec("onnxruntime", 1, 3, 1e-3, str(tmp_path / "data" / "real.npz")),
         marks=(),
-        tuning=TuningSpec(30, 90, str(tmp_path / "locks" / "net.yaml"), True),
+        tuning=TuningSpec(30, 90, str(tmp_path / "locks" / "net.yaml"), foreign=True),
     )
 
 
@@ -174,7 +174,7 @@ def test_a_lock_is_relative_to_the_recipe_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     write(tmp_path / "base", "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: }\ntuning: {lock: net.lock.yaml}\n")
     recipe = load_recipe(write(tmp_path, "bolt: 1\nextend: base/net.yaml\ntuning: {candidates: 3}\n", "other.yaml"))
-    assert recipe.tuning == TuningSpec(3, 1200, str(tmp_path / "base" / "net.lock.yaml"), False)
+    assert recipe.tuning == TuningSpec(3, 1200, str(tmp_path / "base" / "net.lock.yaml"))
     assert "  lock: base/net.lock.yaml" in expand(recipe).replace("{", "\n  ").replace(", ", "\n  ")
     assert recipe.mark("tuning.lock") == Mark(str(tmp_path / "base" / "net.yaml"), 4, 16, 13)
 

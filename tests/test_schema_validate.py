@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from jsonschema import Draft202012Validator
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.errors import Mark
 from bolt_build.schema.recipe import RECIPE_VERSION
+from bolt_build.schema.schema_file import rendered
 from bolt_build.schema.validate import SAID, fits, recipe_schema, suggest, validate
 from bolt_build.schema.values import Entry, Items, Scalar, Table, Unreadable, Value
 
@@ -55,6 +57,12 @@ def messages(data: dict[str, Any]) -> list[str]:
 
 def test_the_schema_is_a_schema() -> None:
     Draft202012Validator.check_schema(recipe_schema())
+
+
+def test_the_file_has_the_keys_of_the_program() -> None:
+    """Rendered by `python benchmarks/recipe_schema.py`."""
+    text = files("bolt_build.schema").joinpath("recipe.schema.json").read_text(encoding="utf-8")
+    assert text == rendered(json.loads(text))
 
 
 def test_every_keyword_that_can_fail_has_its_words() -> None:

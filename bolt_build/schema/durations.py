@@ -6,6 +6,14 @@ import re
 
 _SECONDS = {"s": 1, "min": 60, "h": 3600}
 
+RULES = {
+    "type": "string",
+    "$comment": "Without (?!\\n), some readers of regular expressions let a last line break pass.",
+    "pattern": "^[1-9][0-9]{0,5}(s|min|h)(?!\\n)$",
+    "patternErrorMessage": "a duration is a whole number and its unit: 90s, 20min or 2h",
+}
+"""What JSON Schema says of them."""
+
 
 def seconds_of(text: str) -> int:
     """Seconds of a duration that fits the recipe's schema. Raises ValueError for any other text."""

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from bolt_build.schema.document import CORE_RESOLVERS
-from bolt_build.schema.durations import duration_of
+from bolt_build.schema.keys import relative, written
 from bolt_build.schema.recipe import RECIPE_VERSION, LayerSpec, Recipe, TargetSpec, VariantSpec
 
 
@@ -75,8 +75,9 @@ def _variant(variant: VariantSpec) -> dict[str, Any]:
 
 def _data(recipe: Recipe) -> dict[str, Any]:
     model: dict[str, Any] = {}
+    folder = os.path.dirname(os.path.abspath(recipe.path))
     if recipe.model.onnx is not None:
-        model["onnx"] = _from(recipe, recipe.model.onnx)
+        model["onnx"] = relative(recipe.model.onnx, folder)
     else:
         model["zoo"] = recipe.model.zoo
     if recipe.model.batch:
@@ -89,32 +90,9 @@ def _data(recipe: Recipe) -> dict[str, Any]:
         "model": model,
         "variants": {variant.name: _variant(variant) for variant in recipe.variants},
         "targets": {target.name: _target(target) for target in recipe.targets},
-        "policy": {
-            "fusion": {
-                "epilogue": recipe.policy.fusion.epilogue,
-                "persistent": recipe.policy.fusion.persistent,
-            },
-            "padding": {"mode": recipe.policy.padding.mode, "alignment": recipe.policy.padding.alignment},
-        },
+        "policy": written(recipe.policy, folder),
         "layers": {layer.match: _layer(layer, padding.get(layer.match)) for layer in recipe.layers},
-        "engine": {"io": {"dtype": recipe.engine.io.dtype, "layout": recipe.engine.io.layout}},
-        "verify": {
-            "against": recipe.verify.against,
-            "samples": recipe.verify.samples,
-            "seed": recipe.verify.seed,
-            "tolerance": recipe.verify.tolerance,
-            "inputs": _from(recipe, recipe.verify.inputs) if recipe.verify.inputs is not None else None,
-        },
-        "tuning": {
-            "candidates": recipe.tuning.candidates,
-            "budget": duration_of(recipe.tuning.budget),
-            "lock": _from(recipe, recipe.tuning.lock) if recipe.tuning.lock is not None else None,
-            "engine": recipe.tuning.engine,
-            "foreign": recipe.tuning.foreign,
-        },
+        "engine": written(recipe.engine, folder),
+        "verify": written(recipe.verify, folder),
+        "tuning": written(recipe.tuning, folder),
     }
-
-
-def _from(recipe: Recipe, path: str) -> str:
-    """A file as the recipe's directory sees it."""
-    return os.path.relpath(path, os.path.dirname(os.path.abspath(recipe.path))).replace(os.sep, "/")

@@ -5,21 +5,19 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
-from bolt_build.schema.durations import seconds_of
 from bolt_build.schema.extend import merge, read_extended
+from bolt_build.schema.keys import beside, read
 from bolt_build.schema.names import engine_name
 from bolt_build.schema.recipe import (
     ActivationChange,
     EngineSpec,
-    FusionPolicy,
-    IoSpec,
     LayerSpec,
     ModelSpec,
-    PaddingPolicy,
     Policy,
     Recipe,
     TargetSpec,
@@ -78,14 +76,15 @@ def fill_defaults(data: dict[str, Any], schema: Schema) -> dict[str, Any]:
 def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
     model = data["model"]
     extents_of = {name: _batches(value) for name, value in model["dims"].items()}
-    marks = tuple(
+    placed = tuple(
         (key, entry.mark if isinstance(entry.value, Table) else entry.value.mark) for key, entry in walk(table)
     )
+    marks = dict(placed)
     return Recipe(
         path=str(path),
         name=data.get("name") or _name_of(path),
         model=ModelSpec(
-            onnx=_beside(model["onnx"], dict(marks)["model.onnx"]) if "onnx" in model else None,
+            onnx=beside(model["onnx"], marks["model.onnx"]) if "onnx" in model else None,
             zoo=model.get("zoo"),
             batch=_batches(model.get("batch", [])),
             dims=tuple((name, extents[0]) for name, extents in extents_of.items() if len(extents) == 1),
@@ -96,40 +95,27 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
             TargetSpec(name, spec.get("precision", target_named(name).precisions[0]), _batches(spec.get("batch", [])))
             for name, spec in data["targets"].items()
         ),
-        policy=_policy(data["policy"], data["layers"]),
+        policy=_with_layers(read(Policy, data["policy"], marks, "policy."), data["layers"]),
         layers=tuple(
             LayerSpec(match, spec.get("precision"), spec.get("persistent"), _real(spec.get("tolerance")))
             for match, spec in data["layers"].items()
         ),
-        engine=EngineSpec(IoSpec(data["engine"]["io"]["dtype"], data["engine"]["io"]["layout"])),
-        verify=_verify(data["verify"], dict(marks)),
-        marks=marks,
-        tuning=_tuning(data["tuning"], dict(marks)),
+        engine=read(EngineSpec, data["engine"], marks, "engine."),
+        verify=read(VerifySpec, data["verify"], marks, "verify."),
+        marks=placed,
+        tuning=read(TuningSpec, data["tuning"], marks, "tuning."),
         variants=tuple(_variant(name, spec) for name, spec in data["variants"].items()),
     )
 
 
-def _policy(data: dict[str, Any], layers: dict[str, dict[str, Any]]) -> Policy:
-    fusion, padding = data["fusion"], data["padding"]
+def _with_layers(policy: Policy, layers: dict[str, dict[str, Any]]) -> Policy:
+    """The policy with what layers say of padding."""
     by_layer = tuple((match, spec["padding"]) for match, spec in layers.items() if "padding" in spec)
-    return Policy(
-        FusionPolicy(fusion["epilogue"], fusion["persistent"]),
-        PaddingPolicy(padding["mode"], padding["alignment"], by_layer),
-    )
+    return replace(policy, padding=replace(policy.padding, layers=by_layer))
 
 
 def _batches(value: Any) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list) else (value,)
-
-
-def _tuning(data: dict[str, Any], marks: dict[str, Mark]) -> TuningSpec:
-    lock = _beside(data["lock"], marks["tuning.lock"]) if data["lock"] is not None else None
-    return TuningSpec(data["candidates"], seconds_of(data["budget"]), lock, data["foreign"], data["engine"])
-
-
-def _verify(data: dict[str, Any], marks: dict[str, Mark]) -> VerifySpec:
-    inputs = _beside(data["inputs"], marks["verify.inputs"]) if data["inputs"] is not None else None
-    return VerifySpec(data["against"], data["samples"], data["seed"], _real(data["tolerance"]), inputs)
 
 
 def _real(number: float | None) -> float | None:
@@ -146,11 +132,6 @@ def _variant(name: str, data: dict[str, Any]) -> VariantSpec:
         data["deepen"]["behind"] if "deepen" in data else None,
         data["align"]["channels"] if "align" in data else None,
     )
-
-
-def _beside(name: str, mark: Mark) -> str:
-    """The absolute path of a file that a recipe names relative to itself."""
-    return os.path.abspath(os.path.join(os.path.dirname(mark.file), name))
 
 
 def _check_name(table: Table, path: Path) -> list[Diagnostic]:
@@ -230,7 +211,7 @@ def _check_lock(table: Table) -> list[Diagnostic]:
         return []
     if "\0" in entry.value.value:
         return [Diagnostic("bad-value", "'tuning.lock' holds a NUL", entry.value.mark)]
-    kind = kind_of(_beside(entry.value.value, entry.value.mark))
+    kind = kind_of(beside(entry.value.value, entry.value.mark))
     if kind is not None:  # also where no target has kernels to choose, and nobody reads it
         return [Diagnostic("bad-value", f"the lock '{entry.value.value}' is {kind}", entry.value.mark)]
     return []
@@ -273,7 +254,7 @@ def _check_model(table: Table) -> list[Diagnostic]:
     name, mark = entry.value.value, entry.value.mark
     if not name or "\0" in name:
         return [Diagnostic("bad-value", "'model.onnx' holds a NUL", mark)] if name else []
-    path = _beside(name, mark)
+    path = beside(name, mark)
     if os.path.isfile(path):
         return []
     other = kind_of(path)
@@ -302,7 +283,7 @@ def _check_verify(table: Table) -> list[Diagnostic]:
     name, mark = inputs.value.value, inputs.value.mark
     if "\0" in name:
         return [*found, Diagnostic("bad-value", "'verify.inputs' holds a NUL", mark)]
-    path = _beside(name, mark)
+    path = beside(name, mark)
     if not name or os.path.isfile(path):
         return found
     other = kind_of(path)

@@ -1,10 +1,14 @@
-"""The recipe as the rest of the program sees it: validated, frozen, with every default filled in."""
+"""The recipe as the rest of the program sees it: validated, frozen, with every default filled in.
+
+Sections of keys (`policy`, `engine`, `verify`, `tuning`) say here what their keys are, and nowhere else (`keys.py`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bolt_build.errors import Mark
+from bolt_build.schema.keys import Form, key, section
 
 RECIPE_VERSION = 1
 
@@ -66,12 +70,14 @@ class TargetSpec:
 
 @dataclass(frozen=True)
 class FusionPolicy:
-    """`epilogue`: bias, residual and activation ride in the kernel of the Conv/Gemm before them. `persistent`: two of
-    those, or a Conv and the MaxPool behind it, in one kernel where that is faster ("auto"), wherever it is possible
-    ("always") or nowhere ("never")."""
+    """`persistent`: two products, or a Conv and the MaxPool behind it, in one kernel where that is faster ("auto"),
+    wherever it is possible ("always") or nowhere ("never")."""
 
-    epilogue: bool
-    persistent: str = "auto"
+    epilogue: bool = field(
+        default=True,
+        metadata=key("Bias, residual and activation ride in the kernel of the Conv or Gemm before them."),
+    )
+    persistent: str = field(default="auto", metadata=key(kind="persistent"))
 
 
 @dataclass(frozen=True)
@@ -80,15 +86,30 @@ class PaddingPolicy:
     possible ("always") or nowhere ("never"). `layers` are globs of ONNX nodes with a mode of their own; of several that
     match, the last one holds."""
 
-    mode: str = "auto"
-    alignment: int = 8
+    mode: str = field(default="auto", metadata=key(kind="padding"))
+    alignment: int = field(
+        default=8,
+        metadata=key(
+            "Channels are padded to a multiple of it: the elements that a kernel loads at once, 16 bytes in half "
+            "precision where it is 8.",
+            enum=[2, 4, 8],
+        ),
+    )
     layers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Policy:
-    fusion: FusionPolicy
-    padding: PaddingPolicy = PaddingPolicy()
+    fusion: FusionPolicy = field(
+        default=FusionPolicy(), metadata=section("Which operations ride together in one kernel.")
+    )
+    padding: PaddingPolicy = field(
+        default=PaddingPolicy(),
+        metadata=section(
+            "Channels that are no whole loads, filled up with zeros: stored so by the kernel before, or copied so by "
+            "the kernel that reads them."
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -105,45 +126,91 @@ class LayerSpec:
 
 @dataclass(frozen=True)
 class IoSpec:
-    """Inputs and outputs. `dtype`: "model", "fp32", "fp16" or "bf16"; `layout`: "model", "row" or "channels_last"."""
+    """Inputs and outputs."""
 
-    dtype: str
-    layout: str
+    dtype: str = field(
+        default="model",
+        metadata=key(
+            "Element type of floating-point inputs and outputs; 'model' is the model's own.",
+            enum=["model", "fp32", "fp16", "bf16"],
+        ),
+    )
+    layout: str = field(
+        default="model",
+        metadata=key(
+            "Order of the axes of inputs and outputs; 'model' is the model's own.",
+            enum=["model", "row", "channels_last"],
+        ),
+    )
 
 
 @dataclass(frozen=True)
 class EngineSpec:
-    io: IoSpec
+    io: IoSpec = field(default=IoSpec(), metadata=section("The engine's inputs and outputs."))
 
 
 @dataclass(frozen=True)
 class VerifySpec:
-    """At most `samples` inputs for each batch, compared with `against` ("onnxruntime"): those of the archive `inputs`
-    (absolute path of a .npz), or seeded random ones.
+    """At most `samples` inputs for each batch, compared with `against`: those of the archive `inputs` (absolute path of
+    a .npz), or seeded random ones."""
 
-    `tolerance` is the largest difference allowed, as a part of the root mean square of the reference's tensor, in
-    layers and outputs; where it is None, they are judged by what rounding can do.
-    """
-
-    against: str
-    samples: int
-    seed: int
-    tolerance: float | None = None
-    inputs: str | None = None
+    against: str = field(
+        default="onnxruntime", metadata=key("What computes the expected outputs.", enum=["onnxruntime"])
+    )
+    samples: int = field(default=4, metadata=key("Seeded random inputs for each batch size.", minimum=1, maximum=1024))
+    seed: int = field(default=0, metadata=key("Seed of the random inputs.", minimum=0, maximum=4294967295))
+    tolerance: float | None = field(
+        default=None,
+        metadata=key(
+            "The largest difference allowed, as a part of the root mean square of the reference's tensor, in layers "
+            "and outputs. Without it, layers are judged by what rounding of their own inputs can do.",
+            minimum=1e-9, maximum=1000,
+        ),
+    )  # fmt: skip
+    inputs: str | None = field(
+        default=None,
+        metadata=key(
+            "A .npz file, relative to the recipe that names it, with an array for each input, to verify on in place of "
+            "random inputs: rows along the first axis, as many as there are.",
+            form=Form.PATH, minLength=1,
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class TuningSpec:
-    """How kernels are measured and chosen: at most so many `candidates` a problem, in `budget` seconds of the GPU's
-    time, and then in whole engines where `engine` says so. `lock` is the absolute path of the file that holds what was
-    chosen; with `foreign` it may be of another GPU.
-    """
+    """How kernels are measured and chosen. `budget` is in seconds of the GPU's time, `lock` an absolute path."""
 
-    candidates: int = 6
-    budget: int = 1200
-    lock: str | None = None
-    foreign: bool = False
-    engine: bool = True
+    candidates: int = field(
+        default=6,
+        metadata=key(
+            "Kernels to compile and measure for each problem at most, those predicted fastest.",
+            minimum=1, maximum=10000,
+        ),
+    )  # fmt: skip
+    budget: int = field(
+        default=1200,
+        metadata=key(
+            "Time that measuring kernels may take, and playing whole engines again: a number and its unit, such as "
+            "90s, 20min or 2h.",
+            form=Form.DURATION,
+        ),
+    )
+    lock: str | None = field(
+        default=None,
+        metadata=key(
+            "The file, relative to the recipe that names it, that 'bolt-build tune' writes what it chose to and that "
+            "every build takes kernels from. Without it, or while it is not there, kernels are chosen by prediction.",
+            form=Form.PATH, minLength=1,
+        ),
+    )  # fmt: skip
+    engine: bool = field(
+        default=True,
+        metadata=key("Measure whole engines too, and take what is faster in them in place of what is fastest alone."),
+    )
+    foreign: bool = field(
+        default=False, metadata=key("Take kernels that were measured on another GPU than the target's, too.")
+    )
 
 
 @dataclass(frozen=True)
@@ -154,12 +221,15 @@ class Recipe:
     name: str
     model: ModelSpec
     targets: tuple[TargetSpec, ...]
-    policy: Policy
+    policy: Policy = field(metadata=section("How the planner may change the graph."))
     layers: tuple[LayerSpec, ...]
-    engine: EngineSpec
-    verify: VerifySpec
+    engine: EngineSpec = field(metadata=section("The border of the engine."))
+    verify: VerifySpec = field(metadata=section("How the built engine is checked."))
     marks: tuple[tuple[str, Mark], ...]
-    tuning: TuningSpec = TuningSpec()
+    tuning: TuningSpec = field(
+        default=TuningSpec(),
+        metadata=section("How kernels are measured on a GPU ('bolt-build tune') and where the choice is kept."),
+    )
     variants: tuple[VariantSpec, ...] = ()
 
     @property
