@@ -14,7 +14,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Alternative, ProposedStep, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels import RULES
-from bolt_build.graph.ir import Constant, EpilogueOp, Layout, Node, Op, TensorType, Value, graph_of
+from bolt_build.graph.ir import Constant, EpilogueOp, Layout, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops import OF_PROBLEMS, OPS
 from bolt_build.graph.ops.activation import FUNCTIONS, Activation
 from bolt_build.graph.ops.arithmetic import Binary
