@@ -319,6 +319,8 @@ def test_recipes_of_which_nothing_can_be_said_keep_nothing_from_the_others(
     said = capsys.readouterr()
     assert said.out == "tiny/host: verify against onnxruntime: up to date; why it ran last is not known\n"
     assert said.err == (
-        f"planning other for host\nerror[not-onnx]: '{place.path}/o.onnx' cannot be parsed as an ONNX file\n"
-        "  hint: it may be truncated; export or download it again\n"
+        "planning other for host\n"
+        f"other.yaml:3:15: error[not-onnx]: '{place.path}/o.onnx' cannot be parsed as an ONNX file\n"
+        "  3 | model: {onnx: o.onnx, batch: [1, 3]}\n"
+        "    |               ^^^^^^ it may be truncated; export or download it again\n"
     )

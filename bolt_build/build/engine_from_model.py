@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bolt_build.build.model_mark import marked
 from bolt_build.families import load
+from bolt_build.graph.ir import Graph
 from bolt_build.graph.onnx_import import OnnxModel, load_model
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.planner.selection import PREDICTED, Selection
@@ -24,5 +26,10 @@ def plan_parsed(
 
     Raises BoltError.
     """
-    graphs = model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
-    return plan_engine(graphs, recipe, spec, target, load(target), selection)
+    return plan_engine(graphs_of(model, recipe, spec), recipe, spec, target, load(target), selection)
+
+
+def graphs_of(model: OnnxModel, recipe: Recipe, spec: TargetSpec) -> tuple[Graph, ...]:
+    """The graphs of a target's engine. Raises BoltError, with the recipe's line."""
+    with marked(recipe):
+        return model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)

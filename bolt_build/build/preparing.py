@@ -11,6 +11,7 @@ from bolt_build.build.files import FileStamp, stamp
 from bolt_build.build.last_runs import PLANNING, load_last_runs
 from bolt_build.build.layout import RecipeDirectory, TargetDirectory
 from bolt_build.build.model_file import ModelFile, model_file
+from bolt_build.build.model_mark import marked
 from bolt_build.build.origin import rival
 from bolt_build.build.plan_file import PlanFile, TuningUse, load_plan_file
 from bolt_build.build.prepared_target import PreparedTarget
@@ -112,7 +113,8 @@ class Preparer:
         Raises BoltError.
         """
         own = self.recipe.model.batch if spec is None else self.recipe.batches(spec)
-        return own if own and self._parsed is None else self.parsed.batches(own)
+        with marked(self.recipe):
+            return own if own and self._parsed is None else self.parsed.batches(own)
 
     @property
     def parsed(self) -> OnnxModel:
@@ -121,7 +123,9 @@ class Preparer:
             # The heavy half of planning loads onnx and NumPy: a build that finds nothing changed needs neither.
             from bolt_build.build.engine_from_model import parse
 
-            self._parsed = parse(self.model.path)
+            path = self.model.path
+            with marked(self.recipe):
+                self._parsed = parse(path)
         return self._parsed
 
     @property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bolt_build.build.files import FileStamp, stamp, told, untouched, write_text
 from bolt_build.build.layout import RecipeDirectory
+from bolt_build.build.model_mark import marked
 from bolt_build.build.own_sources import code_digest
 from bolt_build.digest import UNSAID, canonical_json, decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
@@ -161,7 +162,8 @@ def _load_model(recipe: Recipe) -> ModelProto:
     from bolt_build.graph.onnx_import import load_model
 
     assert recipe.model.onnx is not None
-    load_model(Path(recipe.model.onnx))  # says what is wrong with the file better than onnx does
+    with marked(recipe):
+        load_model(Path(recipe.model.onnx))  # says what is wrong with the file better than onnx does
     return onnx.load(recipe.model.onnx)
 
 

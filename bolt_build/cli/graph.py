@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
-from bolt_build.build.engine_from_model import parse
+from bolt_build.build.model_mark import marked
 from bolt_build.build.preparing import Preparer
 from bolt_build.cli.chart_format import FORMATS, check_batch, evidences
 from bolt_build.cli.common_arguments import (
@@ -70,7 +70,7 @@ def _groups(recipe: Recipe, options: BuildOptions, args: argparse.Namespace, fir
     check_batch(recipe, (plan.batch for each in engines for plan in each.engine.plan.plans), args.batch)
     if args.stage == "optimised":
         return graph_groups(engines, args.batch, first=first)
-    model = parse(Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr)).model.path)
+    model = Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr)).parsed
     return graph_groups(
         engines, args.batch, lambda sizes: model.bind(sizes.batch, recipe.model.dims, sizes.dims), first
     )
@@ -83,7 +83,8 @@ def _graphs(recipe: Recipe, preparer: Preparer, args: argparse.Namespace) -> lis
         own = [each for spec in specs for each in spec.batch]
         batch = _batch(recipe, [*preparer.batches(None), *own], args.batch)
         first = all_sizes((batch,), recipe.model.lengths)[0]
-        return [(recipe.name, parse(preparer.model.path).bind(batch, recipe.model.dims, first.dims))]
+        with marked(recipe):
+            return [(recipe.name, preparer.parsed.bind(batch, recipe.model.dims, first.dims))]
     _batch(recipe, [each for spec in specs for each in preparer.batches(spec)], args.batch)
     found = []
     for spec in specs:

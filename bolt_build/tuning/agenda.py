@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from bolt_build.build.engine_from_model import graphs_of
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.model_file import ModelFile
 from bolt_build.build.preparing import Preparer
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, Family
 from bolt_build.graph.ir import Graph
-from bolt_build.graph.onnx_import import load_model
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.planner.selection import Selection
@@ -64,10 +64,10 @@ def agenda_of(
 ) -> Agenda:
     """Plan what to measure; `limit` None is the recipe's `tuning.candidates`. Raises BoltError for what is wrong with
     the model."""
-    model = Preparer(recipe, directory, say).model
+    preparer = Preparer(recipe, directory, say)
+    model = preparer.model
     say(f"planning the tuning of {recipe.name} for {spec.name}")
-    parsed = load_model(model.path)
-    graphs = parsed.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
+    graphs = graphs_of(preparer.parsed, recipe, spec)
     families = load(target)
     spaces = search_spaces(graphs, recipe, spec, target, families)
     wanted = recipe.tuning.candidates if limit is None else limit

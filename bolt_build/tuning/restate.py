@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions
+from bolt_build.build.engine_from_model import graphs_of
 from bolt_build.build.files import write_text
 from bolt_build.build.preparing import Preparer
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
-from bolt_build.graph.onnx_import import load_model
 from bolt_build.lockfile.contents import Lock, LockedEngine, LockedTarget, LockEntry
 from bolt_build.lockfile.reading import load_lock, lock_text
 from bolt_build.planner.plan_engine import search_spaces
@@ -48,8 +48,7 @@ def offered_for(recipe: Recipe, target_name: str, options: BuildOptions, say: Ca
     """What the families offer for every problem of the recipe's graphs. Raises BoltError."""
     target = target_named(target_name)
     (spec,) = (each for each in recipe.targets if each.name == target_name)
-    model = load_model(Preparer(recipe, options.directory(recipe), say).model.path)
-    graphs = model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
+    graphs = graphs_of(Preparer(recipe, options.directory(recipe), say).parsed, recipe, spec)
     spaces = search_spaces(graphs, recipe, spec, target, load(target))
     return {(choice.problem.digest, choice.family): choice.candidates for space in spaces for choice in space.choices}
 

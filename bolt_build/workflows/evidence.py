@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bolt_build.build.builder import BuildOptions
+from bolt_build.build.engine_from_model import graphs_of
 from bolt_build.build.preparing import Preparer
 from bolt_build.build.target_lock import target_lock
 from bolt_build.families import load
 from bolt_build.families.base import Family
-from bolt_build.graph.onnx_import import load_model
 from bolt_build.lockfile.contents import LockedTarget
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine, search_spaces
 from bolt_build.schema.recipe import Recipe, TargetSpec
@@ -42,9 +42,9 @@ def gather(recipe: Recipe, spec: TargetSpec, options: BuildOptions, say: Callabl
     """
     target = target_named(spec.name)
     lock = target_lock(recipe, spec, target)
-    model = load_model(Preparer(recipe, options.directory(recipe), say).model.path)
+    model = Preparer(recipe, options.directory(recipe), say).parsed
     say(f"planning {recipe.name} for {spec.name}")
-    graphs = model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
+    graphs = graphs_of(model, recipe, spec)
     families, selection = load(target), lock.selection
     engine = plan_engine(graphs, recipe, spec, target, families, selection)
     spaces = search_spaces(graphs, recipe, spec, target, families)

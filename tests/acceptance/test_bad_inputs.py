@@ -21,6 +21,8 @@ from bolt_build.runtime.loader import Engine, EngineError
 MODEL = "model: {onnx: net.onnx, batch: 1}\n"
 TARGETS = "targets: {host: {precision: fp32}}\n"
 RECIPE = "bolt: 1\n" + MODEL + TARGETS
+NAMED = "  2 | " + MODEL + "    |               ^^^^^^^^"
+"""The line of the recipe that names the model."""
 
 
 def conv_model() -> onnx.ModelProto:
@@ -131,42 +133,45 @@ net.yaml:3:11: error[unknown-target]: unknown target 'hots'
     ),
     "empty model": Wrong(
         RECIPE, b"",
-        "error[model-empty]: the model 'HERE/net.onnx' is empty\n",
+        f"net.yaml:2:15: error[model-empty]: the model 'HERE/net.onnx' is empty\n{NAMED}\n",
     ),
     "a PNG named .onnx": Wrong(
         RECIPE, b"\x89PNG\r\n\x1a\n" + bytes(64),
-        "error[not-onnx]: 'HERE/net.onnx' is not an ONNX file but a PNG image\n",
+        f"net.yaml:2:15: error[not-onnx]: 'HERE/net.onnx' is not an ONNX file but a PNG image\n{NAMED}\n",
     ),
     "truncated model": Wrong(
         RECIPE, CONV[:-20],
-        """\
-error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
-  hint: it may be truncated; export or download it again
+        f"""\
+net.yaml:2:15: error[not-onnx]: 'HERE/net.onnx' cannot be parsed as an ONNX file
+{NAMED} it may be truncated; export or download it again
 """,
     ),
     "unsupported operators": Wrong(
         RECIPE, unsupported_model().SerializeToString(),
-        """\
-HERE/net.onnx: error[unsupported-op]: operator MaxRoiPool is not supported: nodes 'crop', 'crop again'
-  hint: export the model without it, or offer an importer for it (entry points of bolt_build.ops)
-HERE/net.onnx: error[unsupported-op]: operator NonMaxSuppression is not supported: node 'sample'
-  hint: export the model without it, or offer an importer for it (entry points of bolt_build.ops)
+        f"""\
+net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator MaxRoiPool is not supported: nodes 'crop', 'crop again'
+{NAMED} export the model without it, or offer an importer for it (entry points of bolt_build.ops)
+net.yaml:2:15: error[unsupported-op]: HERE/net.onnx: operator NonMaxSuppression is not supported: node 'sample'
+{NAMED} export the model without it, or offer an importer for it (entry points of bolt_build.ops)
 """,
     ),
     "unbound dimensions": Wrong(
         RECIPE, open_model().SerializeToString(),
         """\
-HERE/net.onnx: error[unbound-dimension]: dimensions without an extent: 'rows' (dimension 2 of input 'x'), \
-'columns' (dimension 3 of input 'x')
-  hint: set model.dims in the recipe: dims: {rows: SIZE, columns: SIZE}
+net.yaml:2:1: error[unbound-dimension]: HERE/net.onnx: dimensions without an extent: 'rows' \
+(dimension 2 of input 'x'), 'columns' (dimension 3 of input 'x')
+  2 | model: {onnx: net.onnx, batch: 1}
+    | ^^^^^ set model.dims in the recipe: dims: {rows: SIZE, columns: SIZE}
 """,
     ),
     "shapes that do not fit": Wrong(
         RECIPE, unfitting_model().SerializeToString(),
-        """\
-HERE/net.onnx: error[shape-mismatch]: Conv 'conv': the input has 3 channels, the weight [2, 4, 3, 3] with 1 groups \
-takes 4
-HERE/net.onnx: error[shape-mismatch]: Add 'shift': shapes [1, 3, 8, 8] and [5] do not broadcast
+        f"""\
+net.yaml:2:15: error[shape-mismatch]: HERE/net.onnx: Conv 'conv': the input has 3 channels, the weight [2, 4, 3, 3] \
+with 1 groups takes 4
+{NAMED}
+net.yaml:2:15: error[shape-mismatch]: HERE/net.onnx: Add 'shift': shapes [1, 3, 8, 8] and [5] do not broadcast
+{NAMED}
 """,
     ),
 }  # fmt: skip
