@@ -1,7 +1,26 @@
-"""`python -m bolt_build` is `bolt-build`."""
+"""The process `bolt-build`, which is `python -m bolt_build`: what Ctrl-C gets from its first imports to its end."""
 
+import contextlib
 import sys
 
-from bolt_build.cli.main import main
+from bolt_build.cli import interrupts
 
-sys.exit(main())
+
+def run() -> int:
+    """Run the command line of this process. Returns the exit code; raises nothing but SystemExit from argparse."""
+    try:
+        interrupts.install()
+        # Loading the command line takes long enough to be interrupted.
+        from bolt_build.cli.main import main
+
+        return main()
+    except KeyboardInterrupt:
+        with contextlib.suppress(OSError, AttributeError):  # standard error may be full, or closed
+            sys.stderr.write("\nbolt-build: interrupted\n")
+        return 130
+    finally:
+        interrupts.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

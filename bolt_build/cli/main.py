@@ -48,13 +48,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BoltError as error:
             return _refused(error, words)
     except KeyboardInterrupt:
-        streams.complain("\nbolt-build: interrupted\n")
-        return int(ExitCode.INTERRUPTED)
+        return _interrupted()
     except BrokenPipeError:
         streams.abandon(sys.stdout)
         return _BROKEN_PIPE
     except Exception as error:
         streams.abandon(sys.stdout)
+        if _after_interrupt(error):
+            return _interrupted()
         trouble = _trouble(error)
         if trouble is None:
             streams.complain(_bug(error, words))
@@ -69,6 +70,17 @@ def _run(words: list[str]) -> int:
         return _dispatch(words)
     finally:
         sys.stdout.flush()
+
+
+def _interrupted() -> int:
+    streams.complain("\nbolt-build: interrupted\n")
+    return int(ExitCode.INTERRUPTED)
+
+
+def _after_interrupt(error: BaseException) -> bool:
+    """True of what went wrong while others cleaned up after Ctrl-C, as argparse does in a `finally`."""
+    before = error.__context__
+    return isinstance(before, KeyboardInterrupt) or (before is not None and _after_interrupt(before))
 
 
 def _refused(error: BoltError, words: list[str]) -> int:
