@@ -116,6 +116,8 @@ def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert place.run()[0] == ["alone", "copy", "twice"]
     assert place.path("b.txt").read_text() == "one\none\n"
     assert place.run()[0] == []
+    assert place.recipe.signature_file.is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 INCLUDED = Task(

@@ -88,7 +88,8 @@ def open_session(request_json: str) -> None:
     environment = SCons.Environment.Environment(tools=[], BUILDERS={}, SCANNERS=[])
     graph = _Graph(environment, keep_going=request.keep_going)
     environment.Decider(graph.decider)
-    SCons.Script.SConsignFile(_literal(request.signatures))
+    # The functions of an SConstruct replace nothing in what they are given; those of an environment do.
+    SCons.Script.SConsignFile(request.signatures)
     digests, made = Digests(), MadeOnce()
     for directory in (recipe.target(name) for recipe, targets in recipes for name in targets):
         plan = load_plan_file(directory.plan)
