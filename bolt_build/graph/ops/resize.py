@@ -83,10 +83,10 @@ def _origins(way: _Way, extent: int, made: int, scale: float, roi: tuple[float, 
             return at / scale
         case "align_corners":
             return at * (extent - 1) / (width - 1) if width != 1 else at * 0.0
-        case "pytorch_half_pixel" if width == 1:
-            return at * 0.0 - 0.5
+        case "pytorch_half_pixel" if made == 1:
+            return at * 0.0
         case "half_pixel_symmetric":
-            offset = extent / 2 * (1 - made / width)
+            offset = extent * (width - made) / (2 * width)
             return offset + (at + 0.5) / scale - 0.5
         case "tf_crop_and_resize":
             start, end = roi

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
@@ -63,6 +64,11 @@ def _refuse_typed(problem: KernelProblem) -> str | None:
     source, output = (operand.format.dtype for operand in (problem.inputs[0], problem.outputs[0]))
     if source is not output:
         return f"reduces {source.value} to {source.value}, not to {output.value}"
+    assert isinstance(problem.op, Reduce)
+    if source is DType.BOOL and problem.op.mode not in ("max", "min"):
+        return f"has no {problem.op.mode} of booleans"
+    if source is not DType.F64 and problem.op.mode in ("l2", "log_sum"):
+        return f"has no {problem.op.mode} of integers"
     return no_epilogue(problem)
 
 

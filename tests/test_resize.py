@@ -1,0 +1,66 @@
+"""Resize: the reference against onnxruntime, wherever the text of ONNX leaves them no choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from graph_models import bound, model, node, tensor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto
+
+from bolt_build.graph.reference import evaluate
+
+EXTENT = st.integers(1, 7)
+FACTOR = st.sampled_from([0.5, 1.0, 2.0, 4.0])
+"""Exact in floating point: no two libraries round the place of a result differently."""
+WAYS = ("half_pixel", "pytorch_half_pixel", "asymmetric", "half_pixel_symmetric")
+NEAREST = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+
+
+def resize(x: tuple[int, ...], given: str, asked: object, **attributes: object) -> ModelProto:
+    inputs = {"scales": "x - asked", "sizes": "x - - asked"}[given]
+    nodes = [node("Resize", inputs, "y", **attributes)]
+    for each in nodes:
+        each.input[:] = ["" if name == "-" else name for name in each.input]
+    return model(nodes, [tensor("x", x)], constants={"asked": np.asarray(asked)}, opset=19)
+
+
+def same_as_onnxruntime(folder: pytest.TempPathFactory, proto: ModelProto, x: object) -> None:
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"x": x})
+    found = evaluate(bound(folder.mktemp("resize"), proto), {"x": np.asarray(x)})["y"]
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@given(EXTENT, EXTENT, st.sampled_from(["nearest", "linear", "cubic"]), st.sampled_from(WAYS), st.data())
+@settings(max_examples=60, deadline=None)
+def test_agrees_with_onnxruntime(
+    tmp_path_factory: pytest.TempPathFactory, height: int, width: int, mode: str, way: str, data: st.DataObject
+) -> None:
+    """By factors, and for all but the nearest by extents, whose quotients put results where rounding decides."""
+    attributes = {"mode": mode, "coordinate_transformation_mode": way}
+    if mode == "nearest":
+        attributes["nearest_mode"] = data.draw(st.sampled_from(NEAREST))
+    shape = (1, 2, height, width)
+    if mode != "nearest" and data.draw(st.booleans()):
+        proto = resize(shape, "sizes", [1, 2, data.draw(EXTENT), data.draw(EXTENT)], **attributes)
+    else:
+        factors = [1.0, 1.0, *(data.draw(FACTOR) if extent > 1 else 2.0 for extent in (height, width))]
+        proto = resize(shape, "scales", np.asarray(factors, np.float32), **attributes)
+    same_as_onnxruntime(tmp_path_factory, proto, np.random.RandomState(0).normal(size=shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_one_result_of_pytorch_s_half_pixels_is_the_first_element(
+    tmp_path_factory: pytest.TempPathFactory, mode: str
+) -> None:
+    """Also where a factor makes 1.5 elements, of which one is left."""
+    x = np.asarray([[[[1, 2, 4], [3, 5, 9]]]], np.float32)
+    for asked in (np.asarray([1, 1, 1, 0.5], np.float32), np.asarray([1, 1, 1, 0.4], np.float32)):
+        proto = resize(x.shape, "scales", asked, mode=mode, coordinate_transformation_mode="pytorch_half_pixel")
+        found = evaluate(bound(tmp_path_factory.mktemp("one"), proto), {"x": x})["y"]
+        np.testing.assert_array_equal(found, x[..., :1])
+        same_as_onnxruntime(tmp_path_factory, proto, x)
