@@ -39,11 +39,17 @@ class Integers:
 
 @dataclass(frozen=True)
 class Example:
-    """Inputs and attributes of one node in the newest version that the importer understands."""
+    """Inputs and attributes of one node in the newest version that the importer understands.
+
+    The first `listed` inputs are the tensors of a sequence, which is the node's first input. `joined`: its output is a
+    sequence, whose tensors are then joined along the first axis.
+    """
 
     inputs: tuple[Data | Weights | Bytes | Integers, ...]
     attributes: tuple[tuple[str, int | str | tuple[int, ...]], ...] = ()
     outputs: int = 1
+    listed: int = 0
+    joined: bool = False
 
 
 IMAGE = (1, 4, 6, 6)

@@ -36,8 +36,8 @@ class OnnxNode:
     """One ONNX node. `name` is unique in the model; an input or output left out is "".
 
     `since_version` is the operator set that last changed the operator at the model's opset. `unreadable` names
-    attributes of kinds that have no decoded form (graphs, sparse tensors). `branches` are those of an If: what it is
-    where the condition is true, and where it is false.
+    attributes of kinds that have no decoded form (graphs, sparse tensors). `branches` are the graphs inside it: of an
+    If what it is where the condition is true, and where it is false; of Loop, Scan and SequenceMap the body.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Branch:
     nodes: tuple[OnnxNode, ...]
     constants: tuple[tuple[str, Array], ...]
     outputs: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
 
 
 class Builder:
@@ -68,6 +69,8 @@ class Builder:
         self.budget = budget
         self.values: dict[str, Value] = {}
         self.nodes: list[Node] = []
+        self.sequences: dict[str, tuple[str, ...]] = {}
+        """ONNX's sequences by name: the tensors in each."""
         self._tensors, self._labels = _Names(tensors), _Names(nodes)
 
     def fresh(self, base: str) -> str:
@@ -152,10 +155,30 @@ class NodeImport:
         return self.type_of(self.input(index))
 
     def type_of(self, name: str) -> TensorType:
+        """The type of a tensor. Raises Refusal where the name is a sequence's."""
+        if name in self._builder.sequences:
+            raise Refusal("invalid-node", f"it takes a tensor, and '{name}' is a sequence")
         return self._builder.values[name].type
+
+    def sequence(self, index: int) -> tuple[str, ...]:
+        """The tensors of input `index`, a sequence. Raises Refusal where it is none."""
+        name = self.input(index)
+        if name not in self._builder.sequences:
+            raise Refusal("invalid-node", f"it takes a sequence, and '{name}' is a tensor")
+        return self._builder.sequences[name]
+
+    def is_sequence(self, index: int) -> bool:
+        return self.input(index) in self._builder.sequences
+
+    def sequence_of(self, tensors: Sequence[str], output: int = 0) -> None:
+        """Defines output `output` as the sequence of `tensors`. Raises Refusal where there are too many."""
+        if len(tensors) > MOST_ENTRIES:
+            raise Refusal("model-too-large", f"a sequence of {len(tensors)} tensors; supported are {MOST_ENTRIES}")
+        self._builder.sequences[self.node.outputs[output]] = tuple(tensors)
 
     def constant(self, index: int) -> Array | None:
         """The array of input `index`, None where it is computed at run time."""
+        self.type(index)
         return self._builder.constant(self.input(index))
 
     def array(self, name: str) -> Array | None:

@@ -84,9 +84,10 @@ def _node(findings: Findings, tensors: Tensors, proto: onnx.NodeProto, name: str
     label = f"{proto.op_type} '{name}'"
     attributes: list[tuple[str, Attribute]] = []
     unreadable = []
-    branches = _branches(findings, tensors, proto, opsets) if proto.op_type == "If" and not domain else ()
+    inside = _INSIDE.get(proto.op_type, ()) if not domain else ()
+    branches = _branches(findings, tensors, proto, opsets, inside)
     for attribute in proto.attribute:
-        if branches and attribute.name in _BRANCHES:
+        if branches and attribute.name in inside:
             continue
         value = _attribute(tensors, attribute, f"'{attribute.name}' of {label}")
         if value is None:
@@ -109,20 +110,22 @@ def _node(findings: Findings, tensors: Tensors, proto: onnx.NodeProto, name: str
     )
 
 
-_BRANCHES = ("then_branch", "else_branch")
+_INSIDE = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",), "SequenceMap": ("body",)}
+"""Attributes of ONNX's operators that are graphs."""
 
 
 def _branches(
-    findings: Findings, tensors: Tensors, proto: onnx.NodeProto, opsets: dict[str, int]
+    findings: Findings, tensors: Tensors, proto: onnx.NodeProto, opsets: dict[str, int], names: tuple[str, ...]
 ) -> tuple[Branch, ...]:
-    """Both branches of an If; nothing where one is missing."""
+    """The graphs in these attributes; nothing where one is missing."""
     graphs = {attribute.name: attribute.g for attribute in proto.attribute if attribute.HasField("g")}
-    if any(name not in graphs for name in _BRANCHES):
+    if any(name not in graphs for name in names):
         return ()
-    return tuple(_branch(findings, tensors, graphs[name], opsets) for name in _BRANCHES)
+    return tuple(branch_of(findings, tensors, graphs[name], opsets) for name in names)
 
 
-def _branch(findings: Findings, tensors: Tensors, graph: onnx.GraphProto, opsets: dict[str, int]) -> Branch:
+def branch_of(findings: Findings, tensors: Tensors, graph: onnx.GraphProto, opsets: dict[str, int]) -> Branch:
+    """A graph inside a node as plain data."""
     nodes = list(enumerate(graph.node))
     return Branch(
         tuple(
@@ -135,6 +138,7 @@ def _branch(findings: Findings, tensors: Tensors, graph: onnx.GraphProto, opsets
             if (array := tensors.array(tensor, f"'{tensor.name}'")) is not None
         ),
         tuple(output.name for output in graph.output),
+        tuple(value.name for value in graph.input),
     )
 
 

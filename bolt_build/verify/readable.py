@@ -52,11 +52,13 @@ def versions_of(model: onnx.ModelProto) -> Versions:
 
 
 def readable(path: Path, model: onnx.ModelProto, reads: Reads) -> onnx.ModelProto:
-    """The model at `path`, its functions inlined as import does it, in the newest versions that `reads` allows.
+    """The model at `path`, its functions inlined as import does it, in the newest versions that `reads` allows. Shapes
+    that graphs inside nodes state of what they compute are left out: exporters write those of another branch, and
+    onnxruntime believes them.
 
     Raises Unreadable where it has what those versions do not, and BoltError where functions cannot be inlined.
     """
-    model = inlined(Findings(path), model)
+    model = _unstated(inlined(Findings(path), model))
     stated = versions_of(model)
     opset = _newest(stated.opset, OLDEST_OPSET, lambda version: reads(OLDEST_IR, version))
     if opset != stated.opset:
@@ -71,6 +73,21 @@ def readable(path: Path, model: onnx.ModelProto, reads: Reads) -> onnx.ModelProt
         lowered.ir_version = ir
         return lowered
     return model
+
+
+def _unstated(model: onnx.ModelProto) -> onnx.ModelProto:
+    if not any(list(subgraphs(attribute)) for node in model.graph.node for attribute in node.attribute):
+        return model
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for node in _nodes(changed.graph.node):
+        for attribute in node.attribute:
+            for graph in subgraphs(attribute):
+                del graph.value_info[:]
+                for output in graph.output:
+                    if output.type.HasField("tensor_type"):
+                        output.type.tensor_type.ClearField("shape")
+    return changed
 
 
 def reads_of(runtime: Any) -> Reads:

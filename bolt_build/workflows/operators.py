@@ -74,11 +74,23 @@ def example_graph(importer: Importer, dtype: DType) -> Graph:
             array = _constant(given, dtype)
             constants.append(Value(name, type_of(array), Constant(array)))
     outputs = tuple(f"y{index}" for index in range(importer.example.outputs))
-    node = OnnxNode(
-        importer.op_type, importer.domain, importer.op_type, max(importer.versions), tuple(names), outputs,
-        importer.example.attributes,
+    listed, joined = importer.example.listed, importer.example.joined
+    nodes = []
+    if listed:
+        nodes.append(OnnxNode("list", "", "SequenceConstruct", 11, tuple(names[:listed]), ("list",)))
+        names = ["list", *names[listed:]]
+    made = ("joined",) if joined else outputs
+    nodes.append(
+        OnnxNode(
+            importer.op_type, importer.domain, importer.op_type, max(importer.versions), tuple(names), made,
+            importer.example.attributes,
+        )
     )  # fmt: skip
-    model = OnnxModel(Path("example"), (), max(importer.versions), tuple(inputs), outputs, tuple(constants), (node,))
+    if joined:
+        nodes.append(OnnxNode("joined", "", "ConcatFromSequence", 11, made, outputs, (("axis", 0),)))
+    model = OnnxModel(
+        Path("example"), (), max(importer.versions), tuple(inputs), outputs, tuple(constants), tuple(nodes)
+    )
     return model.bind(model.batches(())[0])
 
 

@@ -1,0 +1,353 @@
+"""One run over a model's nodes with bound inputs: what each becomes, and all that is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.graph.arrays import type_of
+from bolt_build.graph.binding import Binding
+from bolt_build.graph.branches import captured, placed
+from bolt_build.graph.budget import Budget
+from bolt_build.graph.control_flow import CONTROL_FLOW, Undecided, unrolled
+from bolt_build.graph.importer_table import ImporterTable
+from bolt_build.graph.importing import Branch, Builder, NodeImport, OnnxNode, Refusal
+from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of
+from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
+from bolt_build.graph.narrow import READERS
+from bolt_build.graph.onnx_findings import listed
+from bolt_build.graph.ops.shape import Identity
+from bolt_build.sizes import Dims
+
+
+class Model(Protocol):
+    """What of a parsed model is imported (`onnx_import.OnnxModel`)."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def opset(self) -> int: ...
+
+    @property
+    def input_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+
+    @property
+    def constants(self) -> tuple[Value, ...]: ...
+
+    @property
+    def nodes(self) -> tuple[OnnxNode, ...]: ...
+
+    @property
+    def problems(self) -> tuple[Diagnostic, ...]: ...
+
+    @property
+    def narrow(self) -> tuple[tuple[str, str], ...]: ...
+
+
+def _missing_operators(nodes: Iterable[OnnxNode], table: ImporterTable) -> list[Diagnostic]:
+    """One diagnostic an operator that cannot be imported, with the names of its nodes."""
+    groups: dict[tuple[str, str], list[OnnxNode]] = {}
+    for node in nodes:
+        if table.find(node) is None:
+            groups.setdefault((node.domain, node.op_type), []).append(node)
+    found = []
+    for (domain, op_type), same in sorted(groups.items()):
+        label = f"{domain}.{op_type}" if domain else op_type
+        where = f"{'node' if len(same) == 1 else 'nodes'} {listed([node.name for node in same])}"
+        versions = table.versions(same[0])
+        if versions:
+            known = ", ".join(map(str, versions))
+            message = f"version {same[0].since_version} of operator {label} is not supported (known: {known}): {where}"
+            found.append(Diagnostic("unsupported-op-version", message, hint=_CONVERT))
+        elif op_type in CONTROL_FLOW and not domain:
+            message = f"control flow is not supported: operator {label}, {where}"
+            found.append(Diagnostic("unsupported-op", message, hint=_UNROLL))
+        else:
+            message = f"operator {label} is not supported: {where}"
+            found.append(Diagnostic("unsupported-op", message, hint=_REPLACE))
+    return found
+
+
+_CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
+_UNROLL = "export the model traced, with its branches taken and its loops unrolled"
+_REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
+_FOLD = "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it"
+
+
+class ModelImport:
+    """One run over a model's nodes with bound inputs. What cannot be had is left out, and the rest still imported."""
+
+    def __init__(self, model: Model, binding: Binding, table: ImporterTable) -> None:
+        self._model, self._binding, self._table = model, binding, table
+        names = [name for node in model.nodes for name in (*node.inputs, *node.outputs)]
+        names += [*model.input_names] + [value.name for value in model.constants]
+        # Integers of 8 bits and fewer stand for weights in fp32.
+        budget = Budget(max(value.type.nbytes, 4 * value.type.elements) for value in model.constants)
+        self.builder = Builder(names, [node.name for node in model.nodes], budget)
+        self._used = {name for node in model.nodes for name in node.inputs} | set(model.outputs)
+        self._met: list[OnnxNode] = []
+        """The model's nodes, graphs inside nodes in the place of these."""
+        self._problems: dict[tuple[str, str, str, str | None], list[str]] = {}
+        self._lost: dict[str, bool] = {}
+        """Values that could not be had, and whether they depend on data."""
+        self._placed = 0
+        """How often a graph inside a node was imported."""
+
+    def graph(self, batch: int, chosen: Dims) -> Graph:
+        for name, type_ in self._binding.types:
+            self.builder.define(name, type_)
+        for value in self._model.constants:
+            self.builder.values[value.name] = value
+        known = {*self.builder.values, *(name for node in self._model.nodes for name in node.outputs)}
+        # An input without a type is data; a constant without one is an initializer of an unsupported type.
+        self._lost.update((name, True) for name in self._model.input_names if name not in known)
+        self._lost.update((name, False) for name in self._used if name and name not in known and name not in self._lost)
+        self._used.update(captured(self._model.nodes))
+        for node in self._model.nodes:
+            self._import(node)
+        self._finish_outputs()
+        diagnostics = self._diagnostics()
+        if diagnostics:
+            raise BoltError(diagnostics)
+        nodes = _live(self.builder.nodes, self._model.outputs)
+        if len(nodes) > MOST_NODES:
+            message = f"{len(nodes)} nodes of the model compute with data; supported are {MOST_NODES}"
+            subject = str(self._model.path)
+            raise BoltError([Diagnostic("model-too-large", message, hint="give it in parts", subject=subject)])
+        return graph_of(
+            self._model.path.stem,
+            batch,
+            [name for name, _ in self._binding.types],
+            self._model.outputs,
+            self.builder.values.values(),
+            nodes,
+            chosen,
+        )
+
+    def _diagnostics(self) -> list[Diagnostic]:
+        """All that was found, each once: nodes of one operator with one problem share a line."""
+        found = [*self._model.problems, *self._binding.problems, *_missing_operators(self._met, self._table)]
+        for (code, subject, message, hint), names in self._problems.items():
+            where = f"{subject} {listed(names)}: " if subject else ""
+            found.append(Diagnostic(code, f"{where}{message}", hint=hint))
+        return [replace(each, subject=str(self._model.path)) for each in found]
+
+    def _import(self, node: OnnxNode) -> None:
+        """Imports one node; where that fails, what depends on it is left out without further complaint."""
+        if node.branches and self._place_inside(node):
+            return
+        importer = self._table.find(node)
+        if importer is None and not node.domain and self._write_out(node):
+            return
+        self._met.append(node)
+        if importer is not None and importer.folds and any(self._is_data(name) for name in node.inputs if name):
+            message = f"{node.op_type} on data is not supported (only on constants)"
+            self.report(node, "unsupported-op", message, _FOLD)
+            return
+        if importer is None or not self._lost.keys().isdisjoint(node.inputs):
+            self.lose(node)
+            return
+        narrow = next((pair for pair in self._model.narrow if pair[0] in node.inputs), None)
+        if narrow is not None and node.op_type not in READERS:
+            message = f"'{narrow[0]}' is of {narrow[1]}, which is taken only by {', '.join(READERS)}"
+            self.report(node, "unsupported-dtype", message)
+            return
+        try:
+            running = NodeImport(node, self.builder, self._used)
+            importer.run(running)
+            self._check_outputs(node)
+            for name in running.unread():
+                if name not in importer.ignores:
+                    raise Refusal("unsupported-attribute", f"attribute '{name}' is not understood")
+        except Refusal as refusal:
+            self.report(node, refusal.code, refusal.message, refusal.hint)
+        except ShapeError as error:
+            self.report(node, "shape-mismatch", str(error))
+        except Exception as error:  # whatever NumPy, or another package's importer, raises of what does not fit
+            self.report(node, "invalid-node", f"cannot be imported: {str(error) or type(error).__name__}")
+
+    def _place_inside(self, node: OnnxNode) -> bool:
+        """Imports what a node with graphs inside it does. False where data decide that."""
+        if any(self._lost.get(name) is False for name in node.inputs):  # what made it so is reported
+            self.lose(node)
+            return True
+        if node.op_type != "If" and not self._lost.keys().isdisjoint(node.inputs):
+            self.lose(node)
+            return True
+        try:
+            unrolled(self, node)
+        except Undecided:
+            return False
+        except Refusal as refusal:
+            self.report(node, refusal.code, refusal.message, refusal.hint)
+        except ShapeError as error:
+            self.report(node, "shape-mismatch", str(error))
+        except ValueError as error:
+            self.report(node, "unsupported-dtype", str(error))
+        return True
+
+    def _write_out(self, node: OnnxNode) -> bool:
+        """Imports an operator without an importer as the function that ONNX defines it by. False where it has none."""
+        if not self._lost.keys().isdisjoint(node.inputs) or not self.builder.sequences.keys().isdisjoint(node.inputs):
+            return False
+        # onnx takes a third of a second to import, and most models have no such operator.
+        from bolt_build.graph.onnx_bodies import body_of, is_function
+
+        types = [self.builder.values[name].type if name else None for name in node.inputs]
+        try:
+            body = body_of(node, types, self._model.opset)
+            if body is None:
+                return False
+            inside = (each for each in body.nodes if self._table.find(each) is None and not each.branches)
+            if not all(is_function(each.op_type, self._model.opset) for each in inside):
+                return False
+            self.give(node, self.place(node, body, {}, node.name, node.outputs))
+        except Refusal as refusal:
+            self.report(node, refusal.code, refusal.message, refusal.hint)
+        except Exception as error:  # C++ of onnx that raises whatever does not fit
+            self.report(node, "invalid-node", f"cannot be written out: {error}")
+        return True
+
+    def known(self, name: str) -> bool:
+        """Whether a tensor or sequence of that name could be had."""
+        return name in self.builder.values or name in self.builder.sequences
+
+    def define(self, branch: Branch) -> dict[str, str]:
+        """Defines the constants of a graph inside a node, under names that are new. Returns these by its own names."""
+        found = {}
+        for name, array in branch.constants:
+            found[name] = self.builder.fresh(name)
+            self.builder.define(found[name], type_of(array), array, synthetic=True)
+        return found
+
+    def place(
+        self, node: OnnxNode, branch: Branch, given: Mapping[str, str], prefix: str, wanted: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Imports a graph inside `node` once (see `branches.placed`). Returns what its outputs are called, each of
+        which may be lost. Raises Refusal where the model becomes too large."""
+        found = placed(prefix, branch, given, wanted, self.builder.fresh, self.builder.label)
+        self._placed += 1
+        if self._placed + len(self._met) + len(found.nodes) > MOST_FILE_NODES:
+            message = f"with what is inside it the model has more than {MOST_FILE_NODES} nodes"
+            raise Refusal("model-too-large", message)
+        for name, array in found.constants:
+            self.builder.define(name, type_of(array), array, synthetic=True)
+        self._used.update(name for inner in found.nodes for name in inner.inputs)
+        self._used.update(captured(found.nodes))
+        self._used.update(found.results)
+        for inner in found.nodes:
+            missing = next((name for name in inner.inputs if name and not self._is_there(name)), None)
+            if missing is not None:
+                self.report(inner, "undefined-tensor", f"it reads '{missing}', which nothing in front of it defines")
+                continue
+            self._import(inner)
+            for name in inner.outputs:
+                if name in self.builder.values and name not in wanted:
+                    # Inside a node no other runtime shows it.
+                    self.builder.values[name] = replace(self.builder.values[name], synthetic=True)
+        for name in found.results:
+            if not self._is_there(name):
+                raise Refusal("undefined-tensor", f"a graph inside it gives '{name}', which nothing defines")
+        return found.results
+
+    def give(self, node: OnnxNode, results: Sequence[str]) -> None:
+        """Defines the outputs of `node` as values that are there, or lost; "" where nothing reads one. Raises Refusal
+        where there are too few."""
+        outputs = node.outputs
+        if len(results) < len(outputs):
+            message = f"a branch has {len(results)} outputs where {len(outputs)} are used"
+            raise Refusal("invalid-node", message)
+        for source, output in zip(results, outputs, strict=False):
+            if not output or not source or source == output:
+                continue
+            if source in self.builder.sequences:
+                self.builder.sequences[output] = self.builder.sequences[source]
+            elif source in self._lost:
+                self._lost[output] = self._lost[source]
+            else:
+                self._copy(node, source, output)
+
+    def _copy(self, node: OnnxNode, source: str, output: str) -> None:
+        value = self.builder.values[source]
+        self.builder.values[output] = replace(value, name=output, synthetic=False)
+        if value.constant is None:
+            label = self.builder.label(f"{node.name}.copy")
+            self.builder.nodes.append(Node(label, Identity(), (source,), (output,), covers=(node.name,)))
+
+    def is_lost(self, name: str) -> bool:
+        return name in self._lost
+
+    def is_used(self, name: str) -> bool:
+        """Whether something reads a value of that name."""
+        return name in self._used
+
+    def _is_there(self, name: str) -> bool:
+        return self.known(name) or name in self._lost
+
+    def _is_data(self, name: str) -> bool:
+        """True of a value that is only known at run time."""
+        if name in self._lost:
+            return self._lost[name]
+        if name in self.builder.sequences:
+            return any(map(self._is_data, self.builder.sequences[name]))
+        return self.builder.values[name].constant is None
+
+    def _check_outputs(self, node: OnnxNode) -> None:
+        for index, name in enumerate(node.outputs):
+            if name and name in self._used and not self.known(name):
+                raise Refusal("unsupported-output", f"its output {index} ('{name}') is used, which is not supported")
+
+    def lose(self, node: OnnxNode) -> None:
+        data = any(self._is_data(name) for name in node.inputs if name)
+        self._lost.update((name, data) for name in node.outputs if name)
+
+    def report(self, node: OnnxNode, code: str, message: str, hint: str | None = None) -> None:
+        self.lose(node)
+        self._problems.setdefault((code, node.op_type, message, hint), []).append(node.name)
+
+    def _finish_outputs(self) -> None:
+        """A constant that is an output gets a node that copies it; an input that is one is refused."""
+        given = set(self._model.input_names)
+        copied: dict[str, str] = {}
+        for name in self._model.outputs:
+            if name in given:
+                message = f"the output '{name}' is a graph input: there is nothing to compute for it"
+                hint = "leave it out of the outputs"
+                self._problems[("unsupported-output", "", message, hint)] = []
+            elif name in self._lost:
+                continue
+            elif name in self.builder.sequences:
+                message = f"the output '{name}' is a sequence; an engine's outputs are tensors"
+                self._problems[("unsupported-output", "", message, "leave it out of the outputs")] = []
+            elif 0 in (shape := self.builder.values[name].type.shape):
+                message = f"the output '{name}' is {list(shape)}, which has no elements"
+                self._problems[("unsupported-output", "", message, "leave it out of the outputs")] = []
+            elif self.builder.values[name].constant is not None:
+                copied[name] = self.builder.fresh(f"{name}.constant")
+        for index, node in enumerate(self.builder.nodes):
+            if not copied.keys().isdisjoint(node.inputs):
+                inputs = tuple(copied.get(name, name) for name in node.inputs)
+                self.builder.nodes[index] = replace(node, inputs=inputs)
+        for name, source in copied.items():
+            value = self.builder.values[name]
+            self.builder.values[source] = Value(source, value.type, value.constant, synthetic=True)
+            self.builder.values[name] = Value(name, value.type)
+            self.builder.nodes.append(Node(self.builder.label(f"{name}.copy"), Identity(), (source,), (name,)))
+
+
+def _live(nodes: list[Node], outputs: tuple[str, ...]) -> list[Node]:
+    """The nodes that an output depends on: arithmetic on shapes leaves others behind."""
+    needed = set(outputs)
+    found = []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+            found.append(node)
+    return found[::-1]
