@@ -20,7 +20,7 @@ class Sizes:
     dims: Dims = ()
 
     def __str__(self) -> str:
-        return ", ".join([f"batch {self.batch}", *(f"{name} {extent}" for name, extent in self.dims)])
+        return f"batch {self.words}"
 
     def has(self, dims: Dims) -> bool:
         """True where each of these dimensions has one of the extents that are given for it."""
@@ -32,7 +32,7 @@ class Sizes:
     @property
     def words(self) -> str:
         """As a cell of a column for batches: "32", or "32, sequence 128"."""
-        return str(self).removeprefix("batch ")
+        return ", ".join([str(self.batch), *(f"{name} {extent}" for name, extent in self.dims)])
 
     @property
     def numbers(self) -> tuple[int, ...]:

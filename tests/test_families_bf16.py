@@ -12,6 +12,9 @@ from gpu_layers import trials
 from bolt_build.dtypes import DType
 from bolt_build.families import load
 from bolt_build.families.base import Family, KernelProblem, StepExpressions
+from bolt_build.families.cutlass.kinds.warp import WarpTile
+from bolt_build.families.cutlass.kinds.warp_chain import WarpChainTile
+from bolt_build.families.grouped.rows import RowsTile
 from bolt_build.targets import Target, target_named
 
 H200, A100, T4 = (target_named(name) for name in ("h200", "a100", "t4"))
@@ -91,6 +94,25 @@ def test_gpus_without_bf16_refuse_it_with_a_reason(label: str) -> None:
     assert family.candidates(in_bf16(trial).step.problem, A100)[0]
     found, refusals = family.candidates(in_bf16(trial).step.problem, T4)
     assert (found, [each.reason for each in refusals]) == ((), ["tensor cores of target 't4' have no bf16"])
+
+
+@pytest.mark.parametrize(
+    ("label", "tile"),
+    [
+        ("slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16", WarpTile),
+        ("dw-form-grouped-rowsx", RowsTile),
+        ("pair-registers+56-", WarpChainTile),
+    ],
+)
+def test_a_tile_that_computes_in_f16_alone_is_refused_for_bf16(
+    label: str, tile: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = trial_named(label)
+    family, brains = family_of(trial, H200), in_bf16(trial).step.problem
+    assert family.refuse(brains, trial.candidate, H200) is None
+    monkeypatch.setattr(tile, "halves", (DType.F16,))
+    assert family.refuse(brains, trial.candidate, H200) == "computes in f16, not in bf16"
+    assert family.refuse(trial.step.problem, trial.candidate, H200) is None
 
 
 def test_what_is_stored_in_another_half_precision_than_is_read_is_refused() -> None:

@@ -167,11 +167,12 @@ def test_whatever_is_lost_each_work_is_taken_once_or_left(answers: list[list[Ans
 
 DRIVER = """\
 #!{python}
-import sys
+import json, sys
 from pathlib import Path
 here = Path(__file__).parent
-if sys.argv[1:] == ["--devices"]:
-    print("device\\t0\\t%s\\tNVIDIA Test\\t132\\t1\\t700\\t570.1\\t90" % (here / "there").read_text())
+if sys.argv[1:] == ["--devices", "--json"]:
+    device = dict(uuid=(here / "there").read_text(), name="NVIDIA Test", sms=132, memory=1, power=700, driver="570.1")
+    print(json.dumps(dict(index=0, device=device, line="device")))
     sys.exit(0)
 results = sys.argv[sys.argv.index("--results") + 1]
 Path(results).write_text('{says}')

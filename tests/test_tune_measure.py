@@ -33,12 +33,12 @@ from pathlib import Path
 words = sys.argv[1:]
 here = Path(__file__).parent
 devices = {devices}
-if words == ["--devices"]:
+if words == ["--devices", "--json"]:
     if (here / "gone").exists():
-        print("error\\tthere is no GPU")
+        print(json.dumps(dict(error="there is no GPU")))
         sys.exit(7)
     for i, d in enumerate(devices):
-        print("device", i, "GPU-%d" % i, d["name"], d["sms"], d["memory"], d["power"], d["driver"], 80, sep="\\t")
+        print(json.dumps(dict(index=i, device=dict(d, uuid="GPU-%d" % i), line="GPU %d" % i)))
     sys.exit(0)
 (here / "calls").open("a").write(" ".join(words) + "\\n")
 given = json.loads(Path(words[words.index("--candidates") + 1]).read_text())
@@ -46,8 +46,8 @@ out = open(words[words.index("--results") + 1], "w")
 def line(**data):
     out.write(json.dumps(data) + "\\n")
     out.flush()
-gpu = words[words.index("--device") + 1].split("\\t")
-used = dict(devices[int(gpu[1])], uuid=gpu[2])
+gpu = int(words[words.index("--device") + 1].removeprefix("GPU "))
+used = dict(devices[gpu], uuid="GPU-%d" % gpu)
 line(kind="header", version=2, bundle=given["bundle"], target="a100", devices=[used])
 if "engines" in words:
     {engines}
@@ -58,13 +58,13 @@ for number, problem in enumerate(given["problems"]):
     for at, candidate in enumerate(problem["candidates"] if number == asked else ()):
         if (number, at) == {stop}:
             {then}
-        t = (5.0 + at) * (1.0 + {noise} * int(gpu[1]))
+        t = (5.0 + at) * (1.0 + {noise} * gpu)
         statistics = dict(median=t, least=t, greatest=t, spread=0.0, repeats=10, launches=20)
         line(kind="record", problem=problem["digest"], candidate=candidate, device=0, status="ok", message="",
              statistics=statistics, error=0.1)
         rows += 1
 line(kind="end", measured=rows, unmeasured=0, swaps=0, plans=0, engines=0, unplayed=0, seconds=1.0)
-print(json.dumps(dict(gpu=int(gpu[1]), done=1, of=1, text="measured")), file=sys.stderr)
+print(json.dumps(dict(gpu=gpu, done=1, of=1, text="measured")), file=sys.stderr)
 """
 
 
@@ -202,8 +202,9 @@ def test_only_gpus_of_the_target_measure(project: Project, workshop: Workshop) -
     workshop.devices = (H200, A100, A100)
     project.tune()
     calls = (project.path / "generated" / "tiny" / "a100.tuning" / "calls").read_text()
-    used = {line.split("\t")[1] for line in calls.splitlines() if "--stage kernels" in line}
-    assert used <= {"1", "2"}
+    used = {number for number in range(3) if f"--device GPU {number} --stage kernels" in calls}
+    assert used
+    assert used <= {1, 2}
     assert "--budget 1200" in calls
 
 

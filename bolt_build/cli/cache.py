@@ -31,7 +31,7 @@ _RECORDS = "tuning/records.sqlite"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", type=one_of("stats", "verify", "prune"), metavar="{stats,verify,prune}",
+        "what", **one_of("stats", "verify", "prune"),
         help="how much lies there; whether it is what it says, and remove what is not; remove what was used least "
         "recently",
     )  # fmt: skip

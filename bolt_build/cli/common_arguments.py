@@ -6,8 +6,8 @@ import argparse
 import difflib
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from bolt_build.build.builder import BuildOptions
 from bolt_build.cli.recipe_file import checked_recipe, recipes_in
@@ -119,22 +119,28 @@ def add_format(
     parser: argparse.ArgumentParser, what: str = "output", forms: tuple[str, ...] = ("text", "json")
 ) -> None:
     parser.add_argument(
-        "--format", type=one_of(*forms), default="text", metavar=f"{{{','.join(forms)}}}",
+        "--format", **one_of(*forms), default="text",
         help=f"form of the {what} (default: text)",
     )  # fmt: skip
 
 
-def one_of(*words: str) -> Callable[[str], str]:
+class OneOf:
     """A reader of one of `words`, which says what was meant by another."""
 
-    def read(text: str) -> str:
-        if text in words:
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def __call__(self, text: str) -> str:
+        if text in self.words:
             return text
-        near = difflib.get_close_matches(text.lower(), words, 1, 0.6)
-        hint = f"did you mean '{near[0]}'?" if near else f"it is one of: {', '.join(words)}"
+        near = difflib.get_close_matches(text.lower(), self.words, 1, 0.6)
+        hint = f"did you mean '{near[0]}'?" if near else f"it is one of: {', '.join(self.words)}"
         raise argparse.ArgumentTypeError(f"'{text}' is no choice; {hint}")
 
-    return read
+
+def one_of(*words: str) -> dict[str, Any]:
+    """What `add_argument` is told of an argument that is one of `words`: help shows {text,json}."""
+    return {"type": OneOf(*words), "metavar": f"{{{','.join(words)}}}"}
 
 
 def count(text: str) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bolt_build.cli.common_arguments import file_name
+from bolt_build.cli.common_arguments import OneOf, file_name
 from bolt_build.cli.schema import schema_text
 from bolt_build.cli.verb_parser import VerbParser
 from bolt_build.cli.verbs import VERBS, verb_named
@@ -75,9 +75,8 @@ def _value(action: argparse.Action, before: Sequence[str], last: str) -> Offer:
 
 
 def _choices(action: argparse.Action) -> tuple[str, ...]:
-    """The words that an argument takes, as its help shows them: {text,json}."""
-    shown = action.metavar if isinstance(action.metavar, str) else ""
-    return tuple(shown[1:-1].split(",")) if shown[:1] == "{" and shown[-1:] == "}" else ()
+    """The words that an argument takes, where these are some."""
+    return action.type.words if isinstance(action.type, OneOf) else ()
 
 
 def _targets(before: Sequence[str]) -> tuple[str, ...]:

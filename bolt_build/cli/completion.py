@@ -79,7 +79,7 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", type=one_of(*_SCRIPTS), metavar=f"{{{','.join(_SCRIPTS)}}}", help="which shell")
+    parser.add_argument("shell", **one_of(*_SCRIPTS), help="which shell")
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
 
 

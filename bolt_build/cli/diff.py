@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     words = [each.value for each in Measure]
     parser.add_argument(
-        "--of", type=one_of(*words), action="append", default=[], metavar=f"{{{','.join(words)}}}",
+        "--of", **one_of(*words), action="append", default=[],
         help="what --fail-over is about (repeatable; default: all)",
     )  # fmt: skip
     add_format(parser)

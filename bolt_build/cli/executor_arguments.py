@@ -17,7 +17,7 @@ AWAY = 64
 
 def add_executor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--executor", type=one_of("here", "dask"), default="here", metavar="{here,dask}",
+        "--executor", **one_of("here", "dask"), default="here",
         help="where compilations run, and where tune measures: here, or on workers of Dask (default: here)",
     )  # fmt: skip
     parser.add_argument(

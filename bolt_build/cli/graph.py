@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
     add_place(parser)
     parser.add_argument(
-        "--stage", type=one_of("imported", "optimised"), default="optimised", metavar="{imported,optimised}",
+        "--stage", **one_of("imported", "optimised"), default="optimised",
         help="before the passes or after them",
     )  # fmt: skip
     parser.add_argument("--batch", type=count, metavar="N", help="which of the recipe's batches (default: the first)")

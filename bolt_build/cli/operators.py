@@ -18,7 +18,7 @@ NAME = "operators"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--format", type=one_of("text", "markdown", "json"), default="text", metavar="{text,markdown,json}",
+        "--format", **one_of("text", "markdown", "json"), default="text",
         help="form of the table (default: text)",
     )  # fmt: skip
 

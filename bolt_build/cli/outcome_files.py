@@ -38,7 +38,7 @@ def add_outcome_files(parser: argparse.ArgumentParser) -> None:
         "--code-quality", type=file_name, metavar="FILE.json", help="what is wrong, as GitLab's Code Quality report"
     )
     group.add_argument(
-        "--annotations", type=one_of("github"), metavar="{github}",
+        "--annotations", **one_of("github"),
         help="say what is wrong as GitHub's workflow commands too, on standard error",
     )  # fmt: skip
 

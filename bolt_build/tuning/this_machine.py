@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.lockfile.fingerprint import Device
 from bolt_build.targets import Target
+from bolt_build.tuning.exchange.result_fields import DamagedError, get, json_object, text, whole
 
 _DEVICES_SECONDS = 120.0
 """What a GPU's driver may take to answer: one that no program used for a while wakes up slowly."""
@@ -18,7 +18,7 @@ _DEVICES_SECONDS = 120.0
 @dataclass(frozen=True)
 class FoundDevice:
     """A GPU of a machine: CUDA's number there, the name that all of its processes give it, and the driver's own line
-    about it."""
+    about it, which nobody but the driver reads (`--device`)."""
 
     index: int
     device: Device
@@ -32,12 +32,11 @@ def devices_of(driver: Path, target: Target, *, foreign: bool) -> tuple[FoundDev
     Raises BoltError ("no-gpu"), exit code 7, where it finds none.
     """
     try:
-        said = device_lines(driver)
+        found = found_devices(driver)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _no_gpu(f"{driver} does not say which GPUs there are: {error}") from error
-    found = [_device(line) for line in said if line.startswith("device\t")]
     if not found:
-        raise _no_gpu("\n".join(said).removeprefix("error\t") or f"{driver} names no GPU")
+        raise _no_gpu(f"{driver} names no GPU")
     fitting = tuple(each for each in found if foreign or target.is_device(each.device.name))
     if not fitting:
         names = ", ".join(sorted({each.device.name for each in found}))
@@ -45,23 +44,28 @@ def devices_of(driver: Path, target: Target, *, foreign: bool) -> tuple[FoundDev
     return fitting
 
 
-def device_lines(driver: Path) -> Sequence[str]:
-    """What the driver program says when it is asked for the GPUs, which starts CUDA anew. Raises OSError, and
-    TimeoutExpired where CUDA does not answer."""
+def found_devices(driver: Path) -> tuple[FoundDevice, ...]:
+    """All GPUs that the driver program finds when it starts CUDA anew. Raises OSError, TimeoutExpired where CUDA does
+    not answer, and BoltError ("no-gpu") with what the driver says where it finds none."""
     done = subprocess.run(
-        [str(driver), "--devices"], capture_output=True, text=True, errors="replace", check=False,
+        [str(driver), "--devices", "--json"], capture_output=True, text=True, errors="replace", check=False,
         timeout=_DEVICES_SECONDS,
     )  # fmt: skip
-    return done.stdout.splitlines()
+    return tuple(map(_found, done.stdout.splitlines()))
 
 
-def _device(line: str) -> FoundDevice:
-    """`device INDEX UUID NAME SMS MEMORY POWER DRIVER CAPABILITY`, between tabs. Raises BoltError."""
+def _found(line: str) -> FoundDevice:
+    """What an object of JSON says of a GPU, or of why there is none. Raises BoltError."""
     try:
-        _, index, uuid, name, sms, memory, power, driver, _ = line.split("\t")
-        return FoundDevice(int(index), Device(name, int(sms), int(memory), int(power), driver), uuid, line)
-    except ValueError as error:
-        raise _no_gpu(f"the driver says of a GPU what nobody understands: {line[:80]}") from error
+        data = json_object(line)
+        if "error" in data:
+            raise _no_gpu(text(data, "error"))
+        said = get(data, "device", dict)
+        sms, memory, power = (whole(said, name) for name in ("sms", "memory", "power"))
+        device = Device(text(said, "name"), sms, memory, power, text(said, "driver"))
+        return FoundDevice(whole(data, "index"), device, text(said, "uuid"), text(data, "line"))
+    except DamagedError as error:
+        raise _no_gpu(f"the driver's answer cannot be read ({error}): {line[:80]}") from error
 
 
 def _no_gpu(why: str) -> BoltError:

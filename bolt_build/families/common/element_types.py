@@ -21,3 +21,10 @@ HALVES = (DType.F16, DType.BF16)
 def element(dtype: DType) -> str:
     """What the parameters of a kernel's C++ type end with where it computes in another half precision than f16."""
     return "" if dtype is DType.F16 else f", {COMPUTED[dtype]}"
+
+
+def refuse_half(computed: tuple[DType, ...], dtype: DType) -> str | None:
+    """Why kernels that compute in some half precisions do not compute in `dtype`, None where they do."""
+    if dtype in computed:
+        return None
+    return f"computes in {' and '.join(each.value for each in computed)}, not in {dtype.value}"

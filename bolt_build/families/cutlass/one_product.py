@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from bolt_build.digest import digest
+from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Candidate,
     Expense,
@@ -16,6 +17,7 @@ from bolt_build.families.base import (
     StepCode,
     StepExpressions,
 )
+from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stated import is_read
 from bolt_build.families.common.text_form import Named, Reader
@@ -38,12 +40,13 @@ _MOST_SLICES = 4
 class ProductTile(Protocol):
     """A tile of kernels for one product: all in which their kinds differ.
 
-    `header` ends the name of the C++ header, `memory_mb` is what compiling a kernel takes at its peak, `loads` are the
-    elements of both factors that are loaded at once.
+    `header` ends the name of the C++ header, `memory_mb` is what compiling a kernel takes at its peak, `halves` are the
+    types that its kernels compute in, `loads` the elements of both factors that are loaded at once.
     """
 
     header: ClassVar[str]
     memory_mb: ClassVar[int]
+    halves: ClassVar[tuple[DType, ...]]
 
     @property
     def loads(self) -> int: ...
@@ -154,7 +157,7 @@ class ProductKind(Generic[T]):
             return Offers(none=(reason,))
         found, refusals = [], []
         for tile in (tile for tile in self.tiles if tile.loads == loads):
-            none = tile.refuse(gpu, product) or _refuse_type(tile, gpu, product)
+            none = tile.refuse(gpu, product) or refuse_half(tile.halves, product.dtype)
             for kernel in (Kernel(tile), Kernel(tile, partial=True))[: 2 if none is None and not self.narrow else 1]:
                 reason = none or self._refuse_use(kernel, gpu, product)
                 if reason is None:
@@ -176,7 +179,7 @@ class ProductKind(Generic[T]):
             return f"{candidate} is none of its candidates"
         product = product_of(problem, tile.loads)
         reason = refuse_padding(problem, product, tile.loads) or tile.refuse(gpu, product)
-        reason = reason or _refuse_type(tile, gpu, product)
+        reason = reason or refuse_half(tile.halves, product.dtype)
         reason = reason or self._refuse_use(kernel, gpu, product)
         return reason or _refuse_settings(kernel, product, candidate, gpu)
 
@@ -250,12 +253,6 @@ def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> Kernel
     stages = "" if kernel.partial else stage_words(problem)
     label = f"{kind} {kernel}{stages}"
     return KernelUnit(f"k_{digest(text)[:16]}.cu", text, kernel.tile.memory_mb, label)
-
-
-def _refuse_type(tile: ProductTile, gpu: Gpu, product: Product) -> str | None:
-    """Why a legal tile does not compute in the product's type: one whose C++ type does not say it computes in f16."""
-    computes = not product.element or product.element in tile.cxx(product, gpu)
-    return None if computes else f"computes in f16, not in {product.dtype.value}"
 
 
 def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, gpu: Gpu) -> str | None:

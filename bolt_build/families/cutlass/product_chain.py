@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
 
 from bolt_build.digest import digest
+from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Candidate,
     Expense,
@@ -16,6 +17,7 @@ from bolt_build.families.base import (
     StepExpressions,
 )
 from bolt_build.families.common.chains import parts
+from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass import conv
@@ -47,12 +49,13 @@ class ProductChain:
 class ChainTile(Protocol):
     """A tile of kernels for two products: all in which their kinds differ.
 
-    `header` ends the name of the C++ header, `memory_mb` is what compiling a kernel takes at its peak, `group` that of
-    its offers.
+    `header` ends the name of the C++ header, `memory_mb` is what compiling a kernel takes at its peak, `halves` are the
+    types that its kernels compute in, `group` is that of its offers.
     """
 
     header: ClassVar[str]
     memory_mb: ClassVar[int]
+    halves: ClassVar[tuple[DType, ...]]
     group: ClassVar[str]
 
     @property
@@ -137,7 +140,7 @@ class ChainKind(TileKind[T, ProductChain]):
         return self.tiles(gpu, what)
 
     def refuse_tile(self, tile: T, what: ProductChain, gpu: Gpu) -> str | None:
-        return tile.refuse(gpu, what) or _refuse_type(tile, gpu, what)
+        return tile.refuse(gpu, what) or refuse_half(tile.halves, what.first.dtype)
 
     def seconds(self, problem: KernelProblem, what: ProductChain, candidate: Candidate, target: Target) -> float:
         return _seconds(problem, what, self.tile_of(candidate), target)
@@ -184,12 +187,6 @@ class ChainKind(TileKind[T, ProductChain]):
         )
         label = f"{kind}{stage_words(first)} | {kind}{stage_words(second)}, tile {tile}"
         return KernelUnit(f"k_{digest(text)[:16]}.cu", text, tile.memory_mb, label)
-
-
-def _refuse_type(tile: ChainTile, gpu: Gpu, chain: ProductChain) -> str | None:
-    """Why a legal tile does not compute in the products' type: one whose C++ type does not say it computes in f16."""
-    computes = not chain.first.element or chain.first.element in tile.cxx(gpu, chain)
-    return None if computes else f"computes in f16, not in {chain.first.dtype.value}"
 
 
 def _seconds(problem: KernelProblem, chain: ProductChain, tile: ChainTile, target: Target) -> float:

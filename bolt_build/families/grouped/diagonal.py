@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
+from typing import ClassVar
 
+from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_held, refuse_shared
 from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
@@ -43,6 +46,7 @@ class DiagonalTile:
     octets: int
     strips: int
     rows: int
+    halves: ClassVar[tuple[DType, ...]] = HALVES
 
     @property
     def parameters(self) -> Named:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
+from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Refusal, StepExpressions
 from bolt_build.families.common import blocks, stated
+from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.shape import Shape
 from bolt_build.targets import Gpu, Target
@@ -39,7 +41,9 @@ class Sums:
 
 
 class Tile(Protocol):
-    """What a block of a kind's kernels computes at a time."""
+    """What a block of a kind's kernels computes at a time. `halves` are the types that they compute in."""
+
+    halves: ClassVar[tuple[DType, ...]]
 
     @property
     def parameters(self) -> Named:
@@ -98,7 +102,7 @@ class Kind:
         legal, reasons = list[tuple[float, Tile]](), dict[str, Refusal]()
         gpu = gpu_of(target)
         for tile in self.tiles(shape):
-            if (reason := tile.refuse(shape, gpu) or _refuse_type(tile, shape, gpu)) is None:
+            if (reason := tile.refuse(shape, gpu) or refuse_half(tile.halves, shape.dtype)) is None:
                 legal.append((tile.seconds(shape, target, _USUAL), tile))
             else:
                 reasons.setdefault(reason, Refusal(FAMILY, f"tile {tile}", reason))
@@ -118,7 +122,7 @@ class Kind:
         if all(candidate != candidate_of(tile, run) for run in runs(tile, shape)):
             return f"{candidate} has settings that it cannot have here, or lacks some"
         gpu = gpu_of(target)
-        return tile.refuse(shape, gpu) or _refuse_type(tile, shape, gpu)
+        return tile.refuse(shape, gpu) or refuse_half(tile.halves, shape.dtype)
 
 
 T = TypeVar("T", bound=Tile)
@@ -137,12 +141,6 @@ def gpu_of(target: Target) -> Gpu:
     """The row of the target's GPU."""
     assert target.gpu is not None, "kinds are asked about GPUs alone"
     return target.gpu
-
-
-def _refuse_type(tile: Tile, shape: Shape, gpu: Gpu) -> str | None:
-    """Why a legal tile does not compute in the problem's type: one whose C++ type does not say it computes in f16."""
-    computes = not shape.element or shape.element in tile.cxx(shape, gpu)
-    return None if computes else f"computes in f16, not in {shape.dtype.value}"
 
 
 def runs(tile: Tile, shape: Shape) -> tuple[int, ...]:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
+from typing import ClassVar
 
+from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, gpu_of, seconds_of
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
@@ -43,6 +46,7 @@ class TensorCoreTile:
     together: int
     n: int
     held: bool
+    halves: ClassVar[tuple[DType, ...]] = HALVES
 
     @property
     def parameters(self) -> Named:

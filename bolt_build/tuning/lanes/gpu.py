@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from bolt_build.build.files import told, unlink, write_text
+from bolt_build.errors import BoltError
 from bolt_build.tuning.driver_process import measure
 from bolt_build.tuning.exchange.result_fields import DamagedError, json_object
 from bolt_build.tuning.lanes.progress import progress_of
 from bolt_build.tuning.lanes.work import INTERRUPTED, Answer, Keep, Say, Work
 from bolt_build.tuning.records.kernel_record import Status
-from bolt_build.tuning.this_machine import FoundDevice, device_lines
+from bolt_build.tuning.this_machine import FoundDevice, found_devices
 
 
 @dataclass
@@ -87,10 +88,10 @@ class Gpu:
     def _gone(self) -> bool:
         """True where the driver does not find the GPU any more. A program that cannot be asked says nothing of it."""
         try:
-            return not any(self.found.uuid in line.split("\t") for line in device_lines(self.program))
+            return all(each.uuid != self.found.uuid for each in found_devices(self.program))
         except OSError:
             return False
-        except subprocess.TimeoutExpired:
+        except (BoltError, subprocess.TimeoutExpired):
             return True
 
 

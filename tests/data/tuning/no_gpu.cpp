@@ -5,7 +5,7 @@
 
 namespace bolt_tuner {
 
-int print_devices() { throw Problem(kFailed, "this driver was built without CUDA"); }
+int print_devices(bool) { throw Problem(kFailed, "this driver was built without CUDA"); }
 int work(const Arguments&, const bolt_tuning_set&) { throw Problem(kFailed, "this driver was built without CUDA"); }
 int play(const Arguments&, const bolt_tuning_set&) { throw Problem(kFailed, "this driver was built without CUDA"); }
 

@@ -8,7 +8,9 @@ from itertools import product as every
 from math import ceil
 from typing import ClassVar
 
+from bolt_build.dtypes import DType
 from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
@@ -46,6 +48,7 @@ class ResidentTile:
 
     header: ClassVar[str] = "_resident"
     memory_mb: ClassVar[int] = 700
+    halves: ClassVar[tuple[DType, ...]] = HALVES
     loads: ClassVar[int] = 8
 
     @property

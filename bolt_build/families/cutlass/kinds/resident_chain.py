@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
+from bolt_build.dtypes import DType
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.resident import (
@@ -44,6 +46,7 @@ class ResidentChainTile:
 
     header: ClassVar[str] = "_resident_pair"
     memory_mb: ClassVar[int] = 700
+    halves: ClassVar[tuple[DType, ...]] = HALVES
     group: ClassVar[str] = "resident weights"
 
     @property

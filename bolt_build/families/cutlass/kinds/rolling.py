@@ -8,6 +8,8 @@ from itertools import product as every
 from math import ceil
 from typing import ClassVar
 
+from bolt_build.dtypes import DType
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.resident import side_by_side, taps
@@ -45,6 +47,7 @@ class RollingTile:
 
     header: ClassVar[str] = "_rolling"
     memory_mb: ClassVar[int] = 700
+    halves: ClassVar[tuple[DType, ...]] = HALVES
     loads: ClassVar[int] = 8
 
     @property

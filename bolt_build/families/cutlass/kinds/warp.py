@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
+from bolt_build.dtypes import DType
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import FITTED, HOPPER, NARROW, refuse_whole, too_many_sums, wasted_rows
@@ -36,6 +38,7 @@ class WarpTile:
 
     header: ClassVar[str] = ""
     memory_mb: ClassVar[int] = 900
+    halves: ClassVar[tuple[DType, ...]] = HALVES
 
     @property
     def warps(self) -> int:

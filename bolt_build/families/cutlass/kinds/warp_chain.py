@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from itertools import product as every
 from typing import ClassVar
 
+from bolt_build.dtypes import DType
 from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import REGISTERS, wasted_rows
@@ -33,6 +35,7 @@ class WarpChainTile:
 
     header: ClassVar[str] = "_pair"
     memory_mb: ClassVar[int] = 900
+    halves: ClassVar[tuple[DType, ...]] = HALVES
     group: ClassVar[str] = "warps"
 
     @property

@@ -8,7 +8,9 @@ from itertools import product as every
 from math import ceil
 from typing import ClassVar
 
+from bolt_build.dtypes import DType
 from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import (
@@ -65,6 +67,7 @@ class WgmmaTile:
 
     header: ClassVar[str] = "_warpgroup"
     memory_mb: ClassVar[int] = 700
+    halves: ClassVar[tuple[DType, ...]] = HALVES
     loads: ClassVar[int] = 8
 
     @property

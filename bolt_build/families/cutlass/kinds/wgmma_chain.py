@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import product as every
 from typing import ClassVar
 
+from bolt_build.dtypes import DType
 from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import too_many_sums, wasted_rows
@@ -37,6 +39,7 @@ class WgmmaChainTile:
 
     header: ClassVar[str] = "_pair_warpgroup"
     memory_mb: ClassVar[int] = 700
+    halves: ClassVar[tuple[DType, ...]] = HALVES
     group: ClassVar[str] = "WGMMA"
 
     @property

@@ -7,7 +7,7 @@ from math import ceil
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
-from bolt_build.families.common.functors import activation
+from bolt_build.families.common.functors import activation, activation_type
 from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -67,22 +67,24 @@ def _refuse(problem: KernelProblem) -> str | None:
     return None
 
 
-def _function(op: Recurrent, index: int) -> str:
+def _function(op: Recurrent, index: int) -> tuple[str, str]:
+    """The C++ type of a gate's function, and an object of it."""
     name, alpha, beta = op.functions[index], op.alpha[index], op.beta[index]
     if name == "tanh":
-        return "bolt::portable::SmoothTanh{}"
+        return "bolt::portable::SmoothTanh", "bolt::portable::SmoothTanh{}"
     if name in ("affine", "scaled_tanh"):
-        kind = "Affine" if name == "affine" else "ScaledTanh"
-        return f"bolt::portable::{kind}{{{literal(alpha)}, {literal(beta)}}}"
-    return activation(Activation(name, alpha, beta))
+        kind = f"bolt::portable::{'Affine' if name == 'affine' else 'ScaledTanh'}"
+        return kind, f"{kind}{{{literal(alpha)}, {literal(beta)}}}"
+    function = Activation(name, alpha, beta)
+    return activation_type(function), activation(function)
 
 
 def _cell(op: Recurrent) -> str:
     functions = [_function(op, index) for index in range(len(op.functions))]
     first = {"lstm": [boolean(op.coupled)], "gru": [boolean(op.reset_after)], "rnn": []}[op.cell]
-    types = ", ".join([*first, *(f"{each.partition('{')[0]}" for each in functions)])
+    types = ", ".join([*first, *(kind for kind, _ in functions)])
     name = {"lstm": "LstmCell", "gru": "GruCell", "rnn": "RnnCell"}[op.cell]
-    return f"bolt::portable::{name}<{types}>{{{', '.join(functions)}}}"
+    return f"bolt::portable::{name}<{types}>{{{', '.join(made for _, made in functions)}}}"
 
 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:

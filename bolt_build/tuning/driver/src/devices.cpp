@@ -8,8 +8,10 @@
 #include <string>
 
 #include "gpu_id.h"
+#include "json.h"
 #include "lines.h"
 #include "problem.h"
+#include "results.h"
 
 namespace bolt_tuner {
 namespace {
@@ -50,31 +52,39 @@ class Management {
 
 std::string version_text(int number) { return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10); }
 
-int refuse(const std::string& why) {
-  std::printf("error\t%s\n", why.c_str());
+int refuse(const std::string& why, bool json) {
+  const std::string said = json ? "{\"error\": " + quoted(why) + "}" : "error\t" + why;
+  std::printf("%s\n", said.c_str());
   return kNoDevice;
+}
+
+std::string json_of(const Device& device) {
+  std::string line = line_of(device);
+  line.pop_back();  // its line break
+  return "{\"index\": " + std::to_string(device.index) + ", \"device\": " + device_text(device) + ", \"line\": " + quoted(line) +
+         "}\n";
 }
 
 }  // namespace
 
-int print_devices() {
+int print_devices(bool json) {
   int driver = 0, count = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return refuse("no NVIDIA driver is installed");
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return refuse("no NVIDIA driver is installed", json);
   if (driver / 1000 < CUDART_VERSION / 1000) {
     return refuse("the NVIDIA driver is made for CUDA " + version_text(driver) + ": this program needs one for CUDA " +
-                  version_text(CUDART_VERSION / 1000 * 1000) + " or later");
+                  version_text(CUDART_VERSION / 1000 * 1000) + " or later", json);
   }
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
     return refuse(std::string("there is no GPU that CUDA can use") +
-                  (error == cudaSuccess ? "" : std::string(": ") + cudaGetErrorString(error)));
+                  (error == cudaSuccess ? "" : std::string(": ") + cudaGetErrorString(error)), json);
   }
   const Management management;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp found;
     char pci[32] = "";
     if (cudaGetDeviceProperties(&found, i) != cudaSuccess || cudaDeviceGetPCIBusId(pci, sizeof pci, i) != cudaSuccess)
-      return refuse("GPU " + std::to_string(i) + " does not say what it is");
+      return refuse("GPU " + std::to_string(i) + " does not say what it is", json);
     Device device;
     device.index = i;
     device.uuid = gpu_id(found);
@@ -85,7 +95,7 @@ int print_devices() {
     device.driver = management.driver();
     if (device.driver.empty()) device.driver = "CUDA " + version_text(driver);
     device.capability = 10 * found.major + found.minor;
-    std::fputs(line_of(device).c_str(), stdout);
+    std::fputs((json ? json_of(device) : line_of(device)).c_str(), stdout);
   }
   return kDone;
 }

@@ -15,7 +15,7 @@ int run(int count, char** words) {
   using namespace bolt_tuner;
   Arguments arguments = parse_arguments(count, words);
   if (arguments.mode == Mode::kHelp) return std::fputs(kHelp, stdout) < 0 ? kFailed : kDone;
-  if (arguments.mode == Mode::kDevices) return print_devices();
+  if (arguments.mode == Mode::kDevices) return print_devices(arguments.json);
   if (arguments.candidates.empty()) arguments.candidates = beside_program("candidates.so");
   const bolt_tuning_set& set = load_candidates(arguments.candidates);
   if (arguments.mode == Mode::kList) return std::fputs(listed(set).c_str(), stdout) < 0 ? kFailed : kDone;

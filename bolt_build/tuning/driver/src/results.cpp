@@ -33,13 +33,13 @@ std::string comparison_text(const Comparison& c) {
          ", \"high\": " + number(c.high) + ", \"pairs\": " + std::to_string(c.pairs);
 }
 
+}  // namespace
+
 std::string device_text(const Device& device) {
   return "{\"uuid\": " + quoted(device.uuid) + ", \"name\": " + quoted(device.name) + ", \"sms\": " + std::to_string(device.sms) +
          ", \"memory\": " + std::to_string(device.memory) + ", \"power\": " + std::to_string(device.power) +
          ", \"driver\": " + quoted(device.driver) + "}";
 }
-
-}  // namespace
 
 ResultsFile::ResultsFile(const std::string& path)
     : path_(path), file_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {

@@ -19,6 +19,9 @@ struct Counts {
   int measured = 0, unmeasured = 0, swaps = 0, plans = 0, engines = 0, unplayed = 0;
 };
 
+/// What the header and `--devices --json` say of a GPU: an object.
+std::string device_text(const Device& device);
+
 class ResultsFile {
  public:
   /// Replaces what is there. Throws Problem (kFailed), here and below, where nothing can be written.
