@@ -13,8 +13,10 @@ from bolt_build.digest import digest
 from bolt_build.emulator.library import library
 from bolt_build.toolchain import probe
 
-# Machine code of the H200 becomes PTX, and PTX is not compressed. bolt-build also asks the compiler for its place. The
-# runtime's name is there for the compiler's digest: what was built with another runtime is built again.
+# Machine code of the H200 becomes PTX, and PTX is not compressed. What the host does in files of kernels is not
+# optimised: it takes as long to compile as the kernels, and how long engines take is not asked here. bolt-build also
+# asks the compiler for its place. The runtime's name is there for the compiler's digest: what was built with another
+# runtime is built again.
 _NVCC = """\
 #!/bin/sh
 # {runtime}
@@ -23,6 +25,7 @@ for word do
   case "$word" in
     --dryrun) echo '#$ TOP={home}'; exit;;
     *code=sm_90a) set -- "$@" "${{word%code=sm_90a}}code=compute_90a" --no-compress;;
+    -O3) set -- "$@" -O0;;
     *,code=*) set -- "$@" "$word" --no-compress;;
     *) set -- "$@" "$word";;
   esac

@@ -41,7 +41,7 @@ bool elect(Warp& warp, const Instruction& i, Mask mask) {
   return true;
 }
 
-enum Shuffle : int { index, up, down, butterfly };
+enum Shuffle : int { index, upwards, downwards, butterfly };
 
 bool shuffle(Warp& warp, const Instruction& i, Mask mask) {
   const Mask wanted = warp.at<std::uint32_t>(i.at[5])[std::countr_zero(mask)];
@@ -58,8 +58,8 @@ bool shuffle(Warp& warp, const Instruction& i, Mask mask) {
     int from = lane;
     bool in = false;
     switch (i.form) {
-      case up: from = lane - offset, in = from >= most; break;
-      case down: from = lane + offset, in = from <= most; break;
+      case upwards: from = lane - offset, in = from >= most; break;
+      case downwards: from = lane + offset, in = from <= most; break;
       case butterfly: from = lane ^ offset, in = from <= most; break;
       default: from = least | (offset & ~segment), in = from <= most;
     }
@@ -269,7 +269,7 @@ bool decode_waiting(Reader& reader, const Statement& s, Instruction& i) {
     return i.number == 1;
   }
   for (int n = 1; n < 5; ++n) i.at[n + 1] = reader.source(s.operands.at(static_cast<std::size_t>(n)), {'u', 4});
-  i.form = s.has("bfly") ? butterfly : s.has("up") ? up : s.has("down") ? down : index;
+  i.form = s.has("bfly") ? butterfly : s.has("up") ? upwards : s.has("down") ? downwards : index;
   i.attempt = shuffle;
   return true;
 }
