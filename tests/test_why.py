@@ -195,6 +195,15 @@ def test_another_batch_makes_one_plan_more(place: Place) -> None:
     assert not {"compile plan_b1.cpp", RUNTIME} & set(found)
 
 
+def test_a_build_that_was_cut_off_goes_on_for_the_reason_it_began_for(place: Place) -> None:
+    """Its first tasks are done, `engine.o` among them; the plan that it began with lies there."""
+    place.replace("epilogue: true", "epilogue: false")
+    begun = load_recipe(place.path / "tiny.yaml")
+    labels = [each.task.label for each in place.asked()]
+    pretend_built(begun, place.options, cut_off=labels.index(COMPILES[1]))
+    assert place.stale() == dict.fromkeys((*COMPILES[1:], *BEHIND), (POLICY,))
+
+
 def test_a_renamed_recipe_is_another_engine(place: Place) -> None:
     place.replace("name: tiny", "name: other")
     assert set(place.stale().values()) == {("not built yet",)}

@@ -136,8 +136,13 @@ class _Walk:
             self._digests.learn(file)
         self._contents: dict[str, str | None] = {}
         self._causes: dict[str, tuple[Change, ...]] = {}
+        self._planned = {file.path for file in plan.made} | foreseen.keys()
+        self._reads: dict[str, tuple[str, ...]] = {}
+        """The keys of the recipe that an output follows from: those of its task and of all tasks before it."""
 
     def visit(self, task: Task) -> StaleTask | None:
+        reads = (*task.reads, *(key for name in task.inputs for key in self._reads.get(name, ())))
+        self._reads |= dict.fromkeys(task.outputs, tuple(dict.fromkeys(reads)))
         receipt = load_receipt(self._directory.receipts, task.name)
         if receipt is not None:
             for known in (*receipt.inputs, *receipt.outputs):
@@ -181,8 +186,7 @@ class _Walk:
             return (NeverBuilt(),)
         found: list[Change] = []
         before, values = ({(each.kind, each.name): each for each in made.values} for made in (receipt, task))
-        model = self._model_change(receipt.facts)
-        changes = fact_changes(receipt.facts, self._plan.facts, task.reads, self._mark, self._plan.tuning.used, model)
+        changes = self._fact_changes(receipt, task.reads)
         for key in dict.fromkeys([*before, *values]):
             if before.get(key) != values.get(key):
                 found += (_value_change(values.get(key) or before[key], receipt.facts, self._plan.facts),)
@@ -190,10 +194,14 @@ class _Walk:
         for name in task.inputs:
             digest = self._content(name)
             if digest is None or seen.get(name) != digest:
-                found += self._causes.get(name) or self._file_changes(name, changes, model)
+                found += self._causes.get(name) or self._file_changes(name, changes, receipt)
         if receipt.argv != task.argv:
             found += changes or (TaskChange(Of.COMMAND),)
         return tuple(dict.fromkeys(found)) or changes or (TaskChange(Of.INPUTS),)
+
+    def _fact_changes(self, receipt: Receipt, reads: Sequence[str]) -> tuple[Change, ...]:
+        model = self._model_change(receipt.facts)
+        return fact_changes(receipt.facts, self._plan.facts, reads, self._mark, self._plan.tuning.used, model)
 
     def _model_change(self, facts: Facts) -> ModelChange:
         """What of the model has changed since a task with these facts ran: its weights alone where the plan of then
@@ -205,12 +213,18 @@ class _Walk:
         same = before.engine.layout_digest == self._plan.engine.layout_digest
         return ModelChange(name, Part.WEIGHTS if same else Part.LAYERS)
 
-    def _file_changes(self, name: str, changes: tuple[Change, ...], model: ModelChange) -> tuple[Change, ...]:
-        if name in self._foreseen and changes:
+    def _file_changes(self, name: str, changes: tuple[Change, ...], receipt: Receipt) -> tuple[Change, ...]:
+        """Why an input is another one, which no stale task makes: `changes` are those that reach the task itself."""
+        if name in self._planned and changes:
             return changes
+        if self._reads.get(name):
+            # A build that was cut off made it: what it was made anew for is what changed since the task itself ran.
+            found = self._fact_changes(receipt, self._reads[name])
+            if found:
+                return found
         place = place_of(name).partition(".")[0]
         if place == "model":
-            return (model,)
+            return (self._model_change(receipt.facts),)
         if place in ("package", "family"):
             return tuple(change for change in changes if isinstance(change, PackageChange)) or (OwnChange(),)
         return (FileChange(self._plan.places.expand(name)),)
