@@ -11,10 +11,12 @@ import numpy as np
 import onnx
 import pytest
 from graph_models import model, node, ones, saved, tensor
+from installed_packages import install
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError
+from bolt_build.graph.onnx_import import load_model
 from bolt_build.verify import reference as reference_module
 from bolt_build.verify.readable import Unreadable, Versions, readable, versions_of
 from bolt_build.verify.reference import Reference
@@ -177,6 +179,32 @@ def test_names_of_a_model_in_bf16_are_not_taken_twice(tmp_path: Path) -> None:
     np.testing.assert_array_equal(made, np.full((1, 4), 8 + 2**-4, np.float32))
 
 
+TRIPLES = """\
+from dataclasses import dataclass
+
+from bolt_build.graph.importing import Importer
+from bolt_build.graph.ir import Op
+
+
+@dataclass(frozen=True)
+class Triple(Op):
+    kind = "triple"
+
+    def infer(self, inputs):
+        return tuple(inputs)
+
+    def evaluate(self, inputs):
+        return (3 * inputs[0],)
+
+
+def take(node):
+    node.emit(Triple(), [node.input(0)], 0)
+
+
+IMPORTERS = (Importer("Triple", (1,), take, domain="more"),)
+"""
+
+
 def test_a_reason_is_never_cut(tmp_path: Path) -> None:
     name = "n" * 600
     proto = model([node("Relu", "x", "y", name)], [tensor("x", [1, 4], TensorProto.STRING)])
@@ -185,6 +213,30 @@ def test_a_reason_is_never_cut(tmp_path: Path) -> None:
     (found,) = raised.value.diagnostics
     assert found.message.startswith("onnxruntime does not load the model: ")
     assert name in found.message
+
+
+def test_an_operator_that_onnxruntime_does_not_know_wants_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Import takes the package's operator, verification the function."""
+    install(tmp_path / "site", monkeypatch, {"triples.py": TRIPLES}, {"ops": {"triples": "triples"}})
+    nodes = [node("Relu", "x", "r"), node("Triple", "r", "y", domain="more")]
+    proto = model(nodes, [tensor("x", [1, 4])], opsets=[("more", 1)])
+    with pytest.raises(BoltError) as raised:
+        Reference(saved(tmp_path, proto), ()).outputs({"x": ones(1, 4)})
+    (found,) = raised.value.diagnostics
+    assert found.hint == (
+        "if onnxruntime does not know more.Triple, give the model a local function of that name, made of ONNX's own "
+        "operators: verification computes the function"
+    )
+    three = node("Constant", "", "three", value=numpy_helper.from_array(np.float32(3)))
+    body = [three, node("Mul", "a three", "b")]
+    opsets = [helper.make_opsetid("", 17)]
+    proto.functions.append(helper.make_function("more", "Triple", ["a"], ["b"], body, opsets))
+    path = saved(tmp_path, proto)
+    (graph,) = load_model(path).graphs((), (), ())
+    assert [each.op.kind for each in graph.nodes] == ["activation", "triple"]
+    np.testing.assert_array_equal(Reference(path, ()).outputs({"x": ones(1, 4)})["y"], 3 * ones(1, 4))
 
 
 def test_a_reason_of_versions_says_what_would_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ if __name__ == "__main__":
     # The directory of a script would shadow modules of other packages by name; the package itself must be found.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from bolt_build.errors import BoltError
+from bolt_build.errors import BoltError, Diagnostic
 
 
 def main(arguments: list[str]) -> None:
@@ -22,7 +22,12 @@ def main(arguments: list[str]) -> None:
     try:
         action.run(*arguments[1:])
     except BoltError as error:
-        sys.exit("\n".join(f"error[{d.code}]: {d.message}" for d in error.diagnostics))
+        sys.exit("\n".join(map(_said, error.diagnostics)))
+
+
+def _said(found: Diagnostic) -> str:
+    """As a build prints it, on lines of their own."""
+    return f"error[{found.code}]: {found.message}" + (f"\n  hint: {found.hint}" if found.hint else "")
 
 
 if __name__ == "__main__":

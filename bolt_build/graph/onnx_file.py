@@ -22,6 +22,7 @@ from bolt_build.graph.onnx_functions import inlined
 from bolt_build.graph.onnx_parse import opsets_of, parse_model
 from bolt_build.graph.onnx_structure import captured, check_definitions, live_nodes, unique_names
 from bolt_build.graph.onnx_tensor import Tensors
+from bolt_build.graph.operators import added_operators
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,12 @@ class OnnxContents:
 
 
 def read_onnx(path: Path) -> OnnxContents:
-    """The contents of the model at `path`, local functions inlined. Raises BoltError with every finding."""
+    """The contents of the model at `path`, local functions inlined where no package has an operator for them. Raises
+    BoltError with every finding."""
     findings = Findings(path, files=[path])
     model = parse_model(findings)
     opsets = opsets_of(findings, model)
-    graph = inlined(findings, model).graph
+    graph = inlined(findings, model, added_operators() if model.functions else ()).graph
     if not graph.output:
         raise findings.fail("model-without-outputs", "the model's graph has no outputs")
     check_definitions(findings, graph)

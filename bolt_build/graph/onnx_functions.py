@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -34,8 +34,9 @@ class _Size:
     depth: int
 
 
-def inlined(findings: Findings, model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without local functions. Raises BoltError where they cannot be inlined, or not within the limits."""
+def inlined(findings: Findings, model: onnx.ModelProto, kept: Collection[tuple[str, str]] = ()) -> onnx.ModelProto:
+    """The model without local functions, but for calls of those `kept` by domain and name. Raises BoltError where they
+    cannot be inlined, or not within the limits."""
     if not model.functions:
         return model
     for (domain, name, _), count in Counter(_key_of(function) for function in model.functions).items():
@@ -44,7 +45,7 @@ def inlined(findings: Findings, model: onnx.ModelProto) -> onnx.ModelProto:
     findings.check()
     _check_size(findings, model)
     try:
-        model = onnx.inliner.inline_local_functions(model)
+        model = onnx.inliner.inline_selected_functions(model, list(kept), exclude=True)
     except Exception as error:  # the inliner is C++ and raises whatever its checker does
         raise findings.fail("invalid-model", f"the model's functions cannot be inlined: {error}") from error
     check_text(findings, model)

@@ -30,6 +30,12 @@ def importers() -> tuple[Importer, ...]:
     return importers_of((*MODULES, *(each.thing for each in plugged_operators().checked())))
 
 
+def added_operators() -> frozenset[tuple[str, str]]:
+    """Domain and name of the ONNX operators that other packages import. Raises BoltError as `operators` does."""
+    added = importers_of(each.thing for each in plugged_operators().checked())
+    return frozenset((each.domain, each.op_type) for each in added)
+
+
 def plugged_operators() -> Found[ModuleType]:
     """The modules of operators of other packages, and what is wrong with some: those that claim an operator, or a
     version of an ONNX operator, that another one has."""

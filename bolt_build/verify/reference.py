@@ -14,6 +14,7 @@ import onnx
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.ir import Array
+from bolt_build.graph.operators import added_operators
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.toolchain.wheels import installing
 from bolt_build.verify.known import giving, shape_reads
@@ -211,7 +212,19 @@ class Reference:
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime's exceptions share no base class
-            raise self._failed(f"does not load the model: {_text(error)}") from error
+            raise self._failed(f"does not load the model: {_text(error)}", self._function_wanted()) from error
+
+    def _function_wanted(self) -> str | None:
+        """What helps where an operator of another package is one that onnxruntime does not know."""
+        added = added_operators()
+        own = (node for node in self._model.graph.node if (node.domain, node.op_type) in added)
+        found = next((f"{node.domain}.{node.op_type}" for node in own), None)
+        if found is None:
+            return None
+        return (
+            f"if onnxruntime does not know {found}, give the model a local function of that name, made of ONNX's own "
+            "operators: verification computes the function"
+        )
 
     def _run(self, session: Any, names: list[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
         try:
