@@ -199,10 +199,13 @@ def test_why_products_are_not_sliced() -> None:
     gpu, tile = gpu_of(H200), WGMMA_TILES[3]
     deep = product(conv_problem(7, 512, 512, batch=1))
     assert tile.refuse_slices(gpu, deep) is None
-    assert tile.refuse_slices(gpu, replace(deep, taps=1)) == "a depth of 512 is too short for slices, 1024 pay"
-    assert tile.refuse_slices(gpu, replace(deep, m=32 * 49)) == "200 tiles fill 132 multiprocessors without slices"
+    assert (
+        tile.refuse_slices(gpu, replace(deep, taps=1))
+        == "a depth of 512 is too short for split-K, which pays from 1024 on"
+    )
+    assert tile.refuse_slices(gpu, replace(deep, m=32 * 49)) == "200 tiles fill 132 multiprocessors without split-K"
     prime = replace(deep, kernel="Gemm", taps=1, depth=8 * 137)
-    assert tile.refuse_slices(gpu, prime) == "a depth of 1096 has no slices of like length and 4 steps of 64 at least"
+    assert tile.refuse_slices(gpu, prime) == "a depth of 1096 cannot be cut into equal slices of at least 4 steps of 64"
 
 
 def test_few_deep_tiles_are_tried_in_slices() -> None:
@@ -295,5 +298,5 @@ def test_windows_further_apart_than_the_copy_engine_steps_are_left_to_other_kern
     candidates, refusals = FAMILY.candidates(problem, H200)
     assert candidates
     assert not any("warpgroups" in dict(candidate.parameters) for candidate in candidates)
-    reason = "windows begin 16 positions apart, at most 8 are possible"
+    reason = "the stride is 16, TMA takes 8 at most"
     assert reason in {refusal.reason for refusal in refusals}

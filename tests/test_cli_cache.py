@@ -37,7 +37,7 @@ def test_sizes(text: str, count: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5GiB", "12XB", "GiB", "9" * 400, "\u0663MB"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no size: 500MB or 2GiB, say"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is no size, such as 500MB or 2GiB"):
         size(text)
 
 

@@ -74,7 +74,7 @@ def test_what_is_wrong_with_settings_is_said_at_once_with_its_place(capsys: pyte
     words = ["verify.samples", "=3", "bolt=2", "extend=x.yaml", "model.batch=[1", "a..b=1", "verify.seed=1\n2"]
     assert main(["check", "net.yaml", *(each for word in words for each in ("--set", word))]) == ExitCode.INVALID
     said = capsys.readouterr().err.splitlines()
-    hint = "  hint: policy.fusion.persistent=never, say; a key with dots in quotes"
+    hint = "  hint: such as policy.fusion.persistent=never; a key with dots in quotes"
     assert [line for line in said if line != hint] == [
         "--set:1:8: error[bad-setting]: 'verify.samples' is no KEY=VALUE",
         "--set:2:1: error[bad-setting]: '=3' is no KEY=VALUE",

@@ -69,14 +69,14 @@ def test_all_that_is_wrong_with_settings_is_said_at_once(settings: Path) -> None
         "    |   ^^^^^ did you mean 'cache'?\n"
         "config.yaml:2:3: error[missing-key]: 'shared' names no 'cache'\n"
         "  2 |   cashe: s3://team\n"
-        "    |   ^ cache: s3://team/bolt, say\n"
+        "    |   ^ such as cache: s3://team/bolt\n"
         "config.yaml:3:10: error[wrong-type]: 'shared.write' must be true or false, found the string 'maybe'\n"
         "  3 |   write: maybe\n"
         "    |          ^^^^^ write: true is for those whom the team trusts to fill it\n"
         "config.yaml:4:12: error[wrong-type]: 'shared.timeout' must be a number of seconds above 0, at most an hour, "
         "found the integer 0\n"
         "  4 |   timeout: 0\n"
-        "    |            ^ timeout: 10, say\n"
+        "    |            ^ such as timeout: 10\n"
     )
 
 

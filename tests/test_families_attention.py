@@ -118,7 +118,7 @@ def test_takes_nothing_of_a_cpu() -> None:
             H200,
             "takes 126 registers of a thread, there are 96 for 5 blocks",
         ),
-        (replace(GROUPS, blocks=1), LONG, H200, "is for 1 blocks beside each other, there is room for 2"),
+        (replace(GROUPS, blocks=1), LONG, H200, "is for 1 blocks on a multiprocessor, there is room for 2"),
         (
             replace(GROUPS, groups=3, blocks=1),
             attention("few", (8, 16, 90, 1024), 64),

@@ -121,7 +121,7 @@ def test_what_is_stored_in_another_half_precision_than_is_read_is_refused() -> N
         ("at-form-attention-warpx", "stores f16 where it reads that, not bf16"),
         (
             "3x3s2-cutlass-",
-            "reads bf16/channels_last only where channels are copied anyway, few ones or no multiple of 8",
+            "reads bf16/channels_last only where it copies channels anyway: few, or no multiple of 8",
         ),
     ):
         trial = trial_named(label)

@@ -196,9 +196,7 @@ def test_a_last_matrix_product_also_leaves_fp32() -> None:
     candidates, refusals = FAMILY.candidates(full.problem, H200)
     assert candidates
     assert all("partial" in dict(candidate.parameters) for candidate in candidates)
-    assert "stores half precision, fp32 is what split-K's partial sums become" in {
-        refusal.reason for refusal in refusals
-    }
+    assert "stores half precision: only split-K's partial sums are in fp32" in {refusal.reason for refusal in refusals}
     code = FAMILY.emit(full.problem, candidates[0], H200, StepExpressions(("x", "w"), ("y",), (None, "w")))
     assert (code.member_type or "").endswith(", bolt::cutlass_kernels::AsItIs, float>")
     assert ".slices = " in code.member_arguments
@@ -319,7 +317,7 @@ def test_warpgroup_tiles_are_refused_with_reasons() -> None:
     assert tile.refuse(ampere, product) == "needs WGMMA"
     assert tile.refuse(hopper, product) == "stores 8 columns at once, 12 is no multiple"
     wide = replace(product, n=16)
-    assert tile.refuse(hopper, wide) == "windows reach over 128 positions, at most 127 are possible"
+    assert tile.refuse(hopper, wide) == "windows reach over 128 positions, TMA takes 127 at most"
     near = replace(wide, reach=1)
     assert tile.refuse(hopper, near) == "over half of its columns would be beyond the 16 of the product"
     deep = replace(near, n=64)
@@ -345,7 +343,7 @@ def test_says_why_a_problem_is_left_to_others() -> None:
     assert reasons(given) == ["weights and bias must be constants, to be packed when the engine loads"]
     assert reasons(conv((1, 8, 4, 4, 4), (8, 8, 1, 1, 1), volume)) == ["convolves over one or two spatial axes, not 3"]
     assert reasons(conv((1, 16, 40, 40), (8, 16, 33, 1), Conv((1, 1), (0, 0), (0, 0), (1, 1)))) == [
-        "windows reach over at most 32 positions, not 33"
+        "windows have at most 32 taps along an axis, not 33"
     ]
     scaled = conv(wide, weights, SAME, Input((32, 1, 1), True), stages=(stage("mul", 3),))
     assert reasons(scaled) == ["an epilogue operand [32, 1, 1] is no tensor like [2, 32, 8, 8]"]

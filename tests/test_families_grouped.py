@@ -176,7 +176,7 @@ def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
             H200,
             "its sums take 128 registers of a thread, over 96 do not stay in them",
         ),
-        (replace(PRODUCTS, warps=8), GROUPED, H200, "there is work for 4 of its 8 warps"),
+        (replace(PRODUCTS, warps=8), GROUPED, H200, "only 4 of its 8 warps have work"),
         (
             replace(PRODUCTS, rows=16, columns=16),
             conv("small", (1, 128, 7, 7), 128, (3, 3), groups=32),

@@ -57,7 +57,7 @@ def test_its_problem_in_words() -> None:
     )
 
 
-SHORT = "a depth of 256 is too short for slices, 512 pay"
+SHORT = "a depth of 256 is too short for split-K, which pays from 512 on"
 
 
 @pytest.mark.parametrize(

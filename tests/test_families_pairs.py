@@ -138,7 +138,7 @@ def test_rows_that_no_tile_holds() -> None:
         [
             ("a, b", "whole rows of 512 and 2048 do not fit one WGMMA tile"),
             ("a, b", "whole rows of 512 and 2048 do not fit one tile of warps"),
-            ("a, b", "weights stay in registers for windows alone, the first product has none"),
+            ("a, b", "weights stay in registers for larger windows than 1x1"),
         ],
     )
     assert proposed(wide, A100)[1] == [

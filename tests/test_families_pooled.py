@@ -233,12 +233,12 @@ def pooled(layer: Layer, op: Pool) -> Layer:
 
 def test_why_problems_are_none() -> None:
     plain = conv("c", (2, 64, 28, 28), 64, (3, 3))
-    takes = "pools two by two positions, or three by three behind one of padding, both two apart"
+    takes = "takes pooling of 2x2, or of 3x3 with a padding of one, with a stride of two"
     assert why_not(pooled(plain, Pool("max", (2, 2), (1, 1), (0, 0), (0, 0), (1, 1)))) == [takes]
     assert why_not(pooled(plain, Pool("max", (3, 3), (2, 2), (0, 0), (0, 0), (1, 1)))) == [takes]
     assert why_not(pooled(plain, Pool("max", (2, 2), (2, 2), (0, 0), (0, 0), (2, 2)))) == [takes]
     joined = why_not(pooling(conv("c", (2, 64, 28, 28), 64, (1, 1)), 2))
-    assert joined == ["pools behind windows alone, here are single positions"]
+    assert joined == ["takes pooling behind larger windows than 1x1"]
     deep = why_not(pooling(conv("c", (2, 128, 28, 28), 64, (3, 3)), 2))
     assert deep == ["holds weights of 64 channels at most in registers, here are 128"]
     after = replace(pooling(plain, 2), epilogue=SILU)

@@ -222,7 +222,7 @@ def test_why_tiles_are_none() -> None:
     assert A100.gpu is not None
     assert TURNS.refuse(A100.gpu, good) == "needs WGMMA"
     strided = product_of(problem((2, 64, 28, 28), 64, 2))
-    assert TURNS.refuse(gpu(), strided) == "its windows lie one position apart, and have no gaps"
+    assert TURNS.refuse(gpu(), strided) == "takes convolutions with a stride and a dilation of one"
     assert TURNS.refuse(gpu(), replace(good, n=12)) == "stores 8 columns at once, 12 is no multiple"
     deep = product_of(problem((2, 72, 28, 28), 64))
     assert TURNS.refuse(gpu(), deep) == "holds weights of 64 channels at most in registers, here are 72"

@@ -114,7 +114,7 @@ def test_why_products_are_none() -> None:
     assert A100.gpu is not None
     assert refuse_chain(A100.gpu, good) == "needs WGMMA"
     single = pair("", w="64,64,1,1")
-    reason = "weights stay in registers for windows alone, the first product has none"
+    reason = "weights stay in registers for larger windows than 1x1"
     assert refuse_chain(gpu(), single) == reason
     wide = pair(w="72,64,3,3", v="256,72,1,1")
     reason = "keeps 64 columns at most beside weights in registers, here are 72"
@@ -129,7 +129,7 @@ def test_why_tiles_are_none() -> None:
 
     assert refused(TILE, pair()) is None
     strided = pair("strides=[2,2] pads_begin=[1,1] pads_end=[1,1]")
-    assert refused(TILE, strided) == "its windows lie one position apart, and have no gaps"
+    assert refused(TILE, strided) == "takes convolutions with a stride and a dilation of one"
     fewer = pair(x="32,48,56,56", w="64,48,3,3")
     assert refused(TILE, fewer) == "multiplies 64 channels a tap, here are 48"
     low = pair(x="32,64,4,56")

@@ -116,7 +116,7 @@ def test_why_tiles_are_none() -> None:
     assert A100.gpu is not None
     assert tile(16).refuse(A100.gpu, good) == "needs WGMMA"
     strided = product_of(problem((2, 64, 28, 28), 32, 2))
-    assert tile(16).refuse(gpu(), strided) == "its windows lie one position apart, and have no gaps"
+    assert tile(16).refuse(gpu(), strided) == "takes convolutions with a stride and a dilation of one"
     assert tile(16).refuse(gpu(), replace(good, n=12)) == "stores 8 columns at once, 12 is no multiple"
     assert tile(16).refuse(gpu(), replace(good, n=72)) == "is for 64 output channels at most, here are 72"
     flat = product_of(problem((2, 64, 28, 28), 32, kernel=(1, 5)))

@@ -133,8 +133,8 @@ def test_a_gather_that_others_read_is_a_tensor() -> None:
 @pytest.mark.parametrize(
     ("of", "reason"),
     [
-        (tokens(36), "holds no rows of 36 elements in registers"),
-        (tokens(8200), "holds no rows of 8200 elements in registers"),
+        (tokens(36), "rows of 36 elements do not fit in registers"),
+        (tokens(8200), "rows of 8200 elements do not fit in registers"),
         (graph(TABLES.format(tokens=7, row=96, outputs="%n", behind=f"%n = {NORM}").replace("f32[7,96]", "f32[7,1]")),
          "a term has not all elements of a row"),
         (graph(TABLES.format(tokens=7, row=96, outputs="%n", behind=f"%n = {NORM}").replace("f32[96]", "f32[7,96]")),

@@ -71,7 +71,10 @@ def test_its_call_names_the_products_their_stages_and_the_loads() -> None:
 
 def test_more_channels_than_shared_memory_has_room_for_are_refused() -> None:
     refused = {(r.family, r.what): r.reason for r in planned("h200", 4104, 8).plan.refusals}
-    assert refused["portable", "between, gate"] == "4104 channels and 8 between, at most 4096 and 1024 have room"
+    assert (
+        refused["portable", "between, gate"]
+        == "4104 channels and 8 between the products, at most 4096 and 1024 are supported"
+    )
 
 
 def test_the_host_computes_them_apart() -> None:

@@ -168,7 +168,7 @@ def test_a_file_whose_name_cannot_name_an_engine(file: str, why: str) -> None:
         f"""\
 {file}.yaml:1:1: error[bad-name]: the file's name cannot name the engine: {why}
   1 | bolt: 1
-    | ^ add 'name: model', say
+    | ^ add a name, such as 'name: model'
 """
     )
 

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-k",
         "--keep-going",
         action="store_true",
-        help="go on with what a failure does not touch in its recipe (others always do)",
+        help="after a failure, go on with tasks that do not depend on it (other recipes always do)",
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="say what would run and why, and run nothing")
     parser.add_argument(
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--locked", action="store_true", help="end with exit code 6 unless the whole plan comes from the recipe's lock"
     )
     add_task_cache(parser, may_only_read=True)
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors alone")
     parser.add_argument(
         "--timings", type=file_name, metavar="FILE.html",
         help="write a page with the tasks over time, the critical path, and what the cache saved",

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how much lies there; whether it is what it says, and remove what is not; remove what was used least "
         "recently",
     )  # fmt: skip
-    parser.add_argument("--keep", type=size, metavar="SIZE", help="what prune leaves: 20GB, say")
+    parser.add_argument("--keep", type=size, metavar="SIZE", help="what prune leaves, such as 20GB")
     add_cache(parser)
     parser.add_argument(
         "--shared-cache", type=named, metavar="URL", help="this store of a team in place of the local cache"

@@ -28,7 +28,7 @@ def add_task_cache(parser: argparse.ArgumentParser, *, may_only_read: bool = Fal
     add_cache(parser)
     parser.add_argument(
         "--cache-limit", type=size, default=DEFAULT_LIMIT, metavar="SIZE",
-        help=f"what was used least recently goes when the cache is larger (default: {size_text(DEFAULT_LIMIT)})",
+        help=f"evict what was used least recently beyond this size (default: {size_text(DEFAULT_LIMIT)})",
     )  # fmt: skip
     if may_only_read:
         parser.add_argument(
@@ -91,5 +91,5 @@ def size(text: str) -> int:
     match = re.fullmatch(r"([0-9]{1,15}) ?([A-Za-z]*)", text, re.ASCII)
     unit = _UNITS.get(match[2].upper()) if match else None
     if match is None or unit is None:
-        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no size: 500MB or 2GiB, say")
+        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no size, such as 500MB or 2GiB")
     return int(match[1]) * unit

@@ -34,7 +34,7 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE",
-        help="a value in place of the recipe's, policy.fusion.persistent=never, say (repeatable)",
+        help="a value in place of the recipe's, such as policy.fusion.persistent=never (repeatable)",
     )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def add_place(parser: argparse.ArgumentParser, option: str = "--output") -> None
     )
     parser.add_argument(
         option, dest="generated", type=file_name, default=Path("generated"), metavar="DIR",
-        help="where what is built lies (default: generated)",
+        help="the folder for what is built (default: generated)",
     )  # fmt: skip
 
 
@@ -112,7 +112,9 @@ def add_cache(parser: argparse.ArgumentParser, what: str = "the local cache") ->
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-j", "--jobs", type=count, metavar="N", help="tasks at once (default: as many as CPUs)")
+    parser.add_argument(
+        "-j", "--jobs", type=count, metavar="N", help="tasks to run in parallel (default: as many as CPUs)"
+    )
 
 
 def add_format(

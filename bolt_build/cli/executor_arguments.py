@@ -22,7 +22,7 @@ def add_executor(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--scheduler", type=named, metavar="ADDRESS",
-        help="Dask's scheduler, tls://HOST:PORT say (default: workers that are started here)",
+        help="Dask's scheduler, such as tls://HOST:PORT (default: workers that are started here)",
     )  # fmt: skip
 
 

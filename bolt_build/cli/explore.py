@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_jobs(parser)
     add_task_cache(parser, may_only_read=True)
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but the tables and what went wrong")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print tables and errors alone")
     add_format(parser)
 
 

@@ -30,8 +30,8 @@ class OutcomeLog:
 
 
 def add_outcome_files(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("for CI, written whatever comes of it")
-    group.add_argument("--report", type=file_name, metavar="FILE.json", help="what came of it, as JSON")
+    group = parser.add_argument_group("for CI, written even where something fails")
+    group.add_argument("--report", type=file_name, metavar="FILE.json", help="the outcome as JSON")
     group.add_argument("--junit", type=file_name, metavar="FILE.xml", help="verification as JUnit: a case a layer")
     group.add_argument("--summary", type=file_name, metavar="FILE.md", help="append a table as Markdown")
     group.add_argument(

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-wait", action="store_true", help="end with exit code 4 instead of waiting for another build"
     )
     add_task_cache(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors alone")
     add_format(parser)
 
 

@@ -142,7 +142,7 @@ def _check_name(table: Table, path: Path) -> list[Diagnostic]:
     long = len(_name_of(path)) > rule["maxLength"]
     why = f"a name has at most {rule['maxLength']} characters" if long else rule["patternErrorMessage"]
     message = f"the file's name cannot name the engine: {why}"
-    return [Diagnostic("bad-name", message, Mark(str(path), 1, 1), "add 'name: model', say")]
+    return [Diagnostic("bad-name", message, Mark(str(path), 1, 1), "add a name, such as 'name: model'")]
 
 
 def _name_of(path: Path) -> str:

@@ -42,7 +42,7 @@ def _table(text: str, number: int) -> Table:
     while end == ".":
         match = _KEY.match(text, at)
         if match is None:
-            hint = "policy.fusion.persistent=never, say; a key with dots in quotes"
+            hint = "such as policy.fusion.persistent=never; a key with dots in quotes"
             message = f"'{shorten(text)}' is no KEY=VALUE"
             raise BoltError([Diagnostic("bad-setting", message, Mark(PLACE, number, at + 1), hint)])
         key = match["quoted"] if match["quoted"] is not None else match["bare"]

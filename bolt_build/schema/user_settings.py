@@ -85,15 +85,15 @@ def _wrong_values(table: Table) -> Iterator[Diagnostic]:
 
     cache = table.get("cache")
     if cache is None:
-        yield Diagnostic("missing-key", "'shared' names no 'cache'", table.mark, "cache: s3://team/bolt, say")
+        yield Diagnostic("missing-key", "'shared' names no 'cache'", table.mark, "such as cache: s3://team/bolt")
     elif not isinstance(cache.value, Scalar) or not isinstance(cache.value.value, str) or not cache.value.value:
-        yield wrong("cache", "a directory or a URL", cache.value, "cache: s3://team/bolt, say")
+        yield wrong("cache", "a directory or a URL", cache.value, "such as cache: s3://team/bolt")
     write = table.get("write")
     if write is not None and not (isinstance(write.value, Scalar) and isinstance(write.value.value, bool)):
         yield wrong("write", "true or false", write.value, "write: true is for those whom the team trusts to fill it")
     timeout = table.get("timeout")
     if timeout is not None and _seconds(timeout.value) is None:
-        yield wrong("timeout", "a number of seconds above 0, at most an hour", timeout.value, "timeout: 10, say")
+        yield wrong("timeout", "a number of seconds above 0, at most an hour", timeout.value, "such as timeout: 10")
 
 
 def _seconds(value: Value) -> float | None:

@@ -20,7 +20,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+
 def checked_repository(text: str) -> str:
     """A registry with a path in it, "registry.example/engines": images get their names behind it. Raises ValueError."""
     if not _REPOSITORY.match(text):
-        raise ValueError(f"'{text[:60]}' is no place in a registry: registry.example/engines, say")
+        raise ValueError(f"'{text[:60]}' is no place in a registry, such as registry.example/engines")
     return text
 
 

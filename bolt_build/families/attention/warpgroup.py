@@ -110,7 +110,7 @@ class WarpgroupTile:
         most = min((gpu.shared_memory + 1024) // (shared + 1024), _MOST // self.groups)
         most = max(n for n in range(1, most + 1) if n == 1 or registers <= replace(self, blocks=n).room())
         if self.blocks != most:
-            return Reason("is for {} blocks beside each other, there is room for {}", self.blocks, most)
+            return Reason("is for {} blocks on a multiprocessor, there is room for {}", self.blocks, most)
         return None
 
     def _blocks(self, shape: Shape) -> int:

@@ -59,7 +59,7 @@ def refuse(problem: KernelProblem) -> str | None:
     # The row of a window that is gathered as one run has no positions.
     positions = weights.shape[2 : -1 if thin(problem) else None]
     if positions and max(positions) > _MOST_TAPS:
-        return Reason("windows reach over at most {} positions, not {}", _MOST_TAPS, max(positions))
+        return Reason("windows have at most {} taps along an axis, not {}", _MOST_TAPS, max(positions))
     dtype = y.format.dtype
     if weights.format.dtype is not dtype or dtype not in HALVES:
         return f"takes tensors in f16 or bf16, not in {dtype.value}"
@@ -67,7 +67,7 @@ def refuse(problem: KernelProblem) -> str | None:
         return "writes channels-last tensors alone"
     as_it_is = _plain_input(x) and x.format.dtype is dtype
     if not as_it_is and not (gathers(problem) and x.format.dtype in (dtype, DType.F32)):
-        return f"reads {x.format} only where channels are copied anyway, few ones or no multiple of {ALIGNMENT}"
+        return f"reads {x.format} only where it copies channels anyway: few, or no multiple of {ALIGNMENT}"
     return refuse_epilogue(problem) or too_large(product_of(problem), problem)
 
 

@@ -36,12 +36,12 @@ def refuse(tile: SlicedTile, gpu: Gpu, product: Product, least: int | None = Non
     depth, blocks = product.taps * product.depth, tile.blocks(product.m, product.n)
     least = least or (_WIDE if product.wide else _DEEP)
     if depth < least:
-        return Reason("a depth of {} is too short for slices, {} pay", depth, least)
+        return Reason("a depth of {} is too short for split-K, which pays from {} on", depth, least)
     if 2 * blocks > gpu.sms:
-        return Reason("{} tiles fill {} multiprocessors without slices", blocks, gpu.sms)
+        return Reason("{} tiles fill {} multiprocessors without split-K", blocks, gpu.sms)
     if not counts(tile, gpu, product):
         return Reason(
-            "a depth of {} has no slices of like length and {} steps of {} at least", depth, _LEAST_STEPS, tile.k
+            "a depth of {} cannot be cut into equal slices of at least {} steps of {}", depth, _LEAST_STEPS, tile.k
         )
     return None
 

@@ -127,12 +127,14 @@ class BandTile:
         if self.parts > 1 and not gpu.warpgroup_mma:
             return "blocks share statistics in clusters on Hopper alone"
         if (self.parts - 1) * self.channels(shape) >= shape.channels:
-            return Reason("{} parts of {} channels leave some without any", self.parts, self.channels(shape))
+            return Reason(
+                "{} parts of {} channels leave blocks of the cluster without any", self.parts, self.channels(shape)
+            )
         if ceil(self.channels(shape) // OCTET / 32) > _LOADS:
             most = 32 * OCTET * _LOADS
             return Reason("{} channels of a position are more than the {} of a warp", self.channels(shape), most)
         if self.warps > self.slab // 2:
-            return Reason("{} warps have no pair each of a slab's {} channels", self.warps, self.slab)
+            return Reason("{} warps cannot share the {} channels of a slab in pairs", self.warps, self.slab)
         if shape.waste(self.rows, self.columns) > 3 and (self.down > 1 or self.across > 1):
             return Reason(
                 "two thirds of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]

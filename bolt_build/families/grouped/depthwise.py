@@ -113,7 +113,7 @@ class DepthwiseTile:
             return Reason("weights would take {} registers of a thread, at most {} are kept there", registers, _HELD)
         if self.held and shape.taps * self.vector * self.each > _UNROLLED:
             count = shape.taps * self.vector * self.each
-            return Reason("{} multiplications of a thread would be written out, at most {} are", count, _UNROLLED)
+            return Reason("{} multiplications of a thread would be unrolled, at most {} are", count, _UNROLLED)
         if shape.waste(self.rows, self.columns) > 2 and (self.rows, self.columns) != min_extent(shape):
             return Reason(
                 "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]

@@ -117,7 +117,7 @@ class TensorCoreTile:
         if sums > _SUMS:
             return Reason("its sums take {} registers of a thread, over {} do not stay in them", sums, _SUMS)
         if self._items(shape) < self.warps and (self.warps, self.fragments) != (2, 1):
-            return Reason("there is work for {} of its {} warps", self._items(shape), self.warps)
+            return Reason("only {} of its {} warps have work", self._items(shape), self.warps)
         if shape.waste(self.rows, self.columns) > 2 and (self.rows, self.columns) != min_extent(shape):
             return Reason(
                 "over half of the positions would be beyond the {}x{} of an image", shape.out[0], shape.out[1]

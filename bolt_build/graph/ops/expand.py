@@ -79,14 +79,14 @@ def import_trilu(node: NodeImport) -> None:
 def _blocks(node: NodeImport) -> tuple[int, tuple[int, ...]]:
     shape, size = node.type(0).shape, node.integer("blocksize")
     if len(shape) != 4 or size < 1:
-        raise ShapeError(f"{list(shape)} is no image that blocks of {size} can be made of")
+        raise ShapeError(f"{list(shape)} cannot be cut into blocks of {size} x {size}")
     return size, shape
 
 
 def import_depth_to_space(node: NodeImport) -> None:
     size, (batch, channels, height, width) = _blocks(node)
     if channels % (size * size):
-        raise ShapeError(f"{channels} channels are not blocks of {size} x {size}")
+        raise ShapeError(f"{channels} channels are no multiple of {size} x {size}")
     rest, mode = channels // (size * size), node.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
         raise Refusal("unsupported-attribute", f"mode '{mode}' is neither DCR nor CRD")
@@ -99,7 +99,7 @@ def import_depth_to_space(node: NodeImport) -> None:
 def import_space_to_depth(node: NodeImport) -> None:
     size, (batch, channels, height, width) = _blocks(node)
     if height % size or width % size:
-        raise ShapeError(f"an image of {height} x {width} is not made of blocks of {size} x {size}")
+        raise ShapeError(f"an image of {height} x {width} cannot be cut into blocks of {size} x {size}")
     split, mode = (batch, channels, height // size, size, width // size, size), node.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
         raise Refusal("unsupported-attribute", f"mode '{mode}' is neither DCR nor CRD")

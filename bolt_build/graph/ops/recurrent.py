@@ -93,7 +93,7 @@ class Recurrent(Op):
         if self.cell not in GATES:
             raise ShapeError(f"'{self.cell}' is none of {', '.join(GATES)}")
         if not 1 <= len(self.reverse) <= 2:
-            raise ShapeError(f"goes in one or two directions, not in {len(self.reverse)}")
+            raise ShapeError(f"has one or two directions, not {len(self.reverse)}")
         if tuple(name for name in OPTIONAL if name in self.given) != self.given:
             raise ShapeError(f"the optional inputs are some of {', '.join(OPTIONAL)}, in this order")
         if not 0 <= self.last <= (2 if self.cell == "lstm" else 1) or not self._rows(1):

@@ -36,7 +36,9 @@ class Interpolate(Op):
         expect_float(weights)
         expect_indices(places)
         if places.rank != 2 or places.shape != weights.shape or 0 in places.shape:
-            raise ShapeError(f"places {list(places.shape)} and weights {list(weights.shape)} are no table of both")
+            raise ShapeError(
+                f"places {list(places.shape)} and weights {list(weights.shape)} must be tables of one shape"
+            )
         return (TensorType(data.dtype, (*data.shape[: self.axis], places.shape[0], *data.shape[self.axis + 1 :])),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:

@@ -180,9 +180,9 @@ def refuse_pooled(problem: KernelProblem) -> str | None:
     if len(op.kernel) != 2:
         return Reason("pools over two spatial axes, not {}", len(op.kernel))
     if op.mode != "max":
-        return f"pools maxima, here is the {op.mode}"
+        return f"takes max pooling, not {op.mode}"
     if op.strides != (2, 2) or op.dilations != (1, 1) or (op.kernel, op.pads_begin) not in _WINDOWS:
-        return "pools two by two positions, or three by three behind one of padding, both two apart"
+        return "takes pooling of 2x2, or of 3x3 with a padding of one, with a stride of two"
     if problem.epilogue:
         return "another function follows the pooling"
     if any(not isinstance(stage.op, Activation) for stage in first.epilogue):
@@ -290,7 +290,7 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     if (reason := refuse_pooled(problem)) is not None:
         return reason
     if product_of(problem).kernel != "Conv":
-        return "pools behind windows alone, here are single positions"
+        return "takes pooling behind larger windows than 1x1"
     return None
 
 

@@ -186,7 +186,7 @@ def refuse_windows(rows: int, width: int, steps: int, staged: int, gpu: Gpu, pro
     if not gpu.warpgroup_mma:
         return "needs WGMMA"
     if not side_by_side(product):
-        return "its windows lie one position apart, and have no gaps"
+        return "takes convolutions with a stride and a dilation of one"
     if product.access != 8:
         return Reason("stores 8 columns at once, {} is no multiple", product.n)
     if product.depth > MOST_STEPS * STEP:

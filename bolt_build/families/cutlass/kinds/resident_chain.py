@@ -140,7 +140,7 @@ def refuse_chain(gpu: Gpu, chain: ProductChain) -> str | None:
     if not gpu.warpgroup_mma:
         return "needs WGMMA"
     if first.kernel != "Conv":
-        return "weights stay in registers for windows alone, the first product has none"
+        return "weights stay in registers for larger windows than 1x1"
     if first.n > CHANNELS:
         return Reason("keeps {} columns at most beside weights in registers, here are {}", CHANNELS, first.n)
     if second.n > _WIDEST:

@@ -42,7 +42,7 @@ def too_many_sums(registers: int) -> str | None:
 def refuse_whole(blocks: int, elements: int, gpu: Gpu, product: Product) -> str | None:
     """Why so many tiles of so many elements do not suit a product that is not sliced, None where they do."""
     if product.wide:
-        return "stores half precision, fp32 is what split-K's partial sums become"
+        return "stores half precision: only split-K's partial sums are in fp32"
     if 4 * blocks <= gpu.sms and elements > _SMALL:
         return Reason("{} tiles leave most of {} multiprocessors idle, smaller ones do not", blocks, gpu.sms)
     return None

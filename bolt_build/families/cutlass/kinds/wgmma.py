@@ -299,9 +299,9 @@ def refuse_product(gpu: Gpu, product: Product) -> str | None:
     if product.access != 8:
         return Reason("stores 8 columns at once, {} is no multiple", product.n)
     if product.reach > _REACH:
-        return Reason("windows reach over {} positions, at most {} are possible", product.reach, _REACH)
+        return Reason("windows reach over {} positions, TMA takes {} at most", product.reach, _REACH)
     if product.step > _STEPS:
-        return Reason("windows begin {} positions apart, at most {} are possible", product.step, _STEPS)
+        return Reason("the stride is {}, TMA takes {} at most", product.step, _STEPS)
     return None
 
 

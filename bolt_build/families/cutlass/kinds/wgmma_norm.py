@@ -94,7 +94,9 @@ class NormTile:
         if tile.n * self.across != product.n:
             return Reason("{} tiles of {} columns are no whole rows", self.across, tile.n)
         if tile.m % (8 * self.across):
-            return Reason("a block would load {} of its rows for the others, in eights", tile.m // self.across)
+            return Reason(
+                "each block of the cluster would load {} rows for all, no multiple of 8", tile.m // self.across
+            )
         if tile.k >= 2 * product.depth:
             return Reason("half of its depth would be beyond the {} of the product", product.depth)
         if (reason := wasted_rows(tile.m, product.m) or too_many_sums(tile.accumulators)) is not None:

@@ -115,7 +115,7 @@ def _refuse(problem: KernelProblem) -> str | None:
            for source in form.sources):  # fmt: skip
         return "a term has not all elements of a row"
     if not held(form.extent)[0]:
-        return Reason("holds no rows of {} elements in registers", form.extent)
+        return Reason("rows of {} elements do not fit in registers", form.extent)
     if len(form.sources) > _MOST_TERMS:
         return Reason("adds up rows of {} tensors, at most {} are supported", len(form.sources), _MOST_TERMS)
     if form.norm is not None and any(prod(o.shape) != form.extent for o in problem.inputs[form.behind :]):

@@ -56,7 +56,11 @@ def _refuse(problem: KernelProblem) -> str | None:
     between, channels = first.outputs[0].shape[1], first.inputs[0].shape[1]
     if channels > _MOST or between > _MOST_BETWEEN:
         return Reason(
-            "{} channels and {} between, at most {} and {} have room", channels, between, _MOST, _MOST_BETWEEN
+            "{} channels and {} between the products, at most {} and {} are supported",
+            channels,
+            between,
+            _MOST,
+            _MOST_BETWEEN,
         )
     if any(stage.operand is not None and not problem.inputs[stage.operand].constant for stage in problem.epilogue):
         return "another tensor joins the second product"
