@@ -52,6 +52,59 @@ def test_says_what_it_cannot(tmp_path: Path, proto: ModelProto, code: str, said:
     assert refusals(tmp_path, proto) == [(code, said)]
 
 
+@pytest.mark.parametrize("axis", [1, 2, -3])
+@pytest.mark.parametrize("length", [None, 5, 6, 11])
+@pytest.mark.parametrize(
+    ("parts", "attributes"),
+    [
+        (1, {}),
+        (2, {}),
+        (1, {"onesided": 1}),
+        (2, {"inverse": 1}),
+        (1, {"inverse": 1}),
+        (2, {"inverse": 1, "onesided": 1}),
+    ],
+    ids=["real", "complex", "half", "back", "back from real", "back to real"],
+)
+def test_is_the_transform_along_an_axis(
+    tmp_path: Path, axis: int, length: int | None, parts: int, attributes: dict[str, int]
+) -> None:
+    """Longer ones are of zeros behind the signal, shorter ones of its beginning."""
+    x = np.random.RandomState(1).uniform(-1, 1, (2, 6, 7, parts)).astype(np.float32)
+    constants = {"axis": np.asarray(axis)} | ({} if length is None else {"length": np.asarray(length)})
+    nodes = [node("DFT", f"x {'-' if length is None else 'length'} axis", "y", **attributes)]
+    graph = bound(tmp_path, model(nodes, [tensor("x", x.shape)], constants=constants, opset=20), 2)
+    signal, along = (x[..., 0] + 1j * x[..., 1] if parts == 2 else x[..., 0]).astype(complex), axis % 4
+    if attributes == {"inverse": 1, "onesided": 1}:
+        wanted = np.fft.irfft(signal, length, along)[..., None]
+    else:
+        made = (np.fft.ifft if "inverse" in attributes else np.fft.fft)(signal, length, along)
+        made = made if "onesided" not in attributes else np.fft.rfft(x[..., 0], length, along)
+        wanted = np.stack([made.real, made.imag], -1)
+    np.testing.assert_allclose(evaluate(graph, {"x": x})["y"], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "code", "said"),
+    [
+        ((1, 9), {}, "shape-mismatch", "DFT 'DFT_0': the signal [1, 9] must have one or two parts along its last axis"),
+        ((1, 9, 2), {"onesided": 1}, "unsupported-attribute",
+         "DFT 'DFT_0': onesided=1 of complex numbers is not supported"),
+        ((1, 9, 1), {"onesided": 1, "inverse": 1}, "unsupported-attribute",
+         "DFT 'DFT_0': onesided=1 of an inverse transform of real numbers is not supported"),
+        ((1, 9, 1), {"axis": 2}, "shape-mismatch", "DFT 'DFT_0': axis 2 is that of the parts"),
+        ((1, 9999, 1), {}, "model-too-large",
+         "DFT 'DFT_0': a transform of 9999 elements is more than a product is made of"),
+    ],
+    ids=["parts", "complex", "real", "axis", "long"],
+)  # fmt: skip
+def test_says_which_transform_it_cannot(
+    tmp_path: Path, shape: tuple[int, ...], attributes: dict[str, int], code: str, said: str
+) -> None:
+    proto = model([node("DFT", "x", "y", **attributes)], [tensor("x", shape)], opset=17)
+    assert refusals(tmp_path, proto) == [(code, said)]
+
+
 @pytest.mark.parametrize(
     ("name", "wanted"), [("Hann", np.hanning(9)), ("Blackman", np.blackman(9))], ids=["hann", "blackman"]
 )

@@ -20,6 +20,10 @@ from bolt_build.graph.limits import MOST_ENTRIES, too_large
 
 _Kind = type | tuple[type, ...]
 
+NO_SCHEMA = 0
+"""The version of an operator in ONNX's own domain that the model's opset does not have. onnxruntime's optimiser writes
+LayerNormalization so into models of any opset, and SimplifiedLayerNormalization, which no opset has."""
+
 Attribute = int | float | str | Array | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 
 

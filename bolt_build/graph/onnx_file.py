@@ -15,7 +15,7 @@ import onnx
 import onnx.defs
 from onnx import AttributeProto, TensorProto
 
-from bolt_build.graph.importing import Attribute, Branch, OnnxNode
+from bolt_build.graph.importing import NO_SCHEMA, Attribute, Branch, OnnxNode
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_findings import Findings
 from bolt_build.graph.onnx_functions import inlined
@@ -106,7 +106,7 @@ def _node(findings: Findings, tensors: Tensors, proto: onnx.NodeProto, name: str
             if _count(names) > most:
                 findings.report("invalid-node", f"{label}: has {_count(names)} {what}, of at most {most}")
     # A domain without schemas: the opset itself, 0 where none is imported.
-    version = schema.since_version if schema is not None else opsets.get(domain, 0) if domain else 0
+    version = schema.since_version if schema is not None else opsets.get(domain, 0) if domain else NO_SCHEMA
     return OnnxNode(
         name, domain, proto.op_type, version, inputs, outputs, tuple(attributes), tuple(unreadable), branches
     )

@@ -22,6 +22,7 @@ from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of,
 from bolt_build.verify.rounded_model import RoundedModel
 from bolt_build.verify.segments import CutModel, Wanted
 from bolt_build.verify.taps import Tap
+from bolt_build.verify.unrolled import has_graphs, unrolled
 from bolt_build.verify.widening import without_bf16
 from bolt_build.verify.written_out import written_out
 
@@ -163,14 +164,20 @@ class Reference:
         """The model to be cut, and for which shapes of inputs: any, where no node reads a shape."""
         model = self._written_out
         reads = shape_reads(model)
-        key = tuple((name, array.shape) for name, array in feeds.items()) if reads else ()
+        key = tuple((name, array.shape) for name, array in feeds.items()) if reads or has_graphs(model) else ()
         if key not in self._cuts:
+            model = unrolled(model, lambda asked, names: self._asked(asked, names, feeds))
+            reads = shape_reads(model)
             self._cuts[key] = CutModel(model, self._shapes(model, reads, feeds) if reads else {})
         return key, self._cuts[key]
 
     def _shapes(self, model: onnx.ModelProto, reads: tuple[str, ...], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        session = self._session(giving(without_bf16(model), reads), whole=False)
-        return self._run(session, list(reads), self._cast(session, feeds))
+        return self._asked(giving(model, reads), reads, feeds)
+
+    def _asked(self, model: onnx.ModelProto, names: tuple[str, ...], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """What a model gives of these names for these inputs."""
+        session = self._session(without_bf16(model), whole=False)
+        return self._run(session, list(names), self._cast(session, feeds))
 
     @functools.cached_property
     def _written_out(self) -> onnx.ModelProto:

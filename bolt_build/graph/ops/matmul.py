@@ -113,7 +113,12 @@ def matrices(
 
 
 def import_gemm(node: NodeImport) -> None:
-    """alpha * A' B' + beta * C. Scales of constants are folded by `emit`; a C of one row becomes the bias."""
+    gemm(node, 0)
+
+
+def gemm(node: NodeImport, output: int | None) -> str:
+    """alpha * A' B' + beta * C as output `output`. Scales of constants are folded by `emit`; a C of one row becomes the
+    bias."""
     for index in (0, 1):
         if node.type(index).rank != 2:
             raise ShapeError(f"input {index} {list(node.type(index).shape)} must be a matrix")
@@ -129,16 +134,13 @@ def import_gemm(node: NodeImport) -> None:
     if addend is not None and alpha == 1.0 and node.type_of(addend).shape in ((result.shape[1],), (1, result.shape[1])):
         if node.type_of(addend).rank == 2:
             addend = node.emit(Reshape((result.shape[1],)), [addend])
-        node.emit(op, [a, b, addend], 0)
-        return
+        return node.emit(op, [a, b, addend], output)
     if addend is None and alpha == 1.0:
-        node.emit(op, [a, b], 0)
-        return
+        return node.emit(op, [a, b], output)
     product = node.emit(op, [a, b])
     if alpha != 1.0:
-        product = _scaled(node, product, alpha, 0 if addend is None else None)
-    if addend is not None:
-        node.emit(Binary("add"), [product, addend], 0)
+        product = _scaled(node, product, alpha, output if addend is None else None)
+    return product if addend is None else node.emit(Binary("add"), [product, addend], output)
 
 
 def _scaled(node: NodeImport, name: str, factor: float, output: int | None = None) -> str:

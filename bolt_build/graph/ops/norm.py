@@ -10,7 +10,7 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
 from bolt_build.graph.example import IMAGE, Data, Example, Weights
-from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.importing import NO_SCHEMA, Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -203,7 +203,8 @@ _ROWS = Weights((IMAGE[-1],))
 _OF_GROUPS = Example((Data(IMAGE), _VECTOR, _VECTOR), (("num_groups", 2),))
 
 IMPORTERS = (
-    Importer("LayerNormalization", (17,), import_layer_norm, example=Example((Data(IMAGE), _ROWS, _ROWS))),
+    Importer("LayerNormalization", (NO_SCHEMA, 17), import_layer_norm, example=Example((Data(IMAGE), _ROWS, _ROWS))),
+    Importer("SimplifiedLayerNormalization", (NO_SCHEMA,), import_rms_norm, example=Example((Data(IMAGE), _ROWS))),
     Importer("RMSNormalization", (23,), import_rms_norm, example=Example((Data(IMAGE), _ROWS))),
     Importer("GroupNormalization", (18, 21), import_group_norm, example=_OF_GROUPS),
     Importer("InstanceNormalization", (6, 22), import_instance_norm, example=Example((Data(IMAGE), _VECTOR, _VECTOR))),

@@ -1,4 +1,5 @@
-"""Front ends of speech models: ONNX's STFT as a gather of frames and a product with a constant matrix, and windows."""
+"""Fourier transforms: ONNX's DFT as a product with a constant matrix, STFT as a gather of frames in front of one, and
+windows."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from bolt_build.graph.ir import Array, ShapeError, TensorType
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
 
 _MOST = 1 << 24
 """Elements of the matrix, and of the table of frames."""
@@ -27,6 +28,14 @@ def _fourier(length: int, bins: int, parts: int) -> Array:
     of_real = np.stack([cosine, -sine], -1)
     of_both = np.stack([of_real, np.stack([sine, cosine], -1)], 1) if parts == 2 else of_real[:, None]
     return of_both.reshape(length * parts, bins * 2)
+
+
+def _back_to_real(length: int, taken: int) -> Array:
+    """[taken * 2, length]: real numbers of the parts of the first frequencies, the others being their conjugates."""
+    turns = np.outer(np.arange(taken), np.arange(length)) % length
+    alone = (np.arange(taken) == 0) | (2 * np.arange(taken) == length)
+    parts = np.stack([np.cos(2 * np.pi * turns / length), -np.sin(2 * np.pi * turns / length)], 1)
+    return np.asarray(parts * np.where(alone, 1.0, 2.0)[:, None, None] / length).reshape(taken * 2, length)
 
 
 def import_stft(node: NodeImport) -> None:
@@ -66,6 +75,54 @@ def import_stft(node: NodeImport) -> None:
     node.emit(Reshape((shape[0], frames, bins, 2)), [product], 0)
 
 
+def import_dft(node: NodeImport) -> None:
+    """Of [..., length, ..., parts] along one axis, of real numbers or of complex ones, of both parts then."""
+    shape, dtype = node.type(0).shape, node.type(0).dtype
+    if len(shape) < 2 or shape[-1] not in (1, 2):
+        raise ShapeError(f"the signal {list(shape)} must have one or two parts along its last axis")
+    if node.version >= 20:
+        given = int(node.static_number(2, "the axis")) if node.has(2) else -2
+    else:
+        given = node.integer("axis", 1)
+    axis, parts = node.axis(given, len(shape)), shape[-1]
+    if axis == len(shape) - 1:
+        raise ShapeError(f"axis {given} is that of the parts")
+    inverse, onesided = bool(node.integer("inverse", 0)), bool(node.integer("onesided", 0))
+    if onesided and parts != (2 if inverse else 1):
+        what = "an inverse transform of real numbers" if inverse else "complex numbers"
+        raise Refusal("unsupported-attribute", f"onesided=1 of {what} is not supported")
+    own = 2 * (shape[axis] - 1) if onesided and inverse else shape[axis]
+    length = int(node.static_number(1, "the length")) if node.has(1) else own
+    if length < 1:
+        raise ShapeError(f"a transform of {length} elements")
+    half = length // 2 + 1
+    taken = min(half if onesided and inverse else length, shape[axis])
+    bins, to = (length, 1) if onesided and inverse else (half if onesided else length, 2)
+    if max(length, taken) * bins * to * parts > _MOST:
+        raise Refusal("model-too-large", f"a transform of {length} elements is more than a product is made of")
+    if onesided and inverse:
+        matrix = _back_to_real(length, taken)
+    else:
+        matrix = _fourier(length, bins, parts)[: taken * parts]
+    if inverse and not onesided:
+        matrix = matrix.reshape(taken, parts, bins, 2)[:, :, -np.arange(bins) % bins].reshape(matrix.shape) / length
+    x = node.input(0)
+    if taken < shape[axis]:
+        count = (*shape[:axis], taken, *shape[axis + 1 :])
+        x = node.emit(Slice((0,) * len(shape), count, (1,) * len(shape)), [x])
+    rank = len(shape)
+    perm = (*(index for index in range(rank - 1) if index != axis), axis, rank - 1)
+    turned = x if perm == tuple(range(rank)) else node.emit(Transpose(perm), [x])
+    others = tuple(shape[index] for index in perm[:-2])
+    rows = node.emit(Reshape((*others, taken * parts)), [turned])
+    product = node.emit(MatMul(), [rows, node.helper(matrix.astype(numpy_dtype(dtype)), "fourier")])
+    back = tuple(perm.index(index) for index in range(rank))
+    if perm == tuple(range(rank)):
+        node.emit(Reshape((*others, bins, to)), [product], 0)
+    else:
+        node.emit(Transpose(back), [node.emit(Reshape((*others, bins, to)), [product])], 0)
+
+
 _WINDOWS: dict[str, Callable[[Array], Array]] = {
     "HannWindow": lambda turn: 0.5 - 0.5 * np.cos(turn),
     "HammingWindow": lambda turn: 25.0 / 46.0 - 21.0 / 46.0 * np.cos(turn),
@@ -92,6 +149,13 @@ def import_window(node: NodeImport) -> None:
 
 
 IMPORTERS = (
+    Importer(
+        "DFT",
+        (17, 20),
+        import_dft,
+        example=Example((Data((1, 16, 1)),)),
+        note="a constant length and axis",
+    ),
     Importer(
         "STFT",
         (17,),
