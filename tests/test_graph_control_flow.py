@@ -72,6 +72,18 @@ def test_a_body_reads_the_number_of_its_turn_and_what_is_around_it(tmp_path: Pat
     compared(tmp_path, model([node("Loop", "three true x", "y", body=inside)], [PORT], ["y"], THREE))
 
 
+def test_turns_are_numbered_with_as_many_axes_as_the_body_says(tmp_path: Path) -> None:
+    """torch declares the number of a turn with one axis, and slices with it."""
+    inside = body(
+        [node("Add", "i one", "end"), node("Slice", "x i end", "part"), node("Add", "a part", "next")],
+        ["i", "going", "a"], ["going", "next"],
+    )  # fmt: skip
+    inside.input[0].CopyFrom(tensor("i", [1], I64))
+    two = THREE | {"two": np.asarray(2, np.int64), "one": np.asarray([1], np.int64)}
+    proto = model([node("Loop", "two true x", "y", body=inside)], [PORT], ["y"], two)
+    np.testing.assert_allclose(evaluate(bound(tmp_path, proto, 2), {"x": X})["y"], X + X[:1] + X[1:], rtol=1e-6)
+
+
 def test_a_loop_ends_where_its_condition_does(tmp_path: Path) -> None:
     """`while`: no number of turns, but a condition that follows from a number that is carried."""
     inside = body(

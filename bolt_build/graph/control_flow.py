@@ -85,8 +85,11 @@ def _loop(run: Run, node: OnnxNode) -> None:
     for turn in turns:
         if not going:
             break
-        number = _number(run, node, np.asarray(turn, np.int64), "turn")
-        holds = _number(run, node, np.asarray(going, np.bool_), "going")
+        told = np.asarray(turn, np.int64), np.asarray(going, np.bool_)
+        shaped = [
+            each.reshape(-1) if name in body.rows else each for name, each in zip(body.inputs, told, strict=False)
+        ]
+        number, holds = (_number(run, node, each, what) for each, what in zip(shaped, ("turn", "going"), strict=True))
         given = constants | dict(zip(body.inputs, (number, holds, *carried), strict=True))
         results = run.place(node, body, given, f"{node.name}/{turn}")
         if any(map(run.is_lost, results)):

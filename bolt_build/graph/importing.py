@@ -57,12 +57,14 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class Branch:
-    """A graph inside a node: it may read names of the graphs around it, and hide them by defining its own."""
+    """A graph inside a node: it may read names of the graphs around it, and hide them by defining its own. `rows` are
+    the inputs that it declares with one axis: a loop's turns may be numbered so."""
 
     nodes: tuple[OnnxNode, ...]
     constants: tuple[tuple[str, Array], ...]
     outputs: tuple[str, ...]
     inputs: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
 
 
 class Builder:

@@ -141,6 +141,7 @@ def branch_of(findings: Findings, tensors: Tensors, graph: onnx.GraphProto, opse
         ),
         tuple(output.name for output in graph.output),
         tuple(value.name for value in graph.input),
+        tuple(value.name for value in graph.input if len(value.type.tensor_type.shape.dim) == 1),
     )
 
 

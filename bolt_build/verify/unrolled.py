@@ -138,7 +138,9 @@ class _Work:
             carried = [*node.input[2:]]
             each: list[list[str]] = [[] for _ in body.output[len(carried) + 1 :]]
             for turn in range(turns):
-                first = [self.constant(np.asarray(turn, np.int64)), self.constant(np.asarray(True))]
+                told = (np.asarray(turn, np.int64), np.asarray(True))
+                rows = [len(port.type.tensor_type.shape.dim) == 1 for port in body.input[:2]]
+                first = [self.constant(each.reshape(-1) if row else each) for each, row in zip(told, rows, strict=True)]
                 given = dict(zip((port.name for port in body.input), [*first, *carried], strict=True))
                 results = yield from self._placed(node, body, turn, given)
                 carried = results[1 : len(carried) + 1]
