@@ -40,7 +40,7 @@ def test_unsupported_operators_are_all_listed_with_their_nodes(tmp_path: Path) -
         node("Relu", "a", "b"),
         node("Det", "b", "c"),
         node("NotAnOperator", "c", "d", "strange"),
-        node("FusedConv", "d", "e", "fused", domain="com.microsoft"),
+        node("FusedUnknown", "d", "e", "fused", domain="com.microsoft"),
         node("If", "e", "y", "branch", then_branch=branch("e"), else_branch=branch("e")),
         node("Det", "x", "unused", "dead"),
     ]
@@ -49,7 +49,7 @@ def test_unsupported_operators_are_all_listed_with_their_nodes(tmp_path: Path) -
         ("unsupported-op", "operator Det is not supported: nodes 'first', 'Det_2'"),
         ("unsupported-op", "control flow is not supported: operator If, node 'branch'"),
         ("unsupported-op", "operator NotAnOperator is not supported: node 'strange'"),
-        ("unsupported-op", "operator com.microsoft.FusedConv is not supported: node 'fused'"),
+        ("unsupported-op", "operator com.microsoft.FusedUnknown is not supported: node 'fused'"),
     ]
 
 
