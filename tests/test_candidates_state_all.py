@@ -11,9 +11,11 @@ from kernel_tiles import FAMILY
 from pair_fakes import with_policy
 from planner_checks import graph
 
+from bolt_build import families
 from bolt_build.emit.engine import emit
-from bolt_build.families import cutlass, load
+from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.lockfile.contents import LockedTarget, LockEntry
 from bolt_build.planner.engine_plan import EnginePlan
@@ -42,38 +44,52 @@ NET = graph("""
       %g = reduce(%f) mode=mean axes=[2,3] keepdims=false // "mean"
       %z = matmul(%g, %w4) transpose_b=true // "fc"
     }""")
-RULES = {"_FILLED"}
-"""Constants that decide what is legal, not what is fast."""
+# Depthwise and grouped convolutions, attention and a gather: kernels of the other families.
+OTHERS = graph("""
+    graph others batch=8 (%x: f32[8,96,28,28], %q: f32[8,128,768]) -> (%z, %a) {
+      const %w0: f32[96,1,3,3] #
+      const %w1: f32[96,1,7,7] #
+      const %w2: f32[96,24,3,3] #
+      const %w3: f32[96,96,1,1] #
+      %c = conv(%x, %w0) pads_begin=[1,1] pads_end=[1,1] groups=96 | relu // "depthwise"
+      %d = conv(%c, %w1) pads_begin=[3,3] pads_end=[3,3] groups=96 // "wide"
+      %e = conv(%d, %w2) pads_begin=[1,1] pads_end=[1,1] groups=4 | relu // "grouped"
+      %f = conv(%e, %w3) | relu // "1x1"
+      %z = reduce(%f) mode=mean axes=[2,3] keepdims=false // "mean"
+      %a = attention(%q, %q, %q) heads=12 kv_heads=12 scale=0.125 // "attention"
+    }""")
+RULES = {"_FILLED", "e"}
+"""Constants that decide what is legal, not what is fast; and the base of logarithms."""
 
 
-def planned(selection: Selection, target: Target = H200) -> EnginePlan:
-    return plan_engine([NET], RECIPE, SPEC, target, load(target), selection).plan
+def planned(selection: Selection, target: Target = H200, net: Graph = NET) -> EnginePlan:
+    return plan_engine([net], RECIPE, SPEC, target, load(target), selection).plan
 
 
 def sources(plan: EnginePlan) -> dict[str, str]:
     return {file.path: file.text for file in emit(plan, H200, load(H200))}
 
 
-def offered() -> dict[tuple[str, str], tuple[Candidate, ...]]:
+def offered(net: Graph = NET) -> dict[tuple[str, str], tuple[Candidate, ...]]:
     """Candidates by problem digest and family."""
-    (space,) = search_spaces([NET], RECIPE, SPEC, H200, load(H200))
+    (space,) = search_spaces([net], RECIPE, SPEC, H200, load(H200))
     return {(choice.problem.digest, choice.family): choice.candidates for choice in space.choices}
 
 
-def locked() -> Selection:
+def locked(net: Graph = NET) -> Selection:
     """What a tuning leaves that finds every prediction confirmed."""
-    engine = plan_engine([NET], RECIPE, SPEC, H200, load(H200), PREDICTED)
+    engine = plan_engine([net], RECIPE, SPEC, H200, load(H200), PREDICTED)
     steps = [step for step in engine.plan.plans[0].steps if not step.view]
     chosen = {step.problem.digest: step.candidate for step in steps}
-    first = {digest: candidates[0] for (digest, _), candidates in reversed(offered().items())}
+    first = {digest: candidates[0] for (digest, _), candidates in reversed(offered(net).items())}
     winners = (Winner(digest, candidate, 1e-6) for digest, candidate in sorted((first | chosen).items()))
     return Selection("net.lock", tuple(winners), engine.covers)
 
 
 def change_predictions(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Every constant of the family's predictions, each by a factor of its own; how many there are."""
+    """Every constant of the families' predictions, each by a factor of its own; how many there are."""
     changed = 0
-    for module in pkgutil.walk_packages(cutlass.__path__, f"{cutlass.__name__}."):
+    for module in pkgutil.walk_packages(families.__path__, f"{families.__name__}."):
         loaded = import_module(module.name)
         for name, value in sorted(vars(loaded).items()):
             if isinstance(value, float) and name not in RULES:
@@ -82,16 +98,27 @@ def change_predictions(monkeypatch: pytest.MonkeyPatch) -> int:
     return changed
 
 
-def test_a_locked_engine_does_not_change_with_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
-    selection = locked()
-    before, predicted = planned(selection), planned(PREDICTED)
-    named = {name for step in before.plans[0].steps for name, _ in step.candidate.settings}
-    assert named == {"slices", "strip"}
+@pytest.mark.parametrize(
+    ("net", "settings", "chosen"),
+    [
+        (NET, {"slices", "strip"}, {"cutlass", "portable"}),
+        (OTHERS, {"run"}, {"grouped", "cutlass", "attention", "portable"}),
+    ],
+    ids=["products", "others"],
+)
+def test_a_locked_engine_does_not_change_with_predictions(
+    net: Graph, settings: set[str], chosen: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    selection = locked(net)
+    before, predicted = planned(selection, net=net), planned(PREDICTED, net=net)
+    candidates = [step.candidate for step in before.plans[0].steps]
+    assert {name for candidate in candidates for name, _ in candidate.settings} == settings
+    assert {candidate.family for candidate in candidates} == chosen
     text = sources(before)
-    assert change_predictions(monkeypatch) > 30
+    assert change_predictions(monkeypatch) > 90
     slow = replace(H200, bandwidth=H200.bandwidth / 7, launch_seconds=3e-5)
-    assert sources(planned(selection, slow)) == text
-    assert sources(planned(PREDICTED, slow)) != sources(predicted)
+    assert sources(planned(selection, slow, net)) == text
+    assert sources(planned(PREDICTED, slow, net)) != sources(predicted)
 
 
 def test_emission_predicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
