@@ -122,10 +122,9 @@ HOST_EDITS = {
     "runtime/runner/npy.h": compiles("files", "npy", "npz", of="runtime_"),
     "runtime/src/crc32.cpp": {"compile-runtime_crc32"},
     "families/onednn/include/bolt_onednn/kernel.h": compiles(*EMITTED)
-    | compiles("conv", "eltwise", "lrn", "matmul", "pool", "primitive", "softmax", of="onednn_"),
-    "families/onednn/src/primitive.h": compiles(
-        "conv", "eltwise", "epilogue", "lrn", "matmul", "pool", "primitive", "softmax", of="onednn_"
-    ),
+    | compiles("operators", "primitive", of="onednn_"),
+    "families/onednn/src/primitive.h": compiles("operators", "primitive", of="onednn_"),
+    "families/onednn/src/pool.cpp": compiles("operators", of="onednn_"),
     # What no action of this engine reads.
     "families/cutlass/family.py": set(),
     "families/cutlass/include/bolt_cutlass/launch.h": set(),

@@ -37,7 +37,7 @@ class OneDnn:
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        return tuple(sorted((Path(__file__).parent / "src").glob("*.cpp")))
+        return tuple(Path(__file__).parent / "src" / f"{unit}.cpp" for unit in ("operators", "primitive"))
 
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
