@@ -207,11 +207,11 @@ class Growing:
             onnx.checker.check_node(node, _context(self.opset))
             proto = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", self.opset)])
             return list(map(np.asarray, ran(proto, {name: value.array for name, value in distinct.items()}).values()))
-        except (onnx.checker.ValidationError, *_REFUSALS) as error:
+        except (onnx.checker.ValidationError, *REFUSALS) as error:
             raise Dropped from error
 
 
-_REFUSALS = tuple(
+REFUSALS = tuple(
     getattr(onnxruntime.capi.onnxruntime_pybind11_state, name)
     for name in ("Fail", "InvalidArgument", "InvalidGraph", "NotImplemented", "RuntimeException", "InvalidProtobuf")
 )

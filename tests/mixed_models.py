@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from mixed_graphs import Array, Growing, Value, ran, type_of
+from mixed_graphs import REFUSALS, Array, Growing, Value, ran, type_of
 from mixed_moves import move
 from mixed_nodes import NODES
 from onnx import helper
@@ -49,14 +49,18 @@ def mixed_model(seed: int, nodes: int = 18) -> Mixed:
         if len(g.nodes) < nodes or not g.unread():
             g.attempt(g.choose(*_ADDED))
     inputs = {value.name: value.array for value in g.inputs}
-    proto = _proto(g, seed)
-    outputs = ran(proto, inputs)
+    proto = _proto(g, seed, symbolic=g.chance(0.4))
+    try:
+        outputs = ran(proto, inputs)
+    except REFUSALS:  # constants of some node fit no other first extent
+        proto = _proto(g, seed, symbolic=False)
+        outputs = ran(proto, inputs)
     nudged = ran(proto, {name: _nudged(array) for name, array in inputs.items()})
     known = tuple(name for name, array in outputs.items() if differs(nudged[name], array, _SENSITIVE) is None)
     return Mixed(proto, g.inputs[0].shape[0], inputs, outputs, known)
 
 
-def _proto(g: Growing, seed: int) -> onnx.ModelProto:
+def _proto(g: Growing, seed: int, *, symbolic: bool) -> onnx.ModelProto:
     outputs = g.unread()
     inner = [value for value in g.values if value not in g.inputs and value not in outputs]
     if inner and g.chance(0.35):
@@ -69,7 +73,7 @@ def _proto(g: Growing, seed: int) -> onnx.ModelProto:
         if node
     ]
     initializers = [each for each, node in zip(g.constants, written, strict=True) if not node]
-    symbolic, batch = g.chance(0.4), g.inputs[0].shape[0]
+    batch = g.inputs[0].shape[0]
 
     def shape(value: Value) -> list[int | str]:
         first = "N" if symbolic and value.shape[0] == batch else value.shape[0]

@@ -6,10 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx.defs
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 ALL_AXES_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18}
 """Opset from which a reduction takes its axes as an input."""
+EXACT = ("LayerNormalization", "InstanceNormalization")
+"""What is computed in fp64. onnxruntime's kernels for fp32 take the variance of rows as a difference of two sums, or
+their results as one of two products: they are off by more than rounding where rows are nearly alike, or in part
+padding."""
 
 
 class Emitter:
@@ -35,24 +40,37 @@ class Emitter:
         return output
 
     def in_fp64(self, node: NodeProto) -> None:
-        """`node`, whose inputs and only output are fp32, computed in fp64.
-
-        For LayerNormalization: onnxruntime's kernel for fp32 takes the variance as a difference of two sums, and is off
-        by more than rounding where many elements of a row are 0, as those that padding brings are.
-        """
+        """`node`, one of `EXACT`, whose inputs and only output are fp32, computed in fp64."""
         wide = [self.add("Cast", [name], to=TensorProto.DOUBLE) if name else "" for name in node.input]
-        made = self.fresh()
-        inner = helper.make_node(node.op_type, wide, [made])
-        inner.attribute.extend(node.attribute)
-        self.nodes += [inner, helper.make_node("Cast", [made], node.output, to=TensorProto.FLOAT)]
+        if node.op_type == "InstanceNormalization":
+            made = self._instance_norm(node, wide)
+        else:
+            made = self.fresh()
+            inner = helper.make_node(node.op_type, wide, [made])
+            inner.attribute.extend(node.attribute)
+            self.nodes.append(inner)
+        self.nodes.append(helper.make_node("Cast", [made], node.output, to=TensorProto.FLOAT))
+
+    def _instance_norm(self, node: NodeProto, wide: Sequence[str]) -> str:
+        """Written out, of the node's inputs in fp64: onnxruntime has no such kernel."""
+        x, scale, bias = wide
+        epsilon = next((attribute.f for attribute in node.attribute if attribute.name == "epsilon"), 1e-5)
+        rows = self.add("Reshape", [x, self.constant([0, 0, -1])])
+        centred = self.add("Sub", [rows, self.reduce("ReduceMean", rows, [2])])
+        variance = self.reduce("ReduceMean", self.square(centred), [2])
+        least = self.add("Cast", [self.constant(epsilon)], to=TensorProto.DOUBLE)
+        unit = self.quotient(centred, self.add("Sqrt", [self.sum(variance, least)]))
+        factors, offsets = (self.add("Reshape", [each, self.constant([-1, 1])]) for each in (scale, bias))
+        return self.add("Reshape", [self.sum(self.product(unit, factors), offsets), self.add("Shape", [x])])
 
     def again(
         self, node: NodeProto, inputs: Sequence[str], changed: Mapping[str, Any] | None = None, output: int = 0
     ) -> str:
         """A node of the same operator and attributes, but for those `changed`, on other inputs; one of its outputs.
 
-        One behind the first has those before it beside it, for not every operator may leave them out."""
-        names = [self.fresh() for _ in range(output + 1)]
+        Others stand beside it where the operator may not leave them out."""
+        least = 1 if node.domain else int(onnx.defs.get_schema(node.op_type, self.opset, "").min_output)
+        names = [self.fresh() for _ in range(max(output + 1, least))]
         other = helper.make_node(node.op_type, inputs, names, domain=node.domain, **(changed or {}))
         other.attribute.extend(_kept(node.attribute, changed or {}))
         self.nodes.append(other)

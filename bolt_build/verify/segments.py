@@ -17,7 +17,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, num
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
-from bolt_build.verify.emitter import Emitter
+from bolt_build.verify.emitter import EXACT, Emitter
 from bolt_build.verify.known import made_of_constants
 from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
 from bolt_build.verify.rounding_rules import is_exact, variances_of
@@ -291,7 +291,7 @@ class _Segment:
         self._names.update((tensor, name) for tensor, name in zip(node.output, outputs, strict=True) if tensor)
         copy = helper.make_node(node.op_type, inputs, outputs, domain=node.domain)
         copy.attribute.extend(map(_in_fp32, node.attribute) if node.op_type in ("Cast", "Constant") else node.attribute)
-        if _is_own(node) and node.op_type == "LayerNormalization" and len(node.output) == 1:
+        if _is_own(node) and node.op_type in EXACT and len(node.output) == 1:
             self._emit.in_fp64(copy)
         else:
             self._emit.nodes.append(copy)
