@@ -57,6 +57,22 @@ def norm_behind(graph: Graph, first: Node) -> Node | None:
     return next((node for node in found if node.inputs.count(between) == 1), None)
 
 
+def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
+    """The matrix product whose rows `norm` normalises; None where it is no such normalisation, or no product reads what
+    it leaves as its left factor."""
+    if not isinstance(norm.op, Norm) or norm.op.axes != (graph.type(norm.outputs[0]).rank - 1,):
+        return None
+    between = norm.outputs[0]
+    readers = (node for node in graph.consumers(between) if isinstance(node.op, MatMul))
+    product = next((node for node in readers if node.inputs[0] == between), None)
+    if product is None:
+        return None
+    obstacle = _obstacle_between(graph, norm)
+    if obstacle is None and product.inputs.count(between) > 1:
+        obstacle = "the product reads what lies between twice"
+    return NodeChain(norm, product, obstacle)
+
+
 @dataclass(frozen=True)
 class Expanded:
     """A 1x1 convolution, the convolution with groups whose input is what it leaves, and in an inverted residual the

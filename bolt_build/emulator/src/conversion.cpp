@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -187,6 +188,29 @@ void between_widths(Warp& warp, const Instruction& i, Mask mask) {
   });
 }
 
+/// a * b + c of two halves at once, rounded once. What fp64 loses of the sum is kept as its last bit ("round to odd"),
+/// which no later rounding mistakes for a tie.
+template <float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)>
+void fused_halves(Warp& warp, const Instruction& i, Mask mask) {
+  std::uint32_t* const d = warp.at<std::uint32_t>(i.at[0]);
+  const std::uint32_t* const from[] = {warp.at<std::uint32_t>(i.at[1]), warp.at<std::uint32_t>(i.at[2]),
+                                       warp.at<std::uint32_t>(i.at[3])};
+  const auto fused = [&](int lane, int shift) -> std::uint32_t {
+    double of[3];
+    for (int n = 0; n < 3; ++n) of[n] = widen(static_cast<std::uint16_t>(from[n][lane] >> shift));
+    const double product = of[0] * of[1], sum = product + of[2];  // the product is exact
+    const float single = static_cast<float>(sum);
+    const double back = sum - product, lost = (product - (sum - back)) + (of[2] - back);
+    if (!std::isfinite(single) || (static_cast<double>(single) == sum && lost == 0.0)) return narrow(single);
+    const double rest = (sum - static_cast<double>(single)) + lost;
+    if (single == 0.0f) return narrow(static_cast<float>(std::copysign(1e-44, rest)));
+    auto bits = std::bit_cast<std::uint32_t>(single);
+    if ((bits & 1) == 0) bits += (rest > 0.0) == (single > 0.0f) ? 1u : 0xffffffffu;
+    return narrow(std::bit_cast<float>(bits));
+  };
+  each(mask, [&](int lane) { d[lane] = fused(lane, 16) << 16 | fused(lane, 0); });
+}
+
 /// What a statement does to two halves at once, nullptr where it is none of these.
 template <float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)>
 Execute of_two(const Statement& s) {
@@ -271,6 +295,13 @@ bool decode_conversion(Reader& reader, const Statement& s, Instruction& i) {
     i.at[0] = reader.reg(s.operands.at(0)).offset;
     i.at[1] = reader.source(s.operands.at(1), {'b', 4});
     i.at[2] = reader.source(s.operands.at(2), {'b', 4});
+    if (s.base == "fma") {
+      if (s.modifiers.size() != 2 || s.modifiers[0] != "rn") return false;
+      i.at[3] = reader.source(s.operands.at(3), {'b', 4});
+      i.execute = s.type() == "f16x2" ? fused_halves<float_of_half, half_of_float>
+                                      : fused_halves<float_of_bfloat, bfloat_of_float>;
+      return true;
+    }
     i.execute = s.type() == "f16x2" ? of_two<float_of_half, half_of_float>(s) : of_two<float_of_bfloat, bfloat_of_float>(s);
     return i.execute != nullptr;
   }

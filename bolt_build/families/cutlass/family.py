@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from bolt_build.families.cutlass.kinds.kind import FAMILY, Kind, Offer
 from bolt_build.families.cutlass.products import multiplies, product_of
 from bolt_build.families.cutlass.ranking import ranked
 from bolt_build.families.cutlass.registry import kind_of, kinds_for
-from bolt_build.graph.chains import NodeChain, chain_from, norm_behind
+from bolt_build.graph.chains import NodeChain, chain_from, norm_behind, product_of_normed
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
@@ -62,10 +62,12 @@ class Cutlass:
             return self._flattened(graph, node, target, precision)
         if not multiplies(node.op):
             left = Refusal(self.name, node.name, f"{node.op.kind} is left to other families")
-            chain = chain_from(graph, node)
+            normed = product_of_normed(graph, node)
+            chain = normed or chain_from(graph, node)
             if chain is None:
                 return (), (left,)
-            together, apart = _propose_prologue(graph, chain, target, precision)
+            layouts = _in_rows if normed else _alone
+            together, apart = _propose_prologue(graph, chain, target, precision, layouts)
             return together, (left, *apart)
         found: list[Alternative] = []
         reasons: list[str] = []
@@ -204,6 +206,11 @@ def _alone(graph: Graph, node: Node, target: Target, precision: DType) -> Kernel
     return problem_of(graph, node, target, precision, tuple(layouts), Layout.CHANNELS_LAST)
 
 
+def _in_rows(graph: Graph, node: Node, target: Target, precision: DType) -> KernelProblem:
+    """The node row-major."""
+    return problem_of(graph, node, target, precision, tuple(Layout.ROW for _ in node.inputs), Layout.ROW)
+
+
 def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tuple[KernelProblem, ...]:
     """The node channels-last (a matrix product row-major); a first layer that copies its input anyway also straight
     from the planes of an image, and a last matrix product also to fp32, as the model has it."""
@@ -226,13 +233,18 @@ def _problems(graph: Graph, node: Node, target: Target, precision: DType) -> tup
 
 
 def _propose_prologue(
-    graph: Graph, chain: NodeChain, target: Target, precision: DType
+    graph: Graph,
+    chain: NodeChain,
+    target: Target,
+    precision: DType,
+    alone: Callable[[Graph, Node, Target, DType], KernelProblem],
 ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
-    """The multiplication and the product that reads it in one kernel, or why there is none."""
+    """The multiplication or normalisation and the product that reads it in one kernel, or why there is none. `alone`
+    makes the problem of either."""
     what = ", ".join(chain.region)
     if chain.obstacle is not None:
         return (), (Refusal(FAMILY, what, chain.obstacle),)
-    first, second = _alone(graph, chain.first, target, precision), _alone(graph, chain.second, target, precision)
+    first, second = alone(graph, chain.first, target, precision), alone(graph, chain.second, target, precision)
     problem = chained(first, second)
     offers, refusals = _ranked(problem, target)
     if not offers:

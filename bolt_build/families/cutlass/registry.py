@@ -8,6 +8,7 @@ from bolt_build.families.cutlass.kinds.kind import Kind
 from bolt_build.families.cutlass.kinds.pooled import Pooled
 from bolt_build.families.cutlass.kinds.sliced_norm import SlicedNorm
 from bolt_build.families.cutlass.kinds.wgmma_norm import WgmmaNorm
+from bolt_build.families.cutlass.kinds.wgmma_prenorm import WgmmaPrenorm
 from bolt_build.families.cutlass.kinds.wgmma_prologue import WgmmaPrologue
 from bolt_build.families.cutlass.one_product import ProductKind
 from bolt_build.families.cutlass.product_chain import ChainKind
@@ -25,6 +26,7 @@ KINDS: tuple[Kind, ...] = (
     WgmmaPrologue(),
     WgmmaNorm(),
     SlicedNorm(),
+    WgmmaPrenorm(),
 )
 
 

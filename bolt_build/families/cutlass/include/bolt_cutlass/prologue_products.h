@@ -115,7 +115,7 @@ struct PrologueProducts {
   using Step = PrologueStep<Prologue, k, Number>;
   static constexpr int warpgroups = Shared::warpgroups, down = Shared::down, width = Shared::width, parts = Shared::parts;
   static constexpr int stage_bytes = Shared::stage_bytes + static_cast<int>(sizeof(typename Step::Table));
-  static constexpr bool has_table = true;
+  static constexpr bool has_table = true, completes = false;
   /// Instructions' depths in half a step.
   static constexpr int depths = k / 32;
   static_assert(k % 32 == 0, "a step has two halves");

@@ -282,6 +282,7 @@ struct WarpgroupKernel {
                          (warpgroup - 1) % warpgroups);
       turns.arrive();
       Products::finish(pipeline, state, params.steps, sums);
+      if constexpr (Products::completes) Products::complete(params.loads, params.order.place(tile).column * n, sums);
       state.advance(params.steps * teams);
       if constexpr (stores_in_turns) turns.wait();
       auto [next, unused] = store.store(residuals, residual, stores, stored, problem(params), ClusterShape{},

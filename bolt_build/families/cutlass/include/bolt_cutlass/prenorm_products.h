@@ -1,0 +1,208 @@
+// Products whose left factor's rows are normalised: their statistics are taken of what goes through registers to the
+// tensor cores, and applied to the sums.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "bolt_cutlass/register_mma.h"
+#include "bolt_cutlass/swizzle.h"
+#include "bolt_cutlass/warpgroup_products.h"
+#include "bolt_portable/cuda/halves.h"
+#include "cute/arch/copy_sm75.hpp"
+
+namespace bolt::cutlass_kernels {
+
+/// Two neighbours, each x / 2 + `added`, rounded once.
+template <typename Number>
+CUTLASS_DEVICE std::uint32_t halved_and_added(std::uint32_t x, std::uint32_t added) {
+  std::uint32_t found;
+  if constexpr (std::is_same_v<Number, portable::f16>)
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(found) : "r"(x), "r"(0x38003800u), "r"(added));
+  else
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(found) : "r"(x), "r"(0x3f003f00u), "r"(added));
+  return found;
+}
+
+/// normalised(x) * weights, where weights are those of `FoldedNorm`: sums of a tile of m x n, k of the depth a step, all
+/// steps whole.
+///
+/// With x' = (x - p) / 2, where the pivot p is near the mean of a row, a row's results are f (x' - m') W': m' is the mean of
+/// x', f = 2 / sqrt(variance + epsilon). Sums of x' W', of x' and of its squares are taken in the same pass, and m' is small:
+/// the pivot is the mean of the first k numbers, so |m'| is at most sqrt(depth / k) of the standard deviation of x', whatever
+/// the row, and rounding of the pivot. Neither the variance nor the results lose more than that to cancellation. Halves
+/// keep the distance of any two numbers finite. By the mean of squares nothing is taken from x.
+///
+/// x' is rounded once, to what is multiplied, and statistics are of what was rounded, in fp32.
+template <int m, int n, int k, bool cooperative, bool centred, typename Number>
+struct PrenormProducts {
+  using Shared = SharedProducts<m, n, k, cooperative, Number>;
+  static constexpr int warpgroups = Shared::warpgroups, down = Shared::down, width = Shared::width, parts = Shared::parts;
+  static constexpr int stage_bytes = Shared::stage_bytes;
+  static constexpr bool has_table = false, completes = true;
+  /// Instructions' depths in half a step.
+  static constexpr int depths = k / 32;
+  static_assert(k % 32 == 0, "a step has two halves");
+  template <int stages>
+  using Factors = typename Shared::template Factors<stages>;
+  /// What a thread holds of sixteen columns: two neighbours of row `lane / 4`, the same 8 rows below, and both again 8
+  /// columns further on.
+  using Left = std::uint32_t[4];
+
+  /// And of a thread's two rows in each 64 what it has seen of them.
+  struct Sums : Shared::Sums {
+    float total[down][2], squares[down][2];
+  };
+
+  /// As in SharedProducts, half a step at a time: one half is read while the instructions of the other one run.
+  template <typename Params, typename Loaded, typename Pipeline, typename State>
+  CUTLASS_DEVICE static void multiply(const Params&, int, int steps, Loaded& factors, Pipeline& pipeline, State read,
+                                      Sums& sums, int part_of_rows) {
+    const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+    const int row = part_of_rows * 64 + thread / 32 * 16;
+    const std::uint64_t weights = describe_factor<width>(factors.weights[0][0][0]);
+    State release = read;
+    std::uint32_t pivots[down][2];
+#pragma unroll
+    for (int i = 0; i < down; ++i)
+      sums.total[i][0] = sums.total[i][1] = sums.squares[i][0] = sums.squares[i][1] = 0.0f;
+    if constexpr (centred) {
+      pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
+      find_pivots(factors.x[read.index()], row, lane, pivots);
+    }
+    Left left[2][depths][down];
+    sums.fence();
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      pipeline.consumer_wait(read, pipeline.consumer_try_wait(read));
+      const std::uint64_t right = weights + read.index() * (n * k / 8);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int at = 0; at < depths; ++at)
+          load(factors.x[read.index()], row, lane, (half * depths + at) * 16, pivots, left[half][at], sums);
+        sums.fence();
+        cute::warpgroup_arrive();
+#pragma unroll
+        for (int at = 0; at < depths; ++at) {
+          const int column = (half * depths + at) * 16, part = column / width;
+#pragma unroll
+          for (int i = 0; i < down; ++i)
+            // Descriptors count in 16 bytes.
+            multiply_once<n, Number>(left[half][at][i], right + (part * n * width + column % width) / 8,
+                                     step == 0 && half == 0 && at == 0, sums.at[i], std::make_integer_sequence<int, n / 2>{});
+        }
+        cute::warpgroup_commit_batch();
+        // Those of the half before have read their registers and their stage.
+        cute::warpgroup_wait<1>();
+        sums.fence();
+        if (half == 0 && step > 0) {
+          pipeline.consumer_release(release);
+          ++release;
+        }
+      }
+      ++read;
+    }
+  }
+
+  template <typename Pipeline, typename State>
+  CUTLASS_DEVICE static void finish(Pipeline& pipeline, State release, int steps, Sums& sums) {
+    Shared::finish(pipeline, release, steps, sums);
+  }
+
+  /// Applies the rows' statistics to the sums of a tile that begins at `column`.
+  template <typename Params>
+  CUTLASS_DEVICE static void complete(const Params& params, int column, Sums& sums) {
+    const float scale = __ldg(params.terms + 2 * params.columns);
+    float mean[down][2], factor[down][2];
+#pragma unroll
+    for (int i = 0; i < down; ++i) {
+#pragma unroll
+      for (int below = 0; below < 2; ++below) {
+        mean[i][below] = centred ? of_row(sums.total[i][below]) * params.share : 0.0f;
+        const float squares = of_row(sums.squares[i][below]) * params.share;
+        const float spread = squares - mean[i][below] * mean[i][below];
+        // Not `fmaxf`, which would hide what is no number.
+        factor[i][below] = rsqrtf((centred ? 4.0f : 1.0f) * (spread < 0.0f ? 0.0f : spread) + params.epsilon) * scale;
+      }
+    }
+    const int first = column + static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int q = 0; q < n / 8; ++q) {
+      float2 weights = make_float2(0.0f, 0.0f);
+      if (centred && first + q * 8 < params.columns)
+        weights = __ldg(reinterpret_cast<const float2*>(params.terms + params.columns + first + q * 8));
+#pragma unroll
+      for (int i = 0; i < down; ++i) {
+#pragma unroll
+        for (int below = 0; below < 2; ++below) {
+          float* const of = sums.at[i] + q * 4 + below * 2;
+          of[0] = (of[0] - mean[i][below] * weights.x) * factor[i][below];
+          of[1] = (of[1] - mean[i][below] * weights.y) * factor[i][below];
+        }
+      }
+    }
+  }
+
+ private:
+  using Stage = Half[parts][m][width];
+
+  /// Of the four threads that have a row.
+  CUTLASS_DEVICE static float of_row(float value) {
+    value += __shfl_xor_sync(0xffffffff, value, 1);
+    return value + __shfl_xor_sync(0xffffffff, value, 2);
+  }
+
+  /// Sixteen columns, from `column` on, of a thread's rows in the i-th 64 of the warpgroup's.
+  CUTLASS_DEVICE static void read(const Stage& x, int row, int lane, int column, int i, Left& left) {
+    const Half* const part = x[column / width][0];
+    // Four 8 x 8 matrices: upper and lower, left first.
+    const int matrix = lane / 8, chunk = column % width / 8 + matrix / 2;
+    const int at = swizzled<width>(i * warpgroups * 64 + row + matrix % 2 * 8 + lane % 8, chunk);
+    cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<const cute::uint128_t*>(part + at), left[0], left[1], left[2], left[3]);
+  }
+
+  /// Half of the mean of a step's columns, rounded, twice, and negative.
+  CUTLASS_DEVICE static void find_pivots(const Stage& x, int row, int lane, std::uint32_t (&pivots)[down][2]) {
+#pragma unroll
+    for (int i = 0; i < down; ++i) {
+      float total[2] = {0.0f, 0.0f};
+#pragma unroll
+      for (int column = 0; column < k; column += 16) {
+        Left left;
+        read(x, row, lane, column, i, left);
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          const float2 both = portable::unpaired<Number>(left[q]);
+          total[q % 2] += both.x + both.y;
+        }
+      }
+#pragma unroll
+      for (int below = 0; below < 2; ++below) {
+        const float pivot = of_row(total[below]) * (-0.5f / k);
+        pivots[i][below] = portable::paired<Number>(pivot, pivot);
+      }
+    }
+  }
+
+  CUTLASS_DEVICE static void load(const Stage& x, int row, int lane, int column, const std::uint32_t (&pivots)[down][2],
+                                  Left (&left)[down], Sums& sums) {
+#pragma unroll
+    for (int i = 0; i < down; ++i) {
+      read(x, row, lane, column, i, left[i]);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        if constexpr (centred) left[i][q] = halved_and_added<Number>(left[i][q], pivots[i][q % 2]);
+        const float2 both = portable::unpaired<Number>(left[i][q]);
+        if constexpr (centred) sums.total[i][q % 2] += both.x + both.y;
+        sums.squares[i][q % 2] = fmaf(both.x, both.x, fmaf(both.y, both.y, sums.squares[i][q % 2]));
+        // Computed before the instructions that read it are begun.
+        cute::warpgroup_fence_operand(left[i][q]);
+      }
+    }
+  }
+};
+
+}  // namespace bolt::cutlass_kernels
