@@ -28,6 +28,7 @@ from gpu_normed import normed_trials
 from gpu_norms import norm_trials, sliced_norm_trials
 from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pairs import pooling, ranked, with_pooled_tiles
+from gpu_prenorm import prenorm_trials
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 from gpu_prologues import prologues
 from gpu_rolling import rolling_trials
@@ -342,7 +343,7 @@ def trials() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     found += attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
-    found += sliced_norm_trials()
+    found += sliced_norm_trials() + prenorm_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
     found += _apart(found)

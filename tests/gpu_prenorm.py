@@ -58,9 +58,7 @@ FAR = 60.0
 def with_tiles(of: tuple[Layer, ProposedStep], *tiles: PrenormTile, pitch: int = 0, between: int = 0) -> list[Trial]:
     """The layer with each tile, whether it suits the layer or not."""
     layer, step = of
-    return [
-        Trial(layer, step, Candidate("cutlass", tile.parameters), pitch=pitch, between=between) for tile in tiles
-    ]
+    return [Trial(layer, step, Candidate("cutlass", tile.parameters), pitch=pitch, between=between) for tile in tiles]
 
 
 def prenorm_trials() -> list[Trial]:

@@ -62,12 +62,12 @@ class Cutlass:
             return self._flattened(graph, node, target, precision)
         if not multiplies(node.op):
             left = Refusal(self.name, node.name, f"{node.op.kind} is left to other families")
-            normed = product_of_normed(graph, node)
-            chain = normed or chain_from(graph, node)
+            of_rows = product_of_normed(graph, node)
+            chain = of_rows or chain_from(graph, node)
             if chain is None:
                 return (), (left,)
-            layouts = _in_rows if normed else _alone
-            together, apart = _propose_prologue(graph, chain, target, precision, layouts)
+            problem = _in_rows if of_rows else _alone
+            together, apart = _propose_prologue(graph, chain, target, precision, problem)
             return together, (left, *apart)
         found: list[Alternative] = []
         reasons: list[str] = []

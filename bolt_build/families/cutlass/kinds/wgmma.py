@@ -328,11 +328,14 @@ _TWO_RUNS = 1.9
 """Windows of more than 64 columns of depth, which take two loads each, take this much longer in all."""
 
 
-def seconds(tile: WgmmaTile, work: Work, target: Target, then: int | None = None, before: float = 0.0) -> float:
+def seconds(
+    tile: WgmmaTile, work: Work, target: Target, then: int | None = None, before: float = 0.0, beside: float = 0.0
+) -> float:
     """Predicted time of a product whose tiles are dealt out to as many blocks as there are SMs.
 
     `then`: columns of a second product behind every tile, whose left factor is the tile, and which is stored instead.
     `before`: seconds in which the warpgroups of a tile transform the left factor of a step, before they multiply.
+    `beside`: those that their other instructions of a step take, while its products are under way.
     """
     gpu = target.gpu
     assert gpu is not None
@@ -340,7 +343,7 @@ def seconds(tile: WgmmaTile, work: Work, target: Target, then: int | None = None
     steps = ceil(work.taps * ceil(work.depth / tile.k) / work.slices)
     blocks = tile.blocks(work.m, work.n) * work.slices
     rounds = ceil(blocks / gpu.sms)
-    step = max(tile.m * tile.n * tile.k / (_MULTIPLIES * speed), _STEP)
+    step = max(tile.m * tile.n * tile.k / (_MULTIPLIES * speed), _STEP, beside)
     products = steps * step * (_SHALLOW if tile.k < 64 else 1.0) * (_WINDOWS if work.windowed else 1.0)
     size = tile.m * (tile.n if then is None else then) / (128 * 128)
     second = 0.0 if then is None else tile.m * tile.n * then / (_MULTIPLIES * speed)

@@ -19,7 +19,6 @@ from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, 
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.kinds.wgmma import (
-    LEAST_STAGES,
     TURNS,
     WgmmaTile,
     refuse_product,
@@ -33,13 +32,14 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
 
-_MOST_REGISTERS = {1: 176, 2: 176, 3: 128}
-"""Registers of a thread that its sums and two halves of a step of its left factor may take, by how many warpgroups
-share a tile."""
+_MOST_REGISTERS = 176
+"""Registers of a thread that its sums and two halves of a step of its left factor may take. Where three warpgroups
+share a tile, there are too few for more than 96 sums anyway."""
 
-# Not measured: seconds in which a warp moves, sums up and squares 16 x 16 elements, counted as instructions, one a
-# cycle; and those in which it finds the pivots of a tile's rows, and applies their statistics.
-_STATISTICS, _ONCE = 2.0e-8, 2.5e-7
+# Not measured: seconds of a warp for 16 x 16 elements, of 43 instructions, one a cycle, as the compiler leaves them in
+# a step; how many of them a scheduler issues a cycle from one warp alone; and the seconds of a tile in which pivots are
+# found and the first half of a step is read, while nothing is multiplied, and in which statistics are applied.
+_FRAGMENT, _ALONE, _ONCE = 2.4e-8, 0.6, 5e-7
 
 
 @dataclass(frozen=True)
@@ -70,20 +70,18 @@ class PrenormTile:
             return Reason("{} columns are no whole number of steps of {}", product.depth, tile.k)
         if (reason := tile.refuse(gpu, product)) is not None:
             return reason
-        registers, most = tile.accumulators + 4 * self.fragments, _MOST_REGISTERS[tile.warpgroups]
-        if registers > most:
+        if (registers := tile.accumulators + 4 * self.fragments) > _MOST_REGISTERS:
             return Reason(
-                "its accumulators and left factor take {} registers of a thread, over {}", registers, most
+                "its accumulators and left factor take {} registers of a thread, over {}", registers, _MOST_REGISTERS
             )
-        if (count := tile.stages(gpu, product.residual)) < LEAST_STAGES:
-            return Reason("shared memory has room for {} stages of its pipeline, {} are needed", count, LEAST_STAGES)
         return tile.refuse_whole(gpu, product)
 
     def seconds(self, work: Work, target: Target) -> float:
-        """Predicted time."""
+        """Predicted time. A scheduler has a warp of each warpgroup that shares a tile."""
         speed = target.rate("fp16") / gpu_of(target).sms / MEASURED_RATE
-        before = self.fragments * _STATISTICS + _ONCE / ceil(work.depth / self.tile.k)
-        return seconds(self.tile, work, target, before=before / speed)
+        beside = self.fragments * max(self.tile.warpgroups, 1 / _ALONE) * _FRAGMENT / speed
+        before = _ONCE / ceil(work.depth / self.tile.k) / speed
+        return seconds(self.tile, work, target, before=before, beside=beside)
 
     def cxx(self, what: Prenormed) -> str:
         """`bolt::cutlass_kernels::WarpgroupPrenorm<128, 192, 64, true, true>`"""
