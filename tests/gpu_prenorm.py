@@ -71,6 +71,6 @@ def prenorm_trials() -> list[Trial]:
     found = with_tiles(far, turns(64, 96, 64), together(128, 192, 64), together(256, 128, 64), together(192, 192, 64))
     found += with_tiles(plain, turns(64, 64, 32), turns(128, 64, 32), together(256, 64, 32))
     found += with_tiles(residual, turns(128, 128, 64), together(128, 256, 64), together(128, 64, 128))
-    found += with_tiles(bare, turns(128, 128, 32), together(192, 128, 64), turns(64, 256, 128))
+    found += with_tiles(bare, turns(128, 128, 32), together(192, 128, 64), turns(64, 128, 128))
     found += with_tiles(scaled, together(128, 96, 64))
     return found + with_tiles(residual, turns(64, 128, 64), together(192, 64, 64), pitch=208, between=24)

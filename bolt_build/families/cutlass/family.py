@@ -66,8 +66,8 @@ class Cutlass:
             chain = of_rows or chain_from(graph, node)
             if chain is None:
                 return (), (left,)
-            problem = _in_rows if of_rows else _alone
-            together, apart = _propose_prologue(graph, chain, target, precision, problem)
+            form = _in_rows if of_rows else _alone
+            together, apart = _propose_prologue(graph, chain, target, precision, form)
             return together, (left, *apart)
         found: list[Alternative] = []
         reasons: list[str] = []

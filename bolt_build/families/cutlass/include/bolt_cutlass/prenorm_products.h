@@ -29,11 +29,12 @@ CUTLASS_DEVICE std::uint32_t halved_and_added(std::uint32_t x, std::uint32_t add
 /// normalised(x) * weights, where weights are those of `FoldedNorm`: sums of a tile of m x n, k of the depth a step, all
 /// steps whole.
 ///
-/// With x' = (x - p) / 2, where the pivot p is near the mean of a row, a row's results are f (x' - m') W': m' is the mean of
-/// x', f = 2 / sqrt(variance + epsilon). Sums of x' W', of x' and of its squares are taken in the same pass, and m' is small:
-/// the pivot is the mean of the first k numbers, so |m'| is at most sqrt(depth / k) of the standard deviation of x', whatever
-/// the row, and rounding of the pivot. Neither the variance nor the results lose more than that to cancellation. Halves
-/// keep the distance of any two numbers finite. By the mean of squares nothing is taken from x.
+/// With x' = (x - p) / 2 a row's results are f (x' - m') W', whatever the pivot p: m' is the mean of x',
+/// f = 2 / sqrt(variance + epsilon). Sums of x' W', of x' and of its squares are taken in the same pass. What is lost to
+/// cancellation grows with |m'| over the standard deviation of x'. So p is the mean of the first k numbers of a row where
+/// that is more than twice their deviation, and |m'| is at most sqrt(depth / k) deviations then, whatever the row, and
+/// half of a rounding of p. Otherwise p is 0, which leaves x as it was rounded, and |m'| is at most three times as much.
+/// Halves keep the distance of any two numbers finite. By the mean of squares nothing is taken from x.
 ///
 /// x' is rounded once, to what is multiplied, and statistics are of what was rounded, in fp32.
 template <int m, int n, int k, bool cooperative, bool centred, typename Number>
@@ -164,11 +165,11 @@ struct PrenormProducts {
     cute::SM75_U32x4_LDSM_N::copy(*reinterpret_cast<const cute::uint128_t*>(part + at), left[0], left[1], left[2], left[3]);
   }
 
-  /// Half of the mean of a step's columns, rounded, twice, and negative.
+  /// Half of the mean of a step's columns, rounded, twice, and negative; 0 where it is no more than two deviations.
   CUTLASS_DEVICE static void find_pivots(const Stage& x, int row, int lane, std::uint32_t (&pivots)[down][2]) {
 #pragma unroll
     for (int i = 0; i < down; ++i) {
-      float total[2] = {0.0f, 0.0f};
+      float total[2] = {0.0f, 0.0f}, squares[2] = {0.0f, 0.0f};
 #pragma unroll
       for (int column = 0; column < k; column += 16) {
         Left left;
@@ -177,11 +178,14 @@ struct PrenormProducts {
         for (int q = 0; q < 4; ++q) {
           const float2 both = portable::unpaired<Number>(left[q]);
           total[q % 2] += both.x + both.y;
+          squares[q % 2] = fmaf(both.x, both.x, fmaf(both.y, both.y, squares[q % 2]));
         }
       }
 #pragma unroll
       for (int below = 0; below < 2; ++below) {
-        const float pivot = of_row(total[below]) * (-0.5f / k);
+        const float mean = of_row(total[below]) / k;
+        // mean^2 <= 4 (mean of squares - mean^2), without a difference.
+        const float pivot = 1.25f * mean * mean <= of_row(squares[below]) / k ? 0.0f : -0.5f * mean;
         pivots[i][below] = portable::paired<Number>(pivot, pivot);
       }
     }
