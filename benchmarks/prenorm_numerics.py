@@ -3,11 +3,11 @@ that transformers have and on rows made to be hard. NumPy computes what kernels 
 
     python benchmarks/prenorm_numerics.py
 
-Ways: `stored` normalises in fp32, rounds, and multiplies; `folded` multiplies rows as they are, and takes the mean times
-the sums of weights from the sums; `pivot` takes the mean of a row's first 64 numbers from it first, where that is more
-than twice their deviation, as `prenorm_products.h` does. Factors are in half precision. Sums are in fp32: 16 columns are
-added at a time, and what does not fit is cut off, as by tensor cores. An error is the root of the mean square over that
-of what is exact, which is in fp64 and of the same rounded rows and weights.
+Ways: `stored` normalises in fp32, rounds, and multiplies; `folded` multiplies rows as they are, and takes the mean
+times the sums of weights from the sums; `pivot` takes the mean of a row's first 64 numbers first, where that is
+more than twice their deviation, as `prenorm_products.h` does. Factors are in half precision. Sums are in fp32: 16
+columns are added at a time, and what does not fit is cut off, as by tensor cores. An error is the root of the mean
+square over that of what is exact, which is in fp64 and of the same rounded rows and weights.
 """
 
 from __future__ import annotations
