@@ -22,6 +22,7 @@ from bolt_build.graph.onnx_import import load_model
 
 _ADDED = (*NODES, *[move] * 9)
 _NUDGE, _SENSITIVE = 1e-6, 3e-5
+_ANOTHER = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -44,23 +45,29 @@ class Mixed:
 
 def mixed_model(seed: int, nodes: int = 18) -> Mixed:
     """The model of `seed`, of at least one node."""
+    while (found := _drawn(seed, nodes)) is None:
+        seed += _ANOTHER
+    return found
+
+
+def _drawn(seed: int, nodes: int) -> Mixed | None:
+    """None where onnxruntime runs each node but not all together: it infers shapes that some operators do not make."""
     g = Growing(seed)
     for _ in range(6 * nodes):
         if len(g.nodes) < nodes or not g.unread():
             g.attempt(g.choose(*_ADDED))
     inputs = {value.name: value.array for value in g.inputs}
-    proto = _proto(g, seed, symbolic=g.chance(0.4))
+    proto = _proto(g, seed)
     try:
         outputs = ran(proto, inputs)
-    except REFUSALS:  # constants of some node fit no other first extent
-        proto = _proto(g, seed, symbolic=False)
-        outputs = ran(proto, inputs)
-    nudged = ran(proto, {name: _nudged(array) for name, array in inputs.items()})
+        nudged = ran(proto, {name: _nudged(array) for name, array in inputs.items()})
+    except REFUSALS:
+        return None
     known = tuple(name for name, array in outputs.items() if differs(nudged[name], array, _SENSITIVE) is None)
     return Mixed(proto, g.inputs[0].shape[0], inputs, outputs, known)
 
 
-def _proto(g: Growing, seed: int, *, symbolic: bool) -> onnx.ModelProto:
+def _proto(g: Growing, seed: int) -> onnx.ModelProto:
     outputs = g.unread()
     inner = [value for value in g.values if value not in g.inputs and value not in outputs]
     if inner and g.chance(0.35):
@@ -73,7 +80,7 @@ def _proto(g: Growing, seed: int, *, symbolic: bool) -> onnx.ModelProto:
         if node
     ]
     initializers = [each for each, node in zip(g.constants, written, strict=True) if not node]
-    batch = g.inputs[0].shape[0]
+    symbolic, batch = g.chance(0.4), g.inputs[0].shape[0]
 
     def shape(value: Value) -> list[int | str]:
         first = "N" if symbolic and value.shape[0] == batch else value.shape[0]
