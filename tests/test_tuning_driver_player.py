@@ -29,9 +29,9 @@ step\tonly\tp0\ti0,w0\to0
 @functools.cache
 def program() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="bolt-player-"))
-    names = ("duel.cpp", "lines.cpp", "played_plan.cpp", "player.cpp", "search.cpp", "tables.cpp")
-    sources = [path for path in glue.driver_sources() if path.name in names]
-    includes = (DATA / "fake_cuda", sources[0].parent, glue.include_dir())
+    place = glue.driver_sources()[0].parent
+    sources = [place / name for name in ("units/choosing.cpp", "played_plan.cpp", "player.cpp")]
+    includes = (DATA / "fake_cuda", place, glue.include_dir())
     flags = ("-std=c++17", "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
     argv = ["g++", *flags, *(f"-I{path}" for path in includes), *map(str, sources), str(DATA / "player.cpp")]
     subprocess.run([*argv, "-o", str(folder / "player")], check=True)

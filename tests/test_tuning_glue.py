@@ -241,8 +241,11 @@ def test_a_table_is_of_a_gpu() -> None:
 def test_the_drivers_sources_are_found() -> None:
     names = [path.name for path in glue.driver_sources()]
     assert names == sorted(names)
-    assert {"main.cpp", "supervisor.cpp", "worker.cpp", "device_work.cu"} <= set(names)
-    assert all(path.is_file() for path in glue.driver_sources())
+    assert {"main.cpp", "supervisor.cpp", "worker.cpp"} <= set(names)
+    units = glue.driver_units()
+    assert [path.name for path in units] == ["device_work.cu", "choosing.cpp", "measuring.cpp", "supervising.cpp"]
+    included = [line.split('"')[1] for path in units[1:] for line in path.read_text().splitlines()[1:]]
+    assert sorted(included) == [f"../{name}" for name in names]
     assert (glue.include_dir() / "bolt_tuning" / "candidates.h").is_file()
 
 

@@ -92,9 +92,8 @@ def compiled(source: Path, folder: Path) -> Path:
         argv = [nvcc, "-std=c++17", *TARGET.compile_flags, "-Xcompiler", "-fPIC"]
     else:
         argv = ["g++", "-std=c++17", "-O0", "-fPIC", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
-    text = source.read_bytes() + b"".join(
-        path.read_bytes() for path in sorted((*glue.include_dir().rglob("*.h"), *source.parent.glob("*.h")))
-    )
+    others = (*glue.include_dir().rglob("*.h"), *source.parent.glob("*.h"), *glue.driver_sources())
+    text = source.read_bytes() + b"".join(path.read_bytes() for path in sorted(others))
     made = folder / f"{source.name}.{hashlib.sha256(text).hexdigest()[:12]}.o"
     if not made.exists():
         begun = time.monotonic()
@@ -120,7 +119,7 @@ def _libraries() -> list[str]:
 
 def build_driver(folder: Path) -> Path:
     """`folder`/run."""
-    objects = all_compiled(glue.driver_sources(), folder / "objects")
+    objects = all_compiled(glue.driver_units(), folder / "objects")
     run(["g++", *objects, *_libraries(), "-o", folder / "run"])
     return folder / "run"
 

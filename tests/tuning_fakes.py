@@ -19,16 +19,6 @@ from bolt_build.tuning.compile import glue
 from bolt_build.tuning.exchange.results import Results, Row, read_results
 
 DATA = Path(__file__).parent / "data" / "tuning"
-_NEEDS_CUDA = (
-    "bench.cpp",
-    "data.cpp",
-    "devices.cpp",
-    "memory.cpp",
-    "played_plan.cpp",
-    "player.cpp",
-    "timing.cpp",
-    "worker.cpp",
-)
 
 
 @functools.cache
@@ -41,10 +31,10 @@ def supervisor() -> Path:
 
 
 def _build_supervisor(folder: Path) -> None:
-    sources = [path for path in glue.driver_sources() if path.suffix == ".cpp" and path.name not in _NEEDS_CUDA]
-    includes = [f"-I{path}" for path in (glue.include_dir(), sources[0].parent)]
+    units = [path for path in glue.driver_units() if path.suffix == ".cpp" and path.stem != "measuring"]
+    includes = [f"-I{path}" for path in (glue.include_dir(), units[0].parents[1])]
     flags = ("-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror")
-    _run(["g++", *flags, *includes, *sources, DATA / "no_gpu.cpp", "-o", folder / "run"])
+    _run(["g++", *flags, *includes, *units, DATA / "no_gpu.cpp", "-o", folder / "run"])
 
 
 def candidates(

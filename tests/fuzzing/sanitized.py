@@ -43,9 +43,8 @@ def weights_reader(folder: Path) -> Path:
 
 def driver_reader(folder: Path) -> Path:
     """The tuning driver's readers of engines and of workers' lines, and its writer of results."""
-    names = ("duel.cpp", "json.cpp", "lines.cpp", "results.cpp", "search.cpp", "tables.cpp")
-    files = [path for path in glue.driver_sources() if path.name in names]
-    return _built("read_driver", files, (glue.include_dir(), files[0].parent), folder)
+    place = glue.driver_sources()[0].parent
+    return _built("read_driver", [place / "units" / "choosing.cpp"], (glue.include_dir(), place), folder)
 
 
 def run(reader: Path, *words: str | Path, codes: Sequence[int] = (0, 3)) -> Finished:
@@ -60,9 +59,9 @@ def run(reader: Path, *words: str | Path, codes: Sequence[int] = (0, 3)) -> Fini
 
 def _built(name: str, sources: Sequence[Path], includes: Sequence[Path], folder: Path) -> Path:
     """The program of `data/fuzz/NAME.cpp` over `sources`; it is kept for as long as nothing of it changes."""
-    headers = sorted(path for place in includes for path in place.rglob("*.h"))
+    included = sorted(path for place in includes for pattern in ("*.h", "*.cpp") for path in place.rglob(pattern))
     files = [_PROGRAMS / f"{name}.cpp", *sources]
-    key = digest([list(_FLAGS), [digest_file(path) for path in (*files, *headers)]])[:16]
+    key = digest([list(_FLAGS), [digest_file(path) for path in (*files, *included)]])[:16]
     home = _home(folder)
     place = home / f"{name}-{key}"
     with (home / "lock").open("w") as lock:

@@ -51,12 +51,18 @@ def include_dir() -> Path:
     return _DRIVER / "include"
 
 
-def driver_sources() -> tuple[Path, ...]:
-    """What the driver is made of, sorted: C++17 for the C++ compiler, and CUDA for nvcc with the target's flags.
+def driver_units() -> tuple[Path, ...]:
+    """What the driver is compiled from, sorted: C++17 for the C++ compiler, and CUDA for nvcc with the target's flags.
+    A unit in `units/` includes several sources.
 
     Compiled with `include_dir()` and CUDA's include directories; linked with its `link_flags` into one program.
     """
-    return tuple(sorted([*(_DRIVER / "src").glob("*.cpp"), *(_DRIVER / "src").glob("*.cu")]))
+    return tuple(sorted([*(_DRIVER / "src" / "units").glob("*.cpp"), *(_DRIVER / "src").glob("*.cu")]))
+
+
+def driver_sources() -> tuple[Path, ...]:
+    """The C++ sources that `driver_units` include, sorted."""
+    return tuple(sorted((_DRIVER / "src").glob("*.cpp")))
 
 
 def without(trials: ProblemTrials, candidates: Collection[str]) -> ProblemTrials:

@@ -12,7 +12,7 @@ from bolt_build.build.plan_file import UnitSummary
 from bolt_build.build.task_graph import link_argv
 from bolt_build.build.tasks import Task, TaskGraph, Value, ValueKind
 from bolt_build.families.base import KernelUnit
-from bolt_build.tuning.compile.glue import GlueSource, driver_sources, include_dir
+from bolt_build.tuning.compile.glue import GlueSource, driver_units, include_dir
 from bolt_build.tuning.exchange.bundle import CANDIDATES, RUN
 
 _FLAGS = ("-I${tuning}/include",)
@@ -74,7 +74,7 @@ def _driver(context: BuildContext) -> tuple[Task, ...]:
     values = (Value(ValueKind.SOURCE, "tuning", driver_digest()),)
     flags = (*_FLAGS, "-I${tuning}/src")
     compiled = tuple(
-        other_compile(context, in_package(path), f"tuning_{path.stem}", flags, values) for path in driver_sources()
+        other_compile(context, in_package(path), f"tuning_{path.stem}", flags, values) for path in driver_units()
     )
     return (*compiled, _link(context, "link-run", RUN, tuple(task.outputs[0] for task in compiled), shared=False))
 

@@ -7,7 +7,7 @@ namespace {
 
 // Leaders are the best few, and all that come near the best.
 constexpr std::size_t kLeaders = 2;
-constexpr double kNear = 1.10;
+constexpr double kNearLeader = 1.10;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ std::vector<int> Agenda::leaders() const {
   }
   std::stable_sort(ranked.begin(), ranked.end(), [&](int a, int b) { return median(a) < median(b); });
   std::size_t count = 0;
-  while (count < ranked.size() && (count < kLeaders || median(ranked[count]) <= kNear * median(ranked[0]))) ++count;
+  while (count < ranked.size() && (count < kLeaders || median(ranked[count]) <= kNearLeader * median(ranked[0]))) ++count;
   ranked.resize(count);
   return ranked;
 }

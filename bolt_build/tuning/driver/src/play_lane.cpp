@@ -9,7 +9,7 @@
 namespace bolt_tuner {
 namespace {
 
-constexpr std::size_t kLongestLine = 1 << 16;
+constexpr std::size_t kLongestAnswer = 1 << 16;
 
 std::string percent(double part) {
   char text[32];
@@ -137,7 +137,7 @@ void PlayLane::read() {
     pending_.erase(0, end + 1);
     take_line(line);
   }
-  if (player_.running() && pending_.size() > kLongestLine) take_line(pending_);
+  if (player_.running() && pending_.size() > kLongestAnswer) take_line(pending_);
 }
 
 void PlayLane::take_line(const std::string& line) {

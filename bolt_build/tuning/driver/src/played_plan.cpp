@@ -11,7 +11,7 @@ namespace bolt_tuner {
 namespace {
 
 constexpr std::size_t kRecordings = 4;
-constexpr std::uint64_t kAlignment = 256;
+constexpr std::uint64_t kPlaceAlignment = 256;
 
 }  // namespace
 
@@ -68,7 +68,7 @@ void PlayedPlan::place_tensors() {
     if (reads) readers.emplace(key_of(place), &operand);
   });
   for (const auto& [key, bytes] : ends) {
-    void* memory = allocate<char>((bytes + kAlignment - 1) / kAlignment * kAlignment);
+    void* memory = allocate<char>((bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment);
     owned_.push_back(memory);
     bases_[key] = memory;
     check(cudaMemsetAsync(memory, 0, bytes, stream_), "clearing failed");

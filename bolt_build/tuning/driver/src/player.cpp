@@ -11,7 +11,7 @@ namespace bolt_tuner {
 namespace {
 
 constexpr double kSample = 1e-3;  // seconds that a sample should take at least, so that events' steps do not count
-constexpr double kWarmUp = 40e-3;  // seconds: clocks rise when a GPU gets work
+constexpr double kPlayerWarmUp = 40e-3;  // seconds: clocks rise when a GPU gets work
 
 }  // namespace
 
@@ -53,7 +53,7 @@ Comparison Player::raced(const Choice& first, const Choice& second) {
   do {
     single = replays(one, 1);
     warm += single + replays(other, 1);
-  } while (warm < kWarmUp / 2);
+  } while (warm < kPlayerWarmUp / 2);
   DuelPlan plan;
   plan.launches = static_cast<int>(std::clamp(std::ceil(kSample / single), 1.0, 64.0));
   return duel(plan, [&](int which) { return replays(which == 0 ? one : other, plan.launches); });

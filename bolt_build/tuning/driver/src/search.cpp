@@ -15,7 +15,7 @@ constexpr double kEqual = 1.01;
 // Which others are tried: the best few, where they are not far off, and all that come near the best.
 constexpr std::size_t kFew = 3, kMost = 8;
 constexpr double kFar = 1.25, kNear = 1.05;
-constexpr double kSure = 2;  // standard errors
+constexpr double kSureGain = 2;  // standard errors
 
 std::vector<KnownTrial> fastest_first(const bolt_tuning_problem& problem, std::vector<KnownTrial> known) {
   known.erase(std::remove_if(known.begin(), known.end(), [](const KnownTrial& trial) { return !trial.median; }), known.end());
@@ -141,7 +141,7 @@ std::optional<Question> Search::next(bool over) {
 }
 
 bool Search::good(const Comparison& comparison) const {
-  return comparison.ok() && comparison.gain >= verdict_.threshold && comparison.gain > kSure * error_of(comparison);
+  return comparison.ok() && comparison.gain >= verdict_.threshold && comparison.gain > kSureGain * error_of(comparison);
 }
 
 std::optional<Tried> Search::decided(const Comparison& comparison, bool kept) {
@@ -190,7 +190,7 @@ std::optional<Tried> Search::answered(const Comparison& comparison) {
         ended_ = true;
       } else {
         // An engine gains nothing on itself: what it seems to, and what that may be wrong by, is noise.
-        verdict_.threshold = std::max(kLeastOfOne, std::abs(comparison.gain) + kSure * error_of(comparison));
+        verdict_.threshold = std::max(kLeastOfOne, std::abs(comparison.gain) + kSureGain * error_of(comparison));
       }
       return {};
     case Question::Kind::kSwap:
