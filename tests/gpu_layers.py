@@ -34,6 +34,7 @@ from gpu_prologues import prologues
 from gpu_rolling import rolling_trials
 from gpu_row_layers import row_trials
 from gpu_row_sums import row_sums
+from gpu_slabs import slabs
 from gpu_squeezes import squeezes
 
 from bolt_build.dtypes import DType
@@ -298,7 +299,7 @@ def of_warps() -> list[Trial]:
         found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
-    found += squeezes() + row_sums() + grouped_trials() + averages() + chain_trials() + inverted_trials()
+    found += squeezes() + row_sums() + slabs() + grouped_trials() + averages() + chain_trials() + inverted_trials()
     found += normed_trials()
     return found + attention_trials() + counted_trials()
 
@@ -343,7 +344,7 @@ def trials() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     found += attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
-    found += sliced_norm_trials() + prenorm_trials()
+    found += sliced_norm_trials() + prenorm_trials() + slabs()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
     found += _apart(found)

@@ -40,6 +40,7 @@ void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::ui
   launch_blocks<across * parts>(
       r, (results + across * lanes - 1) / (across * lanes),
       [=] __device__(std::uint32_t block) {
+        constexpr int batch = 8;
         __shared__ float partial[parts][across][lanes];
         const std::uint32_t lane = threadIdx.x % across, part = threadIdx.x / across;
         const std::uint32_t item = (block * across + lane) * lanes;
@@ -49,13 +50,18 @@ void reduce_lanes(const Run& r, const Reduce& p, const In* in, Out* out, std::ui
         Index channel = 0;
         if (item < many) {
           const In* from = in + reduce_start(p, item, &channel);
-          // Loads of several steps are under way at once.
-#pragma unroll 8
-          for (std::uint32_t step = part; step < count; step += parts) {
-            float values[lanes];
-            load_lanes<lanes>(from + reduce_offset(p, step), values);
+          // Loads of several steps are under way at once, of the last ones too: a 7x7 image has six a thread.
+          for (std::uint32_t first = part; first < count; first += parts * batch) {
+            Lanes<In, lanes> held[batch];
 #pragma unroll
-            for (int i = 0; i < lanes; ++i) sum[i] = Mode::step(sum[i], values[i]);
+            for (int k = 0; k < batch; ++k)
+              if (first + k * parts < count)
+                held[k] = *reinterpret_cast<const Lanes<In, lanes>*>(from + reduce_offset(p, first + k * parts));
+#pragma unroll
+            for (int k = 0; k < batch; ++k)
+              if (first + k * parts < count)
+#pragma unroll
+                for (int i = 0; i < lanes; ++i) sum[i] = Mode::step(sum[i], load(&held[k].at[i]));
           }
         }
 #pragma unroll
@@ -83,16 +89,18 @@ constexpr Index busy_threads = 200 << 10;
 constexpr Index least_loads = 4;
 
 /// An image's mean over its rows and columns has few results and long sums: the fewer results there are, the more threads
-/// share each. No fewer than four threads are neighbours, whose loads of half precision make a sector of memory.
+/// share each. Neighbouring threads' loads of half precision make a sector of memory at least.
 template <int lanes, typename Mode, typename In, typename Out, typename Epilogue>
 void reduce_neighbours(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
                        const Epilogue& epilogue) {
   const Index loads = results / lanes * count / busy_threads;
   const Index parts = count / (loads > least_loads ? loads : least_loads);
+  // Threads that lie side by side, of eight neighbours each half as many as of four.
+  constexpr int narrow = lanes == wide ? 2 : 1;
   if (parts >= 192) {
-    reduce_lanes<4, 256, lanes, Mode>(r, p, in, out, count, results, epilogue);
+    reduce_lanes<4 / narrow, 256, lanes, Mode>(r, p, in, out, count, results, epilogue);
   } else if (parts >= 64) {
-    reduce_lanes<8, 128, lanes, Mode>(r, p, in, out, count, results, epilogue);
+    reduce_lanes<8 / narrow, 128, lanes, Mode>(r, p, in, out, count, results, epilogue);
   } else if (parts >= 16) {
     reduce_lanes<8, 32, lanes, Mode>(r, p, in, out, count, results, epilogue);
   } else {
@@ -159,14 +167,18 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
         "reduction");
     return;
   }
-  // Four neighbours at a time, where every run of them begins on such a multiple.
-  constexpr int several = 4;
+  // Eight or four neighbours at a time, where every run of them begins on such a multiple.
   const int last = p.kept_rank - 1;
-  bool runs = last >= 0 && p.kept_stride[last] == 1 && p.kept[last] % several == 0 && aligned_to_16(in, out);
-  for (int axis = 0; axis < last; ++axis) runs = runs && p.kept_stride[axis] % several == 0;
-  for (int axis = 0; axis < p.reduced_rank; ++axis) runs = runs && p.reduced_stride[axis] % several == 0;
-  if (runs) {
-    reduce_neighbours<several, Mode>(r, p, in, out, count, results, epilogue);
+  const auto runs = [&](int several) {
+    bool fits = last >= 0 && p.kept_stride[last] == 1 && p.kept[last] % several == 0 && aligned_to_16(in, out);
+    for (int axis = 0; axis < last; ++axis) fits = fits && p.kept_stride[axis] % several == 0;
+    for (int axis = 0; axis < p.reduced_rank; ++axis) fits = fits && p.reduced_stride[axis] % several == 0;
+    return fits;
+  };
+  if (runs(wide) && results / wide * count >= busy_threads) {
+    reduce_neighbours<wide, Mode>(r, p, in, out, count, results, epilogue);
+  } else if (runs(4)) {
+    reduce_neighbours<4, Mode>(r, p, in, out, count, results, epilogue);
   } else {
     reduce_neighbours<1, Mode>(r, p, in, out, count, results, epilogue);
   }
