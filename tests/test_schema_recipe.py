@@ -83,7 +83,11 @@ tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
         model=ModelSpec(onnx=str(tmp_path / "m.onnx"), zoo=None, batch=(8,), dims=(("height", 224),)),
         targets=(TargetSpec("host", "bf16"),),
         policy=Policy(FusionPolicy(epilogue=False, persistent="never"), PaddingPolicy("always", 4, (("12", "never"),))),
-        layers=(LayerSpec("/fc/*", "fp32"), LayerSpec("12", "bf16", "always"), LayerSpec("a", None, "auto", 1)),
+        layers=(
+            LayerSpec("/fc/*", "fp32"),
+            LayerSpec("12", "bf16", "always", padding="never"),
+            LayerSpec("a", None, "auto", 1),
+        ),
         engine=EngineSpec(IoSpec("fp32", "channels_last")),
         verify=VerifySpec("onnxruntime", 1, 3, 1e-3, str(tmp_path / "data" / "real.npz")),
         marks=(),

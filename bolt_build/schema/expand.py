@@ -53,12 +53,8 @@ def _target(target: TargetSpec) -> dict[str, Any]:
     return {"precision": target.precision, **own}
 
 
-def _layer(layer: LayerSpec, padding: str | None) -> dict[str, Any]:
-    found = {
-        "precision": layer.precision, "persistent": layer.persistent, "padding": padding,
-        "tolerance": layer.tolerance,
-    }  # fmt: skip
-    return {key: value for key, value in found.items() if value is not None}
+def _layer(layer: LayerSpec, folder: str) -> dict[str, Any]:
+    return {key: value for key, value in written(layer, folder).items() if value is not None}
 
 
 def _variant(variant: VariantSpec) -> dict[str, Any]:
@@ -82,7 +78,6 @@ def _data(recipe: Recipe) -> dict[str, Any]:
         model["zoo"] = recipe.model.zoo
     if recipe.model.batch:
         model["batch"] = list(recipe.model.batch)
-    padding = dict(recipe.policy.padding.layers)
     model["dims"] = {**dict(recipe.model.dims), **{name: list(extents) for name, extents in recipe.model.lengths}}
     model["variant"] = recipe.model.variant
     return {
@@ -91,7 +86,7 @@ def _data(recipe: Recipe) -> dict[str, Any]:
         "variants": {variant.name: _variant(variant) for variant in recipe.variants},
         "targets": {target.name: _target(target) for target in recipe.targets},
         "policy": written(recipe.policy, folder),
-        "layers": {layer.match: _layer(layer, padding.get(layer.match)) for layer in recipe.layers},
+        "layers": {layer.match: _layer(layer, folder) for layer in recipe.layers},
         "engine": written(recipe.engine, folder),
         "verify": written(recipe.verify, folder),
         "tuning": written(recipe.tuning, folder),

@@ -9,8 +9,9 @@ A field whose metadata is `section(...)` holds a dataclass of keys below its nam
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar, get_type_hints
 
@@ -71,11 +72,22 @@ def schema_of(kind: type) -> dict[str, Schema]:
     return {name: _schema(said, hint, default) for name, said, hint, default in _keys(kind)}
 
 
+def overrides_of(kind: type) -> dict[str, Schema]:
+    """The same of a dataclass whose keys say nothing where they are not written, and are None then."""
+    found = schema_of(kind)
+    for rules in found.values():
+        del rules["default"]
+        if isinstance(rules.get("type"), list):
+            (rules["type"],) = (name for name in rules["type"] if name != "null")
+    return found
+
+
 def read(kind: type[T], data: Mapping[str, Any], marks: Mapping[str, Mark], prefix: str) -> T:
     """The dataclass that a mapping of a valid recipe is, its defaults filled in. `prefix` is the mapping's dotted key
     with a dot behind it; `marks` say where keys stand, and so what paths are relative to."""
+    hashed: Any = kind  # mypy takes no type for Hashable
     values = {}
-    for name, said, hint, _ in _keys(kind):
+    for name, said, hint, _ in _keys(hashed):
         dotted = f"{prefix}{name}"
         if isinstance(said, Section):
             values[name] = read(hint, data[name], marks, f"{dotted}.")
@@ -84,10 +96,17 @@ def read(kind: type[T], data: Mapping[str, Any], marks: Mapping[str, Mark], pref
     return kind(**values)
 
 
+def read_overrides(kind: type, data: Mapping[str, Any], marks: Mapping[str, Mark], prefix: str) -> dict[str, Any]:
+    """The keys of such a dataclass that a mapping has, by name."""
+    keys = ((name, said, hint) for name, said, hint, _ in _keys(kind) if name in data)
+    return {name: _held(said, hint, data[name], marks.get(f"{prefix}{name}")) for name, said, hint in keys}
+
+
 def written(value: object, folder: str) -> dict[str, Any]:
     """The keys of a dataclass as a recipe in `folder` writes them: `read`'s inverse."""
+    kind: Any = type(value)  # mypy takes no type for Hashable
     found = {}
-    for name, said, _, _ in _keys(type(value)):
+    for name, said, _, _ in _keys(kind):
         held = getattr(value, name)
         found[name] = written(held, folder) if isinstance(said, Section) else _said(said, held, folder)
     return found
@@ -103,13 +122,13 @@ def relative(path: str, folder: str) -> str:
     return os.path.relpath(path, folder).replace(os.sep, "/")
 
 
-def _keys(kind: type) -> Iterator[tuple[str, Key | Section, Any, Any]]:
-    """Name, metadata, type and default of the fields that are keys."""
-    hints = get_type_hints(kind)
-    for each in dataclasses.fields(kind):
-        said = each.metadata.get("key")
-        if said is not None:
-            yield each.name, said, hints[each.name], each.default
+@functools.cache
+def _keys(kind: type) -> tuple[tuple[str, Any, Any, Any], ...]:
+    """Name, metadata (a Key or a Section), type and default of the fields that are keys."""
+    hints, fields = get_type_hints(kind), dataclasses.fields(kind)
+    return tuple(
+        (each.name, each.metadata["key"], hints[each.name], each.default) for each in fields if "key" in each.metadata
+    )
 
 
 def _schema(said: Key | Section, hint: Any, default: object) -> Schema:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.schema.extend import merge, read_extended
-from bolt_build.schema.keys import beside, read
+from bolt_build.schema.keys import beside, read, read_overrides
 from bolt_build.schema.names import engine_name
 from bolt_build.schema.recipe import (
     ActivationChange,
@@ -97,7 +97,7 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
         ),
         policy=_with_layers(read(Policy, data["policy"], marks, "policy."), data["layers"]),
         layers=tuple(
-            LayerSpec(match, spec.get("precision"), spec.get("persistent"), _real(spec.get("tolerance")))
+            LayerSpec(match, **read_overrides(LayerSpec, spec, marks, f"layers.{match}."))
             for match, spec in data["layers"].items()
         ),
         engine=read(EngineSpec, data["engine"], marks, "engine."),
@@ -116,10 +116,6 @@ def _with_layers(policy: Policy, layers: dict[str, dict[str, Any]]) -> Policy:
 
 def _batches(value: Any) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list) else (value,)
-
-
-def _real(number: float | None) -> float | None:
-    return None if number is None else float(number)
 
 
 def _variant(name: str, data: dict[str, Any]) -> VariantSpec:

@@ -116,12 +116,18 @@ class Policy:
 class LayerSpec:
     """Overrides for ONNX nodes whose name matches the glob `match`, None where it has none; of several that match, the
     last one that says something of a key wins. `tolerance` is that of `VerifySpec`, for these layers. What it says of
-    padding is in `PaddingPolicy.layers`, where passes find it."""
+    padding is in `PaddingPolicy.layers` too, where passes find it."""
 
     match: str
-    precision: str | None = None
-    persistent: str | None = None
-    tolerance: float | None = None
+    precision: str | None = field(default=None, metadata=key(kind="precision"))
+    persistent: str | None = field(default=None, metadata=key(kind="persistent"))
+    tolerance: float | None = field(
+        default=None,
+        metadata=key(
+            "How far verification lets these layers be off: see 'verify.tolerance'.", minimum=1e-9, maximum=1000
+        ),
+    )
+    padding: str | None = field(default=None, metadata=key(kind="padding"))
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bolt_build.schema.keys import Schema, schema_of
-from bolt_build.schema.recipe import Recipe
+from bolt_build.schema.keys import Schema, overrides_of, schema_of
+from bolt_build.schema.recipe import LayerSpec, Recipe
 
 _WIDTH = 110
 
@@ -14,7 +14,8 @@ _WIDTH = 110
 def rendered(schema: Schema) -> str:
     """The text of the file whose contents are `schema`, with the sections of `Recipe` made anew."""
     properties = {**schema["properties"], **schema_of(Recipe)}
-    return _text({**schema, "properties": properties}, 0) + "\n"
+    layer = {**schema["$defs"]["layer"], "properties": overrides_of(LayerSpec)}
+    return _text({**schema, "properties": properties, "$defs": {**schema["$defs"], "layer": layer}}, 0) + "\n"
 
 
 def _text(value: Any, depth: int) -> str:
