@@ -1,4 +1,6 @@
 // Kernels that are right, and kernels with one mistake each. Prints what they leave, or what stopped them.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -279,6 +281,38 @@ static int path_sum(int) {
   return sum;
 }
 
+/// Two numbers of sixteen bits, between 1/128 and 512 in magnitude.
+template <int mantissa>
+__host__ __device__ inline std::uint32_t moderate(std::uint32_t bits) {
+  const auto one = [](std::uint32_t half) {
+    const std::uint32_t bias = mantissa == 10 ? 15 : 127, exponent = bias - 7 + (half >> mantissa) % 16;
+    return (half & 0x8000u) | exponent << mantissa | (half & ((1u << mantissa) - 1));
+  };
+  return one(bits & 0xffff) | one(bits >> 16) << 16;
+}
+
+/// a * b + c of two f16 and of two bf16, each rounded once: fp64 holds what is rounded.
+__host__ __device__ inline std::uint64_t fused_halves(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  const std::uint32_t f[] = {moderate<10>(a), moderate<10>(b), moderate<10>(c)};
+  const std::uint32_t h[] = {moderate<7>(a), moderate<7>(b), moderate<7>(c)};
+  std::uint32_t of_f = 0, of_h = 0;
+#if defined(__CUDA_ARCH__)
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(of_f) : "r"(f[0]), "r"(f[1]), "r"(f[2]));
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(of_h) : "r"(h[0]), "r"(h[1]), "r"(h[2]));
+#else
+  for (int shift = 0; shift < 32; shift += 16) {
+    double x[3], y[3];
+    for (int i = 0; i < 3; ++i) {
+      x[i] = __half2float(__ushort_as_half(static_cast<std::uint16_t>(f[i] >> shift)));
+      y[i] = __bfloat162float(__ushort_as_bfloat16(static_cast<std::uint16_t>(h[i] >> shift)));
+    }
+    of_f |= static_cast<std::uint32_t>(__half_as_ushort(__double2half(x[0] * x[1] + x[2]))) << shift;
+    of_h |= static_cast<std::uint32_t>(__bfloat16_as_ushort(__double2bfloat16(y[0] * y[1] + y[2]))) << shift;
+  }
+#endif
+  return of_f | static_cast<std::uint64_t>(of_h) << 32;
+}
+
 /// What a host and a GPU must agree on to the bit.
 __host__ __device__ inline void compute(std::uint32_t a, std::uint32_t b, std::uint64_t* out) {
   const auto s = static_cast<std::int32_t>(a), t = static_cast<std::int32_t>(b | 1);
@@ -317,6 +351,7 @@ __host__ __device__ inline void compute(std::uint32_t a, std::uint32_t b, std::u
   out[n++] = (x < y) + 2 * (x >= y) + 4 * (x != y);
   const double d = static_cast<double>(x) * 1.1 + y;
   real(static_cast<float>(d));
+  out[n++] = fused_halves(a, b, a * 2654435761u ^ b);
   while (n < 24) out[n++] = 0;
 }
 
