@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from graph_models import model, node, saved, tensor
 from installed_packages import install
 from planner_checks import graph
 
@@ -15,6 +16,7 @@ from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError
 from bolt_build.families import load, plugged_families
 from bolt_build.graph.ir import Op
+from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.operators import plugged_operators
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.zoo import names, plugged_models
@@ -196,6 +198,44 @@ def test_a_family_that_raises_is_named_with_its_package(tmp_path: Path, monkeypa
     assert (found.code, found.message) == (
         "failed-plugin", "the kernel family 'mine' of the package more-of-it 1.0 failed: KeyError: 'activation'",
     )  # fmt: skip
+
+
+TWINS = """\
+from dataclasses import dataclass
+from bolt_build.graph.importing import Importer
+from bolt_build.graph.ir import Op
+
+
+@dataclass(frozen=True)
+class Twins(Op):
+    kind = "twins"
+
+    def infer(self, inputs):
+        return (inputs[0], inputs[0])
+
+    def evaluate(self, inputs):
+        return (inputs[0], inputs[0])
+
+
+def take(node):
+    node.emit(Twins(), [node.input(0)], 0)
+
+
+IMPORTERS = (Importer("Twins", (1,), take, domain="more"),)
+"""
+
+
+def test_an_importer_that_emits_two_outputs_at_once_is_told_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, {"more_twins.py": TWINS}, {"ops": {"twins": "more_twins"}})
+    proto = model([node("Twins", "x", "y z", domain="more")], [tensor("x", [1, 4])], opsets=[("more", 1)])
+    with pytest.raises(BoltError) as raised:
+        load_model(saved(tmp_path, proto)).graphs((), (), ())
+    (found,) = raised.value.diagnostics
+    assert found.message == (
+        "Twins 'Twins_0': cannot be imported: twins has 2 outputs: emit an operator for each output that is wanted"
+    )
 
 
 def test_what_is_guarded_answers_as_what_it_guards() -> None:

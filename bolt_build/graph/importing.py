@@ -286,10 +286,13 @@ class NodeImport:
     def emit(self, op: Op, inputs: Sequence[str], output: int | None = None) -> str:
         """Adds a node that computes output `output` of the ONNX node (None: a helper). Returns the value's name.
 
-        A result without elements is a constant, whatever the data are. Raises ShapeError where the inputs do not fit.
+        A result without elements is a constant, whatever the data are. Raises ShapeError where the inputs do not fit,
+        and ValueError for an operator with several outputs: of these, each becomes an operator of its own.
         """
         types = [self.type_of(name) for name in inputs]
-        (result,) = op.infer(types)
+        result, *more = op.infer(types)
+        if more:
+            raise ValueError(f"{op.kind} has {1 + len(more)} outputs: emit an operator for each output that is wanted")
         reason = too_large(result)
         if reason is not None:
             raise Refusal("model-too-large", reason)
