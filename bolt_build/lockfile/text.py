@@ -53,6 +53,13 @@ def with_part(lock: Lock, text: str, part: LockedTarget) -> str:
     return before + _target(part) + after
 
 
+def target_names(text: str) -> tuple[str, ...]:
+    """The targets of a lock that can be read, in the text's order."""
+    node = CoreLoader(text).get_single_node()
+    assert isinstance(node, yaml.MappingNode), "a lock is a mapping"
+    return tuple(name.value for key, value in node.value if key.value == "targets" for name, _ in value.value)
+
+
 def _with_version(text: str, version: int) -> str:
     """The text of a lock that says this version."""
     node = CoreLoader(text).get_single_node()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import bolt_build
+from bolt_build.lockfile.text import target_names
 
 _HERE = Path(bolt_build.__file__).resolve().parent
 _FOLDERS = (_HERE / "recipes", _HERE.parent / "recipes")
@@ -18,6 +18,6 @@ def shipped_lock(model: str, targets: Sequence[str]) -> Path | None:
     for folder in _FOLDERS:
         path = folder / f"{model}.lock"
         if path.is_file():
-            text = path.read_text(encoding="utf-8")
-            return path if any(re.search(rf"^  {re.escape(name)}:$", text, re.MULTILINE) for name in targets) else None
+            known = target_names(path.read_text(encoding="utf-8"))
+            return path if any(name in known for name in targets) else None
     return None
