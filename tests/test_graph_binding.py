@@ -9,6 +9,7 @@ import pytest
 from graph_models import bound, model, node, ones, saved, tensor
 
 from bolt_build.errors import BoltError, Diagnostic
+from bolt_build.graph.binding import batch_symbols
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.structure import graph_digest
 from bolt_build.sizes import sizes_of
@@ -102,6 +103,33 @@ def test_inputs_with_another_fixed_first_dimension_do_not_share_the_batch(tmp_pa
 def test_a_symbolic_first_dimension_that_dims_give_is_not_the_batch(tmp_path: Path) -> None:
     graph = bound(tmp_path, two_inputs(["N", "S"], ["S", 2], [None]), 4, (("S", 7), ("i2.0", 9)))
     assert shapes(graph) == {"i0": (4, 7), "i1": (7, 2), "i2": (9,), "y": (4, 7)}
+
+
+def test_a_first_dimension_in_front_of_one_that_is_called_a_batch_is_a_dimension_of_its_own(tmp_path: Path) -> None:
+    """As recurrent layers have their sequences, lengths and initial states."""
+    recurrent = two_inputs(["steps", "batch_size", 5], ["batch_size"], [1, "batch_size", 8])
+    graph = bound(tmp_path, recurrent, 3, (("steps", 7),))
+    assert shapes(graph) == {"i0": (7, 3, 5), "i1": (3,), "i2": (1, 3, 8), "y": (7, 3, 5)}
+    (found,) = refused(tmp_path, recurrent, 3)
+    assert (found.code, found.message, found.hint) == (
+        "unbound-dimension",
+        "dimension without an extent: 'steps' (dimension 0 of input 'i0')",
+        "set model.dims in the recipe: dims: {steps: SIZE}",
+    )
+    assert batch_symbols(load_model(saved(tmp_path, recurrent)).inputs) == ("batch_size",)
+
+
+def test_the_batch_is_the_only_dimension_that_dims_leave(tmp_path: Path) -> None:
+    """Whatever it is called. Of a first dimension that is called a batch it stays the batch."""
+    graph = bound(tmp_path, two_inputs(["steps", "singers", 5], ["steps"]), 3, (("steps", 7),))
+    assert shapes(graph) == {"i0": (7, 3, 5), "i1": (7,), "y": (7, 3, 5)}
+    found = refused(tmp_path, two_inputs(["N", "singers"]), 3, (("N", 7),))
+    assert [each.code for each in found] == ["unbound-dimension", "unused-dimension"]
+
+
+def test_a_first_dimension_without_a_name_is_the_batch(tmp_path: Path) -> None:
+    graph = bound(tmp_path, two_inputs([None, "N", 5], ["N"]), 3)
+    assert shapes(graph) == {"i0": (3, 3, 5), "i1": (3,), "y": (3, 3, 5)}
 
 
 def test_inputs_of_more_elements_or_axes_than_an_engine_can_have(tmp_path: Path) -> None:

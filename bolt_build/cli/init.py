@@ -16,7 +16,7 @@ from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.cli.schema import schema_text
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph import zoo
-from bolt_build.graph.binding import batch_symbol, free_symbols
+from bolt_build.graph.binding import batch_symbols, free_symbols
 from bolt_build.graph.onnx_file import read_onnx
 from bolt_build.schema.editor_schema import SCHEMA_ID
 from bolt_build.schema.recipe import TargetSpec
@@ -103,9 +103,9 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
         raise BoltError([Diagnostic("no-such-model", f"there is no model '{args.model}'", hint=hint)])
 
     inputs = read_onnx(onnx).inputs
-    left = tuple(name for name in free_symbols(inputs) if name not in dict(dims))
+    left = free_symbols(inputs, dict(dims))
     path = args.recipe or Path(f"{onnx.stem}.yaml")
-    return NewRecipe(path, onnx, None, batch_symbol(inputs), dims, left, specs, others)
+    return NewRecipe(path, onnx, None, next(iter(batch_symbols(inputs, dict(dims))), None), dims, left, specs, others)
 
 
 def _exported(args: argparse.Namespace) -> Path:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,30 +40,67 @@ def own_batch(inputs: Sequence[OnnxInput]) -> int:
     return next(dim for dim in first if isinstance(dim, int))
 
 
-def batch_symbol(inputs: Sequence[OnnxInput]) -> str | None:
-    """What the model calls its batch; None where every first dimension is fixed."""
-    return next((_symbol(each, 0) for each in inputs if each.dims and not isinstance(each.dims[0], int)), None)
+def batch_symbols(inputs: Sequence[OnnxInput], given: Container[str] = ()) -> tuple[str, ...]:
+    """What the model calls its batch, where `model.dims` gives the dimensions `given`; none where every first dimension
+    is fixed, or given.
+
+    It is every symbolic first dimension, but for those of inputs that name a later one as people call a batch: layers
+    over sequences may take the steps first. Where none is left, it is a later one of such a name, or the only one.
+    """
+    first = []
+    for each in inputs:
+        symbol = _first_symbol(each)
+        if symbol is None:
+            continue
+        has_name = isinstance((each.dims or ())[0], str)
+        later = [other for other in _of(each) if _is_batch(other) and other not in given]
+        if not has_name or _is_batch(symbol) or not later:
+            first.append(symbol)
+    free = [symbol for symbol in _symbols(inputs) if symbol not in given]
+    found = [symbol for symbol in first if symbol not in given] or [symbol for symbol in free if _is_batch(symbol)]
+    if not found and len(free) == 1 and first and not any(map(_is_batch, first)):
+        found = free
+    return tuple(dict.fromkeys(found))
 
 
-def free_symbols(inputs: Sequence[OnnxInput]) -> tuple[str, ...]:
-    """What `model.dims` has to give: symbolic dimensions that no first one is called like, in order."""
-    batches = {_symbol(each, 0) for each in inputs if each.dims}
-    found = (_symbol(v, axis) for v in inputs for axis, dim in enumerate(v.dims or ()) if not isinstance(dim, int))
-    return tuple(dict.fromkeys(symbol for symbol in found if symbol not in batches))
+def free_symbols(inputs: Sequence[OnnxInput], given: Container[str] = ()) -> tuple[str, ...]:
+    """What `model.dims` has to give beside `given`, in order: symbolic dimensions that are not the batch."""
+    batch = batch_symbols(inputs, given)
+    return tuple(symbol for symbol in _symbols(inputs) if symbol not in batch and symbol not in given)
+
+
+_BATCH = re.compile(r"n|b|bs|batch([ _-]?(size|dim|axis))?", re.IGNORECASE)
+
+
+def _is_batch(symbol: str) -> bool:
+    """True of what people call a batch."""
+    return _BATCH.fullmatch(symbol) is not None
+
+
+def _symbols(inputs: Sequence[OnnxInput]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(symbol for value in inputs for symbol in _of(value)))
+
+
+def _of(value: OnnxInput) -> tuple[str, ...]:
+    """The symbolic dimensions of an input."""
+    return tuple(_symbol(value, axis) for axis, dim in enumerate(value.dims or ()) if not isinstance(dim, int))
+
+
+def _first_symbol(value: OnnxInput) -> str | None:
+    return _symbol(value, 0) if value.dims and not isinstance(value.dims[0], int) else None
 
 
 def bind_inputs(inputs: Sequence[OnnxInput], batch: int, dims: tuple[tuple[str, int], ...]) -> Binding:
     """Static types of the inputs, and every dimension left over on either side.
 
-    `dims` gives dimensions by name ("input.axis" for one without a name). `batch` is every symbolic first dimension
-    that `dims` does not give, and every other dimension of such a name. Where all first dimensions are fixed, one of
-    them must be `batch`; inputs whose first dimension is another do not share it.
+    `dims` gives dimensions by name ("input.axis" for one without a name). `batch` is what `batch_symbols` says, and
+    every other dimension of such a name. Where all first dimensions are fixed, one of them must be `batch`; inputs
+    whose first dimension is another do not share it.
     """
     bound = dict(dims)
-    open_ = {_symbol(value, 0): value for value in inputs if value.dims and not isinstance(value.dims[0], int)}
-    # Where `dims` gives every one of them, none would be the batch.
-    given = {symbol for symbol in open_ if symbol in bound}
-    shared = set(open_) - given or set(open_)
+    open_ = {symbol for each in inputs if (symbol := _first_symbol(each)) is not None}
+    # Where `dims` gives every dimension, none would be the batch.
+    shared = set(batch_symbols(inputs, bound)) or open_
     problems = [] if open_ else _wrong_batches(inputs, batch)
     unbound: dict[str, str] = {}
     used: set[str] = set()
