@@ -59,7 +59,7 @@ def inputs_of(proto: ModelProto, steps: int) -> dict[str, Array]:
         shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         found[value.name] = drawn(10 + index, *shape)
         if value.name == "lengths":
-            found[value.name] = np.asarray([steps, 1, *[steps - 1] * (shape[0] - 2)], np.int32)
+            found[value.name] = np.asarray([steps, 1, 0, *[steps - 1] * (shape[0] - 3)][: shape[0]], np.int32)
     return found
 
 
@@ -74,6 +74,7 @@ def assert_as_onnxruntime(folder: Path, proto: ModelProto, steps: int = 5) -> No
 
 WITH_ALPHA = ("LeakyRelu", "ThresholdedRelu", "Elu", "Affine", "HardSigmoid", "ScaledTanh")
 WITH_BETA = ("Affine", "HardSigmoid", "ScaledTanh")
+BOUNDED = {"Tanh", "Sigmoid", "Softsign", "HardSigmoid"}
 PLAIN = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", *WITH_ALPHA)
 
 
@@ -98,6 +99,9 @@ def test_agrees_with_onnxruntime(tmp_path_factory: pytest.TempPathFactory, data:
         for attribute, users, first in (("activation_alpha", WITH_ALPHA, 0.1), ("activation_beta", WITH_BETA, 0.5)):
             numbers = [first + 0.1 * i for i, name in enumerate(names) if name in users]
             options |= {attribute: numbers} if numbers else {}
+        if not BOUNDED.issuperset(names):
+            # As gates they let states grow until rounding, and onnxruntime's overflow, is all that is compared.
+            options["clip"] = 0.4
     optional = [name if data.draw(st.booleans()) else "-" for name in ("b", "lengths", "first")]
     if kind == "LSTM":
         optional += [name if data.draw(st.booleans()) else "-" for name in ("c", "p")]

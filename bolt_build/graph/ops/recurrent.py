@@ -39,7 +39,7 @@ class Recurrent(Op):
     `given` names them, "bias" [directions, hidden] (of a GRU's last gate, inside of `reset_after`), "peepholes"
     [directions, 3 * hidden] (of the gates i, o, f), "hidden" and "cell" [directions, batch, hidden], the states in
     front of the first step, and "lengths" [batch] of integers: where a sequence ends. Behind that there are zeros, and
-    the other direction begins there.
+    the other direction begins there. Of a sequence without steps all states are zeros, as in onnxruntime.
 
     Output [rows, batch, directions, hidden]: the hidden state of every step if `every`, then the last hidden states if
     `last` is 1, and the last cell states too if it is 2.
@@ -127,8 +127,9 @@ class Recurrent(Op):
         made = np.zeros((self._rows(steps), batch, len(self.reverse), hidden), x.dtype)
         rows = np.arange(batch)
         for d, backwards in enumerate(self.reverse):
-            h = own["hidden"][d] if "hidden" in own else np.zeros((batch, hidden), x.dtype)
-            c = own["cell"][d] if "cell" in own else np.zeros((batch, hidden), x.dtype)
+            zeros, begins = np.zeros((batch, hidden), x.dtype), lengths[:, None] > 0
+            h = np.where(begins, own["hidden"][d] if "hidden" in own else zeros, zeros)
+            c = np.where(begins, own["cell"][d] if "cell" in own else zeros, zeros)
             bias = own["bias"][d] if "bias" in own else np.zeros(hidden, x.dtype)
             peep = own["peepholes"][d] if "peepholes" in own else np.zeros(3 * hidden, x.dtype)
             for step in range(steps):

@@ -195,8 +195,9 @@ void recurrent_rows(const Recurrent& p, const Cell& cell, const Tensors& t, Inde
     const RecurrentPlace place{direction, first + i};
     lengths[i] = recurrent_length(p, t.lengths, place.row, nullptr, 0);
     for (Index j = 0; j < n; ++j) {
-      now[i * n + j] = load(t.hidden + place.first(p) + j);
-      cells[i * n + j] = load(t.cell + place.first(p) + j);
+      // A sequence without steps has no states, whatever it is given.
+      now[i * n + j] = lengths[i] > 0 ? load(t.hidden + place.first(p) + j) : 0.0f;
+      cells[i * n + j] = lengths[i] > 0 ? load(t.cell + place.first(p) + j) : 0.0f;
     }
   }
   float y[gates][rows][columns];

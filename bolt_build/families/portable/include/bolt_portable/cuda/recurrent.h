@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(recurrent_threads)
     lengths[i] = first + i < p.batch ? recurrent_length(p, t.lengths, first + i, fault, mark) : 0;
   for (int item = threadIdx.x; item < rows * n; item += recurrent_threads) {
     const RecurrentPlace place{direction, first + item / n};
-    const bool there = place.row < p.batch;
+    const bool there = lengths[item / n] > 0;  // a sequence without steps has no states
     states[item] = there ? load(t.hidden + place.first(p) + item % n) : 0.0f;
     cells[item] = there ? load(t.cell + place.first(p) + item % n) : 0.0f;
   }
