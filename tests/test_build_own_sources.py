@@ -119,7 +119,7 @@ HOST_EDITS = {
     "emit/templates/plan.cpp.j2": set(),
     "families/onednn/epilogue.py": set(),
     # C++: each file by what it includes.
-    "runtime/runner/npy.h": compiles("files", "npy", "npz", of="runtime_"),
+    "runtime/runner/npy.h": compiles("arrays", of="runtime_"),
     "runtime/src/crc32.cpp": {"compile-runtime_crc32"},
     "families/onednn/include/bolt_onednn/kernel.h": compiles(*EMITTED)
     | compiles("operators", "primitive", of="onednn_"),
@@ -143,8 +143,7 @@ GPU_EDITS = {
     "families/onednn/family.py": set(),
     "build/compile_cuda.py": compiles("plan_b1", "k_0123"),
     "runtime/src/device_cuda.cpp": {"compile-runtime_device_cuda"},
-    "runtime/include/bolt/device.h": compiles(*EMITTED, "k_0123")
-    | compiles("border", "context", "device_cuda", "faults", "model", "weights_file", of="runtime_"),
+    "runtime/include/bolt/device.h": compiles(*EMITTED, "k_0123") | compiles("core", "device_cuda", of="runtime_"),
 }
 
 

@@ -164,7 +164,7 @@ def test_a_damaged_plan_is_made_again(project: Project) -> None:
     assert project.build() == []
 
 
-ONE_OF_EACH_KIND = ("compile-runtime_context", "compile-runtime_npz", "compile-onednn_operators")
+ONE_OF_EACH_KIND = ("compile-runtime_core", "compile-runtime_arrays", "compile-onednn_operators")
 """Of what all engines share: the runtime, the runner, and a family's own source."""
 
 
@@ -198,7 +198,7 @@ def compiled_by(project: Project) -> set[str]:
 
 def test_no_object_says_where_it_was_made(project: Project) -> None:
     objects = sorted((project.host / "build" / "objects").glob("*.o"))
-    assert {f"{name}.o" for name in ("engine", "runtime_npz", "onednn_operators")} < {path.name for path in objects}
+    assert {f"{name}.o" for name in ("engine", "runtime_arrays", "onednn_operators")} < {path.name for path in objects}
     for path in objects:
         for place in (project.path, project.cache, PACKAGE, Path(sys.prefix)):
             assert str(place).encode() not in path.read_bytes(), f"{path.name} names {place}"

@@ -27,7 +27,8 @@ from bolt_build.schema import load_recipe
 
 COMPILES = ("compile engine.cpp", "compile plan_b1.cpp", "compile plan_b3.cpp")
 BEHIND = ("link libtiny.so", "link tiny-run", "write manifest.json", "verify against onnxruntime")
-RUNTIME = "compile context.cpp"
+RUNTIME = "compile core.cpp"
+KERNELS = "compile operators.cpp"
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ EDITS: dict[str, tuple[Edit, dict[str, tuple[str, ...]]]] = {
     "what verifies": (source("verify/tolerance.py"), {BEHIND[3]: ("bolt-build itself changed",)}),
     "a template": (
         source("families/onednn/include/bolt_onednn/conv.h"),
-        dict.fromkeys(("compile conv.cpp", "compile runner.cpp", *COMPILES, *BEHIND), ("bolt-build itself changed",)),
+        dict.fromkeys((KERNELS, "compile runner.cpp", *COMPILES, *BEHIND), ("bolt-build itself changed",)),
     ),
     "an operator": (
         source("graph/ops/softmax.py"), dict.fromkeys(BEHIND[2:], ("bolt-build itself changed",)),
@@ -184,7 +185,7 @@ def test_another_onednn_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) 
     tool("onednn", "99.1", "d" * 64)(place, monkeypatch)
     found = place.stale()
     assert RUNTIME not in found
-    assert found["compile conv.cpp"][0].startswith("oneDNN changed ")
+    assert found[KERNELS][0].startswith("oneDNN changed ")
 
 
 def test_another_batch_makes_one_plan_more(place: Place) -> None:

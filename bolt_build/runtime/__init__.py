@@ -21,20 +21,20 @@ def include_dir() -> Path:
 
 
 def sources(where: str) -> tuple[Path, ...]:
-    """C++ files of every engine whose tensors live in `where` (`Target.where`), sorted.
+    """C++ units of every engine whose tensors live in `where` (`Target.where`), sorted.
 
-    All of `src/` but the device layers of other kinds of memory. Raises ValueError where there is no layer for `where`.
+    `core.cpp` includes all of `src/` but CRC-32, which the runner has too, and the device layers, of which one kind of
+    memory has one. Raises ValueError where there is no layer for `where`.
     """
     layer = _HERE / "src" / f"device_{where}.cpp"
     if not layer.is_file():
         raise ValueError(f"the runtime has no device layer for '{where}'")
-    common = (path for path in (_HERE / "src").glob("*.cpp") if not path.name.startswith("device_"))
-    return tuple(sorted([*common, layer]))
+    return _HERE / "src" / "core.cpp", _HERE / "src" / "crc32.cpp", layer
 
 
 def runner_sources() -> tuple[Path, ...]:
-    """C++ files of the runner program but the emitted `runner.cpp`, sorted."""
-    return tuple(sorted([*(_HERE / "runner").glob("*.cpp"), _HERE / "src" / "crc32.cpp"]))
+    """C++ units of the runner program but the emitted `runner.cpp`, sorted: two include all of `runner/`."""
+    return *(_HERE / "runner" / f"{unit}.cpp" for unit in ("arrays", "commands")), _HERE / "src" / "crc32.cpp"
 
 
 def runner_include_dir() -> Path:
