@@ -19,7 +19,10 @@ from bolt_build.tuning.compile.glue import GlueSource
 from bolt_build.tuning.compile.tasks import driver_graph, kernels_graph, linked_graph, places, task_of
 
 UNITS = (KernelUnit("k_0123.cu", "kernel", 3700), KernelUnit("k_4567.cu", "kernel", 900))
-GLUE = (GlueSource("t_89ab.cu", "calls"), GlueSource("t_cdef.cu", "calls"))
+GLUE = (
+    GlueSource("t_89ab.cu", "calls", (), "calls of 1 problem, cutlass"),
+    GlueSource("t_cdef.cu", "calls", (), "calls of 12 problems, portable"),
+)
 TABLE = GlueSource("candidates.cpp", "table")
 
 
@@ -61,6 +64,11 @@ def test_the_driver_is_a_program_of_its_own() -> None:
     assert link.outputs == ("run",)
     assert "-shared" not in link.argv
     assert set(link.inputs) == {task.outputs[0] for task in tasks.tasks if task.rule == "compile"}
+
+
+def test_no_source_is_called_by_a_digest() -> None:
+    labels = [task.label for task in kernels_graph(context(), (), GLUE).tasks]
+    assert labels[:2] == ["compile calls of 1 problem, cutlass", "compile calls of 12 problems, portable"]
 
 
 def test_callers_see_the_border_and_kernels_do_not() -> None:

@@ -210,6 +210,7 @@ def test_equal_problems_have_equal_sources() -> None:
     first = glue.source_of([trials_of(PRODUCT, "cutlass", "f16/row")], FAMILIES, TARGET)
     assert first == glue.source_of([trials_of(PRODUCT, "cutlass", "f16/row")], FAMILIES, TARGET)
     assert first.name == f"t_{trials_of(PRODUCT, 'cutlass', 'f16/row').problem.digest[:16]}.cu"
+    assert first.label == "calls of 1 problem, cutlass"
 
 
 def made(parameter: int, setting: int | None = None) -> Candidate:

@@ -197,7 +197,11 @@ class _Walk:
                 found += self._causes.get(name) or self._file_changes(name, changes, receipt)
         if receipt.argv != task.argv:
             found += changes or (TaskChange(Of.COMMAND),)
-        return tuple(dict.fromkeys(found)) or changes or (TaskChange(Of.INPUTS),)
+        distinct = dict.fromkeys(found)
+        if len(distinct) > 1:
+            # It says something of an input that is new, not of this task, which was built.
+            distinct.pop(NeverBuilt(), None)
+        return tuple(distinct) or changes or (TaskChange(Of.INPUTS),)
 
     def _fact_changes(self, receipt: Receipt, reads: Sequence[str]) -> tuple[Change, ...]:
         model = self._model_change(receipt.facts)

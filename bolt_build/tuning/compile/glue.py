@@ -35,11 +35,12 @@ _UNIFORM = sqrt(3.0)
 @dataclass(frozen=True)
 class GlueSource:
     """A generated source: `name` is a file name, equal only for equal problems; `text` is C++ (CUDA for .cu).
-    `problems` are the digests of those whose candidates it calls."""
+    `problems` are the digests of those whose candidates it calls. `label` is what people call it."""
 
     name: str
     text: str
     problems: tuple[str, ...] = ()
+    label: str = ""
 
 
 _TOGETHER = 12
@@ -103,7 +104,9 @@ def source_of(problems: Sequence[ProblemTrials], family_of: Mapping[str, Family]
     name = digests[0] if len(digests) == 1 else digest(digests)
     lines = ['#include "bolt_tuning/glue.h"', *(f'#include "{header}"' for header in includes), ""]
     lines += [line for _, text in made for line in text]
-    return GlueSource(f"t_{name[:16]}.cu", "\n".join(lines), digests)
+    families = ", ".join(sorted({trial.candidate.family for each in problems for trial in each.trials}))
+    label = f"calls of {len(problems)} problem{'s' * (len(problems) != 1)}, {families}"
+    return GlueSource(f"t_{name[:16]}.cu", "\n".join(lines), digests, label)
 
 
 def _calls(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bolt_build.build.compiles import kernel_compiles, other_compile
@@ -65,9 +66,11 @@ def _units(context: BuildContext, units: Sequence[KernelUnit]) -> tuple[Task, ..
 
 def _glue(context: BuildContext, glue: Sequence[GlueSource]) -> tuple[Task, ...]:
     values = (Value(ValueKind.SOURCE, "tuning", tree_digest(include_dir())),)
-    return tuple(
-        other_compile(context, source_path(source.name), Path(source.name).stem, _FLAGS, values) for source in glue
+    made = (
+        (source, other_compile(context, source_path(source.name), Path(source.name).stem, _FLAGS, values))
+        for source in glue
     )
+    return tuple(replace(task, label=f"compile {source.label}") if source.label else task for source, task in made)
 
 
 def _driver(context: BuildContext) -> tuple[Task, ...]:
