@@ -12,6 +12,7 @@ from bolt_build.graph.ops.activation import FUNCTIONS, Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.deform_conv import DeformedWindows
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather, GatherElements
 from bolt_build.graph.ops.line import FUNCTIONS as LINES
@@ -26,6 +27,7 @@ from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.reduce import MODES, Reduce
+from bolt_build.graph.ops.roi_align import RoiAlign
 from bolt_build.graph.ops.scatter import ScatterElements
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
@@ -161,6 +163,21 @@ NORMS = [
           (stage("add", 3), RELU, stage("mul", 4))),
     Layer("scaled-norm-chain", Norm("rms", (2,), 1e-5), (Input((2, 5, 72)), Input((72,), True), Input((2, 5, 72))),
           (stage("add", 2), EpilogueOp(Activation("gelu")))),
+]  # fmt: skip
+
+REGIONS = [
+    Layer(f"regions-{label}", op,
+          (Input((2, 3, 9, 8)), Input((4, 4), low=-4.0, high=14.0), Input((4,), low=-2.4, high=1.9, dtype=DType.I64)))
+    for label, op in (
+        ("mean", RoiAlign(3, 2, 2, 0.5)), ("maximum", RoiAlign(2, 2, 3, 1.0, True)),
+        ("as-they-are", RoiAlign(2, 3, 0, 1.0, False, False)), ("any-maximum", RoiAlign(1, 2, 0, 2.0, True, False)),
+        ("large", RoiAlign(2, 1, 0, 70.0)),
+    )
+] + [
+    Layer("windows-moved", DeformedWindows((3, 2), (1, 2), (1, 0), (1, 1)),
+          (Input((2, 4, 6, 7)), Input((2, 12, 6, 3), low=-2.5, high=2.5))),
+    Layer("windows-masked", DeformedWindows((2, 2), (2, 1), (0, 1), (2, 1), 2),
+          (Input((1, 4, 7, 5)), Input((1, 16, 3, 6), low=-9.0, high=9.0), Input((1, 8, 3, 6)))),
 ]  # fmt: skip
 
 REDUCTIONS = [
@@ -334,6 +351,6 @@ NARROW = [
 
 LAYERS = [
     *ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ATTENTION, *NARROW,
-    *QUANTISED,
+    *QUANTISED, *REGIONS,
     *RECURRENT, *NARROW_RECURRENT,
 ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bolt_build.families.base import KernelProblem
 from bolt_build.graph.ops.gather import Gather, GatherElements, GatherND
+from bolt_build.graph.ops.roi_align import RoiAlign
 from bolt_build.graph.ops.row_sum import NormedRows, RowSum
 from bolt_build.graph.ops.scatter import ScatterElements, ScatterND
 from bolt_build.graph.ops.shape import Cast, Convert
@@ -39,6 +40,8 @@ def _uses(problem: KernelProblem) -> tuple[tuple[int, int], ...]:
     rows = op.first if isinstance(op, NormedRows) else op
     if isinstance(rows, RowSum):
         return tuple((table + 1, problem.inputs[table].shape[0]) for table in rows.tables)
+    if isinstance(op, RoiAlign):
+        return ((2, problem.inputs[0].shape[0]),)
     extent = _extent(problem)
     return () if extent is None else ((_INDICES, extent),)
 
