@@ -69,7 +69,9 @@ class Emitter:
         """A node of the same operator and attributes, but for those `changed`, on other inputs; one of its outputs.
 
         Others stand beside it where the operator may not leave them out."""
-        least = 1 if node.domain else int(onnx.defs.get_schema(node.op_type, self.opset, "").min_output)
+        # An opset may lack the operator: onnxruntime's optimiser writes LayerNormalization into any.
+        known = not node.domain and onnx.defs.has(node.op_type, self.opset, "")
+        least = int(onnx.defs.get_schema(node.op_type, self.opset, "").min_output) if known else 1
         names = [self.fresh() for _ in range(max(output + 1, least))]
         other = helper.make_node(node.op_type, inputs, names, domain=node.domain, **(changed or {}))
         other.attribute.extend(_kept(node.attribute, changed or {}))
