@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from cuda_engine import soon_compiled
 from gpu_harness import TARGET
 
 from bolt_build import emulator
@@ -36,8 +37,7 @@ def cache_with_runtime(home: Path) -> Path:
 
 
 def compile_flags() -> tuple[str, ...]:
-    """Without optimisation of what the host does, which takes as long to compile as what the device does."""
-    return tuple("-O0" if flag == "-O3" else flag for flag in emulator.compile_flags(TARGET))
+    return soon_compiled(emulator.compile_flags(TARGET))
 
 
 def link_flags() -> tuple[str, ...]:

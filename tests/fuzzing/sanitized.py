@@ -29,8 +29,7 @@ _FINDINGS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:"
 def arrays_reader(folder: Path) -> Path:
     """The runner's reader of .npy and .npz files. `folder` takes it where the user has no cache."""
     sources = runtime.runner_include_dir()
-    names = ("array.cpp", "files.cpp", "npy.cpp", "npz.cpp")
-    files = [*(sources / name for name in names), runtime.include_dir().parent / "src" / "crc32.cpp"]
+    files = [sources / "arrays.cpp", runtime.include_dir().parent / "src" / "crc32.cpp"]
     return _built("read_arrays", files, (runtime.include_dir(), sources), folder)
 
 
