@@ -13,15 +13,23 @@ struct Conv {
   bool channels_last;
 };
 
-template <typename In, typename Weight>
-BOLT_HD inline float conv_cell(const Conv& p, Index n, Index k, Index z, Index y, Index x, const In* in,
-                               const Weight* weights) {
-  const Index channels = p.channels / p.groups, first = k / (p.out_channels / p.groups) * channels;
-  const Index plane = p.in[0] * p.in[1] * p.in[2], taps = p.kernel[0] * p.kernel[1] * p.kernel[2];
-  const Index cell = p.channels_last ? p.channels : 1, channel = p.channels_last ? 1 : plane;
-  const In* image = in + n * p.channels * plane + first * channel;
-  const Weight* filter = weights + k * channels * taps;
-  float sum = 0.0f;
+/// Channels of a group, and elements from one to the next: of the input, and of a filter.
+struct Steps {
+  Index channels, channel, tap;
+  BOLT_HD explicit Steps(const Conv& p)
+      : channels(p.channels / p.groups), channel(p.channels_last ? 1 : p.in[0] * p.in[1] * p.in[2]),
+        tap(p.kernel[0] * p.kernel[1] * p.kernel[2]) {}
+};
+
+/// Calls body(from, tap) for every tap of an output cell that lies inside of the image: the first of its group's channels in
+/// the input, and in the filter.
+template <typename In, typename Weight, typename Body>
+BOLT_HD inline void taps_inside(const Conv& p, const Steps& steps, Index n, Index k, Index z, Index y, Index x,
+                                const In* in, const Weight* weights, const Body& body) {
+  const Index first = k / (p.out_channels / p.groups) * steps.channels, plane = p.in[0] * p.in[1] * p.in[2];
+  const Index cell = p.channels_last ? p.channels : 1;
+  const In* image = in + n * p.channels * plane + first * steps.channel;
+  const Weight* filter = weights + k * steps.channels * steps.tap;
   for (Index i = 0; i < p.kernel[0]; ++i) {
     const Index sz = z * p.stride[0] - p.pad_begin[0] + i * p.dilation[0];
     if (sz < 0 || sz >= p.in[0]) continue;
@@ -31,14 +39,22 @@ BOLT_HD inline float conv_cell(const Conv& p, Index n, Index k, Index z, Index y
       for (Index l = 0; l < p.kernel[2]; ++l) {
         const Index sx = x * p.stride[2] - p.pad_begin[2] + l * p.dilation[2];
         if (sx < 0 || sx >= p.in[2]) continue;
-        const In* from = image + ((sz * p.in[1] + sy) * p.in[2] + sx) * cell;
-        const Weight* tap = filter + (i * p.kernel[1] + j) * p.kernel[2] + l;
-        float part = 0.0f;
-        for (Index c = 0; c < channels; ++c) part += load(from + c * channel) * load(tap + c * taps);
-        sum += part;
+        body(image + ((sz * p.in[1] + sy) * p.in[2] + sx) * cell, filter + (i * p.kernel[1] + j) * p.kernel[2] + l);
       }
     }
   }
+}
+
+template <typename In, typename Weight>
+BOLT_HD inline float conv_cell(const Conv& p, Index n, Index k, Index z, Index y, Index x, const In* in,
+                               const Weight* weights) {
+  const Steps steps(p);
+  float sum = 0.0f;
+  taps_inside(p, steps, n, k, z, y, x, in, weights, [&](const In* from, const Weight* tap) {
+    float part = 0.0f;
+    for (Index c = 0; c < steps.channels; ++c) part += load(from + c * steps.channel) * load(tap + c * steps.tap);
+    sum += part;
+  });
   return sum;
 }
 

@@ -17,31 +17,14 @@ template <typename In, typename Weight>
 BOLT_HD inline std::int32_t integer_cell(const IntegerConv& q, Index n, Index k, Index z, Index y, Index x,
                                          const In* in, const Weight* weights, const In* in_zero,
                                          const Weight* weight_zero, const std::int32_t* bias) {
-  const Conv& p = q.of;
-  const Index channels = p.channels / p.groups, first = k / (p.out_channels / p.groups) * channels;
-  const Index plane = p.in[0] * p.in[1] * p.in[2], taps = p.kernel[0] * p.kernel[1] * p.kernel[2];
-  const Index cell = p.channels_last ? p.channels : 1, channel = p.channels_last ? 1 : plane;
-  const In* image = in + n * p.channels * plane + first * channel;
-  const Weight* filter = weights + k * channels * taps;
+  const Steps steps(q.of);
   const std::int32_t zero = *in_zero, filter_zero = weight_zero[k * q.filter_zero];
   std::uint32_t sum = bias ? static_cast<std::uint32_t>(bias[k]) : 0u;
-  for (Index i = 0; i < p.kernel[0]; ++i) {
-    const Index sz = z * p.stride[0] - p.pad_begin[0] + i * p.dilation[0];
-    if (sz < 0 || sz >= p.in[0]) continue;
-    for (Index j = 0; j < p.kernel[1]; ++j) {
-      const Index sy = y * p.stride[1] - p.pad_begin[1] + j * p.dilation[1];
-      if (sy < 0 || sy >= p.in[1]) continue;
-      for (Index l = 0; l < p.kernel[2]; ++l) {
-        const Index sx = x * p.stride[2] - p.pad_begin[2] + l * p.dilation[2];
-        if (sx < 0 || sx >= p.in[2]) continue;
-        const In* from = image + ((sz * p.in[1] + sy) * p.in[2] + sx) * cell;
-        const Weight* tap = filter + (i * p.kernel[1] + j) * p.kernel[2] + l;
-        for (Index c = 0; c < channels; ++c)
-          sum += static_cast<std::uint32_t>((static_cast<std::int32_t>(from[c * channel]) - zero) *
-                                            (static_cast<std::int32_t>(tap[c * taps]) - filter_zero));
-      }
-    }
-  }
+  taps_inside(q.of, steps, n, k, z, y, x, in, weights, [&](const In* from, const Weight* tap) {
+    for (Index c = 0; c < steps.channels; ++c)
+      sum += static_cast<std::uint32_t>((static_cast<std::int32_t>(from[c * steps.channel]) - zero) *
+                                        (static_cast<std::int32_t>(tap[c * steps.tap]) - filter_zero));
+  });
   return static_cast<std::int32_t>(sum);
 }
 

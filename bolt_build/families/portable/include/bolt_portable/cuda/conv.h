@@ -106,6 +106,28 @@ struct ConvFactors {
   }
 };
 
+/// Where an output cell lies: cells follow each other in the order of memory.
+struct OutputCell {
+  std::uint32_t n, k = 0, at[3];
+  __device__ OutputCell(const Conv& p, std::uint32_t item) {
+    const std::uint32_t channels = static_cast<std::uint32_t>(p.out_channels);
+    n = item;
+    if (p.channels_last) {
+      k = n % channels;
+      n /= channels;
+    }
+    for (int axis = 2; axis >= 0; --axis) {
+      const std::uint32_t extent = static_cast<std::uint32_t>(p.out[axis]);
+      at[axis] = n % extent;
+      n /= extent;
+    }
+    if (!p.channels_last) {
+      k = n % channels;
+      n /= channels;
+    }
+  }
+};
+
 template <typename In, typename Weight, typename Out, typename Epilogue>
 void conv(const Run& r, const Conv& p, const void* input, const void* weights, void* output,
           const Epilogue& epilogue) {
@@ -122,23 +144,9 @@ void conv(const Run& r, const Conv& p, const void* input, const void* weights, v
   launch_each(
       r, p.batch * p.out_channels * p.out[0] * p.out[1] * p.out[2],
       [=] __device__(std::uint32_t item) {
-        std::uint32_t rest = item, k = 0, at[3];
-        const std::uint32_t channels = static_cast<std::uint32_t>(p.out_channels);
-        if (p.channels_last) {
-          k = rest % channels;
-          rest /= channels;
-        }
-        for (int axis = 2; axis >= 0; --axis) {
-          const std::uint32_t extent = static_cast<std::uint32_t>(p.out[axis]);
-          at[axis] = rest % extent;
-          rest /= extent;
-        }
-        if (!p.channels_last) {
-          k = rest % channels;
-          rest /= channels;
-        }
-        const float sum = conv_cell(p, rest, k, at[0], at[1], at[2], in, filters);
-        store(out + item, epilogue(sum, Place{item, k}));
+        const OutputCell cell(p, item);
+        const float sum = conv_cell(p, cell.n, cell.k, cell.at[0], cell.at[1], cell.at[2], in, filters);
+        store(out + item, epilogue(sum, Place{item, cell.k}));
       },
       "convolution");
 }

@@ -107,24 +107,9 @@ void integer_conv(const Run& r, const IntegerConv& q, const void* input, const v
   launch_each(
       r, p.batch * p.out_channels * p.out[0] * p.out[1] * p.out[2],
       [=] __device__(std::uint32_t item) {
-        const Conv& p = q.of;
-        std::uint32_t rest = item, k = 0, at[3];
-        const std::uint32_t channels = static_cast<std::uint32_t>(p.out_channels);
-        if (p.channels_last) {
-          k = rest % channels;
-          rest /= channels;
-        }
-        for (int axis = 2; axis >= 0; --axis) {
-          const std::uint32_t extent = static_cast<std::uint32_t>(p.out[axis]);
-          at[axis] = rest % extent;
-          rest /= extent;
-        }
-        if (!p.channels_last) {
-          k = rest % channels;
-          rest /= channels;
-        }
-        factors.out[item] = integer_cell(q, rest, k, at[0], at[1], at[2], factors.in, factors.weights, factors.in_zero,
-                                         factors.weight_zero, factors.bias);
+        const OutputCell cell(q.of, item);
+        factors.out[item] = integer_cell(q, cell.n, cell.k, cell.at[0], cell.at[1], cell.at[2], factors.in, factors.weights,
+                                         factors.in_zero, factors.weight_zero, factors.bias);
       },
       "integer convolution");
 }
