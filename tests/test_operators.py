@@ -59,24 +59,24 @@ def test_what_is_said_of_an_operator(found: tuple[OperatorSupport, ...]) -> None
     both = (("cpu", ("onednn", "portable")), ("cuda", ("cutlass", "portable")))
     half = ("fp32", "fp16", "bf16")
     every = (*half, "fp64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
-    since = (Range(9, None),)
+    since = (Range(7, None),)
     assert by_name["Conv"] == OperatorSupport("Conv", since, half, both, False, "")
     idle = (("cpu", ()), ("cuda", ()))
     assert by_name["Squeeze"] == OperatorSupport("Squeeze", since, every, idle, False, "constant axes")
     assert by_name["Shape"] == OperatorSupport("Shape", since, every, idle, True, "")
     plain = (("cpu", ("portable",)), ("cuda", ("portable",)))
-    assert by_name["Where"] == OperatorSupport("Where", since, every, plain, False, "")
+    assert by_name["Where"] == OperatorSupport("Where", (Range(9, None),), every, plain, False, "")
     assert by_name["And"] == OperatorSupport("And", since, ("bool",), plain, False, "")
     assert by_name["Range"] == OperatorSupport("Range", (Range(11, None),), (), idle, False, "")
 
 
 def test_an_operators_versions_are_ranges_of_opsets() -> None:
     conv = Importer("Conv", (), nothing)  # changed in 11 and 22
-    assert opset_ranges(conv, (1, 11, 22)) == (Range(9, None),)
-    assert opset_ranges(conv, (1, 22)) == (Range(9, 10), Range(22, None))
+    assert opset_ranges(conv, (1, 11, 22)) == (Range(7, None),)
+    assert opset_ranges(conv, (1, 22)) == (Range(7, 10), Range(22, None))
     assert opset_ranges(conv, (11,)) == (Range(11, 21),)
     softmax = Importer("Softmax", (), nothing)  # changed in 11 and 13
-    assert opset_ranges(softmax, (13, 1, 11)) == (Range(9, None),)
+    assert opset_ranges(softmax, (13, 1, 11)) == (Range(7, None),)
     ours = Importer("Mish", (2, 5), nothing, domain="com.example")
     assert opset_ranges(ours, (2, 5)) == (Range(2, None),)
 

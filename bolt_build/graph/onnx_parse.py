@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from bolt_build.graph.onnx_findings import Findings
 from bolt_build.user_files import known_kind, read_regular
 
-OLDEST_OPSET = 9
+OLDEST_OPSET = 7
 LARGEST_FILE = 2**31 - 1
 _LARGEST_VERSION = 2**31 - 1
 

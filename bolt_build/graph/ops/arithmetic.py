@@ -145,9 +145,9 @@ IMPORTERS = (
         example=Example((Data(IMAGE), Data(IMAGE)), (("fmod", 1),)),
         note="of floating-point numbers with fmod=1",
     ),
-    Importer("Max", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
-    Importer("Min", (8, 12, 13), import_chain, example=OF_TWO_IMAGES),
-    Importer("Sum", (8, 13), import_chain, example=OF_TWO_IMAGES),
-    Importer("Mean", (8, 13), import_chain, example=OF_TWO_IMAGES),
+    Importer("Max", (6, 8, 12, 13), import_chain, example=OF_TWO_IMAGES),
+    Importer("Min", (6, 8, 12, 13), import_chain, example=OF_TWO_IMAGES),
+    Importer("Sum", (6, 8, 13), import_chain, example=OF_TWO_IMAGES),
+    Importer("Mean", (6, 8, 13), import_chain, example=OF_TWO_IMAGES),
     Importer("PRelu", (7, 9, 16), import_prelu, example=Example((Data(IMAGE), Weights((IMAGE[1], 1, 1))))),
 )

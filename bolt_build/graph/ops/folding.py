@@ -74,7 +74,7 @@ def check_extents(shape: tuple[int, ...]) -> None:
 _LATE = (21, 23, 24, 25)
 
 IMPORTERS = (
-    Importer("Constant", (9, 11, 12, 13, 19, *_LATE), import_constant, example=Example((), (("value_int", 1),))),
+    Importer("Constant", (1, 9, 11, 12, 13, 19, *_LATE), import_constant, example=Example((), (("value_int", 1),))),
     Importer("ConstantOfShape", (9, 20, *_LATE), import_constant_of_shape, example=Example((Integers((2, 3)),))),
     Importer("Shape", (1, 13, 15, 19, *_LATE), import_shape),
     Importer("Size", (1, 13, 19, *_LATE), import_size),

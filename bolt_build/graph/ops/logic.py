@@ -240,8 +240,8 @@ _TRUTH = Data(IMAGE, DType.BOOL)
 
 IMPORTERS = (
     Importer("Equal", (7, 11, 13, 19), import_compare, example=OF_TWO_IMAGES),
-    Importer("Less", (9, 13), import_compare, example=OF_TWO_IMAGES),
-    Importer("Greater", (9, 13), import_compare, example=OF_TWO_IMAGES),
+    Importer("Less", (7, 9, 13), import_compare, example=OF_TWO_IMAGES),
+    Importer("Greater", (7, 9, 13), import_compare, example=OF_TWO_IMAGES),
     Importer("LessOrEqual", (12, 16), import_compare, example=OF_TWO_IMAGES),
     Importer("GreaterOrEqual", (12, 16), import_compare, example=OF_TWO_IMAGES),
     *(Importer(name, (7,), import_logic, example=OF_TWO_IMAGES) for name in ("And", "Or", "Xor")),

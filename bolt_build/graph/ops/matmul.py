@@ -150,6 +150,6 @@ def _scaled(node: NodeImport, name: str, factor: float, output: int | None = Non
 
 
 IMPORTERS = (
-    Importer("MatMul", (9, 13), import_matmul, example=Example((Data((2, 8)), Weights((8, 4))))),
-    Importer("Gemm", (9, 11, 13), import_gemm, example=Example((Data((2, 8)), Weights((8, 4)), Weights((4,))))),
+    Importer("MatMul", (1, 9, 13), import_matmul, example=Example((Data((2, 8)), Weights((8, 4))))),
+    Importer("Gemm", (7, 9, 11, 13), import_gemm, example=Example((Data((2, 8)), Weights((8, 4)), Weights((4,))))),
 )

@@ -216,7 +216,7 @@ _CAST = Example((Data(IMAGE),), (("to", 1),))  # to float
 
 IMPORTERS = (
     Importer("Reshape", (5, 13, 14, 19, *_LATE), import_reshape, example=_with((1, 144)), note="a constant shape"),
-    Importer("Flatten", (9, 11, 13, *_LATE), import_flatten),
+    Importer("Flatten", (1, 9, 11, 13, *_LATE), import_flatten),
     Importer("Squeeze", (1, 11, 13, *_LATE), import_squeeze, example=_with((0,)), note="constant axes"),
     Importer("Unsqueeze", (1, 11, 13, *_LATE), import_unsqueeze, example=_with((0,)), note="constant axes"),
     Importer("Transpose", (1, 13, *_LATE), import_transpose),
@@ -237,6 +237,6 @@ IMPORTERS = (
     Importer(
         "Dropout", (7, 10, 12, 13, 22), import_dropout, ignores=("ratio", "seed"), note="inference, without the mask"
     ),
-    Importer("Cast", (9, 13, 19, *_LATE, 28), import_cast, ignores=("saturate", "round_mode"), example=_CAST),
+    Importer("Cast", (6, 9, 13, 19, *_LATE, 28), import_cast, ignores=("saturate", "round_mode"), example=_CAST),
     Importer("CastLike", (15, 19, *_LATE), import_cast_like, ignores=("saturate", "round_mode"), example=OF_TWO_IMAGES),
 )

@@ -91,6 +91,8 @@ class Lrn(Op):
 
 
 def import_batch_norm(node: NodeImport) -> None:
+    if not node.integer("spatial", 1):
+        raise Refusal("unsupported-attribute", "spatial=0 is not supported", "convert the model to opset 9 or newer")
     if node.integer("training_mode", 0):
         shape = node.type(0).shape
         if len(shape) > 2 and shape[0] == 1:
@@ -114,7 +116,7 @@ _NORMALIZED = Example((Data(IMAGE), *[Weights((IMAGE[1],))] * 4))
 IMPORTERS = (
     Importer(
         "BatchNormalization",
-        (9, 14, 15),
+        (7, 9, 14, 15),
         import_batch_norm,
         ignores=("momentum",),
         example=_NORMALIZED,

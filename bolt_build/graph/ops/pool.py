@@ -105,7 +105,7 @@ _POOLED = Example((Data(IMAGE),), (("kernel_shape", (2, 2)),))
 IMPORTERS = (
     Importer(
         "MaxPool",
-        (8, 10, 11, 12, 22),
+        (1, 8, 10, 11, 12, 22),
         import_pool,
         ignores=("storage_order",),
         example=_POOLED,

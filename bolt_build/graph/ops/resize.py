@@ -164,7 +164,12 @@ def _sizes(node: NodeImport, axes: tuple[int, ...]) -> tuple[tuple[int, ...], tu
             sizes = [floor(both * extent + 0.5) for extent in extents]
             scales = [both] * len(sizes)
         return tuple(sizes), tuple(scales)
-    given = [float(scale) for scale in node.static(scales_at, "the list of scales").reshape(-1)]
+    if node.given("scales"):
+        given = list(node.reals("scales"))
+        if len(given) != len(axes):
+            raise ShapeError(f"{len(given)} scales are not one an axis of {list(shape)}")
+    else:
+        given = [float(scale) for scale in node.static(scales_at, "the list of scales").reshape(-1)]
     node.text("keep_aspect_ratio_policy", "stretch")
     return tuple(floor(s * extent) for s, extent in zip(given, extents, strict=True)), tuple(given)
 
@@ -209,5 +214,7 @@ IMPORTERS = (
         example=Example((Data(IMAGE), Weights((0,)), Weights((0,)), Integers((1, 4, 12, 12)))),
         note="constant sizes, scales and regions",
     ),
-    Importer("Upsample", (9, 10), import_resize, example=Example((Data(IMAGE), Weights((4,)))), note="constant scales"),
+    Importer(
+        "Upsample", (7, 9, 10), import_resize, example=Example((Data(IMAGE), Weights((4,)))), note="constant scales"
+    ),
 )
