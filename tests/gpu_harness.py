@@ -230,6 +230,10 @@ class Library:
         self._wanted: tuple[list[Array], tuple[Array, ...]] | tuple[()] = ()
         self._kept: dict[tuple[Layer, tuple[TensorFormat, ...]], tuple[list[Array], list[Array]]] = {}
 
+    def forget(self) -> None:
+        """The next trial's inputs are made again."""
+        self._kept, self._wanted = {}, ()
+
     def _inputs(self, layer: Layer, formats: tuple[TensorFormat, ...]) -> tuple[list[Array], list[Array]]:
         """Values as they are stored, and in memory's order; kept for the next trial, which often has the same."""
         if (layer, formats) not in self._kept:

@@ -6,14 +6,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import emulated
+import gpu_harness
+import numpy as np
 import pytest
+from families_harness import Layer, values_of
 from gpu_bf16 import in_bf16
 from gpu_harness import Library, Trial, compile_all, write
 from gpu_layers import trials
+from hard_rows import KINDS, kinds, row
+from hypothesis import example, given, settings
 from shared_folders import SharedFolder
 
+from bolt_build.graph.ir import Array
 from bolt_build.toolchain import probe
 
 READ_APART = tuple(
@@ -179,5 +186,31 @@ def test_agrees_with_numpy(library: Library, monkeypatch: pytest.MonkeyPatch, in
         monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "3")
         monkeypatch.setenv("EMULATED_SEED", str(seed))
     outcome = library.run(index)
+    assert outcome.message == ""
+    assert outcome.error <= 1.0
+
+
+NORMALISES = next(index for index, label in enumerate(LABELS) if label.startswith("prenorm-far"))
+
+
+@given(kinds)
+@example([(kind, distance, seed) for seed, kind in enumerate(KINDS) for distance in (1000.0, -30.0, 0.5)])
+@settings(max_examples=10, deadline=None)
+def test_rows_are_normalised_as_they_are_loaded_wherever_they_lie(
+    library: Library, rows: list[tuple[str, float, int]]
+) -> None:
+    """Also where the first step of a row, which the pivot is of, lies far from all others."""
+
+    def values(layer: Layer) -> list[Array]:
+        found = values_of(layer)
+        shape = found[0].shape
+        made = [row(kind, shape[-1], 64, distance, seed) for kind, distance, seed in rows]
+        found[0] = np.resize(np.stack(made), shape).astype(found[0].dtype)
+        return found
+
+    library.forget()
+    with mock.patch.object(gpu_harness, "values_of", values), np.errstate(invalid="ignore"):
+        outcome = library.run(NORMALISES)
+    library.forget()
     assert outcome.message == ""
     assert outcome.error <= 1.0
