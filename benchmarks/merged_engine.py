@@ -32,7 +32,7 @@ Arrays = Mapping[str, Array]
 
 NAME = "merged"
 _RECIPE = "bolt: 1\nname: {name}\nmodel: {{onnx: merged.onnx}}\ntargets: {{{target}: {{precision: fp32}}}}\n"
-_CXX_FLAGS = ("-std=c++20", "-fPIC", "-fvisibility=hidden")
+_CXX_FLAGS = ("-std=c++17", "-Wno-c++20-extensions", "-fPIC", "-fvisibility=hidden")
 _NVCC_FLAGS = ("-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden")
 _ONCE = "-O1"
 """The C++ compiler optimises less than for engines: these run once."""
