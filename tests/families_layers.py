@@ -13,6 +13,7 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.deform_conv import DeformedWindows
+from bolt_build.graph.ops.det import Det
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather, GatherElements
 from bolt_build.graph.ops.line import FUNCTIONS as LINES
@@ -176,6 +177,7 @@ REGIONS = [
 ] + [
     Layer("windows-moved", DeformedWindows((3, 2), (1, 2), (1, 0), (1, 1)),
           (Input((2, 4, 6, 7)), Input((2, 12, 6, 3), low=-2.5, high=2.5))),
+    *(Layer(f"determinants-{rows}", Det(), (Input((3, 2, rows, rows), low=-1.0, high=1.0),)) for rows in (1, 3, 5)),
     Layer("windows-masked", DeformedWindows((2, 2), (2, 1), (0, 1), (2, 1), 2),
           (Input((1, 4, 7, 5)), Input((1, 16, 3, 6), low=-9.0, high=9.0), Input((1, 8, 3, 6)))),
 ]  # fmt: skip

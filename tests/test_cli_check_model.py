@@ -64,7 +64,7 @@ def test_only_the_targets_that_are_named(capsys: pytest.CaptureFixture[str]) -> 
 def test_what_is_wrong_with_any_model_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     Path("bad.yaml").write_text(RECIPE.replace("net.onnx", "bad.onnx"))
     Path("wrong.yaml").write_text("bolt: 1\n")
-    write("Det", "NonZero", "Det")
+    write("Unique", "NonZero", "Unique")
     Path("net.onnx").rename("bad.onnx")
     write("Relu")
     assert main(["check", "--model", "wrong.yaml", "bad.yaml", "net.yaml", "--format", "json"]) == 3

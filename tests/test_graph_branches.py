@@ -90,8 +90,8 @@ def test_data_decide_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("inside", "code", "said"),
     [
-        (branch([node("Det", "x", "inner", "det")]), "unsupported-op",
-         "operator Det is not supported: node 'choice/det'"),
+        (branch([node("Unique", "x", "inner", "det")]), "unsupported-op",
+         "operator Unique is not supported: node 'choice/det'"),
         (branch([node("Add", "x gone", "inner", "add")]), "undefined-tensor",
          "Add 'choice/add': it reads 'gone', which nothing in front of it defines"),
         (branch([node("Relu", "x", "inner")], []), "invalid-node",

@@ -38,19 +38,19 @@ def body(graph: Graph) -> list[str]:
 
 def test_unsupported_operators_are_all_listed_with_their_nodes(tmp_path: Path) -> None:
     nodes = [
-        node("Det", "x", "a", "first"),
+        node("Unique", "x", "a", "first"),
         node("Relu", "a", "b"),
-        node("Det", "b", "c"),
+        node("Unique", "b", "c"),
         node("NotAnOperator", "c", "d", "strange"),
         node("FusedUnknown", "d", "e", "fused", domain="com.microsoft"),
         node("If", "e", "y", "branch", then_branch=branch("e"), else_branch=branch("e")),
-        node("Det", "x", "unused", "dead"),
+        node("Unique", "x", "unused", "dead"),
     ]
     proto = model(nodes, [IMAGE], opsets=[("com.microsoft", 1)])
     assert refusals(tmp_path, proto) == [
-        ("unsupported-op", "operator Det is not supported: nodes 'first', 'Det_2'"),
         ("unsupported-op", "control flow is not supported: operator If, node 'branch'"),
         ("unsupported-op", "operator NotAnOperator is not supported: node 'strange'"),
+        ("unsupported-op", "operator Unique is not supported: nodes 'first', 'Unique_2'"),
         ("unsupported-op", "operator com.microsoft.FusedUnknown is not supported: node 'fused'"),
     ]
 

@@ -18,7 +18,7 @@ IMAGE = tensor("x", [1, 3, 8, 8])
 def test_missing_operators_and_what_is_refused_of_data_are_reported_together(tmp_path: Path) -> None:
     """Also what hangs on a missing operator, as far as it is known without its result."""
     nodes = [
-        node("Det", "x", "e", "det"),
+        node("Unique", "x", "e", "det"),
         node("Range", "e e e", "g", "behind the missing one"),
         node("Range", "x x x", "h", "of the input"),
         node("Bernoulli", "i", "n", "constant"),
@@ -33,7 +33,7 @@ def test_missing_operators_and_what_is_refused_of_data_are_reported_together(tmp
         ("unsupported-dtype", f"the input 'u' is of type string; supported are {', '.join(INPUT_DTYPES)}"),
         ("unbound-dimension", "dimension without an extent: 'length' (dimension 1 of input 'low')"),
         ("unsupported-op", "operator Bernoulli is not supported: node 'constant'"),
-        ("unsupported-op", "operator Det is not supported: node 'det'"),
+        ("unsupported-op", "operator Unique is not supported: node 'det'"),
         (
             "unsupported-op",
             "Range 'behind the missing one', 'of the input': Range on data is not supported (only on constants)",
@@ -53,7 +53,7 @@ def test_nodes_with_one_problem_share_a_line(tmp_path: Path) -> None:
 
 
 def test_every_refusal_says_what_would_help(tmp_path: Path) -> None:
-    nodes = [node("Det", "x", "e"), node("Range", "x x x", "g"), node("Add", "e g", "y")]
+    nodes = [node("Unique", "x", "e"), node("Range", "x x x", "g"), node("Add", "e g", "y")]
     with pytest.raises(BoltError) as raised:
         bound(tmp_path, model(nodes, [IMAGE], constants={"i": np.asarray([0])}))
     assert [d.hint for d in raised.value.diagnostics] == [

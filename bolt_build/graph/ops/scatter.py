@@ -12,6 +12,8 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.example import Data, Example
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import expect_elementwise, expect_tuples, within
 from bolt_build.graph.ops.operands import expect_count, expect_same_dtype
 from bolt_build.graph.ops.shape import Pad, Reshape
@@ -96,6 +98,30 @@ def import_scatter_nd(node: NodeImport) -> None:
     node.emit(ScatterND(node.text("reduction", "none")), [node.input(0), node.input(1), node.input(2)], 0)
 
 
+def import_tensor_scatter(node: NodeImport) -> None:
+    """Updates of a cache along one axis, from a place of each row of the batch on, or from its beginning. Circular ones
+    go on at the beginning; others that reach behind the end name a place outside."""
+    shape, new = node.type(0).shape, node.type(1).shape
+    axis, mode = node.axis(node.integer("axis", -2), len(shape)), node.text("mode", "linear")
+    if mode not in ("linear", "circular"):
+        raise Refusal("unsupported-attribute", f"mode '{mode}' is none of linear, circular")
+    if axis == 0 or new != (*shape[:axis], new[axis] if len(new) == len(shape) else 0, *shape[axis + 1 :]):
+        raise ShapeError(f"updates {list(new)} do not fit {list(shape)} but for axis {axis}, which is not the first")
+    if new[axis] > shape[axis]:
+        raise ShapeError(f"{new[axis]} updates are more than the {shape[axis]} places")
+    along = [1] * len(shape)
+    along[axis] = new[axis]
+    places = node.helper(np.arange(new[axis], dtype=np.int64).reshape(along), "places")
+    if node.has(2):
+        if node.type(2).shape != (shape[0],) or node.type(2).dtype is not DType.I64:
+            raise ShapeError(f"write_indices {list(node.type(2).shape)} must be i64[{shape[0]}]")
+        begin = node.emit(Reshape((shape[0], *(1,) * (len(shape) - 1))), [node.input(2)])
+        places = node.emit(Binary("add"), [begin, places])
+        if mode == "circular":
+            places = node.emit(Binary("mod"), [places, node.helper(np.asarray(shape[axis], np.int64), "extent")])
+    node.emit(ScatterElements(axis), [node.input(0), node.emit(Expand(new), [places]), node.input(1)], 0)
+
+
 def import_max_unpool(node: NodeImport) -> None:
     """A scatter into zeros. They are x with all of it cropped away: no zeros are stored in the engine."""
     shape, kernel = node.type(0).shape, node.integers("kernel_shape")
@@ -123,6 +149,12 @@ def import_max_unpool(node: NodeImport) -> None:
 _TABLE = Data((8, 4))
 
 IMPORTERS = (
+    Importer(
+        "TensorScatter",
+        (24,),
+        import_tensor_scatter,
+        example=Example((Data((1, 2, 8, 4)), Data((1, 2, 3, 4)), Data((1,), DType.I64))),
+    ),
     Importer(
         "Scatter",
         (9, 11),
