@@ -93,7 +93,7 @@ MODULES = {
 """The modules of cases of operators that can be imported, by the operator in lower case: "rangeop" is Range's."""
 
 
-WITHOUT = {"globallppool"}
+WITHOUT = {"globallppool", "simplifiedlayernormalization"}
 """Operators that ONNX has no cases of."""
 
 
