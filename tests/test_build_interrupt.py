@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.receipt import load_receipt
 
 _CHILD = Path(__file__).with_name("build_child.py")
-_PATIENCE_SECONDS = 30
+_PATIENCE_SECONDS = 120
 
 QUICK = shell("quick", 'echo done > "$out/quick.txt"', ("quick.txt",))
 # The grandchild stays in the group when its parent is killed: it is what an orphan would be.
@@ -123,13 +124,22 @@ def test_the_lock_outlives_a_killed_build_no_longer_than_its_processes(recipe: R
 
 
 def test_two_builds_at_once_take_turns(tmp_path: Path) -> None:
-    recipe = write_plan(tmp_path, shell("slow", 'touch here; sleep 0.3; echo done > "$out/slow.txt"', ("slow.txt",)))
+    """The first goes on when the second has said that it waits."""
+    wait = 'touch here; until [ -e go ]; do sleep 0.05; done; echo done > "$out/slow.txt"'
+    recipe = write_plan(tmp_path, shell("slow", wait, ("slow.txt",)))
+    host = recipe.target("host").path
     first = start(recipe)
-    until((recipe.target("host").path / "here").exists, "the first build never began")
+    until((host / "here").exists, "the first build never began")
     second = start(recipe)
+    assert second.stdout is not None
+    patience = threading.Timer(_PATIENCE_SECONDS, (host / "go").touch)
+    patience.start()
+    said = second.stdout.readline()
+    patience.cancel()
+    (host / "go").touch()
     out, _ = second.communicate(timeout=_PATIENCE_SECONDS)
     first_out, _ = first.communicate(timeout=_PATIENCE_SECONDS)
     assert (first.returncode, second.returncode) == (0, 0)
-    assert f"waiting for another build (process {first.pid}) in {recipe.path}" in out
+    assert said == f"waiting for another build (process {first.pid}) in {recipe.path}\n"
     assert "finished slow" in first_out
     assert "slow" not in out
