@@ -119,3 +119,14 @@ def test_moves_between_what_computes_are_gone_too() -> None:
         """%'t.in_place = tanh(%'m.in_place) @t  // "u", "t\"""",
         """%y = matmul(%'t.in_place, %square) @n  // "v", "n", "y\"""",
     ]
+
+
+def test_a_scalar_has_no_rows() -> None:
+    """As what a loop gives with each of its turns."""
+    before = graph("""
+        graph g batch=1 (%x: f32[]) -> (%y) {
+          %r = reshape(%x) shape=[1]  // "r"
+          %t = tanh(%r)  // "t"
+          %y = reshape(%t) shape=[1,1]  // "y"
+        }""")
+    assert run(CARRY_MOVES, before).graph == before

@@ -89,7 +89,7 @@ def _pays(editor: GraphEditor, source: str, nodes: list[Node]) -> bool:
 
 def _moved(editor: GraphEditor, view: View | None, node: Node) -> View | None:
     """The view behind the move `node`; None where the last axis is not that of the source any more."""
-    if view is None:
+    if view is None or not view.axes:  # a scalar has no rows
         return None
     last = view.axes[-1]
     view = view.moved(node.op, editor.type(node.outputs[0]).shape)
