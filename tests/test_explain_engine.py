@@ -156,6 +156,15 @@ def test_what_was_measured_beyond_the_limit_is_not_called_untried() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("left", "said"), [(1, "1 candidate not tried:"), (2, "2 candidates not tried:")])
+def test_what_is_not_tried_is_counted_in_words(left: int, said: str) -> None:
+    """`left` are those of the only layer that leaves some out."""
+    (batch, *_) = (known := explain(evidence())).batches
+    layers = tuple(replace(layer, untried=layer.untried[:left]) for layer in batch.layers)
+    lines = render(replace(known, batches=(replace(batch, layers=layers),))).splitlines()
+    assert said in lines
+
+
 def test_without_a_lock_the_device_with_the_most_records_counts() -> None:
     known = evidence()
     other = replace(HERE, device=replace(HERE.device, driver="575.0"))

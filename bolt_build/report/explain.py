@@ -173,7 +173,7 @@ def _others(batch: Batch) -> list[str]:
     ]
     reasons = counted(within(each.family, each.reason) for layer in distinct for each in layer.untried)
     lines = [f"{_many(len(distinct), 'problem')}; other candidates: {', '.join(parts)}"]
-    return lines + _reasons(f"{_count(reasons)} candidates not tried", reasons)
+    return lines + _reasons(f"{_many(_count(reasons), 'candidate')} not tried", reasons)
 
 
 def _failed(status: str) -> bool:
