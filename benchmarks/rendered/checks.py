@@ -91,6 +91,20 @@ def fuzzed(*results: Any) -> dict[str, str]:
     return {"fuzzed": table(head, rows)}
 
 
+@figures("mixed_models")
+def mixed_models(data: Any) -> dict[str, str]:
+    stages, parts = data["stages"], (data["stages"], data["host"], data["emulated_h200"])
+    return {
+        "mixed.models": f"{stages['models']:,}",
+        "mixed.operators": str(stages["operators"]),
+        "mixed.nodes": f"{stages['nodes']:,}",
+        "mixed.refused": str(sum(stages["refused"].values())),
+        "mixed.host": f"{data['host']['models']:,}",
+        "mixed.emulated": f"{data['emulated_h200']['models']:,}",
+        "mixed.wrong": str(sum(len(part["wrong"]) for part in parts)),
+    }
+
+
 @figures("onnx_nodes")
 def onnx_cases(data: Any) -> dict[str, str]:
     counts = data["counts"]
