@@ -99,7 +99,7 @@ def test_what_lies_in_it(packed: Project) -> None:
     assert {"licences/bolt-build-LICENSE", "licences/onednn-cpu-gomp-LICENSE.txt", "share/tiny/manifest.json"} <= files
     assert "bolt-build: bolt-build-LICENSE\n" in (root / "licences" / "README").read_text()
     library = root / "lib" / "libtiny.so"
-    assert library.stat().st_size < (packed.host / "libtiny.so").stat().st_size / 4
+    assert library.stat().st_size < (packed.host / "libtiny.so").stat().st_size / 3
     assert b"libtiny.so.debug" in library.read_bytes()
 
 
@@ -343,13 +343,13 @@ def test_equal_builds_make_equal_images(packed: Project, image: Path) -> None:
     assert (packed.path / "other" / "tiny-host.oci" / "mine.txt").read_text() == "mine"
 
 
-def test_a_bill_needs_its_library(packed: Project) -> None:
+def test_a_bill_needs_its_library(packed: Project, tmp_path: Path) -> None:
     """What is missing is said with the command that installs it."""
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules['cyclonedx'] = None\n"
         "from bolt_build.cli.main import main\nsys.exit(main())"
     )
-    words = [sys.executable, "-c", program, "package", "tiny.yaml", "--oci"]
+    words = [sys.executable, "-c", program, "package", "tiny.yaml", "--oci", "--out", str(tmp_path)]
     done = subprocess.run(
         words, cwd=packed.path, env=packed.environment, capture_output=True, text=True, check=False
     )  # fmt: skip

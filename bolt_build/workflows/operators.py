@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,12 +54,13 @@ class OperatorSupport:
 
 
 def operators(targets: Sequence[Target]) -> tuple[OperatorSupport, ...]:
-    """Every operator that some importer understands, by name. Raises BoltError where an installed package's offer
-    cannot be used."""
+    """Every operator that some importer understands, by name. Of targets of one kind the last one is asked. Raises
+    BoltError where an installed package's offer cannot be used."""
     by_name: dict[str, list[Importer]] = {}
     for importer in importer_table().importers():
         by_name.setdefault(_name(importer), []).append(importer)
-    return tuple(_support(name, by_name[name], targets) for name in sorted(by_name, key=str.lower))
+    one_a_place = tuple({target.where: target for target in targets}.values())
+    return tuple(_support(name, by_name[name], one_a_place) for name in sorted(by_name, key=str.lower))
 
 
 def example_graph(importer: Importer, dtype: DType) -> Graph:
@@ -153,15 +155,20 @@ def _name(importer: Importer) -> str:
     return f"{importer.domain}.{importer.op_type}" if importer.domain else importer.op_type
 
 
+@functools.cache
+def _histories() -> dict[tuple[str, str], list[int]]:
+    """The versions of every operator that the installed onnx knows, by domain and name, oldest first."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found.setdefault((schema.domain, schema.name), []).append(schema.since_version)
+    return {key: sorted(versions) for key, versions in found.items()}
+
+
 def opset_ranges(importer: Importer, versions: Iterable[int]) -> tuple[Range, ...]:
     """The operator sets in which the operator has one of `versions`, neighbours joined.
 
     A domain that the installed onnx does not know has no history: any newer version is taken for the newest."""
-    history = sorted(
-        schema.since_version
-        for schema in onnx.defs.get_all_schemas_with_history()
-        if (schema.domain, schema.name) == (importer.domain, importer.op_type)
-    )
+    history = _histories().get((importer.domain, importer.op_type), [])
     chosen = set(versions)
     if not history:
         return (Range(min(chosen), None),)
