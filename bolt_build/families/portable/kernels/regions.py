@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean, braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import strides
@@ -15,18 +15,19 @@ from bolt_build.graph.ops.roi_align import RoiAlign
 _HEADER = ("bolt_portable/regions.h",)
 
 
-def _refuse_regions(problem: KernelProblem) -> str | None:
-    for operand in (*problem.inputs[:2], *problem.outputs):
-        if operand.format.dtype not in COMPUTED:
-            return f"reads between pixels of {', '.join(each.value for each in COMPUTED)} alone"
+def _refuse(problem: KernelProblem, images: tuple[Operand, ...]) -> str | None:
+    """`images`: the operands that are read and written in floating point."""
+    if any(operand.format.dtype not in COMPUTED for operand in images):
+        return f"reads between pixels of {', '.join(each.value for each in COMPUTED)} alone"
     return no_epilogue(problem)
+
+
+def _refuse_regions(problem: KernelProblem) -> str | None:
+    return _refuse(problem, (*problem.inputs[:2], *problem.outputs))
 
 
 def _refuse_windows(problem: KernelProblem) -> str | None:
-    for operand in (*problem.inputs, *problem.outputs):
-        if operand.format.dtype not in COMPUTED:
-            return f"reads between pixels of {', '.join(each.value for each in COMPUTED)} alone"
-    return no_epilogue(problem)
+    return _refuse(problem, (*problem.inputs, *problem.outputs))
 
 
 def _region_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:
