@@ -73,8 +73,8 @@ class Exporter:
 class Row:
     """One model in one form: where its file lies and what became of it."""
 
-    def __init__(self, folder: Path, model: str, form: str) -> None:
-        self.model, self.form = model, form
+    def __init__(self, folder: Path, model: str, form: str, versions: dict[str, str]) -> None:
+        self.model, self.form, self._versions = model, form, versions
         self.name = f"{model}-{form}".replace(".", "_").lower()
         self._folder = folder / self.name
         self._file = self._folder / "net.onnx"
@@ -82,6 +82,7 @@ class Row:
     def run(self, exporter: Exporter, before: dict[str, Any], *, build: bool) -> dict[str, Any]:
         """The row; of that of `before` is kept what is right."""
         row: dict[str, Any] = {"model": self.model, "form": self.form, "export": "ok"}
+        row["by"] = {name: self._versions[name] for name in ("torch", self.model.partition(".")[0])}
         if not self._file.is_file():
             self._folder.mkdir(exist_ok=True)
             made = self._folder / "made.onnx"
@@ -185,12 +186,18 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def written(rows: list[dict[str, Any]], python: str, out: Path | None) -> Path:
+def versions_of(python: str) -> dict[str, str]:
+    """Of the exporters' packages, which rows state too: other rows may come from another environment."""
+    said = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=True).stdout
+    return dict(json.loads(said))
+
+
+def written(rows: list[dict[str, Any]], out: Path | None) -> Path:
     """Writes the result of all `rows`."""
-    versions = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=True).stdout
     head = record.environment("bolt-build", "onnx", "onnxruntime")
     head["command"] = "python benchmarks/exporters.py --python exporters/bin/python --work FOLDER"
-    head["versions"] |= json.loads(versions)
+    for name in ("torch", "torchvision", "timm", "transformers"):
+        head["versions"][name] = ", ".join(sorted({row["by"][name] for row in rows if name in row["by"]}))
     rows = sorted(rows, key=lambda row: (row["model"].lower(), row["form"]))
     return record.write("exporters", head | summary(rows) | {"rows": rows}, out)
 
@@ -237,9 +244,10 @@ def main() -> int:
             print(json.dumps(found)[:600], flush=True)
 
     if not words.render:
+        versions = versions_of(words.python)
         todo = [
             row
-            for row in (Row(words.work.resolve(), model, form) for model, form in wanted(words.python))
+            for row in (Row(words.work.resolve(), model, form, versions) for model, form in wanted(words.python))
             if any(fnmatch.fnmatch(row.model, each) for each in words.only or ["*"])
             and row.form in (words.form or FORMS)
             and (row.name not in rows or (words.again and not right(rows[row.name])))
@@ -249,7 +257,7 @@ def main() -> int:
             list(pool.map(do, todo))
     found = list(rows.values())
     print(json.dumps(summary(found), indent=1))
-    print(written(found, words.python, words.out))
+    print(written(found, words.out))
     return 0
 
 
