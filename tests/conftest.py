@@ -97,6 +97,8 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_STATE_HOME", str(_base(tmp_path_factory) / "state"))
         # Nor do tests know what their user has set.
         patch.setenv("XDG_CONFIG_HOME", str(_base(tmp_path_factory) / "settings"))
+        # onnxruntime, which tests import themselves, would send what it runs to its maker.
+        patch.setenv("ORT_DISABLE_TELEMETRY", "1")
         patch.setenv(RUN, str(_base(tmp_path_factory)))
         # Where nothing may be kept beside the sources, hundreds of processes would compile the same modules.
         if os.environ.get("PYTHONDONTWRITEBYTECODE"):

@@ -344,7 +344,7 @@ def test_equal_builds_make_equal_images(packed: Project, image: Path) -> None:
 
 
 def test_a_bill_needs_its_library(packed: Project, tmp_path: Path) -> None:
-    """What is missing is said with the command that installs it."""
+    """What is missing is said with the command that installs it, before anything is written."""
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules['cyclonedx'] = None\n"
         "from bolt_build.cli.main import main\nsys.exit(main())"
@@ -358,3 +358,4 @@ def test_a_bill_needs_its_library(packed: Project, tmp_path: Path) -> None:
         "error[missing-library]: a bill of materials needs cyclonedx-python-lib, which is not installed\n"
         "  hint: python -m pip install cyclonedx-python-lib\n"
     )
+    assert (done.stdout, list(tmp_path.iterdir())) == ("", [])

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         hint = f"make it with: mkdir -p {args.out}"
         message = "there is no such directory"
         raise BoltError([Diagnostic("no-place", message, subject=str(args.out), hint=hint)], ExitCode.USAGE)
-    check_programs(push=args.push is not None, key=args.sign)
+    check_programs(image=_wants_image(args), push=args.push is not None, key=args.sign)
     for name, engines in [(recipe.name, built_engines(recipe, options_of(args))) for recipe in recipes]:
         for engine in engines:
             _pack(name, engine, args)
@@ -64,7 +64,7 @@ def _pack(recipe: str, engine: BuiltEngine, args: argparse.Namespace) -> None:
     packed = package(engine, args.out, args.version)
     paths = [packed.archive, packed.debug, packed.wheel]
     image = None
-    if args.oci or args.push is not None or args.sign is not None:
+    if _wants_image(args):
         image = engine_image(engine, args.out, packed.verified, args.version)
         paths += [image.bill, image.provenance, image.layout]
     if image is not None and args.sign is not None:
@@ -75,6 +75,10 @@ def _pack(recipe: str, engine: BuiltEngine, args: argparse.Namespace) -> None:
         sys.stdout.write(f"{'pushed':>9}  {push(image, args.push)}\n")
     if packed.verified is None:
         sys.stderr.write(f"{recipe}/{packed.target}: packed without having been verified here\n")
+
+
+def _wants_image(args: argparse.Namespace) -> bool:
+    return args.oci or args.push is not None or args.sign is not None
 
 
 def _size(path: Path) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.ir import Array
 from bolt_build.graph.operators import added_operators
 from bolt_build.planner.engine_plan import BatchPlan
+from bolt_build.toolchain.reference_runtime import import_onnxruntime
 from bolt_build.toolchain.wheels import installing
 from bolt_build.verify.known import giving, shape_reads
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
@@ -262,7 +262,7 @@ def widened(array: Array) -> Array:
 
 def _runtime() -> Any:
     try:
-        return importlib.import_module("onnxruntime")
+        return import_onnxruntime()
     except ImportError:
         message = "verification compares with onnxruntime, which is not installed"
         hint = installing("verify")

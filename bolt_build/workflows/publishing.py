@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.workflows.image import EngineImage
+from bolt_build.workflows.sbom import require_library
 
 INSTALL_ORAS = "go install oras.land/oras/cmd/oras@latest, or unpack a release of oras 1.2 or newer"
 INSTALL_SIGNING = "python -m pip install model-signing pyopenssl"
@@ -24,9 +25,11 @@ def checked_repository(text: str) -> str:
     return text
 
 
-def check_programs(*, push: bool, key: Path | None) -> None:
-    """Raises BoltError where a program that is asked for is not installed ("missing-tool"), or the key is no file
-    ("no-such-file"): better now than when everything is packed."""
+def check_programs(*, image: bool = False, push: bool, key: Path | None) -> None:
+    """Raises BoltError where what an image, sending or signing it needs is not installed ("missing-library",
+    "missing-tool"), or the key is no file ("no-such-file"): before anything is packed."""
+    if image:
+        require_library()
     if push and shutil.which("oras") is None:
         message = "--push needs oras, which is not installed"
         raise BoltError([Diagnostic("missing-tool", message, hint=INSTALL_ORAS)], ExitCode.TOOL_MISSING)

@@ -23,21 +23,27 @@ _SPACE = uuid.UUID("7a1f3d0e-6d0f-4f7c-9a46-5a1f0c5b7d21")
 """Of names that are digests of manifests."""
 
 
+def require_library() -> None:
+    """Raises BoltError ("missing-library") where bills of materials cannot be made."""
+    try:
+        importlib.import_module("cyclonedx.output.json")
+    except ImportError as error:
+        message = "a bill of materials needs cyclonedx-python-lib, which is not installed"
+        raise BoltError([Diagnostic("missing-library", message, hint=INSTALL)], ExitCode.TOOL_MISSING) from error
+
+
 def bill(manifest: Mapping[str, Any], digest: str, model_files: Sequence[FileStamp], verified: bool | None) -> bytes:
     """The bill of materials of the engine with this `manifest.json`, whose SHA-256 is `digest`, as CycloneDX 1.6 JSON.
 
     Components are the engine's files, those of the model, the libraries that are in it, and, with the scope "excluded",
     the tools that made it. Raises BoltError ("missing-library"), and KeyError for a manifest that is none.
     """
-    try:
-        model = importlib.import_module("cyclonedx.model")
-        parts = importlib.import_module("cyclonedx.model.component")
-        boms = importlib.import_module("cyclonedx.model.bom")
-        dependencies = importlib.import_module("cyclonedx.model.dependency")
-        output = importlib.import_module("cyclonedx.output.json")
-    except ImportError as error:
-        message = "a bill of materials needs cyclonedx-python-lib, which is not installed"
-        raise BoltError([Diagnostic("missing-library", message, hint=INSTALL)], ExitCode.TOOL_MISSING) from error
+    require_library()
+    model = importlib.import_module("cyclonedx.model")
+    parts = importlib.import_module("cyclonedx.model.component")
+    boms = importlib.import_module("cyclonedx.model.bom")
+    dependencies = importlib.import_module("cyclonedx.model.dependency")
+    output = importlib.import_module("cyclonedx.output.json")
     kinds, scopes = parts.ComponentType, parts.ComponentScope
     definition = manifest["predicate"]["buildDefinition"]
     asked = definition["externalParameters"]

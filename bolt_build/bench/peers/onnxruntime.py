@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from bolt_build.bench.contestant import Contestant, PeerFailed, PeerMissing, Setup
 from bolt_build.bench.device import Buffer, Device
 from bolt_build.graph.ir import Array
+from bolt_build.toolchain.reference_runtime import import_onnxruntime
 
 _CUDA = "CUDAExecutionProvider"
 _DTYPES: dict[str, tuple[type[np.generic], str, str]] = {
@@ -25,7 +25,7 @@ class OnnxruntimePeer:
 
     def version(self, where: str) -> str:
         try:
-            found: Any = importlib.import_module("onnxruntime")
+            found: Any = import_onnxruntime()
         except ImportError as error:
             package = "onnxruntime-gpu" if where == "cuda" else "onnxruntime"
             raise PeerMissing(f"onnxruntime cannot be imported ({error})", f"pip install {package}") from None
@@ -80,7 +80,7 @@ class LoadedModel:
 
 
 def _session(setup: Setup, stream: int) -> Any:
-    runtime: Any = importlib.import_module("onnxruntime")
+    runtime: Any = import_onnxruntime()
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = setup.threads
