@@ -62,6 +62,10 @@ FITS = {
         ("cutlass rolling sums",),
         _of("cutlass.kinds.rolling", "_MULTIPLIES", "_LOADS", "_SHARED", "_BEGINS", "_ROW", "_MEMORY"),
     ),
+    "prenorm": Fit(
+        ("cutlass rows normalised first",),
+        _of("cutlass.kinds.wgmma_prenorm", "_FRAGMENT", "_ALONE", "_ONCE"),
+    ),
 }
 
 

@@ -28,8 +28,8 @@ from bolt_build.graph.ops.chain import Averaged
 from bolt_build.lockfile.reading import load_lock
 
 _MARKS = {
-    "prologue": "prologue", "norm": "normalised rows", "rolling": "rolling sums", "partial": "split-K",
-    "n1": "two products", "warp_m": "warps", "warpgroups": "WGMMA",
+    "prologue": "prologue", "prenorm": "rows normalised first", "norm": "normalised rows", "rolling": "rolling sums",
+    "partial": "split-K", "n1": "two products", "warp_m": "warps", "warpgroups": "WGMMA",
 }  # fmt: skip
 """Parameters that a kind of CUTLASS's kernels alone has: the first of these."""
 _PORTABLE = ("614967c3", "bd9c42c9")

@@ -1,14 +1,14 @@
-"""Encoders' matrix products on WGMMA in tiles of 192 rows or 160 columns, which no GPU has timed, beside the kernels
-that the recipes' locks have and the fastest others by prediction. In fp16 with fp32 accumulation. Every kernel is
-compared with NumPy, then timed from a replayed graph over buffers that exceed L2.
+"""Encoders' matrix products on WGMMA in tiles of 192 rows or 160 columns beside the kernels that the recipes' locks
+have and the fastest others by prediction. In fp16 with fp32 accumulation. Every kernel is compared with NumPy, then
+timed from a replayed graph over buffers that exceed L2.
 
     python benchmarks/wave_tiles.py FOLDER --prepare     # anywhere with nvcc: writes and compiles the kernels
     python benchmarks/wave_tiles.py FOLDER --out FILE    # on an H200: runs them, compiled or not
 
 FOLDER keeps what was compiled. Times, measured and predicted, are us of one launch. `gain` is the time of the fastest
-other kernel over that of the fastest new one, `expected` the same by prediction. Products of one image or sequence with
-the normalisation behind them are compared too: slices that are normalised where they are added up, beside clusters.
-Locks have the times of both apart.
+other kernel over that of the fastest in such tiles, `expected` the same by prediction. Products of one image or
+sequence with the normalisation behind them are compared too: slices that are normalised where they are added up, beside
+clusters. Locks have the times of both apart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gpu_products import GELU
 
 from bolt_build.families.base import Candidate, KernelProblem, ProposedStep
 from bolt_build.families.cutlass.family import Cutlass
-from bolt_build.families.cutlass.kinds.wgmma import UNTIMED
+from bolt_build.families.cutlass.kinds.wgmma import WAVES
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.lockfile.reading import load_lock
 
@@ -105,9 +105,9 @@ def locked(problem: KernelProblem, recipe: str | None) -> list[Candidate]:
 
 
 def is_new(candidate: Candidate) -> bool:
-    """True for tiles that no GPU has timed."""
+    """True for tiles that are there to fill whole waves."""
     stated = dict(candidate.parameters)
-    return "warpgroups" in stated and (stated["m"], stated["n"]) in UNTIMED
+    return "warpgroups" in stated and (stated["m"], stated["n"]) in WAVES
 
 
 def of_other_sizes(candidates: list[Candidate], count: int) -> list[Candidate]:

@@ -100,10 +100,8 @@ class WgmmaTile:
 
     @property
     def group(self) -> str:
-        """In turns or together: what an epilogue hides behind, or costs, is less sure than the rest of the prediction.
-        Tiles that no GPU has timed are a group of their own, so that one of them is tried."""
-        if (self.m, self.n) in UNTIMED:
-            return "WGMMA, untimed"
+        """In turns or together: what an epilogue hides behind, or costs, is less sure than the rest of the
+        prediction."""
         return "WGMMA in turns" if self.teams > 1 else "WGMMA together"
 
     @property
@@ -260,14 +258,13 @@ _USUAL = (
 _ROWS = {False: (64, 128), True: (128, 256)}
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
-UNTIMED = (
+WAVES = (
     *((192, n) for n in (32, 64, 96, 128, 160, 192)),
     (64, 160),
     (128, 160),
 )
-"""Rows and columns of tiles that no GPU has timed yet, in steps of 64: they follow the others of like prediction. Three
-warpgroups share 192 rows. Some products fill whole waves with these alone: for example 6304 rows of 768 columns are 132
-tiles of 192 x 192, and 3200 rows are 125 of 128 x 160."""
+"""Rows and columns of tiles, in steps of 64, with which some products alone fill whole waves: for example 6304 rows of
+768 columns are 132 tiles of 192 x 192, and 3200 rows are 125 of 128 x 160. Three warpgroups share 192 rows."""
 _PAIRS = ((128, 128), (128, 96), (128, 64), (256, 64), (128, 32), (256, 32))
 """Rows and columns of tiles for pairs of warpgroups: longer epilogues than sums are what they are for."""
 
@@ -280,7 +277,7 @@ WGMMA_TILES = tuple(
             for m in _ROWS[cooperative]
         )
         + tuple(WgmmaTile(m, n, k, True, pairs=True) for k, (m, n) in every(_DEPTHS, _PAIRS))
-        + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(_CLUSTERS.values(), UNTIMED))
+        + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(_CLUSTERS.values(), WAVES))
     )
 )
 
