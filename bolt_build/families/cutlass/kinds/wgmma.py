@@ -100,8 +100,10 @@ class WgmmaTile:
 
     @property
     def group(self) -> str:
-        """In turns or together: what an epilogue hides behind, or costs, is less sure than the rest of the
-        prediction."""
+        """In turns, together, or three together: what an epilogue hides behind, or costs, is less sure than the rest
+        of the prediction."""
+        if self.warpgroups > 2:
+            return "three of WGMMA together"
         return "WGMMA in turns" if self.teams > 1 else "WGMMA together"
 
     @property
