@@ -20,7 +20,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import record
+
+from bolt_build.scratch import scratch_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 NULL_BUILDS = 10
@@ -163,8 +164,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FILE", help="with --bundle: where the bundle stays")
     parser.add_argument("--recipe", default="recipes/resnet50.yaml", help="within the clone")
     arguments = parser.parse_args()
-    place = Path(tempfile.mkdtemp(prefix="bolt-build-times-"))
-    try:
+    with scratch_folder() as place:
         if arguments.all_targets:
             everything = Stranger(place, arguments.recipe, "host,cuda,verify", None)
             figures: dict[str, Any] = {"first_build": first_build(everything)}
@@ -178,8 +178,6 @@ def main() -> None:
             figures = bundle(Stranger(place, arguments.recipe, "cuda"), arguments.keep)
         else:
             figures = measure(Stranger(place, arguments.recipe))
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     head = record.environment("bolt-build", "scons", "onnx", "onnxruntime", "numpy")
     load = {"load_average_at_end": [round(value, 2) for value in os.getloadavg()]}
     chosen = next((name for name in ("all_targets", "locked", "emulated", "bundle") if getattr(arguments, name)), "")

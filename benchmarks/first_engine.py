@@ -14,11 +14,12 @@ import os
 import shlex
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import record
+
+from bolt_build.scratch import scratch_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -66,11 +67,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="write it there instead")
     arguments = parser.parse_args()
     load = [round(value, 2) for value in os.getloadavg()]
-    place = Path(tempfile.mkdtemp(prefix="bolt-first-engine-"))
-    try:
+    with scratch_folder() as place:
         found = measure(place, arguments.model)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     after = [round(value, 2) for value in os.getloadavg()]
     head = record.environment("onnx", "onnxruntime", "numpy", "scons")
     path = record.write(

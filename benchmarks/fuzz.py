@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import record
+
+from bolt_build.scratch import scratch_folder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -45,8 +46,8 @@ def main() -> None:
             parser.error(f"no kind '{kind}': {known}")
     if args.keep is not None:
         args.keep.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bolt-fuzz-") as temporary:
-        home = (args.keep or Path(temporary)).resolve()
+    with scratch_folder() as temporary:
+        home = (args.keep or temporary).resolve()
         if args.case is not None:
             sys.exit(one(kinds[0], args.seed, args.case, home))
         orders = [(kind, args.count or fuzz.kind(kind).LONG) for kind in kinds]

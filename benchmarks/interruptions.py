@@ -20,7 +20,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -34,6 +33,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.digest import digest_file
 from bolt_build.errors import ExitCode
+from bolt_build.scratch import scratch_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -250,11 +250,8 @@ def main() -> int:
     parser.add_argument("--targets", default="host,a100", help="of the recipe (default: host,a100)")
     parser.add_argument("--seed", type=int, default=0, help="of the random moments (default: 0)")
     arguments = parser.parse_args()
-    place = Path(tempfile.mkdtemp(prefix="bolt-interruptions-"))
-    try:
+    with scratch_folder() as place:
         figures = measure(place, arguments.targets.split(","), arguments.moments, arguments.seed, sys.stdout)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     head = record.environment("bolt-build", "scons", "nvidia-cuda-nvcc", "nvidia-cutlass", "onednn-cpu-gomp")
     print(record.write("interruptions", head | figures))
     return 1 if figures["wrong"] else 0

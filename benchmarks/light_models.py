@@ -15,7 +15,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import record
 
 from bolt_build.digest import decode
 from bolt_build.graph.zoo.calibrate import calibrate
+from bolt_build.scratch import scratch_folder
 from bolt_build.verify import VerifyReport
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,8 +101,8 @@ def main() -> int:
         parser.error(f"no such model: {', '.join(unknown)}")
     rows = []
     for name in names:
-        with tempfile.TemporaryDirectory(prefix="bolt-light-") as folder:
-            rows.append(build(name, Path(folder)))
+        with scratch_folder() as folder:
+            rows.append(build(name, folder))
         print(json.dumps(rows[-1]), flush=True)
     result = record.environment("bolt-build", "onnx", "onnxruntime", "onednn-cpu-gomp", "numpy") | {"rows": rows}
     print(record.write("light_models", result))

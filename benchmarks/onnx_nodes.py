@@ -13,7 +13,6 @@ import argparse
 import fnmatch
 import json
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from node_differences import RIGHT, stored
 from onnx_cases import FORMS, GIVEN, Case, Form, Refused, imported, node_cases
 
 from bolt_build.errors import BoltError
+from bolt_build.scratch import scratch_folder
 
 _TOGETHER = 300
 """Graphs of one engine."""
@@ -119,8 +119,8 @@ def main() -> None:
     results = Results(cases if args.keep else chosen)
     if args.keep:
         results.keep(json.loads((record.RESULTS / "onnx_nodes.json").read_text())["cases"], chosen)
-    with tempfile.TemporaryDirectory(prefix="bolt-nodes-") as temporary:
-        workshop = Workshop(args.work or Path(temporary))
+    with scratch_folder() as temporary:
+        workshop = Workshop(args.work or temporary)
         forms = []
         for case in chosen:
             forms += planned(case, workshop, results)

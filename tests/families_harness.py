@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import subprocess
@@ -19,6 +20,7 @@ from bolt_build import runtime
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Family, KernelProblem, ProposedStep, Refusal, StepExpressions
 from bolt_build.graph.ir import Array, Constant, EpilogueOp, Graph, Layout, Node, Op, TensorType, Value, graph_of
+from bolt_build.scratch import make_scratch
 from bolt_build.targets import HOST
 
 NUMPY = {
@@ -226,15 +228,17 @@ def _object(command: tuple[str, ...], source: Path, folder: Path) -> Path:
 
 
 @functools.cache
-def _shared_objects() -> tempfile.TemporaryDirectory[str]:
-    """Of all libraries of this test process; goes when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="bolt-families-")
+def _shared_objects() -> Path:
+    """Of all libraries of this process; goes when it ends, or with the next one where it is killed."""
+    made = make_scratch()
+    atexit.register(made.remove)
+    return made.path
 
 
 @functools.cache
 def _shared_object(command: tuple[str, ...], source: Path) -> Path:
     """A family's own source, compiled once: it takes most of a library's time."""
-    return _object(command, source, Path(tempfile.mkdtemp(dir=_shared_objects().name)))
+    return _object(command, source, Path(tempfile.mkdtemp(dir=_shared_objects())))
 
 
 def _expressions(kernel: Kernel) -> StepExpressions:

@@ -5,6 +5,7 @@ Skipped where no Chromium is installed: what the pages say is tested without one
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from bolt_build.build.timings import Stage, TimedTask, Timings
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 from bolt_build.report.timings import timings_page
+from bolt_build.scratch import scratch_folder
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _FLAGS = (
@@ -37,7 +39,9 @@ def browser() -> str:
 def shown(browser: str, page: Path, profile: Path) -> str:
     """The document as the browser holds it. Fails where its console has anything to say."""
     words = [browser, *_FLAGS, f"--user-data-dir={profile}", "--dump-dom", page.resolve().as_uri()]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+    with scratch_folder() as folder:  # it leaves files there, and makes sockets, whose paths must be short
+        own = os.environ | {"TMPDIR": str(folder)}
+        done = subprocess.run(words, env=own, capture_output=True, text=True, check=True, timeout=120)
     assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
     return done.stdout
 

@@ -13,6 +13,7 @@ import pytest
 
 import bolt_build
 from bolt_build.cli import check
+from bolt_build.cli.bug_reports import keep_report
 from bolt_build.cli.main import VERBS, main, verb_named
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 
@@ -126,10 +127,10 @@ def test_a_module_that_bolt_build_itself_or_an_installed_package_lacks_is_a_bug(
 def test_a_bug_is_one_paragraph_with_the_traceback_in_a_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     replace_check(monkeypatch, ZeroDivisionError("division by zero"))
     assert main(["check", "x.yaml"]) == ExitCode.INTERNAL
-    (log,) = tmp_path.iterdir()
+    (log,) = (tmp_path / "bolt-build" / "bugs").iterdir()
     assert capsys.readouterr().err == (
         "bolt-build: this is a bug in bolt-build, not in your recipe (ZeroDivisionError: division by zero). "
         f"The traceback is in {log}: please send it with the recipe that shows this.\n"
@@ -137,6 +138,24 @@ def test_a_bug_is_one_paragraph_with_the_traceback_in_a_file(
     text = log.read_text()
     assert "arguments: ['check', 'x.yaml']" in text
     assert "Traceback (most recent call last)" in text
+
+
+def test_the_last_ten_tracebacks_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths = [Path(keep_report(f"number {each}")) for each in range(12)]
+    assert {path.parent for path in paths} == {tmp_path / "bolt-build" / "bugs"}
+    assert sorted(path.read_text() for path in paths[0].parent.iterdir()) == sorted(
+        f"number {each}" for each in range(2, 12)
+    )
+
+
+def test_a_traceback_is_a_temporary_file_where_the_user_has_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert Path(keep_report("text")).parent == tmp_path
 
 
 @pytest.mark.parametrize("words", [["net.yaml"], ["check", "net.yaml"], ["plan", "net.yaml"], ["clean", "net.yaml"]])

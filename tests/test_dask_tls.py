@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from dask_graphs import DaskProcesses, Sources, answers, free_port, notes
 
+from bolt_build.scratch import PREFIX
+
 ROLES = ("SCHEDULER", "WORKER", "CLIENT")
 _DAY = datetime.timedelta(days=1)
 
@@ -68,7 +70,7 @@ def test_certificates_let_in_those_who_have_them(tmp_path: Path, monkeypatch: py
         sources = Sources(places["through"], ("a",), wait=f"pwd > {tmp_path}/where")
         result, told = sources.build(fleet.address)
         assert (result.failed, notes(told), sources.digests) == ((), [], reference.digests)
-        assert "/bolt-build-job-" in (tmp_path / "where").read_text()
+        assert f"/{PREFIX}" in (tmp_path / "where").read_text()
         use(monkeypatch, *theirs)
         stranger = Sources(places["stranger"], ("a",))
         result, told = stranger.build(fleet.address)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import statistics
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shared_folders import entered
 from tuning_fakes import DATA
 
 from bolt_build.tuning.compile import glue
@@ -18,12 +18,19 @@ from bolt_build.tuning.compile import glue
 
 @functools.cache
 def program() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="bolt-duel-"))
+    with entered("tuning-duel") as folder:
+        return _compiled(folder / "duel")
+
+
+def _compiled(path: Path) -> Path:
+    """Once for all workers."""
+    if path.exists():
+        return path
     sources = [path for path in glue.driver_sources() if path.name in ("duel.cpp", "lines.cpp")]
     flags = ("-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{sources[0].parent}", f"-I{glue.include_dir()}")
-    argv = ["g++", *flags, *map(str, sources), str(DATA / "duel.cpp"), "-o", str(folder / "duel")]
+    argv = ["g++", *flags, *map(str, sources), str(DATA / "duel.cpp"), "-o", str(path)]
     subprocess.run(argv, check=True)
-    return folder / "duel"
+    return path
 
 
 class Duel:

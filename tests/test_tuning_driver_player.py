@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared_folders import entered
 from tuning_fakes import DATA
 
 from bolt_build.tuning.compile import glue
@@ -28,14 +28,21 @@ step\tonly\tp0\ti0,w0\to0
 
 @functools.cache
 def program() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="bolt-player-"))
+    with entered("tuning-player") as folder:
+        return _compiled(folder / "player")
+
+
+def _compiled(path: Path) -> Path:
+    """Once for all workers."""
+    if path.exists():
+        return path
     place = glue.driver_sources()[0].parent
     sources = [place / name for name in ("units/choosing.cpp", "played_plan.cpp", "player.cpp")]
     includes = (DATA / "fake_cuda", place, glue.include_dir())
     flags = ("-std=c++17", "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
     argv = ["g++", *flags, *(f"-I{path}" for path in includes), *map(str, sources), str(DATA / "player.cpp")]
-    subprocess.run([*argv, "-o", str(folder / "player")], check=True)
-    return folder / "player"
+    subprocess.run([*argv, "-o", str(path)], check=True)
+    return path
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from bolt_build.bench.opponent import Opponent
 from bolt_build.bench.peers import ENGINE, check_peers
 from bolt_build.bench.process import NotReady, Ready
 from bolt_build.bench.rounds import Round
-from bolt_build.bench.turns import folder, order
+from bolt_build.bench.turns import order
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.ir import Array
 from bolt_build.graph.zoo.samples import sample
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan
+from bolt_build.scratch import scratch_folder
 from bolt_build.sizes import Dims, Sizes
 from bolt_build.targets import target_named
 from bolt_build.verify.index_ranges import index_ranges
@@ -136,7 +137,7 @@ class _Heat:
         """Results in the order of the peers, the engine first; and what the engine said when it was ready. After an
         interrupt they are of the turns until then, where the engine had one: otherwise KeyboardInterrupt is raised."""
         names = (ENGINE, *self._contest.peers)
-        with folder() as files, ExitStack() as processes:
+        with scratch_folder() as files, ExitStack() as processes:
             inputs = files / "inputs.npz"
             np.savez(inputs, *inputs_of(self._contest.plan, self._plan.batch, self._contest.seed, self._plan.dims))
             try:

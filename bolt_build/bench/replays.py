@@ -14,7 +14,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.graph.operators import operators
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.runtime.loader import Engine
+from bolt_build.scratch import scratch_folder
 
 WARM_UP = 20
 
@@ -91,8 +91,8 @@ def measured_in_turns(
     steps: bool = False,
 ) -> Turns:
     """Starts a process that times the engines. Raises subprocess.CalledProcessError where it fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        spec, out = Path(folder) / "spec.json", Path(folder) / "out.json"
+    with scratch_folder() as folder:
+        spec, out = folder / "spec.json", folder / "out.json"
         wanted = {"engines": [asdict(each) for each in entrants], "batch": batch, "rounds": rounds, "where": where}
         spec.write_text(json.dumps(wanted | {"turn": asdict(turn or Turn()), "steps": steps}))
         found = [str(Path(bolt_build.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]

@@ -8,17 +8,16 @@ For contests that `bench` does not hold: of several engines, or of one whose pro
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 
 from bolt_build.bench.contestant import PeerFailed, Setup
 from bolt_build.bench.opponent import Opponent, Start
 from bolt_build.bench.process import NotReady
 from bolt_build.bench.rounds import Round
+from bolt_build.scratch import scratch_folder
 
 T = TypeVar("T")
 
@@ -38,16 +37,9 @@ def order(contestants: Sequence[T], number: int) -> tuple[T, ...]:
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """Goes with what is in it; a compiler's helper that ends a moment later than its contestant is no error."""
-    with tempfile.TemporaryDirectory(prefix="bolt-bench-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
-
-
-@contextmanager
 def seated(entries: Mapping[str, Entry]) -> Iterator[Mapping[str, Opponent]]:
     """All contestants by name, each ready and asleep. Raises PeerFailed where one does not get ready."""
-    with folder() as files, ExitStack() as processes:
+    with scratch_folder() as files, ExitStack() as processes:
         opponents = {}
         for name, entry in entries.items():
             own = files / name

@@ -1,7 +1,8 @@
 """Child processes in groups of their own that end with the build, however the build ends.
 
 Each child waits behind a gate until its group is known to a janitor process, which outlives the build by just long
-enough to kill the groups that are left: after SIGKILL nobody else could.
+enough to kill the groups that are left: after SIGKILL nobody else could. It also removes the folder in which the
+children's compilers have their temporary files.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from bolt_build.scratch import Scratch, make_scratch
+
 _GATE = 'read -r _ && exec "$@" </dev/null'
 _GRACE_SECONDS = 0.5
 
@@ -29,6 +32,7 @@ class ProcessGroups:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _running: set[int] = field(default_factory=set)
     _janitor: subprocess.Popen[bytes] | None = None
+    _scratch: Scratch | None = None
     _stopping: bool = False
 
     @property
@@ -36,15 +40,19 @@ class ProcessGroups:
         return self._stopping
 
     def run(self, argv: Sequence[str], directory: Path, environment: Mapping[str, str], log: IO[bytes]) -> int:
-        """Run a child to its end, its output in `log`; its exit status, negative for the signal that ended it.
+        """Run a child to its end, its output in `log`; its exit status, negative for the signal that ended it. TMPDIR
+        is a folder that goes with the build.
 
-        Raises OSError where it cannot be started.
+        Raises OSError where it cannot be started, or that folder cannot be made.
         """
         with self._lock:
             if self._stopping:
                 return -signal.SIGTERM
+            if self._scratch is None:
+                self._scratch = make_scratch()
             child = subprocess.Popen(
-                ["/bin/sh", "-c", _GATE, "sh", *argv], cwd=directory, env=dict(environment),
+                ["/bin/sh", "-c", _GATE, "sh", *argv], cwd=directory,
+                env=dict(environment) | {"TMPDIR": str(self._scratch.path)},
                 stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, process_group=0,
             )  # fmt: skip
             self._running.add(child.pid)
@@ -76,7 +84,7 @@ class ProcessGroups:
                 _signal_group(group, signal.SIGKILL)
 
     def close(self) -> None:
-        """Send the janitor home."""
+        """Send the janitor home, which removes the temporary files first."""
         with self._lock:
             if self._janitor is not None:
                 assert self._janitor.stdin is not None
@@ -84,11 +92,16 @@ class ProcessGroups:
                     self._janitor.stdin.close()
                 self._janitor.wait()
                 self._janitor = None
+            if self._scratch is not None:
+                self._scratch.remove()
+                self._scratch = None
 
     def _tell_janitor(self, line: str) -> None:
         if self._janitor is None:
+            assert self._scratch is not None
             self._janitor = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(__file__).with_name("janitor.py"))],
+                [sys.executable, "-I", "-S", str(Path(__file__).with_name("janitor.py")), str(self._scratch.path)],
+                pass_fds=(self._scratch.lock,),
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 cwd="/", start_new_session=True,
             )  # fmt: skip

@@ -19,6 +19,7 @@ from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.signal_handlers import handled
 from bolt_build.digest import encode
 from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.scratch import scratch_folder
 
 _KILL_AFTER_SECONDS = 1.2
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -103,8 +104,8 @@ def _signatures(parts: Sequence[SessionPart]) -> Iterator[Path]:
     if len(parts) == 1:
         yield RecipeDirectory(parts[0].directory).signatures
         return
-    with tempfile.TemporaryDirectory(prefix="bolt-build-") as folder:
-        yield RecipeDirectory(Path(folder)).signatures
+    with scratch_folder() as folder:
+        yield RecipeDirectory(folder).signatures
 
 
 def _run(

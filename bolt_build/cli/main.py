@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import textwrap
 import traceback
 from collections.abc import Sequence
@@ -214,10 +213,9 @@ def _bug(error: Exception, words: list[str]) -> str:
     text = "".join(traceback.format_exception(error))
     about = f"bolt-build {bolt_build.__version__}, Python {sys.version}\narguments: {words!r}\n\n"
     try:
-        handle, log = tempfile.mkstemp(prefix="bolt-build-", suffix=".log")
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(about + text)
+        # Read only now: where the package is broken, the less is read the better.
+        log = importlib.import_module("bolt_build.cli.bug_reports").keep_report(about + text)
         where = f"The traceback is in {log}: please send it with the recipe that shows this."
-    except OSError:
+    except (OSError, ImportError):
         where = f"The traceback could not be saved and follows.\n{about}{text}"
     return f"bolt-build: this is a bug in bolt-build, not in your recipe ({what}). {where}\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bolt_build.digest import digest, digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.scratch import scratch_folder
 from bolt_build.targets import Target
 from bolt_build.toolchain import probe
 from bolt_build.toolchain.own_folders import cache_folder
@@ -117,7 +118,9 @@ def _build(cxx: str, sources: Sequence[Path], scratch: Path, target: Path) -> No
 
 
 def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    with scratch_folder() as folder:
+        own = os.environ | {"TMPDIR": str(folder)}
+        done = subprocess.run(command, env=own, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         message = f"the emulator could not be compiled: {done.stderr[:4000]}"
         raise BoltError(

@@ -7,17 +7,16 @@ others, so the picture is the same on every machine.
 from __future__ import annotations
 
 import os
-import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.chart import VIEW, Box, Chart, Group, fill, shade
 from bolt_build.report.printable import printable
+from bolt_build.scratch import scratch_folder
 
 _FONT = "Helvetica,Arial,sans-serif"
 _LINE = 46
@@ -112,11 +111,11 @@ def _text(text: str) -> str:
 def _no_fonts() -> Iterator[None]:
     """While Graphviz is loaded and draws, fontconfig finds an empty machine, and says nothing of this one's fonts."""
     before = {name: os.environ.pop(name) for name in _FONTCONFIG if name in os.environ}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "etc" / "fonts" / "fonts.conf"
+    with scratch_folder() as folder:
+        path = folder / "etc" / "fonts" / "fonts.conf"
         path.parent.mkdir(parents=True)
         path.write_text("<?xml version='1.0'?><fontconfig><cachedir>/cache</cachedir></fontconfig>")
-        os.environ["FONTCONFIG_SYSROOT"] = folder
+        os.environ["FONTCONFIG_SYSROOT"] = str(folder)
         try:
             yield
         finally:

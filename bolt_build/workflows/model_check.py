@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.layout import RecipeDirectory
@@ -13,6 +11,7 @@ from bolt_build.build.preparing import Preparer
 from bolt_build.emit.weights import payload_bytes
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.scratch import scratch_folder
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ def check_model(recipe: Recipe, options: BuildOptions, say: Callable[[str], None
     directory = options.directory(recipe)
     if directory.zoo_stamp.is_file() or (recipe.model.zoo is None and recipe.variant is None):
         return _checked(recipe, specs, Preparer(recipe, directory, say))
-    with tempfile.TemporaryDirectory(prefix="bolt-build-") as folder:
-        return _checked(recipe, specs, Preparer(recipe, RecipeDirectory(Path(folder)), say))
+    with scratch_folder() as folder:
+        return _checked(recipe, specs, Preparer(recipe, RecipeDirectory(folder), say))
 
 
 def _checked(recipe: Recipe, specs: tuple[TargetSpec, ...], preparer: Preparer) -> ModelCheck:

@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from bolt_build.build.files import told
 from bolt_build.build.result import verification_passed
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names
+from bolt_build.scratch import scratch_folder
 from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.licences import Licence, licences
 from bolt_build.workflows.package_texts import package_text
@@ -124,8 +124,7 @@ def _split(library: Path) -> tuple[bytes, bytes]:
         hint = "install binutils, which every C++ compiler comes with"
         raise BoltError([Diagnostic("missing-tool", f"{_TOOL} is not installed", hint=hint)], ExitCode.TOOL_MISSING)
     debug = f"{library.name}.debug"
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with scratch_folder() as folder:
         shutil.copyfile(library, folder / library.name)
         for arguments in (
             ("--only-keep-debug", library.name, debug),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from bolt_build.build.task_graph import VERIFICATION
 from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
+from bolt_build.scratch import scratch_folder
 from bolt_build.user_files import shell_word
 
 _PLACES = ("first", "a/second/with-a-longer-name")
@@ -48,10 +48,10 @@ def rebuild(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[
 
     Must run in the main thread. Raises BoltError where a build fails ("rebuild-failed"; with its exit code).
     """
-    with tempfile.TemporaryDirectory(prefix="bolt-build-") as folder:
+    with scratch_folder() as folder:
         builds = []
         for place, jobs in zip(_PLACES, (1, max(2, options.jobs)), strict=True):
-            output = Path(folder) / place
+            output = folder / place
             fresh = replace(options, output=output, cache=output / "cache", shared=None, jobs=jobs)
             listener.say(f"building {recipe.name} from nothing, {jobs} task{'s' * (jobs != 1)} at once")
             builds.append(_artifacts(recipe, build(recipe, fresh, listener)))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from bolt_build.build.own_sources import PACKAGE
 from bolt_build.build.plan_file import Places
@@ -15,6 +13,7 @@ from bolt_build.build.process_groups import ProcessGroups
 from bolt_build.build.remote.job import Answer, Job, SentFile, package_digest
 from bolt_build.build.task_environment import task_environment
 from bolt_build.build.task_graph import tool_places
+from bolt_build.scratch import scratch_folder
 from bolt_build.toolchain import Toolchain, probe
 
 _LONGEST_LOG = 1 << 20
@@ -29,8 +28,8 @@ def run_job(job: Job) -> Answer:
     for name, digest in job.tools:
         if chain.tool(name).digest != digest:
             return Answer(-1, refused=f"has {'no' if chain.tool(name).path is None else 'another'} {name}")
-    with tempfile.TemporaryDirectory(prefix="bolt-build-job-") as folder:
-        directory, out = Path(folder) / "work", Path(folder) / "out"
+    with scratch_folder() as folder:
+        directory, out = folder / "work", folder / "out"
         directory.mkdir()
         for file in job.files:
             path = directory / file.name
@@ -42,7 +41,7 @@ def run_job(job: Job) -> Answer:
         own = {"directory": str(directory), "python": sys.executable, "package": str(PACKAGE)}
         places = Places(tuple((own | inside | tool_places(chain.tools)).items()))
         argv = [places.expand(argument, out=str(out)) for argument in job.argv]
-        log = Path(folder) / "log"
+        log = folder / "log"
         with log.open("wb") as writing:
             status = _groups().run(argv, directory, task_environment(os.environ), writing)
         said = log.read_bytes()[-_LONGEST_LOG:].replace(f"{directory}/".encode(), b"")

@@ -12,11 +12,9 @@ sum can change.
 
 from __future__ import annotations
 
-import tempfile
 import zlib
 from dataclasses import dataclass, field
 from math import prod, sqrt
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -32,6 +30,7 @@ from bolt_build.graph.ops.normalization import BatchNorm
 from bolt_build.graph.reference import evaluate_node
 from bolt_build.graph.zoo.replace import replace_constants
 from bolt_build.graph.zoo.samples import sample
+from bolt_build.scratch import scratch_folder
 
 SAMPLES = 4
 BITS = 12
@@ -53,8 +52,8 @@ def calibrate(
     Structure and names stay; weights that nodes make (ConstantOfShape) become initializers. `dims` binds symbolic
     dimensions other than the batch. Raises BoltError where the graph cannot be imported.
     """
-    with tempfile.TemporaryDirectory(prefix="bolt-calibrate-") as folder:
-        path = Path(folder) / "model.onnx"
+    with scratch_folder() as folder:
+        path = folder / "model.onnx"
         path.write_bytes(model.SerializeToString())
         imported = load_model(path)
     first = imported.inputs[0].dims
