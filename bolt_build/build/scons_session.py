@@ -88,7 +88,9 @@ def open_session(request_json: str) -> None:
     environment = SCons.Environment.Environment(tools=[], BUILDERS={}, SCANNERS=[])
     graph = _Graph(environment, keep_going=request.keep_going)
     environment.Decider(graph.decider)
-    # The functions of an SConstruct replace nothing in what they are given; those of an environment do.
+    # The functions of an SConstruct replace nothing in what they are given; those of an environment do. They ask for an
+    # environment of their own, which without a word would look for compilers.
+    SCons.Script.DefaultEnvironment(tools=[])
     SCons.Script.SConsignFile(request.signatures)
     digests, made = Digests(), MadeOnce()
     for directory in (recipe.target(name) for recipe, targets in recipes for name in targets):
