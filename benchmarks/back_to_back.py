@@ -38,7 +38,7 @@ from bolt_build.planner.problem_text import describe_problem
 from bolt_build.report.chains import ShownChain
 from bolt_build.report.explainer import explain
 from bolt_build.report.explanation import Explanation
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.tuning.exchange.bundle import RUN
 from bolt_build.tuning.exchange.results import read_results
 from bolt_build.workflows.evidence import Evidence, gather

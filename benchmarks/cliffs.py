@@ -33,7 +33,7 @@ from bolt_build.families import load
 from bolt_build.families.base import KernelProblem, bound
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.plan_engine import plan_engine
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 
 TARGETS, BATCHES = ("h200", "a100", "t4"), (1, 32, 128)

@@ -29,7 +29,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 RECIPES = ("repvgg_a0", "repvgg_a1", "repvgg_b0")
 NOTEWORTHY = 0.08

@@ -20,7 +20,7 @@ from onnx import TensorProto, compose, helper, numpy_helper
 
 from bolt_build.graph import zoo
 from bolt_build.graph.variants import vary
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH = 32

@@ -17,7 +17,7 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.parameters import count_parameters
 from bolt_build.report.chains import ShownChain
 from bolt_build.report.explainer import explain
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.workflows.evidence import gather
 
 POLICIES = ("auto", "always", "never")

@@ -21,7 +21,7 @@ from bolt_command import ROOT
 sys.path.insert(0, str(ROOT))
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.tuning.compile.kernels import TuningKernels, tuning_kernels
 from bolt_build.workflows.evidence import gather

@@ -31,7 +31,7 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.tuning.records.export import exported_records
 from bolt_build.tuning.records.kernel_record import Status

@@ -23,7 +23,7 @@ from bolt_build.graph.ir import Graph, graph_of
 from bolt_build.planner.plan_engine import PlannedEngine, plan_engine
 from bolt_build.runtime import names
 from bolt_build.runtime.loader import Engine
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import HOST, Target
 from bolt_build.toolchain import Tool, probe
 

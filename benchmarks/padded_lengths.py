@@ -23,7 +23,7 @@ from bolt_build.build.engine_file import read_engine
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan
 from bolt_build.runtime import names
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -39,7 +39,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.bench.replays import Entrant, measured_in_turns
 from bolt_build.build.engine_file import read_engine
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 UNPADDED, PADDED, FOLDED = "unpadded", "padded", "folded"
 STAGES = ("export", "measure", "build", "time")

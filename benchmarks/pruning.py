@@ -30,7 +30,7 @@ from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.planner.plan_engine import search_spaces
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.tuning.agenda import EVERY_CANDIDATE
 from bolt_build.tuning.records.database import Records

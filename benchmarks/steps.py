@@ -43,7 +43,7 @@ from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.lockfile.contents import LockedTarget, LockEntry
 from bolt_build.lockfile.reading import Lock, lock_text
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.tuning.choice.winners import evidence as evidence_of
 from bolt_build.workflows.evidence import Evidence, gather
 

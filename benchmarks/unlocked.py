@@ -42,7 +42,7 @@ from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import PREDICTED
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 MODELS = {
     "bert_base": lambda: bert.build_base().zeros(), "convnext_tiny": convnext_tiny.build,

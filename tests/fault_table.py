@@ -21,7 +21,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.graph.zoo.samples import sample
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.planner.plan_engine import PlannedEngine
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import VerifySpec
 from bolt_build.targets import target_named
 from bolt_build.verify.engine import verify_model

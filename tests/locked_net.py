@@ -26,7 +26,7 @@ from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
 from bolt_build.lockfile.reading import Lock, LockedEngine, LockedTarget, lock_text
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Tool, Toolchain
 from bolt_build.tuning.choice.lock_part import lock_from

@@ -8,7 +8,7 @@ import pytest
 
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 HEAD = "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {host: {precision: fp32}}\n"
 """A recipe that is right, for tests to append mistakes to."""

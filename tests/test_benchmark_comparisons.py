@@ -22,7 +22,7 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.zoo import repvgg
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.selection import Selection, Winner
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
 from bolt_build.tuning.choice.lock_part import lock_from

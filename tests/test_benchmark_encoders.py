@@ -10,7 +10,7 @@ import pytest
 
 from bolt_build.graph import zoo
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -11,7 +11,7 @@ import pytest
 from bolt_build.families import load
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.plan_engine import plan_engine
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.settings import settings_table
 from bolt_build.targets import target_named
 

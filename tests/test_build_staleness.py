@@ -20,7 +20,7 @@ from bolt_build.build.own_sources import PACKAGE, OwnSources
 from bolt_build.build.session import SessionPart, SessionResult
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 
 class Silent:

@@ -12,7 +12,7 @@ from chain_models import CHAINS, random_chains
 from test_gpu_tune import bolt, target_here
 
 from bolt_build.build.builder import BuildOptions
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.workflows.evidence import gather
 

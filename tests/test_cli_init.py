@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from bolt_build.cli import init
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import all_targets
 from bolt_build.toolchain import Tool, Toolchain

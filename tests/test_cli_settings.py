@@ -12,7 +12,7 @@ import pytest
 from bolt_build.cli.main import main
 from bolt_build.cli.verbs import VERBS, verb_named
 from bolt_build.errors import ExitCode
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import PaddingPolicy
 from bolt_build.schema.settings import settings_table
 

@@ -318,7 +318,7 @@ from pathlib import Path
 from bolt_build.errors import BoltError
 from bolt_build.graph.text import parse_graph
 from bolt_build.planner.pipeline import optimize
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.expand import expand
 
 def loaded(greeting):

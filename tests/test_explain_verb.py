@@ -16,7 +16,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.lockfile.contents import Lock
 from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
 from bolt_build.lockfile.text import lock_text
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.tuning.choice.lock_part import lock_from
 from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.records.kernel_record import Record, Statistics, Status

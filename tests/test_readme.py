@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bolt_build import runtime
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import Recipe
 
 ROOT = Path(__file__).parents[1]

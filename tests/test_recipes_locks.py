@@ -24,7 +24,7 @@ from bolt_build.graph.zoo import (
 )
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.plan_engine import plan_engine
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 
 RECIPES = Path(__file__).parents[1] / "recipes"

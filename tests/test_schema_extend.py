@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from recipe_complaints import complaint
 
-from bolt_build.schema import flatten, load_recipe
+from bolt_build.schema.expand import flatten
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import LayerSpec, TargetSpec
 
 BASE = """\

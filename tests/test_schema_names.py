@@ -17,7 +17,7 @@ from bolt_build.build.preparing import Preparer
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
 from bolt_build.runtime import names
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.names import engine_name
 from bolt_build.schema.validate import fits, recipe_schema
 from bolt_build.toolchain import Tool, Toolchain

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bolt_build.errors import Mark
-from bolt_build.schema import expand, flatten, load_recipe
 from bolt_build.schema.durations import duration_of, seconds_of
+from bolt_build.schema.expand import expand, flatten
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import (
     EngineSpec,
     FusionPolicy,

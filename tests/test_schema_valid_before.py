@@ -76,7 +76,7 @@ def test_a_recipe_that_was_valid_imports_no_jsonschema(tmp_path: Path, monkeypat
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "net.yaml").write_text(VALID.replace("{onnx: net.onnx}", "{zoo: resnet18}"))
     code = (
-        "import sys; from pathlib import Path; from bolt_build.schema import load_recipe;"
+        "import sys; from pathlib import Path; from bolt_build.schema.load import load_recipe;"
         "load_recipe(Path('net.yaml')); print('jsonschema' in sys.modules)"
     )
     said = [

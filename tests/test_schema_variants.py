@@ -11,7 +11,8 @@ from bolt_build.cli.main import main
 from bolt_build.cli.recipe_file import checked_recipe
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
-from bolt_build.schema import expand, flatten, load_recipe
+from bolt_build.schema.expand import expand, flatten
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import ActivationChange, Recipe, VariantSpec
 
 RECIPE = """\

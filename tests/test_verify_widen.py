@@ -18,7 +18,7 @@ from bolt_build.digest import encode
 from bolt_build.errors import BoltError
 from bolt_build.planner.plan_engine import PlannedEngine
 from bolt_build.report.widening import render
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import Recipe
 from bolt_build.targets import target_named
 from bolt_build.verify import Tolerances, VerifyReport

@@ -23,7 +23,7 @@ from bolt_build.cli.main import main
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.progress import QuietProgress
 from bolt_build.report.why import why_text
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 COMPILES = ("compile engine.cpp", "compile plan_b1.cpp", "compile plan_b3.cpp")
 BEHIND = ("link libtiny.so", "link tiny-run", "write manifest.json", "verify against onnxruntime")

@@ -28,7 +28,7 @@ from bolt_build.build.plan_file import load_plan_file
 from bolt_build.build.why import why
 from bolt_build.lockfile.reading import Lock, lock_text
 from bolt_build.report.progress import QuietProgress
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import Target
 from bolt_build.toolchain import Tool, Toolchain
 

@@ -23,7 +23,7 @@ from bolt_build.graph.padding import PaddedPorts, padded_ports
 from bolt_build.graph.zoo import bert, vit, whisper
 from bolt_build.graph.zoo.samples import sample
 from bolt_build.graph.zoo.seeded import Seeded
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.verify.compare import dependence
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"

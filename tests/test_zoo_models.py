@@ -27,7 +27,7 @@ from bolt_build.graph.zoo.resnet50 import build_resnext
 from bolt_build.graph.zoo.vgg16 import build as build_vgg16
 from bolt_build.graph.zoo.vgg16 import build_19 as build_vgg19
 from bolt_build.planner.pipeline import optimize
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 CONTENTS = {

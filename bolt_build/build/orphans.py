@@ -10,7 +10,7 @@ from bolt_build.build.cleaning import emulated
 from bolt_build.build.layout import TUNING, RecipeDirectory, TargetDirectory
 from bolt_build.build.origin import origin
 from bolt_build.errors import BoltError, ExitCode
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.variants import with_variant
 

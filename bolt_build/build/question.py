@@ -15,7 +15,7 @@ from bolt_build.build.packages import asked_for
 from bolt_build.build.plan_file import NOTHING_USED, PlanFile, TuningUse
 from bolt_build.build.target_lock import TargetLock
 from bolt_build.digest import digest, encode
-from bolt_build.schema import flatten
+from bolt_build.schema.expand import flatten
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import Target
 from bolt_build.toolchain import Tool, Toolchain

@@ -12,7 +12,7 @@ from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_out
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.diagnostics import as_json
-from bolt_build.schema import expand
+from bolt_build.schema.expand import expand
 from bolt_build.schema.recipe import Recipe, TargetSpec
 
 if TYPE_CHECKING:

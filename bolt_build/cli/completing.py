@@ -14,7 +14,7 @@ from bolt_build.cli.schema import schema_text
 from bolt_build.cli.verb_parser import VerbParser
 from bolt_build.cli.verbs import VERBS, verb_named
 from bolt_build.errors import BoltError
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import all_targets
 
 _FIXED = ("bolt", "extend", "targets")

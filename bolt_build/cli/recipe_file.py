@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bolt_build.cli.verbs import VERBS
 from bolt_build.errors import BoltError, Diagnostic
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.validate import nearest, suggest
 from bolt_build.schema.values import Table

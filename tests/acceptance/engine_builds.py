@@ -22,7 +22,7 @@ from bolt_build.digest import decode
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.report.progress import failure_text
 from bolt_build.runtime import names
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.verify import VerifyReport
 
 

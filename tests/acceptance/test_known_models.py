@@ -17,7 +17,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph import zoo
 from bolt_build.graph.zoo.calibrate import calibrate
 from bolt_build.graph.zoo.resnet50 import build as build_resnet50
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
 from bolt_build.verify.tolerance import DEPENDENCE
 

@@ -10,7 +10,7 @@ from engine_builds import Built, Silence
 from nets import Growing
 
 from bolt_build.build.builder import BuildOptions, build
-from bolt_build.schema import load_recipe
+from bolt_build.schema.load import load_recipe
 
 
 def chains(channels: int, seed: int) -> onnx.ModelProto:

@@ -61,7 +61,7 @@ def _emit(folder: Path) -> None:
     from bolt_build.emit.engine import emit
     from bolt_build.emit.weights import payload_bytes
     from bolt_build.families import load
-    from bolt_build.schema import load_recipe
+    from bolt_build.schema.load import load_recipe
     from bolt_build.targets import target_named
 
     recipe = load_recipe(folder / "net.yaml")
