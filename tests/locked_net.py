@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,8 +19,7 @@ from bolt_build.build.engine_file import ENGINE, read_engine
 from bolt_build.build.engine_from_model import parse
 from bolt_build.build.prepared_target import PreparedTarget
 from bolt_build.build.preparing import Preparer
-from bolt_build.build.provenance_file import PROVENANCE, read_facts
-from bolt_build.emit.manifest import BuildFacts
+from bolt_build.build.provenance_file import PROVENANCE
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
 from bolt_build.families.base import Candidate
@@ -128,17 +129,23 @@ class Net:
         Path("net.lock.yaml").write_text(lock_text(Lock(parts)))
 
     def kernels(self, planned: PreparedTarget) -> list[str]:
-        plan, _ = emission_inputs(planned)
+        plan = written_plan(planned)
         return [f"{step.name}: {step.candidate}" for step in plan.plans[0].steps if step.candidate.family == "cutlass"]
 
 
-def emission_inputs(planned: PreparedTarget) -> tuple[EnginePlan, BuildFacts]:
-    """What the sources of a planned target were emitted from."""
+def written_plan(planned: PreparedTarget) -> EnginePlan:
+    """The engine plan of a planned target: what its sources were emitted from."""
+    return read_engine(_written(planned, ENGINE))
+
+
+def carried_manifest(planned: PreparedTarget) -> Any:
+    """The manifest that the engine of a planned target carries."""
+    return json.loads(_written(planned, PROVENANCE))
+
+
+def _written(planned: PreparedTarget, name: str) -> str:
     texts = dict(planned.contents)
-    for name in (ENGINE, PROVENANCE):
-        if name not in texts:
-            texts[name] = (planned.directory.path / name).read_text()
-    return read_engine(texts[ENGINE]), read_facts(texts[PROVENANCE])
+    return texts[name] if name in texts else (planned.directory.path / name).read_text()
 
 
 def new_net() -> Net:

@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from locked_net import FLAGS, HERE, RECIPE, TOOLS, TUNE, Net, codes, emission_inputs, new_net
+from locked_net import FLAGS, HERE, RECIPE, TOOLS, TUNE, Net, carried_manifest, codes, new_net, written_plan
 from tuning_evidence import H200
 
-from bolt_build.emit.manifest import embedded_manifest
 from bolt_build.errors import BoltError
 from bolt_build.lockfile.fingerprint import TuningTools
 from bolt_build.lockfile.reading import load_lock
-from bolt_build.targets import target_named
 from bolt_build.toolchain import Tool, Toolchain
 
 
@@ -37,11 +35,11 @@ def test_the_engine_has_the_kernels_of_the_lock_and_says_so(net: Net) -> None:
         "source": "lock", "lock": "net.lock.yaml", "gpu": "NVIDIA H200", "stale": False, "predicted": 0,
     }  # fmt: skip
     winners = {entry.problem: entry.winner for entry in part.entries}
-    plan, facts = emission_inputs(planned)
+    plan = written_plan(planned)
     for step in (step for batch in plan.plans for step in batch.steps if not step.view):
         assert step.candidate == winners[step.problem.digest]
     assert net.kernels(planned) != predicted
-    manifest = json.loads(embedded_manifest(plan, target_named(plan.target), facts))
+    manifest = carried_manifest(planned)
     statement = manifest["predicate"]["buildDefinition"]["internalParameters"]
     assert statement["tuning"] == {
         "source": "lock", "lock": "net.lock.yaml", "gpu": "NVIDIA H200", "stale": False, "predicted": 0,
@@ -54,8 +52,7 @@ def test_without_a_lock_kernels_are_predicted_and_that_is_said(net: Net) -> None
         f"net/h200: kernels chosen by prediction: net.lock.yaml is not there yet; tune with: {TUNE}",
     )
     assert planned.warnings == ()
-    plan, facts = emission_inputs(planned)
-    manifest = json.loads(embedded_manifest(plan, target_named(plan.target), facts))
+    manifest = carried_manifest(planned)
     statement = manifest["predicate"]["buildDefinition"]["internalParameters"]
     assert statement["tuning"] == {"source": "predictions"}
 

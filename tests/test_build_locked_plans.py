@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from locked_net import TUNE, Net, emission_inputs, new_net, whole_engine, write_model
+from locked_net import TUNE, Net, new_net, whole_engine, write_model, written_plan
 
 from bolt_build.planner.selection import ChosenCover
 
@@ -30,7 +30,7 @@ def test_what_the_whole_engine_is_faster_with_is_planned_and_locked(net: Net) ->
     planned = net.plan(locked=True)
     assert planned.fresh
     assert not net.plan(locked=True).fresh
-    plan, _ = emission_inputs(planned)
+    plan = written_plan(planned)
     kernels = {step.problem.digest: step.candidate for batch in plan.plans for step in batch.steps if not step.view}
     assert kernels[swapped.problem] == other
     assert [kernel for problem, kernel in kernels.items() if problem != swapped.problem] == [
@@ -117,7 +117,7 @@ def test_the_whole_engine_s_kernels_that_are_not_taken_are_a_warning_and_refused
 def test_another_model_does_not_take_the_cover(net: Net) -> None:
     net.lock(net.tuned())
     write_model(Path("net.onnx"), channels=32)
-    plan, _ = emission_inputs(net.plan())
+    plan = written_plan(net.plan())
     assert [d.reason for d in plan.decisions if d.action == "declined the cover of net.lock.yaml"] == [
         "it was found for another graph"
     ] * 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from html_pages import read_page
-from locked_net import emission_inputs, new_net, whole_engine
+from locked_net import new_net, whole_engine, written_plan
 
 from bolt_build.cli.main import main
 from bolt_build.errors import ExitCode
@@ -21,7 +21,7 @@ def test_a_tuned_engine_that_was_not_built(
     monkeypatch.chdir(tmp_path)
     net = new_net()
     net.lock(whole_engine(net.tuned()))
-    plan, _ = emission_inputs(net.plan())
+    plan = written_plan(net.plan())
     capsys.readouterr()
     assert main(["explain", "net.yaml", "--format", "json", "--cache", "cache"]) == ExitCode.OK
     (explained,) = json.loads(capsys.readouterr().out)

@@ -11,7 +11,8 @@ from tiny_engine import FACTS, build_engine, tiny_constants, tiny_plan
 
 from bolt_build.digest import digest_file
 from bolt_build.emit.elf import read_elf
-from bolt_build.emit.manifest import BuildFacts, ResolvedTool, embedded_manifest, manifest_json
+from bolt_build.emit.manifest import BuildFacts, ResolvedTool, embedded_manifest
+from bolt_build.emit.subjects import manifest_json
 from bolt_build.families.base import Candidate
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.runtime.loader import Engine
@@ -33,7 +34,7 @@ def test_the_file_adds_digests_of_artifacts_and_what_the_library_needs(library: 
     tools = (ResolvedTool("cxx", "12.2.0", "33" * 32), ResolvedTool("onednn", "3.2.0"))
     facts = BuildFacts("11" * 32, tools, version="9")
     plan = tiny_plan(batches=(1,))
-    statement = json.loads(manifest_json(plan, HOST, facts, "22" * 32, library, [weights, library]))
+    statement = json.loads(manifest_json(embedded_manifest(plan, HOST, facts), "22" * 32, library, [weights, library]))
     assert statement["subject"] == [
         {"name": "libtiny.so", "digest": {"sha256": digest_file(library)}},
         {"name": "tiny.weights", "digest": {"sha256": digest_file(weights)}},
@@ -87,8 +88,11 @@ def test_settings_of_a_kernel_stand_beside_its_parameters() -> None:
 
 
 def test_equal_builds_have_equal_manifests(library: Path) -> None:
-    first = manifest_json(tiny_plan(), HOST, FACTS, "22" * 32, library, [library])
-    assert first == manifest_json(tiny_plan(), HOST, FACTS, "22" * 32, library, [library])
+    def made() -> str:
+        return manifest_json(embedded_manifest(tiny_plan(), HOST, FACTS), "22" * 32, library, [library])
+
+    first = made()
+    assert first == made()
     assert str(library.parent) not in first
 
 

@@ -20,7 +20,7 @@ from bolt_build.build.question import Question, engine_facts
 from bolt_build.build.task_graph import places_of, task_graph
 from bolt_build.digest import digest, encode
 from bolt_build.emit.engine import kernel_units, source_names
-from bolt_build.emit.manifest import BuildFacts, ResolvedTool
+from bolt_build.emit.manifest import BuildFacts, ResolvedTool, embedded_manifest
 from bolt_build.emit.weights import payload_bytes, weights_content
 from bolt_build.families import load
 from bolt_build.planner.engine_plan import EnginePlan
@@ -44,13 +44,13 @@ def tasks_of(asked: Question, planned: PlannedEngine | None) -> PreparedTarget:
     verified = asked.elsewhere is None and asked.unverified is None
     context = BuildContext(asked.recipe, target, families_of(summary, target), asked.tools, summary, model, verified)
     places = places_of(context, directory.path, sys.executable, PACKAGE)
-    provenance = _build_facts(asked)
+    facts = _build_facts(asked)
     contents = (
         (ENGINE, text),
-        (PROVENANCE, _text(provenance)),
+        (PROVENANCE, embedded_manifest(engine, target, facts)),
         ("recipe.json", _text(asked.recipe)),
         ("selection.json", _text(asked.lock.relevant(asked.use))),
-        *emitted_sources(engine, provenance),
+        *emitted_sources(engine, facts),
     )
     name, before = weights_name(engine.name), () if asked.known is None else asked.known.made
     weights = None if planned is None else PreparedWeights(name, weights_content(engine, planned.constants))

@@ -155,7 +155,7 @@ def _manifest(context: BuildContext, artifacts: tuple[str, ...]) -> Task:
     library, model = names.library(context.engine.name), context.model.digest
     argv = _python("manifest", "${out}/" + names.MANIFEST, model, library, *artifacts)
     return Task(
-        "manifest", "manifest", f"write {names.MANIFEST}", argv, (ENGINE, PROVENANCE, *artifacts), (names.MANIFEST,),
+        "manifest", "manifest", f"write {names.MANIFEST}", argv, (PROVENANCE, *artifacts), (names.MANIFEST,),
         _code(context, "manifest"), PLANNING_KEYS, _PYTHON_MB, cached=False,
     )  # fmt: skip
 

@@ -1,21 +1,18 @@
 """The engine's manifest: what it was built from, in the shape of an in-toto statement with SLSA provenance.
 
-An engine embeds what is known before it is linked. `manifest.json` beside it is the same statement with the digests of
-the artifacts as its subjects, and with what the linked library needs. No times, no hosts, no absolute paths: equal
-builds have equal manifests.
+An engine embeds what is known before it is linked. `manifest.json` beside it (`subjects.py`) is the same statement with
+the digests of the artifacts as its subjects, and with what the linked library needs. No times, no hosts, no absolute
+paths: equal builds have equal manifests.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import bolt_build
-from bolt_build.digest import digest_file
-from bolt_build.emit.elf import read_elf
+from bolt_build.emit.subjects import digest_of, statement_text
 from bolt_build.planner.engine_plan import BatchPlan, EnginePlan, Port, SlowSteps, Step
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.sizes import Dims
@@ -24,7 +21,6 @@ from bolt_build.targets import Target
 MANIFEST_VERSION = 1
 _STATEMENT = "https://in-toto.io/Statement/v1"
 _PREDICATE = "https://slsa.dev/provenance/v1"
-_WIDTH = 118
 
 
 @dataclass(frozen=True)
@@ -49,50 +45,11 @@ class BuildFacts:
 
 def embedded_manifest(plan: EnginePlan, target: Target, facts: BuildFacts) -> str:
     """The manifest that the engine carries: JSON with sorted keys, without subjects."""
-    return _text(_statement(plan, target, facts))
-
-
-def manifest_json(
-    plan: EnginePlan, target: Target, facts: BuildFacts, model: str, library: Path, artifacts: Sequence[Path]
-) -> str:
-    """The manifest beside the artifacts: subjects are `artifacts` (the library among them) by file name and digest.
-
-    `model` is the digest (SHA-256, hex) of the ONNX model, with whose weights the weights file beside it was written:
-    the engine itself does not carry it, since its weights can be swapped. `requires` has the shared libraries that
-    `library` needs and the least version of each of their symbol sets that it uses (the least glibc). Raises OSError;
-    ValueError where `library` is no ELF file.
-    """
-    statement = _statement(plan, target, facts)
-    definition = statement["predicate"]["buildDefinition"]
-    definition["resolvedDependencies"].insert(0, {"name": "model", **_digest(model)})
-    statement["subject"] = [
-        {"digest": {"sha256": digest_file(path)}, "name": path.name} for path in sorted(artifacts, key=lambda p: p.name)
-    ]
-    elf = read_elf(library)
-    requires = definition["internalParameters"]["requires"]
-    requires["libraries"] = sorted(elf.needed)
-    requires["leastVersions"] = dict(elf.least_versions)
-    return _text(statement)
-
-
-def _text(statement: Mapping[str, Any]) -> str:
-    return _lines(statement, 0) + "\n"
-
-
-def _lines(value: Any, depth: int) -> str:
-    """JSON with sorted keys in which whatever fits a line stands in one."""
-    flat = json.dumps(value, sort_keys=True)
-    if depth * 2 + len(flat) <= _WIDTH or not isinstance(value, dict | list) or not value:
-        return flat
-    inner, end = "\n" + "  " * (depth + 1), "\n" + "  " * depth
-    if isinstance(value, list):
-        return "[" + ",".join(inner + _lines(item, depth + 1) for item in value) + end + "]"
-    items = (f"{inner}{json.dumps(key)}: {_lines(item, depth + 1)}" for key, item in sorted(value.items()))
-    return "{" + ",".join(items) + end + "}"
+    return statement_text(_statement(plan, target, facts))
 
 
 def _statement(plan: EnginePlan, target: Target, facts: BuildFacts) -> dict[str, Any]:
-    dependencies = [{"name": tool.name, "version": tool.version, **_digest(tool.digest)} for tool in facts.tools]
+    dependencies = [{"name": tool.name, "version": tool.version, **digest_of(tool.digest)} for tool in facts.tools]
     return {
         "_type": _STATEMENT,
         "subject": [],
@@ -145,10 +102,6 @@ def _tuning(kernels: KernelSource | None) -> dict[str, Any]:
     if kernels.lock:
         found |= {"lock": kernels.lock, "gpu": kernels.gpu, "stale": kernels.stale, "predicted": kernels.predicted}
     return {"tuning": found}
-
-
-def _digest(sha256: str) -> dict[str, Any]:
-    return {"digest": {"sha256": sha256}} if sha256 else {}
 
 
 def _recipe(sha256: str) -> dict[str, Any]:
