@@ -44,7 +44,7 @@ _L2_BYTES = 200 << 20
 class Trial:
     """One kernel for one layer, compared with NumPy; a `large` one with `reference`, an earlier trial of the layer, if
     there is one. Rows of the output are stored `pitch` elements apart (0: dense); between those of inputs that can be
-    read so lie `between` more. `there` are the keys of attention that are no padding (0: all)."""
+    read so lie `between` more. `there` are the keys of attention that are no padding (0: all). It is launched so often, one behind the other."""
 
     layer: Layer
     step: ProposedStep
@@ -56,6 +56,7 @@ class Trial:
     pitch: int = 0
     between: int = 0
     there: int = 0
+    launches: int = 1
 
     @property
     def input_pitches(self) -> tuple[int, ...]:
@@ -206,7 +207,7 @@ class Given(ctypes.Structure):
         ("inputs", ctypes.c_void_p), ("bytes", ctypes.c_void_p), ("count", ctypes.c_int), ("output", ctypes.c_void_p),
         ("output_bytes", ctypes.c_size_t), ("sets", ctypes.c_int), ("shared", ctypes.c_int),
         ("left", ctypes.c_uint), ("overlap", ctypes.c_int), ("microseconds", ctypes.c_void_p),
-        ("there", ctypes.c_int64),
+        ("there", ctypes.c_int64), ("launches", ctypes.c_int),
     )  # fmt: skip
 
 
@@ -275,7 +276,7 @@ class Library:
             ctypes.addressof(pointers), ctypes.addressof(sizes), len(memories), memory.ctypes.data, memory.nbytes,
             sets, -1 if trial.shared is None else trial.shared,
             left, int(TARGET.gpu is not None and TARGET.gpu.overlaps), ctypes.addressof(time_found),
-            trial.there,
+            trial.there, trial.launches,
         )  # fmt: skip
         entry = getattr(self._library, f"kernel_{index}")
         if entry(ctypes.byref(given), message, ctypes.c_size_t(1024)) != 0:

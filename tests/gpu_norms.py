@@ -69,7 +69,21 @@ LAYERS = (
         ((4, "pingpong"), (2, "pingpong"), (4, "cooperative")),
     ),
 )
-"""And how many tiles make a row, and in what turns, of the kernels that are tried: of each the first by prediction."""
+"""And how many tiles make a row, and in what turns, of the kernels in clusters that are tried: of each the first by
+prediction."""
+
+THROUGH_MEMORY = (
+    (
+        step_of(product("memory-norm-768", (2, 131, 200), 768, ADD, by=False), keeps=True),
+        {"m": 192, "n": 192, "warpgroups": "cooperative"},
+    ),
+    (
+        step_of(product("memory-norm-384", (5, 67, 96), 384, GELU), statistic="rms", bias=False),
+        {"m": 128, "n": 128, "warpgroups": "pingpong"},
+    ),
+    (step_of(product("memory-norm-512", (300, 72), 512, ADD)), {"m": 256, "n": 128, "warpgroups": "cooperative"}),
+)
+"""Of kernels whose blocks exchange through memory. Their rows are no whole tiles."""
 
 
 SLICED = (
@@ -96,6 +110,21 @@ def norm_trials() -> list[Trial]:
         candidates = FAMILY.candidates(step.problem, TARGET)[0]
         for across, turns in wanted:
             named = {"norm": across, "warpgroups": turns}
-            first = next(each for each in candidates if named.items() <= dict(each.parameters).items())
+            first = next(
+                each
+                for each in candidates
+                if named.items() <= dict(each.parameters).items() and "through" not in dict(each.parameters)
+            )
             found.append(Trial(layer, step, first))
+    return found + memory_norm_trials()
+
+
+def memory_norm_trials() -> list[Trial]:
+    """Twice in a row: the second finds the counters as the first has left them."""
+    found = []
+    for (layer, step), tile in THROUGH_MEMORY:
+        candidates = FAMILY.candidates(step.problem, TARGET)[0]
+        named = {**tile, "through": "memory"}
+        first = next(each for each in candidates if named.items() <= dict(each.parameters).items())
+        found.append(Trial(layer, step, first, launches=2))
     return found

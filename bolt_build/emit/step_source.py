@@ -16,6 +16,7 @@ class StepSource:
     """Text of one step: `comments` are the lines above its code, `member_type` is "" for a kernel without state.
 
     `kept_weights` are indices of the weights that its call reads at run time. A view has an empty `call`.
+    `counts`: it reads `Run::counters`.
     """
 
     index: int
@@ -27,6 +28,7 @@ class StepSource:
     call: str
     kept_weights: tuple[int, ...]
     info: tuple[str, str, str]
+    counts: bool
 
     @property
     def parameter(self) -> str:
@@ -50,6 +52,7 @@ def step_source(step: Step, families: dict[str, Family], target: Target) -> Step
         call=wrapped(call, 8),
         kept_weights=kept,
         info=(c_string(step.name), c_string("\n".join(step.covers)), c_string(_kernel(step))),
+        counts=code.counts,
     )
 
 

@@ -264,12 +264,15 @@ class StepCode:
 
     A kernel with a member reads its constants when it is made, but for input 0, which its call reads; one without
     reads all of them in its call. The others need not outlive the model's creation.
+
+    `counts`: it reads `bolt::Run::counters`, which a context has where a step does.
     """
 
     includes: tuple[str, ...]
     member_type: str | None
     member_arguments: str
     call: str
+    counts: bool = False
 
 
 @dataclass(frozen=True)

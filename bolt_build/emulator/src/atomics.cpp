@@ -8,7 +8,7 @@
 namespace emulator {
 namespace {
 
-enum Operation : int { add, most, least, bit_and, bit_or, bit_xor, exchange, compare };
+enum Operation : int { add, most, least, bit_and, bit_or, bit_xor, exchange, compare, wrapped };
 
 template <typename T>
 T after(int operation, T now, T value, T other) {
@@ -23,6 +23,7 @@ T after(int operation, T now, T value, T other) {
     if (operation == bit_and) return now & value;
     if (operation == bit_or) return now | value;
     if (operation == bit_xor) return now ^ value;
+    if (operation == wrapped) return now >= value ? T{0} : static_cast<T>(now + 1);
   }
   throw Unsupported("this operation in memory on numbers of this type");
 }
@@ -48,7 +49,7 @@ void change(Warp& warp, const Instruction& i, Mask mask) {
 int operation_of(const Statement& s) {
   constexpr std::pair<std::string_view, int> all[] = {{"add", add},     {"max", most},     {"min", least},
                                                       {"and", bit_and}, {"or", bit_or},    {"xor", bit_xor},
-                                                      {"exch", exchange}, {"cas", compare}};
+                                                      {"exch", exchange}, {"cas", compare},   {"inc", wrapped}};
   for (const auto& [word, operation] : all)
     if (s.has(word)) return operation;
   throw Unsupported("an operation in memory");

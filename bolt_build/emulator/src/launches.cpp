@@ -37,7 +37,8 @@ dim3 cluster_of(const cudaLaunchAttribute* attributes, unsigned count) {
     const cudaLaunchAttribute& one = attributes[i];
     switch (one.id) {
       case cudaLaunchAttributeIgnore:
-      case cudaLaunchAttributeProgrammaticStreamSerialization:  // see overlaps
+      case cudaLaunchAttributeProgrammaticStreamSerialization:  // see ways_of
+      case cudaLaunchAttributeCooperative:                      // the same
         break;
       case cudaLaunchAttributeClusterDimension:
         cluster = dim3(one.val.clusterDim.x, one.val.clusterDim.y, one.val.clusterDim.z);
@@ -49,11 +50,20 @@ dim3 cluster_of(const cudaLaunchAttribute* attributes, unsigned count) {
   return cluster;
 }
 
-bool overlaps(const cudaLaunchAttribute* attributes, unsigned count) {
-  for (unsigned i = 0; i < count; ++i)
-    if (attributes[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
-      return attributes[i].val.programmaticStreamSerializationAllowed != 0;
-  return false;
+// What of a launch is no size.
+struct Ways {
+  bool overlaps = false, together = false;
+};
+
+Ways ways_of(const cudaLaunchAttribute* attributes, unsigned count) {
+  Ways found;
+  for (unsigned i = 0; i < count; ++i) {
+    const cudaLaunchAttribute& one = attributes[i];
+    if (one.id == cudaLaunchAttributeProgrammaticStreamSerialization)
+      found.overlaps = one.val.programmaticStreamSerializationAllowed != 0;
+    if (one.id == cudaLaunchAttributeCooperative) found.together = one.val.cooperative != 0;
+  }
+  return found;
 }
 
 void check_sizes(const Function& function, const Configuration& how, const dim3& cluster) {
@@ -80,13 +90,29 @@ std::vector<std::byte> parameters_of(const Entry& entry, void** values) {
   return all;
 }
 
-void launch(const void* at, const Configuration& how, const dim3& cluster, bool early, void** values) {
+// Blocks of so many threads that a multiprocessor holds at once. Registers would count as well, but nobody has allotted any.
+std::size_t held(std::size_t threads, std::size_t shared) {
+  const std::size_t by_shared = kMultiprocessorShared / (shared + kReservedShared);
+  const std::size_t by_warps = kMultiprocessorThreads / 32 / ((threads + 31) / 32);
+  return std::min({by_warps, by_shared, std::size_t{kMultiprocessorBlocks}});
+}
+
+std::size_t multiprocessors() {
+  int found = 0;
+  require(cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess, cudaErrorUnknown);
+  return static_cast<std::size_t>(found);
+}
+
+void launch(const void* at, const Configuration& how, const dim3& cluster, Ways ways, void** values) {
   Function& function = function_at(at);
   check_sizes(function, how, cluster);
   const std::shared_ptr<const Entry> entry = entry_of(function);
   check_shared(function, static_shared(*entry), how.shared);
+  require(!ways.together ||
+              blocks(how.grid) <= multiprocessors() * held(blocks(how.block), static_shared(*entry) + how.shared),
+          cudaErrorCooperativeLaunchTooLarge);
   queue(how.stream, Launch{entry, dim_of(how.grid), dim_of(how.block), dim_of(cluster), how.shared,
-                           parameters_of(*entry, values), early});
+                           parameters_of(*entry, values), ways.overlaps, ways.together});
 }
 
 }  // namespace
@@ -111,7 +137,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** values, std::size_t shared,
                                cudaStream_t stream) {
-  return call_queueing([&] { launch(kernel, {grid, block, shared, stream}, dim3(1, 1, 1), false, values); });
+  return call_queueing([&] { launch(kernel, {grid, block, shared, stream}, dim3(1, 1, 1), {}, values); });
 }
 
 }  // extern "C"
@@ -125,11 +151,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* count, c
     *count = 0;
     if (static_cast<unsigned>(threads) > kMostThreads || own + dynamic > kMostShared) return;
     check_shared(function, own, dynamic);
-    // Registers would count as well, but nobody has allotted any.
-    const unsigned warps = (static_cast<unsigned>(threads) + 31) / 32;
-    const std::size_t by_shared = kMultiprocessorShared / (own + dynamic + kReservedShared);
-    const std::size_t by_warps = kMultiprocessorThreads / 32 / warps;
-    *count = static_cast<int>(std::min({by_warps, by_shared, std::size_t{kMultiprocessorBlocks}}));
+    *count = static_cast<int>(held(static_cast<unsigned>(threads), own + dynamic));
   });
 }
 
@@ -138,10 +160,8 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* count, const void* kernel, const
     require(count != nullptr && config != nullptr, cudaErrorInvalidValue);
     const dim3 cluster = cluster_of(config->attrs, config->numAttrs);
     check_sizes(function_at(kernel), {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream}, cluster);
-    int processors = 0;
-    require(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess, cudaErrorUnknown);
     // One block a multiprocessor, the most that kernels with clusters are written for.
-    *count = processors / static_cast<int>(blocks(cluster));
+    *count = static_cast<int>(multiprocessors() / blocks(cluster));
   });
 }
 
@@ -149,6 +169,6 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   return call_queueing([&] {
     require(config != nullptr, cudaErrorInvalidValue);
     launch(function, {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream},
-           cluster_of(config->attrs, config->numAttrs), overlaps(config->attrs, config->numAttrs), values);
+           cluster_of(config->attrs, config->numAttrs), ways_of(config->attrs, config->numAttrs), values);
   });
 }

@@ -51,6 +51,23 @@ void load(Warp& warp, const Instruction& i, Mask mask) {
   });
 }
 
+/// A load that acquires: what blocks wait for each other by.
+void poll(Warp& warp, const Instruction& i, Mask mask) {
+  load(warp, i, mask);
+  const Access a = access_of(i);
+  std::vector<std::byte> now(sizeof &i);
+  const Instruction* const where = &i;
+  std::memcpy(now.data(), &where, sizeof where);
+  for (const std::uint32_t to : i.list)
+    each(mask, [&](int lane) {
+      const std::byte* const from = warp.at<std::byte>(to) + static_cast<std::size_t>(a.register_bytes * lane);
+      now.insert(now.end(), from, from + a.register_bytes);
+    });
+  warp.polls = true;
+  warp.in_vain = now == warp.polled;
+  warp.polled = std::move(now);
+}
+
 void store(Warp& warp, const Instruction& i, Mask mask) {
   const Access a = access_of(i);
   const std::size_t count = i.list.size();
@@ -142,7 +159,7 @@ bool decode_memory(Reader& reader, const Statement& s, Instruction& i) {
       }
     }
     i.form = space_of(s) | (at.wide ? wide_address : 0) | (type.kind == 's' ? 32 : 0) | width << narrow_shift;
-    i.execute = loads ? load : store;
+    i.execute = !loads ? store : s.has("acquire") && space_of(s) <= global ? poll : load;
     return true;
   }
   if (s.base == "cp" && s.has("async") && !s.has("bulk")) {

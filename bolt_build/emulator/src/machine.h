@@ -62,6 +62,7 @@ struct Launch {
   std::size_t dynamic_shared = 0;
   std::vector<std::byte> parameters;
   bool overlaps = false;  // may begin before the kernel in front has ended
+  bool together = false;  // its blocks may wait for each other: all of them run at once
 };
 
 /// What may vary from run to run without any kernel being allowed to notice.

@@ -1,4 +1,5 @@
 // How blocks begin, take turns and end.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -124,15 +125,15 @@ bool Cluster::happened(const Warp* owner, int lane, std::uint64_t group) const {
   return true;
 }
 
-void Cluster::stuck() const {
-  std::string text = "nothing can proceed";
+std::string Cluster::whereabouts() const {
+  std::string text;
   for (const auto& block : blocks)
     for (const auto& warp : block->warps)
       if (!warp->done()) text += "\n  " + warp->whereabouts();
-  throw Fault(text);
+  return text;
 }
 
-void Cluster::run(std::uint64_t number) {
+void Cluster::begin(std::uint64_t number) {
   state_ = mixed(mixed(chance_.seed) + number);
   copies_.clear();
   waited = !launch.overlaps;
@@ -140,47 +141,85 @@ void Cluster::run(std::uint64_t number) {
   const std::uint64_t across = launch.grid.x / c.x, down = launch.grid.y / c.y;
   const Dim first{static_cast<unsigned>(number % across) * c.x, static_cast<unsigned>(number / across % down) * c.y,
                   static_cast<unsigned>(number / across / down) * c.z};
-  std::vector<Warp*> order;
+  order_.clear();
   for (const auto& block : blocks) {
     block->begin({first.x + block->rank % c.x, first.y + block->rank / c.x % c.y, first.z + block->rank / c.x / c.y});
-    for (const auto& warp : block->warps) order.push_back(warp.get());
+    for (const auto& warp : block->warps) order_.push_back(warp.get());
   }
-  std::size_t left = order.size();
-  while (left > 0) {
-    bool proceeded = false;
-    if (chance_.shuffled)
-      for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
-    for (Warp* const warp : order) {
-      if (warp->done()) continue;
-      if (chance_.shuffled && random() % 4 == 0) continue;
-      const std::uint64_t budget = chance_.shuffled ? 1 + random() % 4096 : 1 << 16;
-      proceeded = warp->run(budget) || proceeded;
-      if (warp->done()) --left;
-    }
-    if (!chance_.shuffled) {
-      if (!proceeded && left > 0) stuck();
-      continue;
-    }
-    // Copies happen now and then; for certain where everybody waits.
-    if (!copies_.empty() && (!proceeded || random() % 4 == 0)) {
-      const std::size_t which = random() % copies_.size();
-      const Copy copy = std::move(copies_[which]);
-      copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(which));
-      copy.happen();
-      proceeded = true;
-    }
-    if (!proceeded && left > 0) {
-      // Some may have been passed over.
-      for (Warp* const warp : order)
-        if (!warp->done()) {
-          proceeded = warp->run(1 << 12) || proceeded;
-          if (warp->done()) --left;
-        }
-      if (!proceeded && copies_.empty() && left > 0) stuck();
-    }
-  }
-  if (!copies_.empty()) throw Fault("a block ended while copies from or to its shared memory were under way");
+  left_ = order_.size();
 }
+
+bool Cluster::proceed() {
+  bool proceeded = false;
+  if (chance_.shuffled)
+    for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
+  for (Warp* const warp : order_) {
+    if (warp->done()) continue;
+    if (chance_.shuffled && random() % 4 == 0) continue;
+    const std::uint64_t budget = chance_.shuffled ? 1 + random() % 4096 : 1 << 16;
+    proceeded = warp->run(budget) || proceeded;
+    if (warp->done()) --left_;
+  }
+  // Copies happen now and then; for certain where everybody waits.
+  if (!copies_.empty() && (!proceeded || random() % 4 == 0)) {
+    const std::size_t which = random() % copies_.size();
+    const Copy copy = std::move(copies_[which]);
+    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(which));
+    copy.happen();
+    proceeded = true;
+  }
+  if (chance_.shuffled && !proceeded) {
+    // Some may have been passed over.
+    for (Warp* const warp : order_)
+      if (!warp->done()) {
+        proceeded = warp->run(1 << 12) || proceeded;
+        if (warp->done()) --left_;
+      }
+  }
+  if (done() && !copies_.empty()) throw Fault("a block ended while copies from or to its shared memory were under way");
+  return proceeded || !copies_.empty();
+}
+
+namespace {
+
+/// Clusters of a grid one after the other, each number of `next`.
+void run_in_turn(const Launch& launch, const Chance& chance, const InFront& in_front, std::atomic<std::uint64_t>& next,
+                 std::uint64_t clusters) {
+  Cluster own(launch, chance);
+  const Touching touching(own.waited, in_front.written);
+  for (std::uint64_t number; (number = next++) < clusters;) {
+    own.begin(number);
+    while (!own.done())
+      if (!own.proceed() && !own.done()) throw Fault("nothing can proceed" + own.whereabouts());
+  }
+}
+
+/// All clusters of a grid at once, in rounds.
+void run_together(const Launch& launch, const Chance& chance, const InFront& in_front, std::uint64_t clusters) {
+  std::vector<std::unique_ptr<Cluster>> all;
+  for (std::uint64_t number = 0; number < clusters; ++number) {
+    all.push_back(std::make_unique<Cluster>(launch, chance));
+    all.back()->begin(number);
+  }
+  const Touching touching(all.front()->waited, in_front.written);
+  for (std::uint64_t round = mixed(chance.seed); !all.empty(); ++round) {
+    if (chance.shuffled)
+      for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[mixed(round ^ i << 32) % i]);
+    bool proceeded = false;
+    for (const auto& cluster : all) {
+      accesses().waited = &cluster->waited;
+      proceeded = cluster->proceed() || proceeded;
+    }
+    if (!proceeded) {
+      std::string text = "nothing can proceed";
+      for (const auto& cluster : all) text += cluster->whereabouts();
+      throw Fault(text);
+    }
+    all.erase(std::remove_if(all.begin(), all.end(), [](const auto& cluster) { return cluster->done(); }), all.end());
+  }
+}
+
+}  // namespace
 
 void run(const Launch& launch, const Chance& chance, InFront& in_front) {
   const std::lock_guard turn(in_front.mutex);
@@ -193,9 +232,10 @@ void run(const Launch& launch, const Chance& chance, InFront& in_front) {
   std::exception_ptr failure;
   const auto work = [&] {
     try {
-      Cluster own(launch, chance);
-      const Touching touching(own.waited, in_front.written);
-      for (std::uint64_t number; (number = next++) < clusters;) own.run(number);
+      if (launch.together)
+        run_together(launch, chance, in_front, clusters);
+      else
+        run_in_turn(launch, chance, in_front, next, clusters);
       const std::lock_guard lock(mutex);
       written.push_back(std::move(accesses().own));
     } catch (...) {
@@ -204,7 +244,8 @@ void run(const Launch& launch, const Chance& chance, InFront& in_front) {
       next = clusters;
     }
   };
-  const std::uint64_t processors = std::min<std::uint64_t>(clusters, std::max(1u, std::thread::hardware_concurrency()));
+  const std::uint64_t processors =
+      launch.together ? 1 : std::min<std::uint64_t>(clusters, std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::thread> others;
   for (std::uint64_t i = 1; i < processors; ++i) others.emplace_back(work);
   work();

@@ -14,6 +14,9 @@ namespace {
 /// Instructions of one warp before it counts as one that never ends.
 constexpr std::uint64_t most_instructions = 4'000'000'000;
 
+/// Instructions from one load that acquires to the next, where there is nothing else to do.
+constexpr std::uint64_t most_of_a_round = 64;
+
 }  // namespace
 
 void Warp::Free::operator()(std::byte* p) const { std::free(p); }
@@ -83,6 +86,8 @@ void Warp::begin() {
   copy_group = product_group = cluster_arrivals = cluster_turns = 0;
   bulk_group.fill(0);
   refused = 0;
+  polled.clear();
+  polls = in_vain = false;
 }
 
 Mask Warp::live() const {
@@ -201,6 +206,11 @@ bool Warp::proceed(std::uint64_t budget) {
         case Instruction::Kind::plain:
           if (mask != 0) i.execute(*this, i, mask);
           ++group->pc;
+          if (polls) {
+            // It may wait for what another block writes. Where that has not come, nothing happens in a round.
+            polls = false;
+            return !in_vain || spent_ - (end - budget) > most_of_a_round;
+          }
           break;
         case Instruction::Kind::waiting:
           if (mask != 0 && !i.attempt(*this, i, mask)) {

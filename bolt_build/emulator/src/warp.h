@@ -154,6 +154,9 @@ class Warp {
   std::deque<Pending> copies, products;
   std::uint64_t copy_group = 0, product_group = 0;
   std::array<std::uint64_t, lanes> bulk_group{};
+  std::vector<std::byte> polled;  // what its last load that acquires found, and where
+  bool polls = false;             // its turn ends behind such a load
+  bool in_vain = false;           // which found what it had found before
   Mask refused = 0;  // lanes that a wait has given up on, and that will try again
   unsigned registers = 0;  // of a thread
   std::uint64_t cluster_arrivals = 0, cluster_turns = 0;  // at the cluster's barrier: begun, and waited for
@@ -177,7 +180,13 @@ class Warp {
 class Cluster {
  public:
   Cluster(const Launch& launch, const Chance& chance);
-  void run(std::uint64_t number);
+  /// Those of the grid's cluster `number` begin.
+  void begin(std::uint64_t number);
+  /// Turns of all warps, and copies. False where nothing could proceed. Throws Fault.
+  bool proceed();
+  bool done() const { return left_ == 0; }
+  /// Where every warp that has not ended is.
+  std::string whereabouts() const;
 
   /// Begins a copy: it happens now, or later where the order is shuffled.
   void begin(Copy copy);
@@ -192,11 +201,11 @@ class Cluster {
   std::vector<std::unique_ptr<Block>> blocks;
 
  private:
-  [[noreturn]] void stuck() const;
-
   const Chance chance_;
   std::uint64_t state_ = 0;
   std::vector<Copy> copies_;
+  std::vector<Warp*> order_;
+  std::size_t left_ = 0;  // warps that have not ended
 };
 
 /// Memory aligned as shared memory is.

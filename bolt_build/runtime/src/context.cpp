@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "bolt/device.h"
@@ -70,11 +71,18 @@ Context::Context(const Model& model, int plan, bool staged, int queueing)
   const bool told = staged && info_.reads_sizes;
   const std::size_t numbers = 1 + static_cast<std::size_t>(model.engine().dims.count);
   if (told) bytes_ = added(bytes_, aligned(numbers * sizeof(std::int64_t)));
+  const std::size_t counters_at = bytes_;
+  const bool counts = model.plan(index_).counts();
+  if (counts) bytes_ = added(bytes_, aligned(counter_bytes));
   const device::Scope scope(model.device(), model.threads());
   memory_.reset(device::allocate(bytes_));
   fault_ = std::make_unique<Fault>(model.faults(), info_);
   auto* base = static_cast<std::byte*>(memory_.get());
   if (told) sizes_ = base + sizes_at;
+  if (counts) {
+    counters_ = reinterpret_cast<std::uint32_t*>(base + counters_at);
+    device::fill(counters_, counter_bytes, [](void* memory) { std::memset(memory, 0, counter_bytes); });
+  }
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (i < static_cast<std::size_t>(info_.inputs.count)) {
       staged_inputs_.push_back(base + places[i]);
@@ -167,7 +175,7 @@ void Context::tell_sizes(const std::int64_t* sizes, void* stream) {
 Run Context::run_on(const void* const* inputs, void* const* outputs, void* stream) const {
   auto* base = static_cast<std::byte*>(memory_.get());
   return {base, base + scratch_at_, inputs, outputs, model_.weights(), stream, model_.threads(), false, fault_->word(), 0,
-          static_cast<const std::int64_t*>(sizes_)};
+          static_cast<const std::int64_t*>(sizes_), counters_};
 }
 
 // Notes the buffers that a recording is made with. True where they are others than before.

@@ -157,14 +157,20 @@ class WgmmaTile:
     def _refuse_room(self, gpu: Gpu, product: Product) -> str | None:
         if (reason := too_many_sums(self.accumulators)) is not None:
             return reason
+        if (reason := self.refuse_sums()) is not None:
+            return reason
+        stages = self.stages(gpu, product.residual)
+        if stages < LEAST_STAGES:
+            return Reason("shared memory has room for {} stages of its pipeline, {} are needed", stages, LEAST_STAGES)
+        return None
+
+    def refuse_sums(self) -> str | None:
+        """Why its threads cannot hold their sums beside those of the other warpgroups, None where they can."""
         word, most = _SUMS.get(self.warpgroups * self.teams, ("two", REGISTERS))
         if self.accumulators > most:
             return Reason(
                 f"a thread would hold {{}} sums, {word} warpgroups leave room for {{}}", self.accumulators, most
             )
-        stages = self.stages(gpu, product.residual)
-        if stages < LEAST_STAGES:
-            return Reason("shared memory has room for {} stages of its pipeline, {} are needed", stages, LEAST_STAGES)
         return None
 
     def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:

@@ -1,5 +1,5 @@
-"""Kernels on Hopper for a product and the normalisation of its rows: the blocks of a cluster own whole rows together,
-and tell each other their statistics through distributed shared memory."""
+"""Kernels on Hopper for a product and the normalisation of its rows: several blocks own whole rows together, and tell
+each other their statistics, in a cluster through distributed shared memory, else through global memory."""
 
 from __future__ import annotations
 
@@ -52,16 +52,26 @@ _TURNS = 2
 """Places for the statistics of a row: of one tile while those of the next come in."""
 
 
+_THROUGH = {"cluster": False, "memory": True}
+"""What blocks exchange through."""
+_COUNTERS = 4096
+"""That a context has: `counter_bytes` of plan.h."""
+
+
 @dataclass(frozen=True)
 class NormTile:
-    """A WGMMA tile, and how many of them, side by side, are whole rows: the blocks of a cluster."""
+    """A WGMMA tile, and how many of them, side by side, are whole rows: the blocks of a cluster, or, `through_memory`,
+    any that run at the same time."""
 
     tile: WgmmaTile
     across: int
+    through_memory: bool = False
 
     @property
     def exchanged_bytes(self) -> int:
         """Shared memory for the statistics of rows: two numbers of each row and tile."""
+        if self.through_memory:
+            return 0
         return _TURNS * self.across * self.tile.m * 8 * (1 if self.tile.cooperative else self.tile.teams)
 
     def stages(self, gpu: Gpu, residual: bool) -> int:
@@ -73,12 +83,16 @@ class NormTile:
     @property
     def parameters(self) -> Named:
         tile = self.tile
-        return (("m", tile.m), ("n", tile.n), ("k", tile.k), ("warpgroups", tile.schedule), ("norm", self.across))
+        through = (("through", "memory"),) if self.through_memory else ()
+        return (
+            ("m", tile.m), ("n", tile.n), ("k", tile.k), ("warpgroups", tile.schedule), ("norm", self.across), *through,
+        )  # fmt: skip
 
     @classmethod
     def read(cls, reader: Reader) -> NormTile:
         m, n, k = map(reader.number, ("m", "n", "k"))
-        return cls(WgmmaTile(m, n, k, reader.word("warpgroups", TURNS)), reader.number("norm"))
+        tile, across = WgmmaTile(m, n, k, reader.word("warpgroups", TURNS)), reader.number("norm")
+        return cls(tile, across, reader.word("through", _THROUGH, "cluster"))
 
     def cxx(self, problem: KernelProblem, product: Product) -> str:
         """`bolt::cutlass_kernels::WarpgroupNorm<128, 192, 64, true, 4, true, false>`"""
@@ -87,13 +101,17 @@ class NormTile:
             tile.m, tile.n, tile.k, boolean(tile.cooperative), self.across,
             boolean(STATISTICS[norm_of(problem).statistic]), boolean(keeps(problem)),
         )  # fmt: skip
-        return f"{SPACE}::WarpgroupNorm<{', '.join(map(str, values))}{product.element}>"
+        name = "WarpgroupMemoryNorm" if self.through_memory else "WarpgroupNorm"
+        return f"{SPACE}::{name}<{', '.join(map(str, values))}{product.element}>"
 
     def refuse(self, gpu: Gpu, product: Product) -> str | None:
         tile = self.tile
         if tile.n * self.across != product.n:
             return Reason("{} tiles of {} columns are no whole rows", self.across, tile.n)
-        if tile.m % (8 * self.across):
+        if self.through_memory:
+            if (reason := self._refuse_waiting(gpu, product)) is not None:
+                return reason
+        elif tile.m % (8 * self.across):
             return Reason(
                 "each block of the cluster would load {} rows for all, no multiple of 8", tile.m // self.across
             )
@@ -101,12 +119,28 @@ class NormTile:
             return Reason("half of its depth would be beyond the {} of the product", product.depth)
         if (reason := wasted_rows(tile.m, product.m) or too_many_sums(tile.accumulators)) is not None:
             return reason
+        if (reason := tile.refuse_sums()) is not None:
+            return reason
         if (count := self.stages(gpu, product.residual)) < LEAST_STAGES:
             return Reason("shared memory has room for {} stages of its pipeline, {} are needed", count, LEAST_STAGES)
         return None
 
+    def _refuse_waiting(self, gpu: Gpu, product: Product) -> str | None:
+        """Why blocks of the grid, one an SM, cannot wait for those of the same rows, None where they can.
+
+        They take tiles in the order of rows, so those of the first rows that are not complete are always under way."""
+        bands = ceil(product.m / self.tile.m)
+        if bands * self.across > gpu.sms and gpu.sms % self.across:
+            return Reason(
+                "rows of {} tiles would be cut at the end of a round over {} multiprocessors", self.across, gpu.sms
+            )
+        if (counted := bands * self.tile.warpgroups) > _COUNTERS:
+            return Reason("its blocks would count in {} places, there are {}", counted, _COUNTERS)
+        return None
+
     def __str__(self) -> str:
-        return f"{self.tile} with whole rows of {self.across} tiles"
+        through = " through memory" if self.through_memory else ""
+        return f"{self.tile} with whole rows of {self.across} tiles{through}"
 
 
 _ROWS = {False: (64, 128), True: (128, 256)}
@@ -114,16 +148,27 @@ _COLUMNS = (64, 96, 128, 192, 256)
 _DEPTHS = (32, 64, 128)
 _ACROSS = (1, 2, 4, 8)
 """Blocks of a cluster, up to the most that every Hopper GPU runs."""
+_APART_ROWS = {False: (128,), True: (128, 192, 256)}
+_APART_COLUMNS = (64, 96, 128, 160, 192, 256)
+_APART = range(2, 9)
+"""Tiles a row where blocks exchange through memory."""
 
 
 def _tiles(product: Product) -> tuple[NormTile, ...]:
     """All whose tiles side by side are the rows of a product."""
-    return tuple(
+    in_clusters = tuple(
         NormTile(WgmmaTile(m, n, k, cooperative), across)
         for across, n in every(_ACROSS, _COLUMNS)
         if n * across == product.n
         for cooperative, k in every(TURNS.values(), _DEPTHS)
         for m in _ROWS[cooperative]
+    )
+    return in_clusters + tuple(
+        NormTile(WgmmaTile(m, n, 64, cooperative), across, through_memory=True)
+        for across, n in every(_APART, _APART_COLUMNS)
+        if n * across == product.n
+        for cooperative in TURNS.values()
+        for m in _APART_ROWS[cooperative]
     )
 
 
@@ -131,6 +176,9 @@ def _tiles(product: Product) -> tuple[NormTile, ...]:
 # several blocks find room on, seconds in which the blocks of a cluster wait for each other, those in which a tile of
 # 128 x 128 is normalised and stored, and those that a step takes longer for each other block that loads for it.
 _RESIDENT, _EXCHANGE, _AGAIN, _LOADED = 0.93, 2.0e-6, 1.2e-6, 7e-9
+_THROUGH_MEMORY = 2.5e-6
+"""Seconds in which blocks wait for each other where they exchange through memory: two trips to L2 and back behind a
+fence. A guess."""
 
 
 class WgmmaNorm(TileKind[NormTile, Product]):
@@ -160,7 +208,8 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         return _seconds(problem, what, self.tile_of(candidate), target)
 
     def group(self, tile: NormTile) -> str:
-        return "WGMMA"
+        """No GPU has timed those that exchange through memory, so that one of them is tried."""
+        return "WGMMA, through memory" if tile.through_memory else "WGMMA"
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         """Of both; what lies between is written where it is kept, and never read."""
@@ -183,7 +232,7 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         other = "nullptr" if added is None else at.inputs[added]
         kept = at.outputs[0] if keeps(problem) else "nullptr"
         call = f"kernel.run(r, {at.inputs[own[0]]}, {other}, {kept}, {at.outputs[-1]});"
-        return StepCode(("bolt_cutlass/normed.h",), member, ", ".join(arguments), call)
+        return StepCode(("bolt_cutlass/normed.h",), member, ", ".join(arguments), call, counts=tile.through_memory)
 
     def unit(self, problem: KernelProblem, candidate: Candidate, target: Target) -> KernelUnit:
         first, tile = parts(problem)[0], self.tile_of(candidate)
@@ -246,6 +295,8 @@ def _seconds(problem: KernelProblem, product: Product, tile: NormTile, target: T
     needed = work(first, product)
     if keeps(problem):
         needed = replace(needed, nbytes=needed.nbytes + first.outputs[0].nbytes)
+    if tile.through_memory:
+        return copy_seconds(first, product, target) + seconds(inner, needed, target) + _through_memory(inner, product, gpu)
     clusters = ceil(product.m / inner.m)
     rounds = ceil(clusters / max(1, int(gpu.sms * _RESIDENT) // tile.across))
     alone = ceil(clusters * tile.across / gpu.sms)
@@ -253,3 +304,10 @@ def _seconds(problem: KernelProblem, product: Product, tile: NormTile, target: T
     waits = rounds * ceil(product.depth / inner.k) * (tile.across - 1) * _LOADED
     together = seconds(inner, needed, target) * rounds / alone + waits
     return copy_seconds(first, product, target) + together + once * (rounds if inner.cooperative else 1)
+
+
+def _through_memory(tile: WgmmaTile, product: Product, gpu: Gpu) -> float:
+    """What the exchange and the second pass over the tile add; in turns, to the last tile of a block alone."""
+    rounds = ceil(tile.blocks(product.m, product.n) / gpu.sms)
+    once = _THROUGH_MEMORY + _AGAIN * tile.m * tile.n / (128 * 128)
+    return once * (rounds if tile.cooperative else 1)

@@ -54,6 +54,8 @@ class Context {
   // Of a staged context whose kernels read them: where the sizes of a run's inputs stand, and those that do.
   void* sizes_ = nullptr;
   std::vector<std::int64_t> told_;
+  // Run::counters: of this context alone, because contexts of one model may run at the same time.
+  std::uint32_t* counters_ = nullptr;
   // The context's own buffers for the ports; empty where runs use the caller's.
   std::vector<const void*> staged_inputs_;
   std::vector<void*> staged_outputs_;

@@ -17,6 +17,8 @@ class Plan {
   virtual ~Plan() = default;
   /// Bytes that the hungriest step needs for itself.
   virtual std::size_t scratch_bytes() const = 0;
+  /// Whether a step reads Run::counters.
+  virtual bool counts() const { return false; }
   /// Runs (or queues on r.stream) step `index`. Steps are called in the order of their indices.
   virtual void step(int index, const Run& r) const = 0;
 };

@@ -32,6 +32,9 @@ class WrongValue : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Bytes of Run::counters.
+constexpr std::size_t counter_bytes = 16 << 10;
+
 /// Given to kernels at every run. Cheap; one a run.
 class Run {
  public:
@@ -51,6 +54,9 @@ class Run {
   /// In the device's memory: how much of the batch and of each dimension with several extents the run's inputs have, less
   /// than the plan's where they are padded; null where inputs are as large as the plan's.
   const std::int64_t* sizes = nullptr;
+  /// In the device's memory, the context's own: zero when a step begins, which leaves them so. Blocks of a kernel that wait
+  /// for each other count by them. Null where no step of the plan counts.
+  std::uint32_t* counters = nullptr;
 
   /// What tells of the running step.
   std::uint32_t mark() const { return static_cast<std::uint32_t>(step) + 1; }

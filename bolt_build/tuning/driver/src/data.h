@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bolt_tuning/candidates.h"
+#include "counters.h"
 #include "memory.h"
 
 namespace bolt_tuner {
@@ -40,6 +41,7 @@ class ProblemData {
 
   const bolt_tuning_problem& problem_;
   cudaStream_t stream_;
+  Counters counters_;
   int sets_;
   Watch watch_;
   std::vector<std::unique_ptr<Guarded>> inputs_, outputs_;

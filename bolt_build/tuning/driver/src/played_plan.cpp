@@ -17,7 +17,7 @@ constexpr std::uint64_t kPlaceAlignment = 256;
 
 PlayedPlan::PlayedPlan(const bolt_tuning_set& set, const PlanTable& table, const std::vector<int>& problems,
                        std::uint64_t seed, bool overlap, cudaStream_t stream)
-    : set_(set), table_(table), seed_(seed), overlap_(overlap), stream_(stream) {
+    : set_(set), table_(table), seed_(seed), overlap_(overlap), stream_(stream), counters_(stream) {
   place_tensors();
   views_.reserve(table.steps.size());
   for (std::size_t step = 0; step < table.steps.size(); ++step) {
@@ -155,7 +155,7 @@ void PlayedPlan::queue(const std::vector<int>& trials) {
   char message[512] = "";
   for (std::size_t step = 0; step < table_.steps.size(); ++step) {
     const Kernel& prepared = kernel(step, trials[places_[step]]);
-    bolt_tuning_run run = {inputs_[step].data(), outputs_[step].data(), scratch_, stream_, overlap_ ? 1 : 0};
+    bolt_tuning_run run = {inputs_[step].data(), outputs_[step].data(), scratch_, stream_, overlap_ ? 1 : 0, counters_.get()};
     const bolt_tuning_status status = set_.run(prepared.trial, prepared.made, &run, message, sizeof message);
     if (status != BOLT_TUNING_DONE) throw StepRefused(status, table_.steps[step], message);
   }

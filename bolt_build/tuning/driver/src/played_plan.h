@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bolt_tuning/candidates.h"
+#include "counters.h"
 #include "replay.h"
 #include "tables.h"
 
@@ -75,6 +76,7 @@ class PlayedPlan {
   std::uint64_t seed_;
   bool overlap_;
   cudaStream_t stream_;
+  Counters counters_;
   std::vector<std::size_t> places_;  // of each step's problem among the engine's
   std::vector<void*> owned_;         // memory of the GPU
   std::map<std::pair<char, std::uint64_t>, void*> bases_;

@@ -1,32 +1,59 @@
 // launch_gemm on WGMMA with rows that are normalised before they are stored.
 #pragma once
 
+#include "bolt/plan.h"
 #include "bolt_cutlass/gemm_warpgroup_kernel.h"
 #include "bolt_cutlass/normed.h"
 #include "bolt_cutlass/warpgroup_norm_store.h"
 
 namespace bolt::cutlass_kernels {
 
+/// `cluster`: blocks that a row's tiles are loaded by together.
+template <int m, int n, int k, bool cooperative, int across, int cluster, bool centred, bool keeps, typename Element,
+          typename Exchange, typename Stages>
+void launch_normed(const GemmArguments& a, const NormArguments& norm, const typename Exchange::Arguments& exchange,
+                   const Stages& stages, void* stream) {
+  constexpr int teams = cooperative ? 1 : 2;
+  using Store = NormStore<m, n, cooperative, centred, keeps, Stages, (m + n) * k * 2, teams, Element, Exchange>;
+  using Kernel = WarpgroupKernel<MatrixLoads<m, n, k, 1, cluster>, Store, m, n, k, cooperative, 1, cluster,
+                                 stages_beside<Store, m, n, k>, SharedProducts<m, n, k, cooperative, Element>, teams>;
+  if (a.n != n * across)
+    throw std::runtime_error("could not launch a normalised product: its rows are not those of its tiles side by side");
+  launch<Kernel, Exchange::through_memory>({a,
+                                            {{a.bias, a.residual, a.y, stages, a.y_row, a.residual_row}, norm.scale,
+                                             norm.shift, norm.kept, norm.epsilon, exchange},
+                                            a.m,
+                                            a.n,
+                                            (a.k + k - 1) / k,
+                                            1,
+                                            1,
+                                            2},
+                                           a.overlap, stream, "normalised product");
+}
+
 template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element,
           typename Stages>
 void launch_gemm(WarpgroupNorm<m, n, k, cooperative, across, centred, keeps, Element>, const GemmArguments& a,
                  const NormArguments& norm, const Stages& stages, void* stream) {
-  constexpr int teams = cooperative ? 1 : 2;
-  using Store = NormStore<m, n, cooperative, across, centred, keeps, Stages, (m + n) * k * 2, teams, Element>;
-  using Kernel = WarpgroupKernel<MatrixLoads<m, n, k, 1, across>, Store, m, n, k, cooperative, 1, across,
-                                 stages_beside<Store, m, n, k>, SharedProducts<m, n, k, cooperative, Element>, teams>;
-  if (a.n != n * across)
-    throw std::runtime_error("could not launch a normalised product: its rows are not those of a cluster's tiles");
-  launch<Kernel>({a,
-                  {{a.bias, a.residual, a.y, stages, a.y_row, a.residual_row}, norm.scale, norm.shift, norm.kept,
-                   norm.epsilon},
-                  a.m,
-                  a.n,
-                  (a.k + k - 1) / k,
-                  1,
-                  1,
-                  2},
-                 a.overlap, stream, "normalised product");
+  constexpr int together = sharing(m, cooperative), groups = cooperative ? together : 2;
+  using Exchange = ClusterExchange<n, across, m / together, groups, centred>;
+  launch_normed<m, n, k, cooperative, across, across, centred, keeps, Element, Exchange>(a, norm, {}, stages, stream);
+}
+
+template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element,
+          typename Stages>
+void launch_gemm(WarpgroupMemoryNorm<m, n, k, cooperative, across, centred, keeps, Element>, const GemmArguments& a,
+                 const NormArguments& norm, const Stages& stages, void* stream) {
+  constexpr int together = sharing(m, cooperative);
+  using Exchange = MemoryExchange<m, n, across, together, centred>;
+  if (norm.counters == nullptr)
+    throw std::runtime_error("could not launch a normalised product: nobody keeps counters for its blocks");
+  if (static_cast<std::size_t>((a.m + m - 1) / m * together) > counter_bytes / sizeof(std::uint32_t))
+    throw std::runtime_error("could not launch a normalised product: it has more bands of rows than there are counters");
+  if (hardware().sm_count < across)
+    throw std::runtime_error("could not launch a normalised product: the device has fewer multiprocessors than a row tiles");
+  launch_normed<m, n, k, cooperative, across, 1, centred, keeps, Element, Exchange>(
+      a, norm, {static_cast<float2*>(norm.parts), norm.counters}, stages, stream);
 }
 
 }  // namespace bolt::cutlass_kernels

@@ -1,6 +1,8 @@
 // What plans hold of a product whose rows are normalised in the same kernel.
 #pragma once
 
+#include <cstdint>
+
 #include "bolt_cutlass/prepared.h"
 
 namespace bolt::cutlass_kernels {
@@ -9,20 +11,40 @@ namespace bolt::cutlass_kernels {
 /// are as in WarpgroupTile. `centred`: normalised by mean and variance, otherwise by the mean of squares. `keeps`: what is
 /// normalised is stored as well.
 template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element = portable::f16>
-struct WarpgroupNorm {};
+struct WarpgroupNorm {
+  static constexpr bool counts = false;
+  static std::size_t parts_bytes(int) { return 0; }
+};
+
+/// The same without clusters: the `across` blocks tell each other statistics through global memory.
+template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element = portable::f16>
+struct WarpgroupMemoryNorm {
+  static constexpr bool counts = true;
+  /// Of two numbers of each row and tile.
+  static std::size_t parts_bytes(int rows) {
+    return static_cast<std::size_t>((rows + m - 1) / m) * m * across * 2 * sizeof(float);
+  }
+};
 
 /// One scale and one shift a column, or null; `kept` is dense, like the product's `y`, and null where nothing is kept.
+/// Without clusters `parts` is memory for the statistics of all tiles, and `counters` are Run::counters.
 struct NormArguments {
   const float* scale;
   const float* shift;
   void* kept;
   float epsilon;
+  void* parts = nullptr;
+  std::uint32_t* counters = nullptr;
 };
 
 template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element,
           typename Epilogue>
 void launch_gemm(WarpgroupNorm<m, n, k, cooperative, across, centred, keeps, Element>, const GemmArguments& arguments,
                  const NormArguments& norm, const Epilogue& epilogue, void* stream);
+template <int m, int n, int k, bool cooperative, int across, bool centred, bool keeps, typename Element,
+          typename Epilogue>
+void launch_gemm(WarpgroupMemoryNorm<m, n, k, cooperative, across, centred, keeps, Element>,
+                 const GemmArguments& arguments, const NormArguments& norm, const Epilogue& epilogue, void* stream);
 
 /// A matrix product, and its rows normalised, in one kernel.
 template <typename Tile, typename Epilogue, typename Source>
@@ -37,7 +59,10 @@ class NormedGemm {
         bias_(copy(p, bias, shape.n)), scale_(copy(p, scale, shape.n)), shift_(copy(p, shift, shape.n)),
         epsilon_(epsilon) {}
 
-  std::size_t scratch_bytes() const { return source_.bytes(); }
+  std::size_t scratch_bytes() const {
+    const std::size_t parts = Tile::parts_bytes(arguments_.m);
+    return parts == 0 ? source_.bytes() : before_parts() + parts;
+  }
 
   void run(const Run& r, const void* x, const void* residual, void* kept, void* y) const {
     GemmArguments a = arguments_;
@@ -47,12 +72,18 @@ class NormedGemm {
     a.residual = residual;
     a.y = y;
     a.overlap = r.overlap;
-    const NormArguments norm{static_cast<const float*>(scale_.get()), static_cast<const float*>(shift_.get()), kept,
-                             epsilon_};
+    NormArguments norm{static_cast<const float*>(scale_.get()), static_cast<const float*>(shift_.get()), kept, epsilon_};
+    if (Tile::counts) {
+      norm.parts = static_cast<std::byte*>(r.scratch()) + before_parts();
+      norm.counters = r.counters;
+    }
     launch_gemm(Tile{}, a, norm, epilogue_, r.stream);
   }
 
  private:
+  /// Bytes of the copied input, which lies first.
+  std::size_t before_parts() const { return (source_.bytes() + 63) / 64 * 64; }
+
   GemmArguments arguments_;
   Source source_;
   Epilogue epilogue_;

@@ -53,16 +53,23 @@ int resident_blocks() {
   return clusters * together;
 }
 
-/// Queues the kernel; with `overlap` it may begin before the one in front of it has finished. Throws std::runtime_error
-/// naming `what`.
-template <typename Kernel>
+/// Queues the kernel; with `overlap` it may begin before the one in front of it has finished. `resident`: its blocks, which
+/// are in no clusters, wait for each other, so all of them run at once or the launch fails. Throws std::runtime_error naming
+/// `what`.
+template <typename Kernel, bool resident = false>
 void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
   typename Kernel::Params params = Kernel::to_underlying_arguments(arguments, nullptr);
   static_assert(Kernel::SharedStorageSize <= shared_bytes);
   cudaLaunchAttribute how[2] = {};
-  how[0].id = cudaLaunchAttributeClusterDimension;
-  how[0].val.clusterDim = {Kernel::cluster_x, Kernel::cluster_y, 1};
+  if constexpr (resident) {
+    static_assert(Kernel::cluster_x * Kernel::cluster_y == 1);
+    how[0].id = cudaLaunchAttributeCooperative;
+    how[0].val.cooperative = 1;
+  } else {
+    how[0].id = cudaLaunchAttributeClusterDimension;
+    how[0].val.clusterDim = {Kernel::cluster_x, Kernel::cluster_y, 1};
+  }
   how[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   how[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
@@ -76,6 +83,12 @@ void launch(const typename Kernel::Arguments& arguments, bool overlap, void* str
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize);
   if (error == cudaSuccess) error = cudaLaunchKernelExC(&config, kernel, values);
+  if (resident && overlap && (error == cudaErrorNotSupported || error == cudaErrorInvalidValue)) {
+    // A driver may not take both. Overlapping saves time alone.
+    static_cast<void>(cudaGetLastError());
+    config.numAttrs = 1;
+    error = cudaLaunchKernelExC(&config, kernel, values);
+  }
   if (error != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     throw std::runtime_error(std::string("could not launch a ") + what + ": " + cudaGetErrorString(error));

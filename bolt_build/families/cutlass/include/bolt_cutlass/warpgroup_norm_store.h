@@ -1,66 +1,23 @@
-// What becomes of the sums that WGMMA leaves where whole rows of the product are normalised before they are stored: the
-// blocks of a cluster own the columns of a row together and tell each other its statistics.
+// What becomes of the sums that WGMMA leaves where whole rows of the product are normalised before they are stored: several
+// blocks own the columns of a row together and tell each other its statistics.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "bolt_cutlass/cluster_exchange.h"
+#include "bolt_cutlass/row_exchange.h"
 #include "bolt_cutlass/warpgroup_store.h"
 
 namespace bolt::cutlass_kernels {
 
-/// Mean and sum of squared deviations of some columns of a row; or 0 and the sum of squares.
-template <bool centred>
-struct RowStatistics {
-  /// Of what `threads` neighbouring threads hold, `count` values each, which `at` gives.
-  template <int count, int threads, typename At>
-  CUTLASS_DEVICE static float2 of(const At& at) {
-    float mean = 0.0f, squares = 0.0f;
-    if constexpr (centred) {
-#pragma unroll
-      for (int i = 0; i < count; ++i) mean += at(i);
-      mean = together<threads>(mean) / (count * threads);
-    }
-#pragma unroll
-    for (int i = 0; i < count; ++i) squares += (at(i) - mean) * (at(i) - mean);
-    return make_float2(mean, together<threads>(squares));
-  }
-  /// Of `parts` of `columns` each, one behind the other `apart` places: the mean, and the factor that normalises.
-  template <int parts>
-  CUTLASS_DEVICE static float2 all(const float2* part, int apart, int columns, float epsilon) {
-    float mean = 0.0f, squares = 0.0f;
-#pragma unroll
-    for (int i = 0; i < parts; ++i) mean += part[i * apart].x;
-    mean /= parts;
-#pragma unroll
-    for (int i = 0; i < parts; ++i) {
-      const float2 one = part[i * apart];
-      squares += one.y + columns * (one.x - mean) * (one.x - mean);
-    }
-    return make_float2(mean, rsqrtf(squares / (columns * parts) + epsilon));
-  }
-
- private:
-  template <int threads>
-  CUTLASS_DEVICE static float together(float value) {
-#pragma unroll
-    for (int step = 1; step < threads; step *= 2) value += __shfl_xor_sync(0xffffffff, value, step);
-    return value;
-  }
-};
-
-/// y = normalised(epilogue(sums + bias, residual)) * scale + shift, in rows of `across` tiles of `n` columns, which a
-/// cluster computes. `keeps`: what is normalised is stored as well. `centred`: by mean and variance, otherwise by the mean of
-/// squares.
-template <int m, int n, bool cooperative, int across, bool centred, bool keeps, typename Stages, int stage,
-          int teams, typename Element>
-struct NormStore
-    : TileStore<m, n, cooperative, Stages, stage, (cooperative ? 2 : teams) * 2 * across * (m / (cooperative ? 2 : 1)) * 8,
-                teams, Element> {
-  static constexpr int groups = cooperative ? 2 : teams, held = m / (cooperative ? 2 : 1);  // rows of a warpgroup
-  using Base = TileStore<m, n, cooperative, Stages, stage, groups * 2 * across * held * 8, teams, Element>;
+/// y = normalised(epilogue(sums + bias, residual)) * scale + shift, in rows of several tiles of `n` columns, whose blocks tell
+/// each other their statistics by `Exchange`. `keeps`: what is normalised is stored as well. `centred`: by mean and variance,
+/// otherwise by the mean of squares.
+template <int m, int n, bool cooperative, bool centred, bool keeps, typename Stages, int stage, int teams,
+          typename Element, typename Exchange>
+struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, teams, Element> {
+  using Base = TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, teams, Element>;
   using typename Base::LoadPipeline;
   using typename Base::LoadPipelineState;
   using typename Base::StorePipeline;
@@ -78,23 +35,22 @@ struct NormStore
     const float* shift;
     void* kept;
     float epsilon;
+    typename Exchange::Arguments exchange;
   };
   struct Params : Base::Params {
     cute::TmaDescriptor kept;
     const float* scale;
     const float* shift;
     float epsilon;
+    typename Exchange::Arguments exchange;
   };
-  struct TensorStorage : Base::TensorStorage {
-    alignas(16) float2 statistics[groups][2][across][held];
-    alignas(16) std::uint64_t barriers[groups][2];
-  };
+  struct TensorStorage : Base::TensorStorage, Exchange::Storage {};
 
   template <typename Problem>
   static Params to_underlying_arguments(const Problem& problem, const Arguments& a, void* workspace) {
     const auto tile = Base::to_underlying_arguments(problem, a.tile, workspace);
     return {tile, keeps ? boxes<width>(a.kept, cute::get<0>(problem), cute::get<1>(problem)) : tile.y, a.scale, a.shift,
-            a.epsilon};
+            a.epsilon, a.exchange};
   }
   CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params& params) {
     Base::prefetch_tma_descriptors(params);
@@ -102,10 +58,7 @@ struct NormStore
   }
 
   CUTLASS_DEVICE NormStore(const Params& params, TensorStorage& storage) : Base(params, storage), params_(params) {
-    if (across > 1 && threadIdx.x == 0) {
-      for (int group = 0; group < groups; ++group) ExchangeTurns::begin(storage.barriers[group]);
-      ::cutlass::arch::fence_barrier_init();
-    }
+    if (threadIdx.x == 0) Exchange::begin(storage);
   }
 
   /// The threads of a warpgroup (cooperative: of both): a tile from registers to memory. `sums` become what is normalised.
@@ -150,7 +103,15 @@ struct NormStore
       }
     }
     float2 found[down][2];
-    exchange(fragment, own, leads, sums, storage, found);
+#pragma unroll
+    for (int i = 0; i < down; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        found[i][half] = Statistics::template of<n / 4, 4>(
+            [&](int at) { return sums.at[i][at / 2 * 4 + half * 2 + at % 2]; });
+    }
+    const ExchangePlace place{static_cast<int>(cute::get<0>(at)), static_cast<int>(cute::get<1>(at)), own, leads};
+    exchange_(params_.exchange, fragment, place, params_.epsilon, [&] { Base::sync(own); }, storage, found);
 #pragma unroll
     for (int j = 0; j < boxes_across; ++j) {
       float2 scale[width / 8], shift[width / 8];
@@ -212,39 +173,6 @@ struct NormStore
                                     *reinterpret_cast<cute::uint128_t*>(place + at));
   }
 
-  /// Mean and factor of each of a thread's rows.
-  template <typename Sums>
-  CUTLASS_DEVICE void exchange(const Fragment& fragment, int own, bool leads, const Sums& sums, TensorStorage& storage,
-                               float2 (&found)[down][2]) {
-    std::uint64_t* const barriers = storage.barriers[own];
-    float2(*const told)[held] = storage.statistics[own][turns_.turn()];
-    const std::uint32_t rank = across == 1 ? 0 : cute::block_rank_in_cluster();
-    if (across > 1 && leads) turns_.expect(barriers, across * held * sizeof(float2));
-#pragma unroll
-    for (int i = 0; i < down; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float2 mine = Statistics::template of<n / 4, 4>(
-            [&](int at) { return sums.at[i][at / 2 * 4 + half * 2 + at % 2]; });
-        found[i][half] = mine;
-        const int line = i * 64 + fragment.row() + half * 8;
-        if constexpr (across > 1) {
-          for (std::uint32_t to = fragment.lane % 4; to < across; to += 4)
-            tell_block(mine, &told[rank][line], barriers + turns_.turn(), to);
-        }
-      }
-    }
-    if constexpr (across > 1) turns_.wait(barriers);
-#pragma unroll
-    for (int i = 0; i < down; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float2* const parts = across == 1 ? &found[i][half] : &told[0][i * 64 + fragment.row() + half * 8];
-        found[i][half] = Statistics::template all<across>(parts, held, n, params_.epsilon);
-      }
-    }
-  }
-
   CUTLASS_DEVICE static void normalise(const Fragment& fragment, const float* sums, const float2* found,
                                        const float2* scale, const float2* shift, Half* place, int pair) {
     std::uint32_t words[4];
@@ -259,7 +187,7 @@ struct NormStore
   }
 
   const Params& params_;
-  ExchangeTurns turns_;
+  Exchange exchange_;
 };
 
 }  // namespace bolt::cutlass_kernels

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Of this file: the driver refuses another version. */
-#define BOLT_TUNING_VERSION 2
+#define BOLT_TUNING_VERSION 3
 
 typedef enum bolt_tuning_dtype {
   BOLT_TUNING_F32 = 0,
@@ -47,14 +47,19 @@ typedef struct bolt_tuning_prepare {
   const void* (*shared)(void* owner, const char* key, uint64_t bytes, void (*fill)(void* how, void* memory), void* how);
 } bolt_tuning_prepare;
 
+/* Of a run's counters. */
+#define BOLT_TUNING_COUNTER_BYTES 16384
+
 /* One launch. Pointers are to memory of the GPU, inputs in the problem's order, constants among them. `overlap`: the
-   kernel may begin before the one in front of it has finished, as engines launch it. */
+   kernel may begin before the one in front of it has finished, as engines launch it. `counters`: zero when a kernel begins,
+   which leaves them so. */
 typedef struct bolt_tuning_run {
   const void* const* inputs;
   void* const* outputs;
   void* scratch;
   void* stream;
   int32_t overlap;
+  uint32_t* counters;
 } bolt_tuning_run;
 
 /* One candidate. `of` is the trial whose settings this one changes, -1 for a trial of the first stage; `predicted` is in

@@ -74,6 +74,8 @@ inline bolt_tuning_status create(const bolt_tuning_trial* trial, const bolt_tuni
   });
 }
 
+static_assert(counter_bytes == BOLT_TUNING_COUNTER_BYTES);
+
 inline bolt_tuning_status run(const bolt_tuning_trial* trial, const void* kernel, const bolt_tuning_run* run,
                               char* message, size_t room) {
   const auto& functions = *static_cast<const Functions*>(trial->functions);
@@ -85,6 +87,7 @@ inline bolt_tuning_status run(const bolt_tuning_trial* trial, const void* kernel
   r.stream = run->stream;
   r.threads = 1;
   r.overlap = run->overlap != 0;
+  r.counters = run->counters;
   return guarded(message, room, [&] { functions.run(kernel, r); });
 }
 
