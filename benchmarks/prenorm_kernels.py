@@ -85,16 +85,17 @@ def trials_of(encoder: Encoder, count: int) -> Iterator[tuple[str, str, gpu_harn
         for candidate in of_other_sizes(together, count):
             yield name, "together", gpu_harness.Trial(layer, step, candidate)
         for candidate in PORTABLE.candidates(first, TARGET)[0]:
-            yield name, "norm", gpu_harness.Trial(own, _alone(first), candidate)
+            yield name, "norm", gpu_harness.Trial(own, alone(first), candidate)
         for candidate in dict.fromkeys(apart):
-            yield name, "product", gpu_harness.Trial(product, _alone(second), candidate)
+            yield name, "product", gpu_harness.Trial(product, alone(second), candidate)
 
 
 def _layer(both: Layer, part: KernelProblem, inputs: tuple[Input, ...]) -> Layer:
     return replace(both, label=f"{both.label} {part.op.kind}", op=part.op, epilogue=part.epilogue, inputs=inputs)
 
 
-def _alone(problem: KernelProblem) -> ProposedStep:
+def alone(problem: KernelProblem) -> ProposedStep:
+    """A step of its own."""
     return ProposedStep(problem, tuple(f"x{index}" for index in range(len(problem.inputs))), ("y",))
 
 

@@ -44,7 +44,8 @@ _L2_BYTES = 200 << 20
 class Trial:
     """One kernel for one layer, compared with NumPy; a `large` one with `reference`, an earlier trial of the layer, if
     there is one. Rows of the output are stored `pitch` elements apart (0: dense); between those of inputs that can be
-    read so lie `between` more. `there` are the keys of attention that are no padding (0: all). It is launched so often, one behind the other."""
+    read so lie `between` more. `there` are the keys of attention that are no padding (0: all). `launches` follow
+    each other."""
 
     layer: Layer
     step: ProposedStep

@@ -40,7 +40,7 @@ def said(program: Path, part: str, seed: int | None = None) -> str:
     [
         ("exchange", "0 wrong\n"), ("ring", "0 wrong\n"), ("paths", "0 wrong\n"), ("arithmetic", "compared\n"),
         ("follow", "ended\n"), ("neighbour", "0 wrong\n"), ("copy", "0 wrong\n"), ("multiply", "0 wrong\n"),
-        ("cluster", "0 wrong\n"), ("scalars", "0 wrong\n"),
+        ("cluster", "0 wrong\n"), ("scalars", "0 wrong\n"), ("gather", "0 wrong\n"),
         ("registers", "ended\n"),
     ],
 )  # fmt: skip
@@ -69,6 +69,8 @@ def test_a_wait_that_is_missing_may_show_in_every_order(program: Path, part: str
     ("part", "why"),
     [
         ("alone", "nothing can proceed\n  block (0, 0, 0), warp 0: lanes ffffffff at line"),
+        ("gather and stay away", "nothing can proceed\n  block ("),
+        ("gather one after the other", "nothing can proceed\n  block ("),
         ("more registers than there are", "nothing can proceed\n  block (0, 0, 0), warp"),
         ("never begun", "no barrier was begun at 1024 of shared memory"),
         ("beyond global", "4 bytes of global memory written at 0x"),
@@ -83,3 +85,7 @@ def test_what_a_gpu_would_stop_with_is_said(program: Path, part: str, why: str, 
     text = said(program, part, seed)
     assert text.startswith("emulated GPU: ")
     assert why in text
+
+
+def test_a_grid_whose_blocks_wait_for_each_other_is_no_larger_than_what_runs_at_once(program: Path) -> None:
+    assert said(program, "gather too many").startswith("cudaErrorCooperativeLaunchTooLarge\n")

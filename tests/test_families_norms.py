@@ -1,4 +1,4 @@
-"""Matrix products whose rows are normalised in the same kernel, by the blocks of a cluster."""
+"""Matrix products whose rows are normalised in the same kernel, by blocks of a cluster or any that run together."""
 
 from __future__ import annotations
 
@@ -45,7 +45,12 @@ def test_both_are_one_step_that_stores_what_others_read() -> None:
         assert alternative.apart == parts(step.problem)
         candidates, _ = FAMILY.candidates(step.problem, H200)
         assert alternative.seconds == FAMILY.predict(step.problem, candidates[0], H200)
-        assert {dict(each.parameters)["norm"] for each in candidates} == {4, 8}
+        ways = {
+            (stated["norm"], stated.get("through", "cluster"))
+            for each in candidates
+            for stated in [dict(each.parameters)]
+        }
+        assert ways == {(4, "cluster"), (8, "cluster"), (3, "memory"), (4, "memory"), (6, "memory"), (8, "memory")}
         assert all(FAMILY.refuse(step.problem, each, H200) is None for each in candidates)
 
 
@@ -156,3 +161,68 @@ def test_the_kernel_and_its_call() -> None:
     (unit,) = FAMILY.units([(problem, candidate)], H200)
     assert f"template void {SPACE}::launch_gemm(\n    {tile},\n" in unit.text
     assert unit.label == "gemm | add | norm, tile 128x192x64 cooperative with whole rows of 4 tiles"
+
+
+def through_memory(candidate: Candidate) -> bool:
+    return ("through", "memory") in candidate.parameters
+
+
+def test_blocks_that_exchange_through_memory_count_in_what_the_context_keeps() -> None:
+    (alternative,), _ = proposed(block(read="%y"))
+    problem = alternative.steps[0].problem
+    candidates, refusals = FAMILY.candidates(problem, H200)
+    wanted = {"m": 192, "n": 192, "k": 64, "warpgroups": "cooperative", "norm": 4, "through": "memory"}
+    candidate = next(each for each in candidates if dict(each.parameters) == wanted)
+    at = StepExpressions(("x", "", "", "r", "", ""), ("y", "n"), (None, "w", "b", None, "s", "t"))
+    code = FAMILY.emit(problem, candidate, H200, at)
+    tile = f"{SPACE}::WarpgroupMemoryNorm<192, 192, 64, true, 4, true, true>"
+    assert code.counts
+    assert code.member_type is not None
+    assert code.member_type.startswith(f"{SPACE}::NormedGemm<{tile}, ")
+    (unit,) = FAMILY.units([(problem, candidate)], H200)
+    assert f"template void {SPACE}::launch_gemm(\n    {tile},\n" in unit.text
+    assert unit.label == "gemm | add | norm, tile 192x192x64 cooperative with whole rows of 4 tiles through memory"
+    in_cluster = next(each for each in candidates if not through_memory(each))
+    assert not FAMILY.emit(problem, in_cluster, H200, at).counts
+    assert ("tile 192x256x64 cooperative with whole rows of 3 tiles through memory",
+            "a thread would hold 128 sums, three warpgroups leave room for 96") in [
+        (each.what, each.reason) for each in refusals
+    ]  # fmt: skip
+
+
+def many_rows(rows: int, columns: int) -> Graph:
+    """A product of so many rows and columns, and their normalisation."""
+    return graph(f"""
+        graph g batch=1 (%x: f32[1,{rows},256]) -> (%n) {{
+          const %w: f32[{columns},256] #
+          const %s: f32[{columns}] #
+          %y = matmul(%x, %w) transpose_b=true // "p"
+          %n = norm(%y, %s) statistic=rms axes=[2] epsilon=1e-06 // "n"
+        }}""")
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "tile", "reason"),
+    [
+        (2048, 768, "128x96x64 pingpong", None),
+        (
+            2176, 768, "128x96x64 pingpong",
+            "rows of 8 tiles would be cut at the end of a round over 132 multiprocessors",
+        ),
+        (
+            300000, 768, "192x192x64 cooperative", "its blocks would count in 4689 places, there are 4096",
+        ),
+    ],
+)  # fmt: skip
+def test_a_round_of_blocks_that_wait_ends_with_whole_rows(
+    rows: int, columns: int, tile: str, reason: str | None
+) -> None:
+    """Blocks take tiles in the order of rows, one an SM: whom a block waits for is under way."""
+    (alternative,), _ = proposed(many_rows(rows, columns))
+    candidates, refusals = FAMILY.candidates(alternative.steps[0].problem, H200)
+    whole = f"tile {tile} with whole rows of {columns // int(tile.split('x')[1])} tiles through memory"
+    found = next((each.reason for each in refusals if each.what == whole), None)
+    assert found == reason
+    m, n = map(int, tile.split("x")[:2])
+    named = {("m", m), ("n", n), ("warpgroups", tile.split()[1]), ("through", "memory")}
+    assert any(named <= set(each.parameters) for each in candidates) == (reason is None)

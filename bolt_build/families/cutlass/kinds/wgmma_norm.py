@@ -296,13 +296,14 @@ def _seconds(problem: KernelProblem, product: Product, tile: NormTile, target: T
     if keeps(problem):
         needed = replace(needed, nbytes=needed.nbytes + first.outputs[0].nbytes)
     if tile.through_memory:
-        return copy_seconds(first, product, target) + seconds(inner, needed, target) + _through_memory(inner, product, gpu)
+        alone = copy_seconds(first, product, target) + seconds(inner, needed, target)
+        return alone + _through_memory(inner, product, gpu)
     clusters = ceil(product.m / inner.m)
     rounds = ceil(clusters / max(1, int(gpu.sms * _RESIDENT) // tile.across))
-    alone = ceil(clusters * tile.across / gpu.sms)
+    least = ceil(clusters * tile.across / gpu.sms)
     once = _EXCHANGE + _AGAIN * inner.m * inner.n / (128 * 128)
     waits = rounds * ceil(product.depth / inner.k) * (tile.across - 1) * _LOADED
-    together = seconds(inner, needed, target) * rounds / alone + waits
+    together = seconds(inner, needed, target) * rounds / least + waits
     return copy_seconds(first, product, target) + together + once * (rounds if inner.cooperative else 1)
 
 

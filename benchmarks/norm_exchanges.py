@@ -1,0 +1,113 @@
+"""Encoders' matrix products with the normalisation behind them, three ways: apart, in one kernel whose blocks exchange
+the statistics of rows in clusters, and in one whose blocks exchange them through global memory. In fp16 with fp32
+accumulation. Every kernel is compared with NumPy, then timed from a replayed graph over buffers that exceed L2.
+
+    python benchmarks/norm_exchanges.py FOLDER --prepare     # anywhere with nvcc: writes and compiles the kernels
+    python benchmarks/norm_exchanges.py FOLDER --out FILE    # on an H200: runs them, compiled or not
+
+FOLDER keeps what was compiled. Times, measured and predicted, are us of one launch. `apart` is the time of the fastest
+product and the normalisation. `gain` is the time of the fastest other way over that through memory, `expected` the same
+by prediction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kernel_trials
+import record
+from prenorm_kernels import PORTABLE, alone, predicted
+from wave_tiles import ENCODERS, Encoder, best, is_new, locked, of_other_sizes
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import gpu_harness
+from families_harness import Input
+from gpu_norms import FAMILY, step_of
+
+from bolt_build.families.base import Candidate, KernelProblem
+from bolt_build.families.common.chains import parts
+
+TARGET = gpu_harness.TARGET
+WAYS = ("product", "norm", "cluster", "memory")
+
+
+def trials_of(encoder: Encoder, count: int) -> Iterator[tuple[str, str, gpu_harness.Trial]]:
+    """`count` kernels through memory and one in clusters, first by prediction; the normalisation; and of the product
+    alone those of the lock, the first of a size that was timed before, and the first of another. BERT reads no sums
+    that are not normalised."""
+    for layer in (encoder.layers[1], encoder.layers[3]):
+        both, step = step_of(layer, keeps=not encoder.name.startswith("BERT"))
+        first, second = parts(step.problem)
+        product = replace(both, label=f"{layer.label} alone", op=first.op, epilogue=first.epilogue, inputs=layer.inputs)
+        normed = (Input(first.outputs[0].shape), *both.inputs[len(layer.inputs) :])
+        norm = replace(both, label=f"{layer.label} norm", op=second.op, inputs=normed)
+        together, own = by_prediction(step.problem), by_prediction(first)
+        apart = locked(first, encoder.recipe)
+        apart += of_other_sizes([each for each in own if not is_new(each)], 1)[:1]
+        apart += of_other_sizes([each for each in own if is_new(each)], 1)[:1]
+        for candidate in dict.fromkeys(apart):
+            yield layer.label, "product", gpu_harness.Trial(product, alone(first), candidate)
+        for candidate in PORTABLE.candidates(second, TARGET)[0]:
+            yield layer.label, "norm", gpu_harness.Trial(norm, alone(second), candidate)
+        stated = [dict(each.parameters) for each in together]
+        clusters = [each for each, has in zip(together, stated, strict=True) if "norm" in has and "through" not in has]
+        memory = [each for each, has in zip(together, stated, strict=True) if has.get("through") == "memory"]
+        for way, found in (("cluster", clusters[:1]), ("memory", memory[:count])):
+            for candidate in found:
+                yield layer.label, way, gpu_harness.Trial(both, step, candidate)
+
+
+def by_prediction(problem: KernelProblem) -> list[Candidate]:
+    return sorted(FAMILY.candidates(problem, TARGET)[0], key=lambda each: FAMILY.predict(problem, each, TARGET))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
+    parser.add_argument("--count", type=int, default=2, help="kernels through memory of each product")
+    parser.add_argument("--only", default="", help="encoders whose name begins so")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    planned = [
+        (name, way, replace(trial, timed=True))
+        for encoder in ENCODERS
+        if encoder.name.startswith(arguments.only)
+        for name, way, trial in trials_of(encoder, arguments.count)
+    ]
+    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
+        kernel_trials.prepare(arguments.folder, [trial for *_, trial in planned], together=1)
+    if arguments.prepare:
+        return 0
+    library = gpu_harness.Library(arguments.folder)
+    if library.trials != [trial for *_, trial in planned]:
+        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
+    rows: dict[str, dict[str, Any]] = {}
+    for index, (name, way, trial) in enumerate(planned):
+        row = rows.setdefault(name, {each: [] for each in WAYS})
+        row[way].append({**kernel_trials.measured(library, index), "predicted": predicted(trial)})
+        print(f"{name:34} {way:8} {row[way][-1]['us'] or float('nan'):8.2f} us, predicted "
+              f"{row[way][-1]['predicted']:8.2f}: {trial.candidate} {row[way][-1]['message']}", flush=True)  # fmt: skip
+    wrong = sum(each["us"] is None for row in rows.values() for way in WAYS for each in row[way])
+    for row in rows.values():
+        for name, sum_name, field in (("gain", "apart", "us"), ("expected", "apart_predicted", "predicted")):
+            product, norm, cluster, memory = (best(row[way], field) for way in WAYS)
+            row[sum_name] = None if product is None or norm is None else product + norm
+            others = [each for each in (row[sum_name], cluster) if each is not None]
+            row[name] = min(others) / memory if others and memory is not None else None
+    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
+    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
+    record.write("norm_exchanges", {**facts, "products": rows, "wrong": wrong}, arguments.out)
+    print(f"{wrong} kernels were wrong or failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
