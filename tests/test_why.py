@@ -15,7 +15,9 @@ from test_build_own_sources import NO_OFFERS, EditedFiles, use
 
 from bolt_build.build import builder, preparing
 from bolt_build.build.builder import BuildOptions, build
+from bolt_build.build.changes import NEVER_BUILT
 from bolt_build.build.events import EventKind, TaskEvent
+from bolt_build.build.last_runs import LastRun
 from bolt_build.build.own_sources import PACKAGE, OwnSources
 from bolt_build.build.session import SessionResult
 from bolt_build.build.why import ExplainedTask, why
@@ -261,6 +263,8 @@ def test_the_line_of_a_task_that_runs_and_later_why_have_the_same_reasons(
     assert [event.reasons for event in (*told, *result.finished)] == [(reason,), (reason,)]
     pretend_built(recipe, place.options)
     (found,) = place.asked("verify")
+    first = replace(found, last=LastRun("verify", (NEVER_BUILT,), 1.25, False))
+    assert why_text([first]) == "tiny/host: verify against onnxruntime: up to date; ran 1.2 s last: not built before\n"
     assert why_text([found]) == (f"tiny/host: verify against onnxruntime: up to date; ran 1.2 s last: {reason}\n")
 
 

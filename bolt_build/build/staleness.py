@@ -219,8 +219,11 @@ class _Walk:
 
     def _file_changes(self, name: str, changes: tuple[Change, ...], receipt: Receipt) -> tuple[Change, ...]:
         """Why an input is another one, which no stale task makes: `changes` are those that reach the task itself."""
-        if name in self._planned and changes:
-            return changes
+        if name in self._planned:
+            # What planning writes names the tools.
+            known = changes or _tool_changes(receipt.facts, self._plan.facts)
+            if known:
+                return known
         if self._reads.get(name):
             # A build that was cut off made it: what it was made anew for is what changed since the task itself ran.
             found = self._fact_changes(receipt, self._reads[name])
@@ -329,6 +332,11 @@ def _kernel(locked: LockedKernel | None) -> str:
 
 def _own_change(before: Facts, now: Facts) -> OwnChange:
     return OwnChange(_version(before.own), _version(now.own))
+
+
+def _tool_changes(before: Facts, now: Facts) -> tuple[Change, ...]:
+    tools = ({tool.name: tool for tool in facts.tools} for facts in (before, now))
+    return tuple(ToolChange(name, _version(old), _version(new)) for name, old, new in _differing(*tools))
 
 
 def _version(installed: Versioned | None) -> str | None:
