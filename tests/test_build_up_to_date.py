@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import errno
 from dataclasses import fields, replace
 
 import pytest
 
 from bolt_build.build.facts import NO_FACTS
-from bolt_build.build.files import FileStamp
+from bolt_build.build.files import FileStamp, trouble
 from bolt_build.build.own_sources import PACKAGE
 from bolt_build.build.receipt import RECEIPT_VERSION, Receipt, task_key
 from bolt_build.build.tasks import Task, Value, ValueKind
@@ -100,3 +101,11 @@ def test_nobody_compares_keys_but_the_rule() -> None:
 def _compares_a_receipt(node: ast.AST) -> bool:
     parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
     return any(isinstance(part, ast.Attribute) and ast.unparse(part) == "receipt.key" for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("a/.r.json.71.tmp", "a/r.json"), (".r.json.7.8.tmp", "r.json"), ("a.tmp", "a.tmp"), (".71.tmp", ".71.tmp")],
+)
+def test_a_file_that_cannot_be_written_is_called_by_the_name_that_it_would_get(name: str, said: str) -> None:
+    assert trouble(OSError(errno.EROFS, "", name)).message == f"cannot write {said}: Read-only file system"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,9 +84,13 @@ def unlink(path: Path) -> None:
         path.unlink()
 
 
+_TEMPORARY = re.compile(r"(?<![^/])\.([^/]+?)(\.\d+)+\.tmp\Z")
+"""What a file is called while it is written: people are told the name that it gets."""
+
+
 def trouble(error: OSError, subject: str | None = None) -> Diagnostic:
     """What an operating system's refusal means to the person who builds."""
-    where = str(error.filename or subject or "the output directory")
+    where = _TEMPORARY.sub(r"\1", str(error.filename or subject or "the output directory"))
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Diagnostic(
             "disk-full", f"no space left to write {where}", subject=where,
