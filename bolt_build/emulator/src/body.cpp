@@ -175,6 +175,7 @@ class BodyReader {
       if (std::none_of(std::begin(all), std::end(all), [&](Decode decode) { return decode(reader_, parts, made); }))
         fail(found, "an instruction that is not known");
       if (made.attempt != nullptr) made.kind = Instruction::Kind::waiting;
+      if (parts.base == "ld" && parts.has("acquire")) entry_.acquires = true;
     }
     entry_.code.push_back(std::move(made));
     entry_.lines.push_back(whole);

@@ -108,9 +108,10 @@ void launch(const void* at, const Configuration& how, const dim3& cluster, Ways 
   check_sizes(function, how, cluster);
   const std::shared_ptr<const Entry> entry = entry_of(function);
   check_shared(function, static_shared(*entry), how.shared);
-  require(!ways.together ||
-              blocks(how.grid) <= multiprocessors() * held(blocks(how.block), static_shared(*entry) + how.shared),
-          cudaErrorCooperativeLaunchTooLarge);
+  const bool fits = blocks(how.grid) <= multiprocessors() * held(blocks(how.block), static_shared(*entry) + how.shared);
+  require(!ways.together || fits, cudaErrorCooperativeLaunchTooLarge);
+  // The next of overlapping kernels begins when every block of this one has, so a grid that fits runs at once as well.
+  ways.together = ways.together || (ways.overlaps && acquires(*entry) && fits);
   queue(how.stream, Launch{entry, dim_of(how.grid), dim_of(how.block), dim_of(cluster), how.shared,
                            parameters_of(*entry, values), ways.overlaps, ways.together});
 }

@@ -55,6 +55,8 @@ struct Parameter {
 const std::vector<Parameter>& parameters(const Entry& entry);
 /// Shared memory that the kernel declares for itself, in bytes.
 std::size_t static_shared(const Entry& entry);
+/// It has loads that see what other blocks released: they may wait for each other.
+bool acquires(const Entry& entry);
 
 struct Launch {
   std::shared_ptr<const Entry> entry;

@@ -146,5 +146,6 @@ std::shared_ptr<const Entry> entry(const std::shared_ptr<Module>& module, const 
 
 const std::vector<Parameter>& parameters(const Entry& entry) { return entry.parameters; }
 std::size_t static_shared(const Entry& entry) { return entry.shared_bytes; }
+bool acquires(const Entry& entry) { return entry.acquires; }
 
 }  // namespace emulator

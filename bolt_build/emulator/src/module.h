@@ -42,6 +42,7 @@ class Entry {
   std::vector<std::string> lines;  // of the text, for messages; as long as code
 
   std::size_t dynamic_align = 16;
+  bool acquires = false;  // loads that see what other blocks released: they may wait for each other
 
   /// Where dynamic shared memory begins: no further along than a GPU would put it.
   std::size_t dynamic_offset() const {

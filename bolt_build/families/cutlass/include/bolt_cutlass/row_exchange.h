@@ -115,7 +115,7 @@ class ClusterExchange {
 /// exchanges its rows with those of the same rows elsewhere.
 ///
 /// A band's block waits for the others. They all come, because
-/// - every block of the grid runs: it is launched cooperatively, one block a multiprocessor at most;
+/// - every block of the grid runs: there is one a multiprocessor at most (`launch`);
 /// - blocks take tiles in the order of bands, and a band has no more tiles than there are blocks. So the tiles of the first
 ///   band that is not complete are the next of their blocks;
 /// - the next kernel takes no room from a block that has not begun: it begins when every block of this one has let it.

@@ -54,8 +54,9 @@ int resident_blocks() {
 }
 
 /// Queues the kernel; with `overlap` it may begin before the one in front of it has finished. `resident`: its blocks, which
-/// are in no clusters, wait for each other, so all of them run at once or the launch fails. Throws std::runtime_error naming
-/// `what`.
+/// are in no clusters, wait for each other, so all of them run at once. Where kernels do not overlap the launch is
+/// cooperative. Where they do it cannot be, and needs it as little: there is a multiprocessor for each block, which only
+/// kernels in front hold, and those end whatever this one does. Throws std::runtime_error naming `what`.
 template <typename Kernel, bool resident = false>
 void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
@@ -64,7 +65,7 @@ void launch(const typename Kernel::Arguments& arguments, bool overlap, void* str
   cudaLaunchAttribute how[2] = {};
   if constexpr (resident) {
     static_assert(Kernel::cluster_x * Kernel::cluster_y == 1);
-    how[0].id = cudaLaunchAttributeCooperative;
+    how[0].id = overlap ? cudaLaunchAttributeIgnore : cudaLaunchAttributeCooperative;
     how[0].val.cooperative = 1;
   } else {
     how[0].id = cudaLaunchAttributeClusterDimension;
@@ -83,12 +84,6 @@ void launch(const typename Kernel::Arguments& arguments, bool overlap, void* str
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize);
   if (error == cudaSuccess) error = cudaLaunchKernelExC(&config, kernel, values);
-  if (resident && overlap && (error == cudaErrorNotSupported || error == cudaErrorInvalidValue)) {
-    // A driver may not take both. Overlapping saves time alone.
-    static_cast<void>(cudaGetLastError());
-    config.numAttrs = 1;
-    error = cudaLaunchKernelExC(&config, kernel, values);
-  }
   if (error != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     throw std::runtime_error(std::string("could not launch a ") + what + ": " + cudaGetErrorString(error));
