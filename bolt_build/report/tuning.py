@@ -19,6 +19,7 @@ from bolt_build.tuning.outcome import ProblemOutcome, TuneResult
 from bolt_build.tuning.records.engine_record import TriedPlan, TriedSwap
 from bolt_build.tuning.records.kernel_record import Record
 from bolt_build.tuning.trials.tuning_set import Trial
+from bolt_build.user_files import shell_word
 
 _COLUMNS = (
     Column("problem", name=True), Column("winner", name=True), Column("us", right=True),
@@ -66,7 +67,7 @@ def summary_text(result: TuneResult) -> str:
     if result.bundle is not None and result.compiled is not None:
         lines += [
             f"{_short(result.bundle)}: {result.compiled.candidates} candidates of {len(result.problems)} problems",
-            "  run it on the GPU: tar xf BUNDLE.tar && ./run",
+            f"  run it on the GPU: tar xf {shell_word(result.bundle.name)} && ./run",
             f"  then: bolt-build tune RECIPE --target {result.target} --import results.jsonl",
         ]
     lines += all_lines(whole_engines(result))
