@@ -46,6 +46,18 @@ def test_an_import_that_is_interrupted_says_one_line(module: str, folder: Path) 
     assert done.stderr.removeprefix("planning tiny for host\n").lstrip("\n") == INTERRUPTED
 
 
+def test_an_import_that_takes_too_long_is_interrupted_and_its_own_error_is_no_bug(folder: Path) -> None:
+    """NumPy makes an ImportError of it, and prints a traceback first."""
+    impatient = f"from bolt_build.cli import interrupts\ninterrupts._PATIENCE_SECONDS = 0\n{PROGRAM}"
+    done = subprocess.run(
+        [sys.executable, "-c", impatient, "numpy.linalg", "check", "--model", "tiny.yaml"], cwd=folder, check=False,
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (ExitCode.INTERRUPTED, "")
+    assert done.stderr.endswith(f"\n{INTERRUPTED}")
+    assert "bug" not in done.stderr
+
+
 def test_an_interrupt_that_is_ignored_stays_ignored(folder: Path) -> None:
     """As by nohup, and by a shell's & in a script."""
     done = subprocess.run(

@@ -10,7 +10,7 @@ import signal
 import time
 from types import FrameType
 
-_PATIENCE_SECONDS = 2.0
+_PATIENCE_SECONDS = 5.0
 """After the first Ctrl-C. A module that takes longer to load, such as one that trains a model, is left at once."""
 
 _ASK_AGAIN_SECONDS = 0.01
@@ -22,17 +22,22 @@ class _Patient:
 
     def __init__(self) -> None:
         self._since: float | None = None
+        self.broke_import = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Raises KeyboardInterrupt, or has the signal come again soon."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
-        if _imports(frame) and now - self._since < _PATIENCE_SECONDS:
+        imports = _imports(frame)
+        if imports and now - self._since < _PATIENCE_SECONDS:
             signal.setitimer(signal.ITIMER_REAL, _ASK_AGAIN_SECONDS)
             return
-        self._since = None
+        self._since, self.broke_import = None, self.broke_import or imports
         raise KeyboardInterrupt
+
+
+_PATIENT = _Patient()
 
 
 def install() -> None:
@@ -41,7 +46,12 @@ def install() -> None:
         return
     # Whoever handles SIGINT by then hears of it.
     signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
-    signal.signal(signal.SIGINT, _Patient().handle)
+    signal.signal(signal.SIGINT, _PATIENT.handle)
+
+
+def broke_an_import() -> bool:
+    """True where an import was interrupted after all: what it raises may be an error of its own."""
+    return _PATIENT.broke_import
 
 
 def finish() -> None:

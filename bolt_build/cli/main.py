@@ -17,6 +17,7 @@ from typing import TextIO
 
 import bolt_build
 from bolt_build.cli import streams
+from bolt_build.cli.interrupts import broke_an_import
 from bolt_build.cli.verb_parser import VerbParser
 from bolt_build.cli.verbs import VERBS, nearest_verb, verb_named
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _BROKEN_PIPE
     except Exception as error:
         streams.abandon(sys.stdout)
-        if _after_interrupt(error):
+        if _after_interrupt(error) or (isinstance(error, ImportError) and broke_an_import()):
             return _interrupted()
         trouble = _trouble(error)
         if trouble is None:
