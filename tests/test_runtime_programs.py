@@ -79,8 +79,15 @@ def test_headers_of_two_engines_in_one_strict_c_program(engines: Path) -> None:
     assert said == "left 5\nright 700\n"
 
 
-def test_shared_memory_is_one_copy_for_all_plans(tmp_path: Path) -> None:
-    program = build_program(PROGRAMS / "shared_memory.cpp", tmp_path / "shared_memory")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("shared_memory", id="shared memory is one copy for all plans"),
+        pytest.param("counters", id="counters are a context's own"),
+    ],
+)
+def test_a_program_over_the_runtime_finds_nothing_wrong(tmp_path: Path, name: str) -> None:
+    program = build_program(PROGRAMS / f"{name}.cpp", tmp_path / name)
     empty = dataclasses.replace(tiny_plan(), weights=())
     write_weights(tmp_path / "w", empty, ())
     data = bytearray((tmp_path / "w").read_bytes())
