@@ -4,17 +4,21 @@ accumulation. Every kernel is compared with NumPy, then timed from a replayed gr
 
     python benchmarks/norm_exchanges.py FOLDER --prepare     # anywhere with nvcc: writes and compiles the kernels
     python benchmarks/norm_exchanges.py FOLDER --out FILE    # on an H200: runs them, compiled or not
+    timeout 120 python benchmarks/norm_exchanges.py FOLDER --streams 2    # the same: whether they end side by side
 
 FOLDER keeps what was compiled. Times, measured and predicted, are us of one launch. `apart` is the time of the fastest
 product and the normalisation. `gain` is the time of the fastest other way over that through memory, `expected` the same
-by prediction.
+by prediction. With `--streams` each kernel through memory is launched over and over on so many streams at once,
+overlapping, as contexts that run at the same time do it: blocks of one might keep room from those that another waits
+for.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +40,8 @@ from bolt_build.families.common.chains import parts
 
 TARGET = gpu_harness.TARGET
 WAYS = ("product", "norm", "cluster", "memory")
+LAUNCHES = 1000
+"""Of a kernel on each of several streams."""
 
 
 def trials_of(encoder: Encoder, count: int) -> Iterator[tuple[str, str, gpu_harness.Trial]]:
@@ -68,12 +74,30 @@ def by_prediction(problem: KernelProblem) -> list[Candidate]:
     return sorted(FAMILY.candidates(problem, TARGET)[0], key=lambda each: FAMILY.predict(problem, each, TARGET))
 
 
+def side_by_side(folder: Path, planned: Sequence[tuple[str, str, gpu_harness.Trial]], streams: int) -> int:
+    """How many kernels through memory were wrong on some stream; does not return where they wait for ever."""
+    libraries, wrong = [gpu_harness.Library(folder) for _ in range(streams)], 0
+    with ThreadPoolExecutor(streams) as pool:
+        for index, (name, way, trial) in enumerate(planned):
+            if way != "memory":
+                continue
+            for library in libraries:
+                library.trials[index] = replace(trial, timed=False, launches=LAUNCHES)
+            found = list(pool.map(lambda library, index=index: library.run(index), libraries))
+            right = all(each.message == "" and each.error <= 1.0 for each in found)
+            wrong += not right
+            said = "right" if right else "; ".join(f"{each.message} {each.error}" for each in found)
+            print(f"{name:34} {LAUNCHES} times on {streams} streams: {said}: {trial.candidate}", flush=True)
+    return wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
     parser.add_argument("--count", type=int, default=2, help="kernels through memory of each product")
     parser.add_argument("--only", default="", help="encoders whose name begins so")
+    parser.add_argument("--streams", type=int, default=0, help="launch those through memory on so many streams at once")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     planned = [
@@ -89,6 +113,8 @@ def main() -> int:
     library = gpu_harness.Library(arguments.folder)
     if library.trials != [trial for *_, trial in planned]:
         raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
+    if arguments.streams:
+        return min(side_by_side(arguments.folder, planned, arguments.streams), 1)
     rows: dict[str, dict[str, Any]] = {}
     for index, (name, way, trial) in enumerate(planned):
         row = rows.setdefault(name, {each: [] for each in WAYS})
