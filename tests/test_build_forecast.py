@@ -219,7 +219,7 @@ def lock_changes(
 
 def test_another_kernel_in_the_lock_is_named_by_what_it_computes() -> None:
     assert lock_changes(bb=LockedKernel("bb", "cutlass m=128", 3.9)) == (
-        "tuning.lock changed (net.yaml:4): batch 1: conv2: cutlass m=64, 4.000 us -> cutlass m=128, 3.900 us",
+        "tuning.lock changed (net.yaml:4): batch 1: conv2: cutlass m=64, 4.000 us -> m=128, 3.900 us",
     )
 
 
@@ -238,7 +238,7 @@ def test_of_kernels_those_that_are_others_stand_before_those_measured_again() ->
     (said,) = lock_changes(aa=again, bb=other)
     assert said == (
         "tuning.lock changed (net.yaml:4): batch 1: conv2: cutlass m=64, 4.000 us -> y, 1.000 us; "
-        "batch 1: conv1 and 1 more: cutlass m=64, 3.100 us -> cutlass m=64, 3.200 us"
+        "batch 1: conv1 and 1 more: cutlass m=64: 3.100 us -> 3.200 us"
     )
 
 

@@ -15,6 +15,8 @@ _TOOL_NAMES = {"cxx": "the C++ compiler", "cutlass": "CUTLASS", "onednn": "oneDN
 _ABSENT = "absent"
 NEVER_BUILT = "not built yet"
 """The reason of a task that nothing is known of."""
+NEVER_VERIFIED = "not verified yet"
+"""That of verification: the engine may be built, elsewhere or where no GPU ran it."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,13 @@ class Change(ABC):
 
 @dataclass(frozen=True)
 class NeverBuilt(Change):
-    """Nothing is known of the task."""
+    """Nothing is known of the task, which may be verification."""
+
+    verification: bool = False
 
     @property
     def text(self) -> str:
-        return NEVER_BUILT
+        return NEVER_VERIFIED if self.verification else NEVER_BUILT
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class ModelChange(Change):
 
 @dataclass(frozen=True)
 class KernelChange:
-    """A kernel of the engine, by the layers that it computes."""
+    """A kernel of the engine, by the layers that it computes. Of two of one family only what differs is said."""
 
     place: str
     old: LockedKernel | None
@@ -92,8 +96,17 @@ class KernelChange:
 
     @property
     def text(self) -> str:
-        old, new = (_ABSENT if each is None else each.text for each in (self.old, self.new))
-        return f"{self.place}: {old} -> {new}"
+        if self.old is None or self.new is None:
+            old, new = (_ABSENT if each is None else each.text for each in (self.old, self.new))
+            return f"{self.place}: {old} -> {new}"
+        before, now = self.old.kernel.split(), self.new.kernel.split()
+        times = [f"{each.microseconds:.3f} us" for each in (self.old, self.new)]
+        if before == now:
+            return f"{self.place}: {self.new.kernel}: {times[0]} -> {times[1]}"
+        left, right = [word for word in before if word not in now], [word for word in now if word not in before]
+        if before[0] != now[0] or not left or not right:
+            return f"{self.place}: {self.old.text} -> {self.new.text}"
+        return f"{self.place}: {before[0]} {' '.join(left)}, {times[0]} -> {' '.join(right)}, {times[1]}"
 
 
 @dataclass(frozen=True)

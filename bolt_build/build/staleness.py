@@ -151,7 +151,7 @@ class _Walk:
         if receipt is not None and verdict.current:
             self._contents |= {output.path: output.digest for output in receipt.outputs}
             return None
-        damage = _damage(verdict, receipt)
+        damage = _damage(task, verdict, receipt)
         changes = damage or self._changes(task, receipt)
         cached = self._predict(task, verdict, receipt)
         self._causes |= dict.fromkeys(task.outputs, changes)
@@ -183,7 +183,7 @@ class _Walk:
 
     def _changes(self, task: Task, receipt: Receipt | None) -> tuple[Change, ...]:
         if receipt is None:
-            return (NeverBuilt(),)
+            return (NeverBuilt(task.rule == "verify"),)
         found: list[Change] = []
         before, values = ({(each.kind, each.name): each for each in made.values} for made in (receipt, task))
         changes = self._fact_changes(receipt, task.reads)
@@ -240,10 +240,10 @@ class _Walk:
         return self._directory.path / self._plan.places.expand(name)
 
 
-def _damage(verdict: Verdict, receipt: Receipt | None) -> tuple[Change, ...]:
+def _damage(task: Task, verdict: Verdict, receipt: Receipt | None) -> tuple[Change, ...]:
     """What is wrong with outputs that exist no longer or are not what was made."""
     if receipt is None:
-        return (NeverBuilt(),) if Fault.MISSING in dict(verdict.faults).values() else ()
+        return (NeverBuilt(task.rule == "verify"),) if Fault.MISSING in dict(verdict.faults).values() else ()
     # Where a task has come to make another file, what changed says why.
     made = {output.path for output in receipt.outputs}
     return tuple(OutputFault(name, fault) for name, fault in verdict.faults if name in made)

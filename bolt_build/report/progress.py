@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from bolt_build.build.builder import Listener
-from bolt_build.build.changes import NEVER_BUILT
+from bolt_build.build.changes import NEVER_BUILT, NEVER_VERIFIED
 from bolt_build.build.estimate import WORTH_SAYING, Outlook, about, minutes
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.result import BuildResult
@@ -225,7 +225,7 @@ def _how_long(event: TaskEvent) -> str:
 
 def _because(event: TaskEvent) -> str:
     """Why the task ran again; nothing of one that had not run before."""
-    reasons = [reason for reason in event.reasons if reason != NEVER_BUILT]
+    reasons = [reason for reason in event.reasons if reason not in (NEVER_BUILT, NEVER_VERIFIED)]
     return f": {'; '.join(reasons)}" if reasons else ""
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bolt_build.build.changes import NEVER_BUILT
+from bolt_build.build.changes import NEVER_BUILT, NEVER_VERIFIED
 from bolt_build.build.last_runs import LastRun
 from bolt_build.build.staleness import StaleTask
 from bolt_build.build.why import ExplainedTask
 from bolt_build.report.printable import printable
 
-_PAST = "not built before"
+_PAST = {NEVER_BUILT: "not built before", NEVER_VERIFIED: "not verified before"}
 
 
 def why_text(found: Sequence[ExplainedTask]) -> str:
@@ -47,7 +47,7 @@ def _why(each: ExplainedTask) -> str:
         return "up to date; why it ran last is not known"
     how = "came from the cache" if each.last.cached else f"ran {each.last.seconds:.1f} s"
     how = f"was taken from {each.last.as_for}" if each.last.as_for else how
-    reasons = (_PAST if reason == NEVER_BUILT else reason for reason in each.last.reasons)
+    reasons = (_PAST.get(reason, reason) for reason in each.last.reasons)
     return f"up to date; {how} last: {'; '.join(reasons)}"
 
 
