@@ -5,6 +5,7 @@ accumulation. Every kernel is compared with NumPy, then timed from a replayed gr
     python benchmarks/norm_exchanges.py FOLDER --prepare     # anywhere with nvcc: writes and compiles the kernels
     python benchmarks/norm_exchanges.py FOLDER --out FILE    # on an H200: runs them, compiled or not
     timeout 120 python benchmarks/norm_exchanges.py FOLDER --streams 2    # the same: whether they end side by side
+    python benchmarks/norm_exchanges.py --join FILE FILE     # anywhere: one result of the runs of several encoders
 
 FOLDER keeps what was compiled. Times, measured and predicted, are us of one launch. `apart` is the time of the fastest
 product and the normalisation. `gain` is the time of the fastest other way over that through memory, `expected` the same
@@ -16,6 +17,7 @@ for.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -91,15 +93,31 @@ def side_by_side(folder: Path, planned: Sequence[tuple[str, str, gpu_harness.Tri
     return wrong
 
 
+def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The products of all, with the device and commands of the runs, which are on one machine."""
+    if len({(each["device"], each["date"]) for each in results}) > 1:
+        raise SystemExit("these runs are not of one device and day")
+    products = {name: row for each in results for name, row in each["products"].items()}
+    commands = "; ".join(each["command"] for each in results)
+    wrong = sum(each["wrong"] for each in results)
+    return {**results[0], "command": commands, "products": products, "wrong": wrong}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--join", type=Path, nargs="+", metavar="FILE", help="results of `--out`")
     parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
     parser.add_argument("--count", type=int, default=2, help="kernels through memory of each product")
     parser.add_argument("--only", default="", help="encoders whose name begins so")
     parser.add_argument("--streams", type=int, default=0, help="launch those through memory on so many streams at once")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    if arguments.join:
+        record.write("norm_exchanges", joined([json.loads(each.read_text()) for each in arguments.join]), arguments.out)
+        return 0
+    if arguments.folder is None:
+        parser.error("FOLDER or --join is missing")
     planned = [
         (name, way, replace(trial, timed=True))
         for encoder in ENCODERS

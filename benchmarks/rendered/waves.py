@@ -1,4 +1,4 @@
-"""Encoders' products in tiles that fill whole waves, and rows that are normalised in front of a product."""
+"""Encoders' products in tiles that fill whole waves, and with a normalisation in front or behind in the same kernel."""
 
 from __future__ import annotations
 
@@ -33,3 +33,15 @@ def prenorm(data: Any) -> dict[str, str]:
     ]  # fmt: skip
     head = ["us, fp16, fp32 accumulation and statistics, H200", "one kernel", "apart", "apart over one"]
     return {"prenorm": table(head, rows), "prenorm.wrong": str(data["wrong"])}
+
+
+@figures("norm_exchanges")
+def exchanges(data: Any) -> dict[str, str]:
+    """A row a product: blocks that exchange through memory beside clusters, and beside both kernels apart."""
+    rows = [
+        [name, f"{_best(each['memory']):.1f}", f"{_best(each['cluster']):.1f}",
+         f"{_best(each['product']):.1f} + {_best(each['norm']):.1f}", f"{each['gain']:.2f}"]
+        for name, each in data["products"].items()
+    ]  # fmt: skip
+    head = ["us, fp16, fp32 accumulation and statistics, H200", "through memory", "clusters", "apart", "gain"]
+    return {"exchanges": table(head, rows), "exchanges.wrong": str(data["wrong"])}

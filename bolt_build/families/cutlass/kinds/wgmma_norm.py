@@ -208,7 +208,7 @@ class WgmmaNorm(TileKind[NormTile, Product]):
         return _seconds(problem, what, self.tile_of(candidate), target)
 
     def group(self, tile: NormTile) -> str:
-        """No GPU has timed those that exchange through memory, so that one of them is tried."""
+        """What blocks wait for each other through memory is less sure, so that one of these is tried."""
         return "WGMMA, through memory" if tile.through_memory else "WGMMA"
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
