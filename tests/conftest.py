@@ -4,8 +4,13 @@ of compiled objects for all of a test run, so that each engine compiles only wha
 
 from __future__ import annotations
 
-import gc
 import os
+
+# Before NumPy is imported, here and by what tests start: each process would have threads that wait by spinning, while
+# the run's workers have the cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
