@@ -26,6 +26,9 @@ _COMPILE = (
     "-ffile-prefix-map=${directory}=.", "-ffile-prefix-map=${package}=bolt_build",
 )  # fmt: skip
 _OWN = ("-I${package}/runtime/include", "-I${package}/runtime/runner", "-Isrc")
+SOON_COMPILED = ("-O1",)
+"""Behind other flags, for programs around engines and kernels: as fast to the eye, and compiled in two thirds of the
+time."""
 # nvcc's own passes, and what it hands to the C++ compiler. No -g: it would put paths into the object.
 _COMPILE_CUDA = (
     _STANDARD, "-Xcompiler", "-fPIC,-fvisibility=hidden,-fvisibility-inlines-hidden", "-ccbin", "${cxx}",
@@ -131,8 +134,9 @@ def _runtime(context: BuildContext) -> list[Task]:
     for path in dict.fromkeys((*sources(context.target.where), *runner_sources())):
         # The layer of a kind of device speaks to it through the tools of its targets.
         layer = _others(context) if path.stem == f"device_{context.target.where}" else ()
+        soon = SOON_COMPILED if path.parent == runner_include_dir() else ()
         flags, values = (
-            (*_OWN, *_tool_flags(layer), *_facts(context.target, path)),
+            (*_OWN, *_tool_flags(layer), *_facts(context.target, path), *soon),
             (*tool_values([_cxx(context), *layer]), _headers(path)),
         )
         tasks.append(_compile(context, in_package(path), f"runtime_{path.stem}", (), flags, values))
