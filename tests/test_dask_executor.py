@@ -29,6 +29,7 @@ from bolt_build.cli.executor_arguments import AWAY, add_executor, with_executor
 from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
+from bolt_build.scratch import PREFIX
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_the_same_bytes_come_from_workers(cluster: DaskProcesses, tmp_path: Path
     assert (result.failed, result.trouble, notes(told)) == ((), "", [])
     assert sources.digests == here
     places = [path.read_text() for path in tmp_path.glob("*.where")]
-    assert ["/bolt-build-job-" in place for place in places] == [True] * len(sources.names)
+    assert [f"/{PREFIX}" in place for place in places] == [True] * len(sources.names)
     assert {event.kind for event in sources.build(cluster.address)[1]} <= {EventKind.CURRENT}
 
 
