@@ -59,7 +59,7 @@ def test_a_wait_that_is_missing_shows_in_some_order_alone(program: Path, part: s
     assert {said(program, part, seed) for seed in SEEDS[1:]} - {"0 wrong\n"}
 
 
-@pytest.mark.parametrize("part", ["exchange without a barrier", "ring without waiting"])
+@pytest.mark.parametrize("part", ["exchange without a barrier", "ring without waiting", "gather without waiting"])
 def test_a_wait_that_is_missing_may_show_in_every_order(program: Path, part: str) -> None:
     assert {said(program, part, seed) for seed in SEEDS} - {"0 wrong\n"}
 

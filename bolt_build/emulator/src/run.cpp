@@ -194,7 +194,10 @@ void run_in_turn(const Launch& launch, const Chance& chance, const InFront& in_f
   }
 }
 
-/// All clusters of a grid at once, in rounds.
+/// Rounds that a cluster stays asleep at least, or awake.
+constexpr std::uint64_t spell = 128;
+
+/// All clusters of a grid at once, in rounds. Shuffled, about half of them sleep for a while, then others.
 void run_together(const Launch& launch, const Chance& chance, const InFront& in_front, std::uint64_t clusters) {
   std::vector<std::unique_ptr<Cluster>> all;
   for (std::uint64_t number = 0; number < clusters; ++number) {
@@ -202,14 +205,25 @@ void run_together(const Launch& launch, const Chance& chance, const InFront& in_
     all.back()->begin(number);
   }
   const Touching touching(all.front()->waited, in_front.written);
-  for (std::uint64_t round = mixed(chance.seed); !all.empty(); ++round) {
+  for (std::uint64_t round = 0; !all.empty(); ++round) {
+    const std::uint64_t own = mixed(mixed(chance.seed) + round), nap = mixed(mixed(chance.seed) ^ round / spell);
     if (chance.shuffled)
-      for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[mixed(round ^ i << 32) % i]);
+      for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[mixed(own + i) % i]);
+    const auto sleeps = [&](const Cluster& cluster) {
+      const Dim& at = cluster.blocks.front()->index;
+      return chance.shuffled && mixed(nap + (std::uint64_t{at.z} << 40) + (std::uint64_t{at.y} << 20) + at.x) % 2 == 0;
+    };
     bool proceeded = false;
-    for (const auto& cluster : all) {
-      accesses().waited = &cluster->waited;
-      proceeded = cluster->proceed() || proceeded;
-    }
+    const auto proceed = [&](bool sleeping) {
+      for (const auto& cluster : all) {
+        if (sleeps(*cluster) != sleeping) continue;
+        accesses().waited = &cluster->waited;
+        proceeded = cluster->proceed() || proceeded;
+      }
+    };
+    proceed(false);
+    // Whoever sleeps wakes where all others wait.
+    if (!proceeded) proceed(true);
     if (!proceeded) {
       std::string text = "nothing can proceed";
       for (const auto& cluster : all) text += cluster->whereabouts();

@@ -179,27 +179,31 @@ static void clusters() {
   });
 }
 
-/// Blocks wait for each other at a counter, behind the numbers, that the last one brings back to zero. `all`: none stays away.
-template <bool all>
+/// Each block leaves its number for the one in front of it, behind the results, and waits for all others at a counter behind
+/// both, which the last one brings back to zero. `all`: none stays away.
+template <bool all, bool waits>
 __global__ void gathered(int* to) {
-  const auto counter = reinterpret_cast<unsigned*>(to + gridDim.x);
+  volatile int* const told = to + gridDim.x;
+  const auto counter = reinterpret_cast<unsigned*>(to + 2 * gridDim.x);
   const auto arrive = [&] {
     asm volatile("red.release.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "r"(2 * gridDim.x - 1) : "memory");
   };
   if (threadIdx.x == 0) {
+    told[blockIdx.x] = static_cast<int>(blockIdx.x);
     if (all || blockIdx.x != 3) arrive();
     unsigned there = 0;
-    while (there < gridDim.x) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(there) : "l"(counter) : "memory");
+    while (waits && there < gridDim.x) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(there) : "l"(counter) : "memory");
     arrive();
   }
   __syncthreads();
-  if (threadIdx.x == 32) to[blockIdx.x] = static_cast<int>(blockIdx.x);
+  const int blocks = static_cast<int>(gridDim.x);
+  if (threadIdx.x == 32) to[blockIdx.x] = (told[(blockIdx.x + 1) % gridDim.x] + blocks - 1) % blocks;
 }
 
-template <bool all>
+template <bool all, bool waits>
 static void gather(int blocks, int together) {
-  compared(blocks + 1, blocks == 8 ? [](int i) { return i % 8; } : [](int) { return 0; }, [&](int* to) {
-    cudaMemset(to, 0, (static_cast<std::size_t>(blocks) + 1) * sizeof(int));
+  compared(2 * blocks + 1, blocks == 8 ? [](int i) { return i % 8; } : [](int) { return 0; }, [&](int* to) {
+    cudaMemset(to, 0, (static_cast<std::size_t>(blocks) * 2 + 1) * sizeof(int));
     cudaLaunchAttribute cooperative{};
     cooperative.id = cudaLaunchAttributeCooperative;
     cooperative.val.cooperative = together;
@@ -208,7 +212,7 @@ static void gather(int blocks, int together) {
     how.blockDim = 64;
     how.attrs = &cooperative;
     how.numAttrs = 1;
-    const cudaError_t error = cudaLaunchKernelEx(&how, gathered<all>, to);
+    const cudaError_t error = cudaLaunchKernelEx(&how, gathered<all, waits>, to);
     if (error != cudaSuccess) std::printf("%s\n", cudaGetErrorName(error));
   });
 }
@@ -444,10 +448,11 @@ int main(int, char** arguments) {
   if (is("multiply without waiting")) compared(kThreads, sixteens, [](int* to) { multiplied<false><<<1, kThreads>>>(to); });
   if (is("cluster")) clusters<true>();
   if (is("cluster without waiting")) clusters<false>();
-  if (is("gather")) gather<true>(8, 1);
-  if (is("gather and stay away")) gather<false>(8, 1);
-  if (is("gather one after the other")) gather<true>(4096, 0);
-  if (is("gather too many")) gather<true>(132 * 32 + 1, 1);
+  if (is("gather")) gather<true, true>(8, 1);
+  if (is("gather without waiting")) gather<true, false>(8, 1);
+  if (is("gather and stay away")) gather<false, true>(8, 1);
+  if (is("gather one after the other")) gather<true, true>(4096, 0);
+  if (is("gather too many")) gather<true, true>(132 * 32 + 1, 1);
   if (is("scalars")) compared(5, [](int i) { return i + 1; }, [](int* to) { scalars<<<1, 1, 64>>>(to); });
   if (is("over a barrier")) over_a_barrier<<<1, 1>>>(), finish("ended");
   if (is("follow")) followed(true, true);
