@@ -42,7 +42,7 @@ from bolt_build.build.claim import directory_claim
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.digest import digest_file, encode
-from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.schema.shared_place import SharedPlace
 
 VICTIMS = ("builder", "worker", "scheduler", "store")
 PATIENCE_SECONDS = 300

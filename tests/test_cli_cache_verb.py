@@ -17,7 +17,7 @@ from bolt_build.build.cache import Cache
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.cli.main import main
-from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.schema.shared_place import SharedPlace
 
 KEYS = tuple(hashlib.sha256(bytes([n])).hexdigest() for n in range(4))
 

@@ -18,7 +18,8 @@ from bolt_build.cli.cache_arguments import add_shared_cache, shared_place
 from bolt_build.cli.main import main
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
-from bolt_build.schema.user_settings import SharedPlace, read_settings
+from bolt_build.schema.shared_place import SharedPlace
+from bolt_build.schema.user_settings import read_settings
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from bolt_build.build.session import SessionOptions, SessionPart, run_session
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.sharing.store import StoreTrouble, open_store
-from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.schema.shared_place import SharedPlace
 
 KEY = hashlib.sha256(b"a task").hexdigest()
 OTHER = hashlib.sha256(b"another task").hexdigest()

@@ -15,7 +15,7 @@ pytest.importorskip("obstore", reason="pip install 'bolt-build[shared]'")
 
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.digest import digest
-from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.schema.shared_place import SharedPlace
 from bolt_build.tuning.outcome import TuneResult
 from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.run import TuneOptions, tune

@@ -33,7 +33,7 @@ from bolt_build.build.staleness import Forecast, KnownOutputs, forecast, with_co
 from bolt_build.build.tasks import TaskGraph
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe, TargetSpec
-from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.schema.shared_place import SharedPlace
 from bolt_build.schema.validate import suggest
 
 NOTHING_TO_RUN = SessionResult(interrupted=False, failed=(), finished=())

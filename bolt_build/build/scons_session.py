@@ -44,7 +44,7 @@ from bolt_build.build.sharing.client import StoreClient
 from bolt_build.build.task_runner import TaskFailed, TaskRunner, TaskStopped
 from bolt_build.build.tasks import Task
 from bolt_build.digest import decode
-from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.schema.shared_place import SharedPlace
 
 _PR_SET_PDEATHSIG = 1
 

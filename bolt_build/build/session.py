@@ -18,7 +18,7 @@ from bolt_build.build.events import EventKind, TaskEvent, read_events
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.signal_handlers import handled
 from bolt_build.digest import encode
-from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.schema.shared_place import SharedPlace
 from bolt_build.scratch import scratch_folder
 
 _KILL_AFTER_SECONDS = 1.2

@@ -19,7 +19,8 @@ from bolt_build.cli.cache_arguments import named, size
 from bolt_build.cli.common_arguments import add_cache, add_format, one_of
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.tables import byte_text
-from bolt_build.schema.user_settings import SharedPlace, read_settings, settings_file
+from bolt_build.schema.shared_place import SharedPlace
+from bolt_build.schema.user_settings import read_settings, settings_file
 from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.shared_records import Log
 

@@ -13,7 +13,8 @@ from bolt_build.build.sharing.store import check_place, is_in_the_clear, shown
 from bolt_build.cli.common_arguments import add_cache
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.diagnostics import render
-from bolt_build.schema.user_settings import SharedPlace, read_settings, settings_file
+from bolt_build.schema.shared_place import SharedPlace
+from bolt_build.schema.user_settings import read_settings, settings_file
 from bolt_build.user_files import size_text
 
 _USAGE = ExitCode.USAGE

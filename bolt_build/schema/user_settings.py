@@ -15,25 +15,15 @@ from pathlib import Path
 
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.schema.document import DocumentKind, read_document
+from bolt_build.schema.shared_place import DEFAULT_TIMEOUT, SharedPlace
 from bolt_build.schema.validate import suggest
 from bolt_build.schema.values import Scalar, Table, Value, describe
 from bolt_build.toolchain.own_folders import config_folder
 
 SETTINGS_FILE = "config.yaml"
-DEFAULT_TIMEOUT = 10.0
 LONGEST_TIMEOUT = 3600.0
 _KIND = DocumentKind("settings file", "shared:")
 _KEYS = ("cache", "write", "timeout")
-
-
-@dataclass(frozen=True)
-class SharedPlace:
-    """A store that a team shares. `write`: what is built and measured here goes into it. `timeout`: seconds without a
-    byte from it until it counts as gone."""
-
-    url: str
-    write: bool = False
-    timeout: float = DEFAULT_TIMEOUT
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from bolt_build.build.sharing.store import Store, StoreTrouble, open_store, shown
-from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.schema.shared_place import SharedPlace
 
 _Answer = TypeVar("_Answer")
 

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.schema.user_settings import SharedPlace
+from bolt_build.schema.shared_place import SharedPlace
 
 SCHEMES = ("s3", "https", "http", "gs", "az")
 INSTALL = "python -m pip install obstore"
