@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from bolt_build.verify.reference import Reference
 from bolt_build.verify.rounding_rules import RULES, is_exact
 from bolt_build.verify.written_out import written_out
 
@@ -46,6 +49,17 @@ def test_a_written_out_attention_gives_the_same(
     feeds["mask"] = np.tri(5, dtype=bool) if mask == TensorProto.BOOL else given
     (wanted,), (found,) = (ReferenceEvaluator(each).run(None, feeds) for each in (model, spelled))
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_where_all_keys_are_masked_the_reference_follows_the_definition(tmp_path: Path) -> None:
+    """Masks of padding and of order are added up: one row has the least number or -inf everywhere."""
+    onnx.save(attention([1, 1, 5, 4], TensorProto.FLOAT), str(tmp_path / "net.onnx"))
+    values = np.random.RandomState(1).standard_normal((1, 1, 5, 4)).astype(np.float32)
+    least = np.finfo(np.float32).min
+    mask = np.zeros((5, 5), np.float32)
+    mask[0] = [least, least, -np.inf, -np.inf, least]
+    made = Reference(tmp_path / "net.onnx", ()).outputs({"q": values, "k": values, "v": values, "mask": mask})
+    np.testing.assert_allclose(made["y"][0, 0, 0], values[0, 0, [0, 1, 4]].mean(axis=0), rtol=1e-5, atol=1e-6)
 
 
 def test_every_real_step_of_it_has_a_rule() -> None:

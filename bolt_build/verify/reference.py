@@ -103,9 +103,10 @@ class Reference:
         return tuple(node for node in self._model.graph.node if node.op_type != "DequantizeLinear")
 
     def outputs(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """The whole model's outputs by name."""
+        """The whole model's outputs by name. Attention is computed as ONNX defines it: onnxruntime's own kernel gives 0
+        where all keys are masked."""
         if self._loaded is None:
-            model = without_bf16(self._model)
+            model = without_bf16(self._written_out)
             self._outputs = tuple(output.name for output in model.graph.output)
             self._loaded = self._session(model, whole=True)
         return self._run(self._loaded, list(self._outputs), self._cast(self._loaded, feeds))
