@@ -6,6 +6,7 @@ Whoever reads such a file goes through this module, so that each of these is a s
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shlex
@@ -66,7 +67,9 @@ def open_regular(path: Path) -> BufferedReader:
         _require_regular(path, os.fstat(descriptor))
         return os.fdopen(descriptor, "rb")
     except BaseException:
-        os.close(descriptor)
+        # Where Ctrl-C comes right behind fdopen, its file is closed already: that must not hide the Ctrl-C.
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
         raise
 
 

@@ -79,3 +79,16 @@ def test_what_a_file_is_by_its_beginning() -> None:
     assert binary_kind(b"BOLTWGHT\1\0\0\0") == "a weights file"
     assert (binary_kind(b"<html>"), known_kind(b"<html>")) == (None, "markup text")
     assert (binary_kind(b"bolt: 1\n"), known_kind(b"bolt: 1\n")) == (None, None)
+
+
+def test_an_interrupt_right_behind_the_opening_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that was made of the descriptor is gone by then, and the descriptor with it."""
+    (tmp_path / "a").touch()
+
+    def interrupted(descriptor: int, mode: str) -> None:
+        os.close(descriptor)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fdopen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_regular(tmp_path / "a")
