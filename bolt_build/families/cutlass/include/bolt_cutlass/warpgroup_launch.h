@@ -54,9 +54,9 @@ int resident_blocks() {
 }
 
 /// Queues the kernel; with `overlap` it may begin before the one in front of it has finished. `resident`: its blocks, which
-/// are in no clusters, wait for each other, so all of them run at once. Where kernels do not overlap the launch is
-/// cooperative. Where they do it cannot be, and needs it as little: there is a multiprocessor for each block, which only
-/// kernels in front hold, and those end whatever this one does. Throws std::runtime_error naming `what`.
+/// are in no clusters, wait for each other. Where kernels do not overlap the launch is cooperative: all of them run at
+/// once. Where they do it cannot be. Then there is a multiprocessor for each block, and blocks begin in order, so that few
+/// wait for one that has not begun, and those in front of them end. Throws std::runtime_error naming `what`.
 template <typename Kernel, bool resident = false>
 void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
