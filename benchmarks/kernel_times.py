@@ -24,6 +24,7 @@ import bandwidth
 import chain_kernels
 import narrow_convolutions
 import record
+from problem_texts import problem_of
 
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem
@@ -131,12 +132,14 @@ def of_bandwidth() -> Iterator[Time]:
 
 
 def of_records(files: list[Path]) -> Iterator[Time]:
-    """Records of problems that a committed lock says what they are."""
+    """Records of problems that a committed lock says what they are, in a line that can be read back: sums of rows have
+    none."""
     lines = {
         entry.problem: entry.what
         for path in sorted(RECIPES.glob("*.lock"))
         for target in load_lock(path).targets
         for entry in target.entries
+        if problem_of(entry.what, entry.problem) is not None
     }
     for file in files:
         found, _ = exported_records(json.loads(file.read_text(encoding="utf-8")), str(file))
@@ -182,7 +185,10 @@ def main() -> None:
     arguments = parser.parse_args()
     earlier = record.RESULTS / "kernel_times.json"
     kept = list(times_of(_result("kernel_times")["sources"])) if earlier.exists() else []
-    found = [*(each for each in kept if each.source == "records"), *of_records(arguments.records)]
+    found = [
+        *(each for each in kept if each.source == "records" and problem_of(each.what, each.problem) is not None),
+        *of_records(arguments.records),
+    ]
     for source in (of_chains, of_narrow_convolutions, of_attention, of_bandwidth):
         found += source()
     facts = record.environment("nvidia-cutlass")

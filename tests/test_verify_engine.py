@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.zoo.calibrate import calibrate
 from bolt_build.report.verification import render
 from bolt_build.schema.recipe import VerifySpec
-from bolt_build.verify import VerifyReport, reference, verify_engine
+from bolt_build.verify import VerifyReport, verify_engine
 from bolt_build.verify.engine import verify_model
 from bolt_build.verify.reference import Reference
 
@@ -262,10 +263,7 @@ def test_groups_of_taps_see_what_one_group_sees(net: Path, monkeypatch: pytest.M
 
 
 def test_without_onnxruntime_the_tool_is_named(monkeypatch: pytest.MonkeyPatch, net: Path) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(reference.importlib, "import_module", missing)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(BoltError) as caught:
         Reference(net, ())
     assert caught.value.exit_code is ExitCode.TOOL_MISSING
