@@ -35,6 +35,8 @@ from typing import Any
 
 import record
 
+from bolt_build.errors import ExitCode
+
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = Path(__file__).with_name("export_model.py")
 FORMS = ("ts17", "dynamo18", "dynamo23", "ts14")
@@ -67,7 +69,7 @@ class Exporter:
         alarm.start()
         line = self._process.stdout.readline()
         alarm.cancel()
-        return str(json.loads(line)) if line else f"the export took more than {SECONDS} s"
+        return re.sub(r"\x1b\[[0-9;]*m", "", str(json.loads(line))) if line else f"the export took more than {SECONDS} s"
 
 
 class Row:
@@ -119,7 +121,9 @@ class Row:
         if result["exit_code"] == 0:
             return {"host": "verified" if result["targets"][0]["verified"] is True else "built", "host_cpu_s": seconds}
         texts = [each["text"][-600:] for each in events if each.get("kind") == "failed"]
-        return {"host": reasons + texts or [str(result)[:300]], "host_cpu_s": seconds}
+        if result["exit_code"] == ExitCode.VERIFY_FAILED:
+            texts.append("verification failed")
+        return {"host": reasons + texts or [f"exit code {result['exit_code']}"], "host_cpu_s": seconds}
 
     def _recipe(self, target: str, precision: str) -> str:
         name = f"{self.name}-{target}"
