@@ -69,7 +69,9 @@ class Exporter:
         alarm.start()
         line = self._process.stdout.readline()
         alarm.cancel()
-        return re.sub(r"\x1b\[[0-9;]*m", "", str(json.loads(line))) if line else f"the export took more than {SECONDS} s"
+        return (
+            re.sub(r"\x1b\[[0-9;]*m", "", str(json.loads(line))) if line else f"the export took more than {SECONDS} s"
+        )
 
 
 class Row:
