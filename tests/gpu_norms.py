@@ -74,7 +74,7 @@ prediction."""
 
 THROUGH_MEMORY = (
     (
-        step_of(product("memory-norm-768", (2, 131, 200), 768, ADD, by=False), keeps=True),
+        step_of(product("memory-norm-768", (10, 131, 200), 768, ADD, by=False), keeps=True),
         {"m": 192, "n": 192, "warpgroups": "cooperative"},
     ),
     (

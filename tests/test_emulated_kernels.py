@@ -184,14 +184,25 @@ def library(shared_folder: SharedFolder) -> Library:
 @pytest.mark.parametrize("index", range(len(LABELS) + len(IN_BF16)), ids=[*LABELS, *(f"bf16-{x}" for x in IN_BF16)])
 def test_agrees_with_numpy(library: Library, monkeypatch: pytest.MonkeyPatch, index: int, seed: int | None) -> None:
     if seed is not None:
-        # So few that each works through several tiles. Blocks that wait for each other run at once.
+        # So few that each works through several tiles. Blocks that wait for each other are no whole groups.
         stated = dict(library.trials[index].candidate.parameters)
-        least = stated["norm"] if stated.get("through") == "memory" else 0
-        monkeypatch.setenv("EMULATED_MULTIPROCESSORS", str(max(3, int(least))))
+        few = 3 * int(stated["norm"]) - 1 if stated.get("through") == "memory" else 3
+        monkeypatch.setenv("EMULATED_MULTIPROCESSORS", str(few))
         monkeypatch.setenv("EMULATED_SEED", str(seed))
     outcome = library.run(index)
     assert outcome.message == ""
     assert outcome.error <= 1.0
+
+
+def test_blocks_that_wait_for_each_other_are_refused_where_they_have_no_room(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "3")
+    outcome = library.run(next(index for index, label in enumerate(LABELS) if label.startswith("memory-norm-768")))
+    assert outcome.message == (
+        "could not launch a normalised product: 4 blocks wait for each other, and the device runs one on each of 3"
+        " multiprocessors"
+    )
 
 
 NORMALISES = next(index for index, label in enumerate(LABELS) if label.startswith("prenorm-far"))

@@ -207,7 +207,7 @@ def many_rows(rows: int, columns: int) -> Graph:
         (2048, 768, "128x96x64 pingpong", None),
         (
             2176, 768, "128x96x64 pingpong",
-            "rows of 8 tiles would be cut at the end of a round over 132 multiprocessors",
+            "4 of 132 multiprocessors would stay idle, because rows have 8 tiles",
         ),
         (
             300000, 768, "192x192x64 cooperative", "its blocks would count in 4689 places, there are 4096",
@@ -217,7 +217,7 @@ def many_rows(rows: int, columns: int) -> Graph:
 def test_a_round_of_blocks_that_wait_ends_with_whole_rows(
     rows: int, columns: int, tile: str, reason: str | None
 ) -> None:
-    """Blocks take tiles in the order of rows, one an SM: whom a block waits for is under way."""
+    """Blocks of whole rows take tiles side by side, one an SM."""
     (alternative,), _ = proposed(many_rows(rows, columns))
     candidates, refusals = FAMILY.candidates(alternative.steps[0].problem, H200)
     whole = f"tile {tile} with whole rows of {columns // int(tile.split('x')[1])} tiles through memory"

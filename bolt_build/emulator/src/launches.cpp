@@ -52,7 +52,7 @@ dim3 cluster_of(const cudaLaunchAttribute* attributes, unsigned count) {
 
 // What of a launch is no size.
 struct Ways {
-  bool overlaps = false, together = false;
+  bool overlaps = false, cooperative = false;
 };
 
 Ways ways_of(const cudaLaunchAttribute* attributes, unsigned count) {
@@ -61,7 +61,7 @@ Ways ways_of(const cudaLaunchAttribute* attributes, unsigned count) {
     const cudaLaunchAttribute& one = attributes[i];
     if (one.id == cudaLaunchAttributeProgrammaticStreamSerialization)
       found.overlaps = one.val.programmaticStreamSerializationAllowed != 0;
-    if (one.id == cudaLaunchAttributeCooperative) found.together = one.val.cooperative != 0;
+    if (one.id == cudaLaunchAttributeCooperative) found.cooperative = one.val.cooperative != 0;
   }
   return found;
 }
@@ -109,11 +109,11 @@ void launch(const void* at, const Configuration& how, const dim3& cluster, Ways 
   const std::shared_ptr<const Entry> entry = entry_of(function);
   check_shared(function, static_shared(*entry), how.shared);
   const bool fits = blocks(how.grid) <= multiprocessors() * held(blocks(how.block), static_shared(*entry) + how.shared);
-  require(!ways.together || fits, cudaErrorCooperativeLaunchTooLarge);
-  // The next of overlapping kernels begins when every block of this one has, so a grid that fits runs at once as well.
-  ways.together = ways.together || (ways.overlaps && acquires(*entry) && fits);
+  require(!ways.cooperative || fits, cudaErrorCooperativeLaunchTooLarge);
+  // The next of overlapping kernels begins when every block of this one has, so it takes no room from a grid that fits.
+  const bool together = ways.cooperative || (ways.overlaps && acquires(*entry) && fits);
   queue(how.stream, Launch{entry, dim_of(how.grid), dim_of(how.block), dim_of(cluster), how.shared,
-                           parameters_of(*entry, values), ways.overlaps, ways.together});
+                           parameters_of(*entry, values), ways.overlaps, together, ways.cooperative});
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ struct Launch {
   std::size_t dynamic_shared = 0;
   std::vector<std::byte> parameters;
   bool overlaps = false;  // may begin before the kernel in front has ended
-  bool together = false;  // its blocks may wait for each other: all of them run at once
+  bool together = false;  // its blocks may wait for each other
+  bool cooperative = false;  // all of them run at once; otherwise as many as others leave room for
 };
 
 /// What may vary from run to run without any kernel being allowed to notice.

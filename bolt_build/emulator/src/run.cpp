@@ -197,13 +197,28 @@ void run_in_turn(const Launch& launch, const Chance& chance, const InFront& in_f
 /// Rounds that a cluster stays asleep at least, or awake.
 constexpr std::uint64_t spell = 128;
 
-/// All clusters of a grid at once, in rounds. Shuffled, about half of them sleep for a while, then others.
+/// Clusters that kernels of other streams leave room for at least, for ever: as many as Hopper has in a largest one.
+constexpr std::uint64_t least_room = 8;
+
+/// Clusters of a grid that all have room at once: without that promise every second shuffled order has it for a few alone.
+std::uint64_t room_for(const Launch& launch, const Chance& chance, std::uint64_t clusters) {
+  const bool crowded = chance.shuffled && !launch.cooperative && mixed(chance.seed) % 2 == 0;
+  return crowded ? std::min(clusters, least_room) : clusters;
+}
+
+/// Clusters of a grid side by side, in rounds. They begin in order, as there is room. Shuffled, about half of them sleep for a
+/// while, then others.
 void run_together(const Launch& launch, const Chance& chance, const InFront& in_front, std::uint64_t clusters) {
+  const std::uint64_t room = room_for(launch, chance, clusters);
   std::vector<std::unique_ptr<Cluster>> all;
-  for (std::uint64_t number = 0; number < clusters; ++number) {
-    all.push_back(std::make_unique<Cluster>(launch, chance));
-    all.back()->begin(number);
-  }
+  std::uint64_t next = 0;
+  const auto fill = [&] {
+    for (; next < clusters && all.size() < room; ++next) {
+      all.push_back(std::make_unique<Cluster>(launch, chance));
+      all.back()->begin(next);
+    }
+  };
+  fill();
   const Touching touching(all.front()->waited, in_front.written);
   for (std::uint64_t round = 0; !all.empty(); ++round) {
     const std::uint64_t own = mixed(mixed(chance.seed) + round), nap = mixed(mixed(chance.seed) ^ round / spell);
@@ -230,6 +245,7 @@ void run_together(const Launch& launch, const Chance& chance, const InFront& in_
       throw Fault(text);
     }
     all.erase(std::remove_if(all.begin(), all.end(), [](const auto& cluster) { return cluster->done(); }), all.end());
+    fill();
   }
 }
 

@@ -126,13 +126,16 @@ class NormTile:
         return None
 
     def _refuse_waiting(self, gpu: Gpu, product: Product) -> str | None:
-        """Why blocks of the grid, one an SM, cannot wait for those of the same rows, None where they can.
+        """Why blocks of the grid, one an SM, do not wait for those of the same rows, None where they do.
 
-        They take tiles in the order of rows, so those of the first rows that are not complete are always under way."""
+        `launch` of warpgroup_launch.h has a grid of whole groups of such blocks."""
         bands = ceil(product.m / self.tile.m)
         if bands * self.across > gpu.sms and gpu.sms % self.across:
             return Reason(
-                "rows of {} tiles would be cut at the end of a round over {} multiprocessors", self.across, gpu.sms
+                "{} of {} multiprocessors would stay idle, because rows have {} tiles",
+                gpu.sms % self.across,
+                gpu.sms,
+                self.across,
             )
         if (counted := bands * self.tile.warpgroups) > _COUNTERS:
             return Reason("its blocks would count in {} places, there are {}", counted, _COUNTERS)

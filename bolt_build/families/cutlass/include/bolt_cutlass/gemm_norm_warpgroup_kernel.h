@@ -19,7 +19,7 @@ void launch_normed(const GemmArguments& a, const NormArguments& norm, const type
                                  stages_beside<Store, m, n, k>, SharedProducts<m, n, k, cooperative, Element>, teams>;
   if (a.n != n * across)
     throw std::runtime_error("could not launch a normalised product: its rows are not those of its tiles side by side");
-  launch<Kernel, Exchange::through_memory>({a,
+  launch<Kernel, Exchange::waiting>({a,
                                             {{a.bias, a.residual, a.y, stages, a.y_row, a.residual_row}, norm.scale,
                                              norm.shift, norm.kept, norm.epsilon, exchange},
                                             a.m,
@@ -50,8 +50,6 @@ void launch_gemm(WarpgroupMemoryNorm<m, n, k, cooperative, across, centred, keep
     throw std::runtime_error("could not launch a normalised product: nobody keeps counters for its blocks");
   if (static_cast<std::size_t>((a.m + m - 1) / m * together) > counter_bytes / sizeof(std::uint32_t))
     throw std::runtime_error("could not launch a normalised product: it has more bands of rows than there are counters");
-  if (hardware().sm_count < across)
-    throw std::runtime_error("could not launch a normalised product: the device has fewer multiprocessors than a row tiles");
   launch_normed<m, n, k, cooperative, across, 1, centred, keeps, Element, Exchange>(
       a, norm, {static_cast<float2*>(norm.parts), norm.counters}, stages, stream);
 }

@@ -62,7 +62,7 @@ struct ExchangePlace {
 template <int n, int across, int held, int groups, bool centred>
 class ClusterExchange {
  public:
-  static constexpr bool through_memory = false;
+  static constexpr int waiting = 1;  // blocks of different clusters do not
   static constexpr int bytes = groups * 2 * across * held * 8;  // of shared memory, barriers apart
   struct Arguments {};
   struct Storage {
@@ -114,16 +114,21 @@ class ClusterExchange {
 /// Between the blocks that compute the `across` tiles, of m x n, of one band of rows. `warpgroups` share a tile, and each
 /// exchanges its rows with those of the same rows elsewhere.
 ///
-/// A band's block waits for the others. They all come, because
-/// - every block of the grid runs: there is one a multiprocessor at most (`launch`);
-/// - blocks take tiles in the order of bands, and a band has no more tiles than there are blocks. So the tiles of the first
-///   band that is not complete are the next of their blocks;
-/// - the next kernel takes no room from a block that has not begun: it begins when every block of this one has let it.
+/// A block waits for the others of its group, `across` neighbours that take whole bands: tiles are dealt out row by row to a
+/// grid of whole groups (`launch`), and each takes its bands in the same order. It waits for nobody else. So a group ends as
+/// soon as all of it has begun, whatever else runs. All of it begins, because
+/// - in a cooperative launch every block of the grid runs, or CUDA refuses it;
+/// - in any other blocks begin in the order of their numbers. GPUs do so, CUDA does not promise it. Then one group at most
+///   has begun in part. All in front of it end, and leave it their multiprocessors;
+/// - others may take these first. They end, unless they are such a group in part themselves. Each of those keeps less than
+///   `across` multiprocessors, and each context has one at most: it takes one for every `across` - 1 multiprocessors, all at
+///   this point at once, to stop them all. That is 19 contexts on 132 multiprocessors where rows have 8 tiles;
+/// - the kernel in front ends whatever this one does, and the next one begins when every block of this one has let it.
 /// Nobody waits for a kernel in front here: the products are of what it left, so it has ended.
 template <int m, int n, int across, int warpgroups, bool centred>
 class MemoryExchange {
  public:
-  static constexpr bool through_memory = true;
+  static constexpr int waiting = across;  // neighbouring blocks
   static constexpr int bytes = 0;
   /// `parts` [rows in whole tiles, across], and a counter of each warpgroup of each band, zero before and behind.
   struct Arguments {

@@ -53,17 +53,23 @@ int resident_blocks() {
   return clusters * together;
 }
 
-/// Queues the kernel; with `overlap` it may begin before the one in front of it has finished. `resident`: its blocks, which
-/// are in no clusters, wait for each other. Where kernels do not overlap the launch is cooperative: all of them run at
-/// once. Where they do it cannot be. Then there is a multiprocessor for each block, and blocks begin in order, so that few
-/// wait for one that has not begun, and those in front of them end. Throws std::runtime_error naming `what`.
-template <typename Kernel, bool resident = false>
+/// Queues the kernel; with `overlap` it may begin before the one in front of it has finished. `waiting`: so many neighbouring
+/// blocks, in no clusters, wait for each other and for nobody else (MemoryExchange says why they all run). Their launch is
+/// cooperative where kernels do not overlap; where they do it cannot be. Multiprocessors beyond whole groups of such
+/// blocks stay idle, so that a group takes the same tiles side by side in every round. Throws std::runtime_error naming
+/// `what`, also where the device has no room for one group.
+template <typename Kernel, int waiting = 1>
 void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
   typename Kernel::Params params = Kernel::to_underlying_arguments(arguments, nullptr);
   static_assert(Kernel::SharedStorageSize <= shared_bytes);
   cudaLaunchAttribute how[2] = {};
-  if constexpr (resident) {
+  if constexpr (waiting > 1) {
+    if (params.multiprocessors < waiting)
+      throw std::runtime_error(std::string("could not launch a ") + what + ": " + std::to_string(waiting) +
+                               " blocks wait for each other, and the device runs one on each of " +
+                               std::to_string(params.multiprocessors) + " multiprocessors");
+    params.multiprocessors -= params.multiprocessors % waiting;
     static_assert(Kernel::cluster_x * Kernel::cluster_y == 1);
     how[0].id = overlap ? cudaLaunchAttributeIgnore : cudaLaunchAttributeCooperative;
     how[0].val.cooperative = 1;
