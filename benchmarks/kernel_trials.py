@@ -1,11 +1,18 @@
-"""Single kernels on a GPU, right or not and how fast: what the benchmarks of kinds of kernels share."""
+"""Single kernels on a GPU, right or not and how fast: what the benchmarks of kinds of kernels share.
+
+A benchmark plans kernels, each of a row of its result and of a way to compute that row. `library` compiles them where
+that is still to be done, `measured_rows` runs them, and `finish` writes the result.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import record
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -13,6 +20,36 @@ sys.path.insert(0, str(TESTS))
 import gpu_harness
 
 from bolt_build.toolchain import probe
+
+Planned = tuple[str, str, gpu_harness.Trial]
+"""A row's name, the way, and the kernel."""
+Rows = dict[str, dict[str, Any]]
+"""By name: of each way its kernels, as `measured` gives them, and what a benchmark adds."""
+
+
+def parser(description: str | None, count: int, counted: str) -> argparse.ArgumentParser:
+    """FOLDER, `--prepare`, `--count` of what is `counted`, and `--out`."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("folder", type=Path)
+    made.add_argument("--prepare", action="store_true", help="compile, and run nothing")
+    made.add_argument("--count", type=int, default=count, help=counted)
+    made.add_argument("--out", type=Path)
+    return made
+
+
+def library(
+    arguments: argparse.Namespace, trials: Sequence[gpu_harness.Trial], **options: int
+) -> gpu_harness.Library | None:
+    """The kernels in FOLDER, compiled where they are not yet; None with `--prepare`. `options` are those of
+    `gpu_harness.write`. Raises SystemExit where a compiler is missing, or FOLDER has other kernels."""
+    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
+        prepare(arguments.folder, trials, **options)
+    if arguments.prepare:
+        return None
+    found = gpu_harness.Library(arguments.folder)
+    if found.trials != list(trials):
+        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
+    return found
 
 
 def prepare(folder: Path, trials: Sequence[gpu_harness.Trial], **options: int) -> None:
@@ -34,3 +71,43 @@ def measured(library: gpu_harness.Library, index: int) -> dict[str, Any]:
         "candidate": str(trial.candidate), "us": outcome.microseconds if right else None, "error": outcome.error,
         "message": outcome.message,
     }  # fmt: skip
+
+
+def measured_rows(
+    library: gpu_harness.Library,
+    planned: Sequence[Planned],
+    ways: Sequence[str],
+    predicted: Callable[[gpu_harness.Trial], float] | None = None,
+) -> Rows:
+    """Runs all kernels in the library's order, and prints a line of each. Rows have a list of each of the `ways`.
+    `predicted` gives us."""
+    rows: Rows = {}
+    for index, (name, way, trial) in enumerate(planned):
+        found = measured(library, index)
+        said = f"{name:44} {way:8} {found['us'] or float('nan'):8.2f} us"
+        if predicted is not None:
+            found["predicted"] = predicted(trial)
+            said += f", predicted {found['predicted']:8.2f}"
+        rows.setdefault(name, {each: [] for each in ways})[way].append(found)
+        print(f"{said}: {trial.candidate} {found['message']}".rstrip(), flush=True)
+    return rows
+
+
+def best(kernels: Sequence[Mapping[str, Any]], field: str = "us") -> float | None:
+    """The least time; None where there is none."""
+    return min((each[field] for each in kernels if each[field] is not None), default=None)
+
+
+def wrong(rows: Rows, ways: Sequence[str]) -> int:
+    """Kernels that were wrong or failed."""
+    return sum(each["us"] is None for row in rows.values() for way in ways for each in row[way])
+
+
+def finish(name: str, arguments: argparse.Namespace, result: Mapping[str, Any]) -> int:
+    """Writes the result with its head, in which FOLDER stands for the folder, and returns the exit status: 1 where
+    kernels were `wrong`."""
+    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
+    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
+    record.write(name, {**facts, **result}, arguments.out)
+    print(f"{result['wrong']} kernels were wrong or failed")
+    return 1 if result["wrong"] else 0

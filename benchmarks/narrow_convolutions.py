@@ -10,14 +10,12 @@ FOLDER keeps what was compiled. Times are us.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import kernel_trials
-import record
+from kernel_trials import best
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -110,53 +108,29 @@ def trials_of(shape: Shape, count: int, strips: int) -> list[tuple[str, gpu_harn
     return [(way, gpu_harness.Trial(shape.layer, step, each, timed=True)) for way, each in found]
 
 
-def measured(library: gpu_harness.Library, index: int, shape: Shape) -> dict[str, Any]:
-    """One kernel: its time, the predicted one, and the largest difference from NumPy in parts of the tolerance."""
-    trial = library.trials[index]
-    predicted = shape.family.predict(trial.step.problem, trial.candidate, TARGET) * 1e6
-    return {**kernel_trials.measured(library, index), "predicted": predicted}
+def predicted(trial: gpu_harness.Trial) -> float:
+    """Microseconds."""
+    family = next(each for each in FAMILIES.values() if each.name == trial.candidate.family)
+    return family.predict(trial.step.problem, trial.candidate, TARGET) * 1e6
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
-    parser.add_argument("--count", type=int, default=4, help="tiles of each shape")
+    parser = kernel_trials.parser(__doc__, 4, "tiles of each shape")
     parser.add_argument("--strips", type=int, default=2, help="lengths of strips of each tile")
-    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    planned = [(shape, *each) for shape in SHAPES for each in trials_of(shape, arguments.count, arguments.strips)]
-    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
-        kernel_trials.prepare(arguments.folder, [trial for _, _, trial in planned], together=1)
-    if arguments.prepare:
+    planned = [(shape.name, *each) for shape in SHAPES for each in trials_of(shape, arguments.count, arguments.strips)]
+    library = kernel_trials.library(arguments, [trial for *_, trial in planned], together=1)
+    if library is None:
         return 0
-    library = gpu_harness.Library(arguments.folder)
-    if library.trials != [trial for _, _, trial in planned]:
-        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
-    rows: dict[str, dict[str, Any]] = {}
-    for index, (shape, way, trial) in enumerate(planned):
-        problem = trial.step.problem
+    found = kernel_trials.measured_rows(library, planned, (*FAMILIES, "others"), predicted)
+    rows: kernel_trials.Rows = {}
+    for shape in SHAPES:
+        problem, ways = problem_of(shape), (shape.kind, "others")
         bound = {"bytes_us": problem.nbytes / BYTES_A_SECOND * 1e6, "gflop": problem.flops / 1e9}
-        row = rows.setdefault(shape.name, {**bound, shape.kind: [], "others": []})
-        row[way].append(measured(library, index, shape))
-    wrong = 0
-    for name, row in rows.items():
-        ways = [way for way in ("rolling", "diagonal", "others") if way in row]
-        best = {
-            way: min((each for each in row[way] if each["us"] is not None), key=lambda each: each["us"], default=None)
-            for way in ways
-        }
-        wrong += sum(each["us"] is None for way in ways for each in row[way])
-        row["best"] = {way: None if each is None else each["us"] for way, each in best.items()}
-        said = "; ".join(
-            f"{way} {each['us']:7.2f} us ({each['candidate']})" for way, each in best.items() if each is not None
-        )
-        print(f"{name:52} bytes {row['bytes_us']:6.2f}: {said}")
-    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
-    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
-    record.write("narrow_convolutions", {**facts, "shapes": rows, "wrong": wrong}, arguments.out)
-    print(f"{wrong} kernels were wrong or failed")
-    return 1 if wrong else 0
+        kernels = {way: found[shape.name][way] for way in ways}
+        rows[shape.name] = {**bound, **kernels, "best": {way: best(kernels[way]) for way in ways}}
+    wrong = kernel_trials.wrong(found, (*FAMILIES, "others"))
+    return kernel_trials.finish("narrow_convolutions", arguments, {"shapes": rows, "wrong": wrong})
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ from typing import Any
 
 import kernel_trials
 import record
+from kernel_trials import best
 from prenorm_kernels import PORTABLE, alone, predicted
-from wave_tiles import ENCODERS, Encoder, best, is_new, locked, of_other_sizes
+from wave_tiles import ENCODERS, Encoder, is_new, locked, of_other_sizes
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -46,7 +47,7 @@ LAUNCHES = 1000
 """Of a kernel on each of several streams."""
 
 
-def trials_of(encoder: Encoder, count: int) -> Iterator[tuple[str, str, gpu_harness.Trial]]:
+def trials_of(encoder: Encoder, count: int) -> Iterator[kernel_trials.Planned]:
     """`count` kernels through memory and one in clusters, first by prediction; the normalisation; and of the product
     alone those of the lock, the first of a size that was timed before, and the first of another. BERT reads no sums
     that are not normalised."""
@@ -76,7 +77,7 @@ def by_prediction(problem: KernelProblem) -> list[Candidate]:
     return sorted(FAMILY.candidates(problem, TARGET)[0], key=lambda each: FAMILY.predict(problem, each, TARGET))
 
 
-def side_by_side(folder: Path, planned: Sequence[tuple[str, str, gpu_harness.Trial]], streams: int) -> int:
+def side_by_side(folder: Path, planned: Sequence[kernel_trials.Planned], streams: int) -> int:
     """How many kernels through memory were wrong on some stream; does not return where they wait for ever."""
     libraries, wrong = [gpu_harness.Library(folder) for _ in range(streams)], 0
     with ThreadPoolExecutor(streams) as pool:
@@ -103,54 +104,56 @@ def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {**results[0], "command": commands, "products": products, "wrong": wrong}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--join", type=Path, nargs="+", metavar="FILE", help="results of `--out`")
-    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
-    parser.add_argument("--count", type=int, default=2, help="kernels through memory of each product")
-    parser.add_argument("--only", default="", help="encoders whose name begins so")
-    parser.add_argument("--streams", type=int, default=0, help="launch those through memory on so many streams at once")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    if arguments.join:
-        record.write("norm_exchanges", joined([json.loads(each.read_text()) for each in arguments.join]), arguments.out)
-        return 0
-    if arguments.folder is None:
-        parser.error("FOLDER or --join is missing")
-    planned = [
+def planned_of(only: str, count: int) -> list[kernel_trials.Planned]:
+    """Of encoders whose name begins with `only`."""
+    return [
         (name, way, replace(trial, timed=True))
         for encoder in ENCODERS
-        if encoder.name.startswith(arguments.only)
-        for name, way, trial in trials_of(encoder, arguments.count)
+        if encoder.name.startswith(only)
+        for name, way, trial in trials_of(encoder, count)
     ]
-    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
-        kernel_trials.prepare(arguments.folder, [trial for *_, trial in planned], together=1)
-    if arguments.prepare:
-        return 0
-    library = gpu_harness.Library(arguments.folder)
-    if library.trials != [trial for *_, trial in planned]:
-        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
-    if arguments.streams:
-        return min(side_by_side(arguments.folder, planned, arguments.streams), 1)
-    rows: dict[str, dict[str, Any]] = {}
-    for index, (name, way, trial) in enumerate(planned):
-        row = rows.setdefault(name, {each: [] for each in WAYS})
-        row[way].append({**kernel_trials.measured(library, index), "predicted": predicted(trial)})
-        print(f"{name:34} {way:8} {row[way][-1]['us'] or float('nan'):8.2f} us, predicted "
-              f"{row[way][-1]['predicted']:8.2f}: {trial.candidate} {row[way][-1]['message']}", flush=True)  # fmt: skip
-    wrong = sum(each["us"] is None for row in rows.values() for way in WAYS for each in row[way])
+
+
+def compare(rows: kernel_trials.Rows) -> None:
+    """Adds both kernels apart, and how the fastest other way compares with that through memory."""
     for row in rows.values():
         for name, sum_name, field in (("gain", "apart", "us"), ("expected", "apart_predicted", "predicted")):
             product, norm, cluster, memory = (best(row[way], field) for way in WAYS)
             row[sum_name] = None if product is None or norm is None else product + norm
             others = [each for each in (row[sum_name], cluster) if each is not None]
             row[name] = min(others) / memory if others and memory is not None else None
-    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
-    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
-    record.write("norm_exchanges", {**facts, "products": rows, "wrong": wrong}, arguments.out)
-    print(f"{wrong} kernels were wrong or failed")
-    return 1 if wrong else 0
+
+
+def asked() -> argparse.Namespace:
+    parser = kernel_trials.parser(__doc__, 2, "kernels through memory of each product")
+    parser.add_argument("--only", default="", help="encoders whose name begins so")
+    parser.add_argument("--streams", type=int, default=0, help="launch those through memory on so many streams at once")
+    return parser.parse_args()
+
+
+def join(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--join", type=Path, nargs="+", metavar="FILE", help="results of `--out`")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args(words)
+    record.write("norm_exchanges", joined([json.loads(each.read_text()) for each in arguments.join]), arguments.out)
+    return 0
+
+
+def main() -> int:
+    if "--join" in sys.argv[1:]:
+        return join(sys.argv[1:])
+    arguments = asked()
+    planned = planned_of(arguments.only, arguments.count)
+    library = kernel_trials.library(arguments, [trial for *_, trial in planned], together=1)
+    if library is None:
+        return 0
+    if arguments.streams:
+        return min(side_by_side(arguments.folder, planned, arguments.streams), 1)
+    rows = kernel_trials.measured_rows(library, planned, WAYS, predicted)
+    wrong = kernel_trials.wrong(rows, WAYS)
+    compare(rows)
+    return kernel_trials.finish("norm_exchanges", arguments, {"products": rows, "wrong": wrong})
 
 
 if __name__ == "__main__":

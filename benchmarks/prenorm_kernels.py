@@ -11,16 +11,14 @@ two kernels apart over that of the fastest of both, `expected` the same by predi
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import kernel_trials
-import record
-from wave_tiles import best, is_new, locked, of_other_sizes
+from kernel_trials import best
+from wave_tiles import is_new, locked, of_other_sizes
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -36,6 +34,7 @@ from bolt_build.families.common.chains import parts
 from bolt_build.graph.ir import EpilogueOp
 
 TARGET = gpu_harness.TARGET
+WAYS = ("together", "norm", "product")
 (PORTABLE,) = (family for family in load(TARGET) if family.name == "portable")
 
 
@@ -65,7 +64,7 @@ ENCODERS = (
 )
 
 
-def trials_of(encoder: Encoder, count: int) -> Iterator[tuple[str, str, gpu_harness.Trial]]:
+def trials_of(encoder: Encoder, count: int) -> Iterator[kernel_trials.Planned]:
     """`count` sizes of both in one, the normalisation, and kernels of the product alone: those of the lock, and as many
     of other sizes, timed before and not."""
     for what, columns, behind in encoder.products:
@@ -73,19 +72,19 @@ def trials_of(encoder: Encoder, count: int) -> Iterator[tuple[str, str, gpu_harn
         x = Input((encoder.batch, encoder.length, encoder.width))
         layer, step = step_of(name, x, columns, epilogue=behind)
         first, second = parts(step.problem)
-        own = _layer(layer, first, layer.inputs[: len(first.inputs)])
+        norm = _layer(layer, first, layer.inputs[: len(first.inputs)])
         product = _layer(layer, second, (x, *layer.inputs[len(first.inputs) :]))
         together = sorted(
             FAMILY.candidates(step.problem, TARGET)[0], key=lambda each: FAMILY.predict(step.problem, each, TARGET)
         )
-        alone = sorted(FAMILY.candidates(second, TARGET)[0], key=lambda each: FAMILY.predict(second, each, TARGET))
+        own = sorted(FAMILY.candidates(second, TARGET)[0], key=lambda each: FAMILY.predict(second, each, TARGET))
         apart = locked(second, encoder.recipe)
-        apart += of_other_sizes([each for each in alone if not is_new(each)], count)
-        apart += of_other_sizes([each for each in alone if is_new(each)], 1)
+        apart += of_other_sizes([each for each in own if not is_new(each)], count)
+        apart += of_other_sizes([each for each in own if is_new(each)], 1)
         for candidate in of_other_sizes(together, count):
             yield name, "together", gpu_harness.Trial(layer, step, candidate)
         for candidate in PORTABLE.candidates(first, TARGET)[0]:
-            yield name, "norm", gpu_harness.Trial(own, alone(first), candidate)
+            yield name, "norm", gpu_harness.Trial(norm, alone(first), candidate)
         for candidate in dict.fromkeys(apart):
             yield name, "product", gpu_harness.Trial(product, alone(second), candidate)
 
@@ -106,12 +105,8 @@ def predicted(trial: gpu_harness.Trial) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
-    parser.add_argument("--count", type=int, default=4, help="sizes of tiles of each way")
+    parser = kernel_trials.parser(__doc__, 4, "sizes of tiles of each way")
     parser.add_argument("--only", default="", help="encoders whose name begins so")
-    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     planned = [
         (name, way, replace(trial, timed=True))
@@ -119,29 +114,16 @@ def main() -> int:
         if encoder.name.startswith(arguments.only)
         for name, way, trial in trials_of(encoder, arguments.count)
     ]
-    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
-        kernel_trials.prepare(arguments.folder, [trial for *_, trial in planned])
-    if arguments.prepare:
+    library = kernel_trials.library(arguments, [trial for *_, trial in planned])
+    if library is None:
         return 0
-    library = gpu_harness.Library(arguments.folder)
-    if library.trials != [trial for *_, trial in planned]:
-        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
-    rows: dict[str, dict[str, Any]] = {}
-    for index, (name, way, trial) in enumerate(planned):
-        row = rows.setdefault(name, {"together": [], "norm": [], "product": []})
-        row[way].append({**kernel_trials.measured(library, index), "predicted": predicted(trial)})
-        print(f"{name:34} {way:8} {row[way][-1]['us'] or float('nan'):8.2f} us, predicted "
-              f"{row[way][-1]['predicted']:8.2f}: {trial.candidate}", flush=True)  # fmt: skip
-    wrong = sum(each["us"] is None for row in rows.values() for way in row.values() for each in way)
+    rows = kernel_trials.measured_rows(library, planned, WAYS, predicted)
+    wrong = kernel_trials.wrong(rows, WAYS)
     for row in rows.values():
         for name, field in (("gain", "us"), ("expected", "predicted")):
-            both, norm, product = (best(row[way], field) for way in ("together", "norm", "product"))
+            both, norm, product = (best(row[way], field) for way in WAYS)
             row[name] = None if both is None or norm is None or product is None else (norm + product) / both
-    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
-    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
-    record.write("prenorm_kernels", {**facts, "products": rows, "wrong": wrong}, arguments.out)
-    print(f"{wrong} kernels were wrong or failed")
-    return 1 if wrong else 0
+    return kernel_trials.finish("prenorm_kernels", arguments, {"products": rows, "wrong": wrong})
 
 
 if __name__ == "__main__":

@@ -9,14 +9,12 @@ FOLDER keeps what was compiled. Of each way the first `--count` candidates by pr
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import record
-from kernel_trials import measured, prepare
+import kernel_trials
+from kernel_trials import best
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -34,6 +32,7 @@ from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.arithmetic import Binary
 
 BATCH = 32
+WAYS = ("together", "scale", "product")
 RELU = conv("", (1, 8, 1, 1), 8, (1, 1)).epilogue
 SUM = (EpilogueOp(Binary("add"), 3),)
 
@@ -103,40 +102,18 @@ def _alone(problem: KernelProblem, apart: tuple[int, ...]) -> ProposedStep:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
-    parser.add_argument("--count", type=int, default=4, help="candidates of each way")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    shapes = (*DENSENET, *EFFICIENTNET)
-    planned = [(shape, way, trial) for shape in shapes for way, trial in trials_of(shape, arguments.count)]
-    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
-        prepare(arguments.folder, [trial for _, _, trial in planned])
-    if arguments.prepare:
+    arguments = kernel_trials.parser(__doc__, 4, "candidates of each way").parse_args()
+    planned = [
+        (shape.name, *each) for shape in (*DENSENET, *EFFICIENTNET) for each in trials_of(shape, arguments.count)
+    ]
+    library = kernel_trials.library(arguments, [trial for *_, trial in planned])
+    if library is None:
         return 0
-    library = gpu_harness.Library(arguments.folder)
-    if library.trials != [trial for _, _, trial in planned]:
-        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
-    rows: dict[str, dict[str, Any]] = {}
-    for index, (shape, way, _) in enumerate(planned):
-        row = rows.setdefault(shape.name, {"together": [], "scale": [], "product": []})
-        row[way].append(measured(library, index))
-    wrong = 0
-    for name, row in rows.items():
-        best = {
-            way: min((each["us"] for each in row[way] if each["us"] is not None), default=float("nan"))
-            for way in ("together", "scale", "product")
-        }
-        wrong += sum(each["us"] is None for way in ("together", "scale", "product") for each in row[way])
-        row["best"] = best
-        apart = best["scale"] + best["product"]
-        print(f"{name:48} {best['together']:7.2f} us, apart {apart:7.2f} ({best['scale']:.2f} + {best['product']:.2f})")
-    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
-    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
-    record.write("prologue_kernels", {**facts, "batch": BATCH, "shapes": rows, "wrong": wrong}, arguments.out)
-    print(f"{wrong} kernels were wrong or failed")
-    return 1 if wrong else 0
+    rows = kernel_trials.measured_rows(library, planned, WAYS)
+    for row in rows.values():
+        row["best"] = {way: best(row[way]) for way in WAYS}
+    result = {"batch": BATCH, "shapes": rows, "wrong": kernel_trials.wrong(rows, WAYS)}
+    return kernel_trials.finish("prologue_kernels", arguments, result)
 
 
 if __name__ == "__main__":

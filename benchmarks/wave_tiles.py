@@ -13,14 +13,12 @@ clusters. Locks have the times of both apart.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import kernel_trials
-import record
+from kernel_trials import best
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -37,6 +35,7 @@ from bolt_build.graph.ir import EpilogueOp
 from bolt_build.lockfile.reading import load_lock
 
 FAMILY, TARGET = Cutlass(), gpu_harness.TARGET
+WAYS = ("locked", "others", "new")
 
 
 @dataclass(frozen=True)
@@ -141,17 +140,9 @@ def predicted(trial: gpu_harness.Trial) -> float:
     return FAMILY.predict(trial.step.problem, trial.candidate, TARGET) * 1e6
 
 
-def best(kernels: list[dict[str, Any]], field: str) -> float | None:
-    return min((each[field] for each in kernels if each[field] is not None), default=None)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
-    parser.add_argument("--count", type=int, default=3, help="new kernels of each product, and others")
+    parser = kernel_trials.parser(__doc__, 3, "new kernels of each product, and others")
     parser.add_argument("--only", default="", help="encoders whose name begins so")
-    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     planned = [
         (layer.label, *each)
@@ -166,32 +157,19 @@ def main() -> int:
         if name.startswith(arguments.only)
         for each in sliced_trials(layer, arguments.count)
     ]
-    if arguments.prepare or not (arguments.folder / "kernels.so").exists():
-        kernel_trials.prepare(arguments.folder, [trial for *_, trial in planned])
-    if arguments.prepare:
+    library = kernel_trials.library(arguments, [trial for *_, trial in planned])
+    if library is None:
         return 0
-    library = gpu_harness.Library(arguments.folder)
-    if library.trials != [trial for *_, trial in planned]:
-        raise SystemExit(f"{arguments.folder} was prepared for other kernels: delete it")
-    rows: dict[str, dict[str, Any]] = {}
-    for index, (name, way, trial) in enumerate(planned):
-        problem = trial.step.problem
-        row = rows.setdefault(name, {"gflop": problem.flops / 1e9, "locked": [], "others": [], "new": []})
-        row[way].append({**kernel_trials.measured(library, index), "predicted": predicted(trial)})
-        print(f"{name:34} {way:7} {row[way][-1]['us'] or float('nan'):8.2f} us, predicted "
-              f"{row[way][-1]['predicted']:8.2f}: {trial.candidate}", flush=True)  # fmt: skip
-    wrong = 0
+    flops = {name: trial.step.problem.flops for name, _, trial in planned}
+    rows = {
+        name: {"gflop": flops[name] / 1e9, **row}
+        for name, row in kernel_trials.measured_rows(library, planned, WAYS, predicted).items()
+    }
     for row in rows.values():
-        before = row["locked"] + row["others"]
-        wrong += sum(each["us"] is None for each in before + row["new"])
         for name, field in (("gain", "us"), ("expected", "predicted")):
-            old, new = best(before, field), best(row["new"], field)
+            old, new = best(row["locked"] + row["others"], field), best(row["new"], field)
             row[name] = None if old is None or new is None else old / new
-    facts = record.environment("nvidia-cuda-nvcc", "nvidia-cutlass")
-    facts["command"] = facts["command"].replace(str(arguments.folder), "FOLDER")
-    record.write("wave_tiles", {**facts, "products": rows, "wrong": wrong}, arguments.out)
-    print(f"{wrong} kernels were wrong or failed")
-    return 1 if wrong else 0
+    return kernel_trials.finish("wave_tiles", arguments, {"products": rows, "wrong": kernel_trials.wrong(rows, WAYS)})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""Benchmarks of single kernels, with a GPU that answers at once: all that they plan can be planned, and their results have
+the form that figures read."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+WRONG = 2
+"""The kernel that is not right."""
+
+
+@dataclass
+class Kernels:
+    """Stands for `gpu_harness.Library`: it has whatever was planned."""
+
+    folder: Path
+    trials: Any = field(default_factory=lambda: Whatever())
+
+    def run(self, index: int) -> SimpleNamespace:
+        return SimpleNamespace(message="", error=3.0 if index == WRONG else 0.5, microseconds=10.0 + index)
+
+
+class Whatever:
+    """Equals the list that it is compared with first, and is it from then on."""
+
+    planned: list[Any]
+
+    def __ne__(self, other: object) -> bool:
+        assert isinstance(other, list)
+        self.planned = other
+        return False
+
+    def __getitem__(self, index: int) -> Any:
+        return self.planned[index]
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    harness = importlib.import_module("gpu_harness")
+    monkeypatch.setattr(harness, "Library", Kernels)
+    yield
+
+
+def form(value: Any) -> Any:
+    """Names of rows, candidates and fields, without numbers."""
+    if isinstance(value, dict):
+        return {name: form(each) for name, each in value.items()}
+    return [form(each) for each in value[:1]] if isinstance(value, list) else None
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "words"),
+    [
+        ("wave_tiles", "products", ["--only", "ViT-B/16 b32", "--count", "1"]),
+        ("prenorm_kernels", "products", ["--only", "ViT-B/16 b1", "--count", "1"]),
+        ("norm_exchanges", "products", ["--only", "ViT-B/16 b32"]),
+        ("narrow_convolutions", "shapes", ["--strips", "1"]),
+    ],
+)
+@pytest.mark.usefixtures("scripts")
+def test_a_result_has_the_form_of_the_kept_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, rows: str,
+    words: list[str],
+) -> None:  # fmt: skip
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", str(tmp_path), *words, "--out", str(out)])
+    assert importlib.import_module(name).main() == 1
+    assert capsys.readouterr().out.endswith("\n1 kernels were wrong or failed\n")
+    found = json.loads(out.read_text())
+    kept = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text())
+    assert (found["wrong"], found["command"]) == (1, " ".join(["python", f"benchmarks/{name}.py", "FOLDER", *words]))
+    assert list(found) == list(kept)
+    assert found[rows]
+    for row, what in found[rows].items():
+        assert form(what) == form(kept[rows][row])
