@@ -1,12 +1,11 @@
-"""Benchmarks of single kernels, with a GPU that answers at once: all that they plan can be planned, and their results have
-the form that figures read."""
+"""Benchmarks of single kernels, with a GPU that answers at once: all that they plan can be planned, and their results
+have the form that figures read."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,11 +44,10 @@ class Whatever:
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     harness = importlib.import_module("gpu_harness")
     monkeypatch.setattr(harness, "Library", Kernels)
-    yield
 
 
 def form(value: Any) -> Any:

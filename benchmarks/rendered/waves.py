@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from . import figures, table
 
 
-def _best(kernels: Any) -> float:
+def _best(kernels: Any) -> str:
     """Microseconds of the fastest."""
-    return float(min(each["us"] for each in kernels if each["us"] is not None))
+    return f"{min(each['us'] for each in kernels if each['us'] is not None):.1f}"
+
+
+def _compared(name: str, data: Any, head: Sequence[str], ways: Sequence[Sequence[str]]) -> dict[str, str]:
+    """A row a product: of each of `ways` the fastest kernel, or the sum of several that run one after the other."""
+    rows = [
+        [product, *(" + ".join(_best(kernels[part]) for part in way) for way in ways), f"{kernels['gain']:.2f}"]
+        for product, kernels in data["products"].items()
+    ]
+    return {name: table([f"us, fp16, {head[0]}, H200", *head[1:]], rows), f"{name}.wrong": str(data["wrong"])}
 
 
 @figures("wave_tiles")
 def waves(data: Any) -> dict[str, str]:
-    """A row a product: the fastest kernel in such tiles beside the fastest other."""
-    rows = [
-        [name, f"{_best(each['new']):.1f}", f"{_best(each['locked'] + each['others']):.1f}", f"{each['gain']:.2f}"]
-        for name, each in data["products"].items()
-    ]
-    head = ["us, fp16, fp32 accumulation, H200", "such tiles, or slices", "others", "gain"]
-    return {"waves": table(head, rows), "waves.wrong": str(data["wrong"])}
+    """Such tiles beside the fastest other, the lock's among them."""
+    products = {name: {**each, "others": each["locked"] + each["others"]} for name, each in data["products"].items()}
+    head = ["fp32 accumulation", "such tiles, or slices", "others", "gain"]
+    return _compared("waves", {**data, "products": products}, head, [["new"], ["others"]])
 
 
 @figures("prenorm_kernels")
 def prenorm(data: Any) -> dict[str, str]:
-    """A row a product: one kernel beside the normalisation and the product apart."""
-    rows = [
-        [name, f"{_best(each['together']):.1f}", f"{_best(each['norm']):.1f} + {_best(each['product']):.1f}",
-         f"{each['gain']:.2f}"]
-        for name, each in data["products"].items()
-    ]  # fmt: skip
-    head = ["us, fp16, fp32 accumulation and statistics, H200", "one kernel", "apart", "apart over one"]
-    return {"prenorm": table(head, rows), "prenorm.wrong": str(data["wrong"])}
+    """One kernel beside the normalisation and the product apart."""
+    head = ["fp32 accumulation and statistics", "one kernel", "apart", "apart over one"]
+    return _compared("prenorm", data, head, [["together"], ["norm", "product"]])
 
 
 @figures("norm_exchanges")
 def exchanges(data: Any) -> dict[str, str]:
-    """A row a product: blocks that exchange through memory beside clusters, and beside both kernels apart."""
-    rows = [
-        [name, f"{_best(each['memory']):.1f}", f"{_best(each['cluster']):.1f}",
-         f"{_best(each['product']):.1f} + {_best(each['norm']):.1f}", f"{each['gain']:.2f}"]
-        for name, each in data["products"].items()
-    ]  # fmt: skip
-    head = ["us, fp16, fp32 accumulation and statistics, H200", "through memory", "clusters", "apart", "gain"]
-    return {"exchanges": table(head, rows), "exchanges.wrong": str(data["wrong"])}
+    """Blocks that exchange through memory beside clusters, and beside both kernels apart."""
+    head = ["fp32 accumulation and statistics", "through memory", "clusters", "apart", "gain"]
+    return _compared("exchanges", data, head, [["memory"], ["cluster"], ["product", "norm"]])
