@@ -1,9 +1,7 @@
 // Run::counters: zero at first, a context's own, and there where a step counts alone. Prints "ok", or the line that fails.
 #include <algorithm>
-#include <cstdio>
 
-#include "bolt/context.h"
-#include "bolt/weights_file.h"
+#include "written_plans.h"
 
 namespace {
 
@@ -26,30 +24,17 @@ struct Counting final : Idle {
   }
 };
 
-template <typename P>
-std::unique_ptr<bolt::Plan> make(const bolt::Prepare& p) {
-  return std::make_unique<P>(p);
-}
-
 const bolt_step_info steps[] = {{0, "s", "", ""}};
 const bolt::PlanInfo idle = {1, 64, {}, {}, {steps, 1}, {}, {}, make<Idle>};
 const bolt::PlanInfo counting = {2, 64, {}, {}, {steps, 1}, {}, {}, make<Counting>};
 const bolt::PlanInfo* plans[] = {&idle, &counting};
-const char digest[] = "0000000000000000000000000000000000000000000000000000000000000000";
-const bolt::EngineInfo engine = {"t", "x86-64", true, 0, digest, 0, {}, {plans, 2}};
 
 }  // namespace
 
-const bolt::EngineInfo bolt::engine_info = engine;
-
-#define CHECK(truth) \
-  if (!(truth)) return std::printf("line %d: %s\n", __LINE__, #truth), 1
+const bolt::EngineInfo bolt::engine_info = engine_of(plans, 2);
 
 int main(int, char** arguments) {
-  bolt_model_options options{};
-  options.threads = 1;
-  options.weights_path = arguments[1];
-  const bolt::Model model(engine, options);
+  const bolt::Model model(bolt::engine_info, options_with(arguments[1]));
   bolt::Context without(model, 0, false, 0), one(model, 1, false, 0), other(model, 1, false, 0);
   CHECK(one.bytes() == without.bytes() + bolt::counter_bytes);
   without.run(nullptr, nullptr, nullptr, nullptr, nullptr);

@@ -1,10 +1,8 @@
 // Prepare::shared: one copy for all plans of a model, kept as long as a kernel holds it. Prints "ok", or the line that fails.
-#include <cstdio>
 #include <cstring>
 
-#include "bolt/context.h"
 #include "bolt/failure.h"
-#include "bolt/weights_file.h"
+#include "written_plans.h"
 
 namespace {
 
@@ -29,28 +27,17 @@ struct Greedy final : bolt::Plan {
   std::shared_ptr<const void> memory;
 };
 
-template <typename P>
-std::unique_ptr<bolt::Plan> make(const bolt::Prepare& p) {
-  return std::make_unique<P>(p);
-}
-
 const bolt::PlanInfo one = {1, 0, {}, {}, {}, {}, {}, make<Holder>}, two = {2, 0, {}, {}, {}, {}, {}, make<Holder>};
 const bolt::PlanInfo greedy = {1, 0, {}, {}, {}, {}, {}, make<Greedy>};
 const bolt::PlanInfo *plans[] = {&one, &two}, *greedy_plans[] = {&greedy};
-const char digest[] = "0000000000000000000000000000000000000000000000000000000000000000";
-const bolt::EngineInfo sharing = {"t", "x86-64", true, 0, digest, 0, {}, {plans, 2}}, failing = {"t", "x86-64", true, 0, digest, 0, {}, {greedy_plans, 1}};
+const bolt::EngineInfo sharing = engine_of(plans, 2), failing = engine_of(greedy_plans, 1);
 
 }  // namespace
 
 const bolt::EngineInfo bolt::engine_info = sharing;
 
-#define CHECK(truth) \
-  if (!(truth)) return std::printf("line %d: %s\n", __LINE__, #truth), 1
-
 int main(int, char** arguments) {
-  bolt_model_options options{};
-  options.threads = 1;
-  options.weights_path = arguments[1];
+  const bolt_model_options options = options_with(arguments[1]);
   {
     const bolt::Model model(sharing, options);
     CHECK(held == 2 && seen[0] == seen[1]);
