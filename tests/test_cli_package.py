@@ -339,8 +339,13 @@ def test_equal_builds_make_equal_images(packed: Project, image: Path) -> None:
     (packed.path / "other" / "tiny-host.oci").mkdir(parents=True)
     (packed.path / "other" / "tiny-host.oci" / "mine.txt").write_text("mine")
     said = packed.bolt("package", "tiny.yaml", "--out", "other", "--oci", code=ExitCode.INVALID)
-    assert "error[not-a-directory]" in said
-    assert (packed.path / "other" / "tiny-host.oci" / "mine.txt").read_text() == "mine"
+    assert said == (
+        "other/tiny-host.oci: error[not-a-layout]: it is there already, and is no OCI image layout that could be"
+        " replaced\n"
+        "  hint: move it away, or write to another folder with --out DIR\n"
+    )
+    left = sorted(str(path.relative_to(packed.path)) for path in (packed.path / "other").rglob("*"))
+    assert left == ["other/tiny-host.oci", "other/tiny-host.oci/mine.txt"]
 
 
 def test_a_bill_needs_its_library(packed: Project, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from bolt_build.cli.common_arguments import add_place, add_recipes, file_name, o
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.tables import byte_text
 from bolt_build.workflows.built import BuiltEngine, built_engines
-from bolt_build.workflows.image import engine_image
+from bolt_build.workflows.image import check_place, engine_image
 from bolt_build.workflows.packaging import package
 from bolt_build.workflows.publishing import check_programs, checked_repository, push, sign
 from bolt_build.workflows.wheel import checked_version
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes two archives and a wheel a target, and an image where one is asked for.
 
-    Raises BoltError where an engine is not built, stale, or departs.
+    Raises BoltError where an engine is not built, stale, or departs, or an image would replace something else.
     """
     recipes = read_recipes(args)
     if not args.out.is_dir():
@@ -54,9 +54,12 @@ def run(args: argparse.Namespace) -> int:
         message = "there is no such directory"
         raise BoltError([Diagnostic("no-place", message, subject=str(args.out), hint=hint)], ExitCode.USAGE)
     check_programs(image=_wants_image(args), push=args.push is not None, key=args.sign)
-    for name, engines in [(recipe.name, built_engines(recipe, options_of(args))) for recipe in recipes]:
-        for engine in engines:
-            _pack(name, engine, args)
+    built = [(recipe.name, engine) for recipe in recipes for engine in built_engines(recipe, options_of(args))]
+    if _wants_image(args):
+        for _, engine in built:
+            check_place(engine, args.out)
+    for name, engine in built:
+        _pack(name, engine, args)
     return int(ExitCode.OK)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from bolt_build.build.files import told, write_text
 from bolt_build.build.task_graph import VERIFICATION
 from bolt_build.digest import digest_bytes
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names
 from bolt_build.workflows.built import BuiltEngine
-from bolt_build.workflows.oci_layout import Layout
+from bolt_build.workflows.oci_layout import Layout, may_be_replaced
 from bolt_build.workflows.packaging import package_files
 from bolt_build.workflows.provenance import statement
 from bolt_build.workflows.sbom import bill
@@ -33,6 +34,20 @@ class EngineImage:
     provenance: Path
     digest: str
     tag: str
+
+
+def check_place(engine: BuiltEngine, folder: Path) -> None:
+    """Raises BoltError ("not-a-layout") where the image would take the place of something else than a layout: before
+    anything is packed."""
+    layout = _layout_in(engine, folder)
+    if not may_be_replaced(layout):
+        message = "it is there already, and is no OCI image layout that could be replaced"
+        hint = "move it away, or write to another folder with --out DIR"
+        raise BoltError([Diagnostic("not-a-layout", message, subject=str(layout), hint=hint)], ExitCode.INVALID)
+
+
+def _layout_in(engine: BuiltEngine, folder: Path) -> Path:
+    return folder / f"{engine.plan.engine.name}-{engine.target}.oci"
 
 
 def engine_image(engine: BuiltEngine, folder: Path, verified: bool | None, version: str | None = None) -> EngineImage:
@@ -61,7 +76,7 @@ def engine_image(engine: BuiltEngine, folder: Path, verified: bool | None, versi
     layout.refer(image, BILL, f"{base}.cdx.json", materials)
     layout.refer(image, PROVENANCE, f"{base}.intoto.json", made)
     written = EngineImage(
-        folder / f"{base}.oci", folder / f"{base}.cdx.json", folder / f"{base}.intoto.json", digest, tag
+        _layout_in(engine, folder), folder / f"{base}.cdx.json", folder / f"{base}.intoto.json", digest, tag
     )  # fmt: skip
     with told(folder, "write them to a folder of your own with --out DIR"):
         if verified is not None:

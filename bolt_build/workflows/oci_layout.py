@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import tarfile
 from collections.abc import Mapping
@@ -86,11 +87,16 @@ class Layout:
         index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": self.manifests}
         (temporary / "index.json").write_bytes(_json(index))
         (temporary / "oci-layout").write_bytes(_json({"imageLayoutVersion": "1.0.0"}))
-        if folder.exists() and not (folder / "oci-layout").is_file():
+        if not may_be_replaced(folder):
             shutil.rmtree(temporary)
             raise FileExistsError(17, "it is there already, and is no OCI layout", str(folder))
         shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
+
+
+def may_be_replaced(folder: Path) -> bool:
+    """True where there is a layout, or nothing."""
+    return not os.path.lexists(folder) or (folder / "oci-layout").is_file()
 
 
 def _json(data: Mapping[str, Any]) -> bytes:
