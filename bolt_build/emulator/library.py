@@ -21,6 +21,8 @@ from bolt_build.toolchain.own_folders import cache_folder
 SOURCES = Path(__file__).parent / "src"
 NAME = "libcudart_emulated.so"
 _KEPT = 8
+_HALF = "half-made-"
+"""How folders begin in which a runtime is made: there, so that it gets its name in one step."""
 # Most of the time goes into headers, so several sources are one unit; no two of a unit may give a name twice.
 _UNITS = 8
 # A fused product and sum rounds once: the machine fuses them where PTX says so, and nowhere else.
@@ -78,7 +80,8 @@ def library(folder: Path) -> Path:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.exists():
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            _sweep(folder)
+            with tempfile.TemporaryDirectory(prefix=_HALF, dir=folder) as scratch:
                 made = Path(scratch) / "made"
                 made.mkdir()
                 _build(
@@ -86,11 +89,18 @@ def library(folder: Path) -> Path:
                 )
                 made.rename(place)
             _forget(folder, place)
+        os.utime(place)
     return place / NAME
 
 
+def _sweep(folder: Path) -> None:
+    """Removes what a killed process left half made: who has the lock is the only one that makes any."""
+    for left in folder.glob(f"{_HALF}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 def _forget(folder: Path, newest: Path) -> None:
-    """Removes runtimes of sources that are no more, but for the last few: another checkout may use one."""
+    """Removes runtimes but for the last few that were asked for: another checkout may use one."""
     others = [path for path in folder.iterdir() if path.is_dir() and path.name != newest.name]
     for old in sorted(others, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
