@@ -181,32 +181,14 @@ void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index row
           for (int i = 0; i < lanes; ++i) sum[i] += Statistic::term(x[i] - mean[i]);
         }
         total(sum);
-        const NormLoop& neighbours = p.kept[p.kept_rank - 1];
-        float scale[lanes], bias[lanes];
 #pragma unroll
-        for (int i = 0; i < lanes; ++i) {
-          // A scale that is the same for all elements of a statistic is read once.
-          const NormAt at = step(start, neighbours, i);
-          sum[i] = Statistic::factor(sum[i], static_cast<float>(count), p.epsilon);
-          scale[i] = load(end.scale + at.scale);
-          bias[i] = load(end.bias + at.bias);
-        }
-        bool fixed = true;
-        for (int axis = 0; axis < p.reduced_rank; ++axis)
-          fixed = fixed && p.reduced[axis].scale == 0 && p.reduced[axis].bias == 0;
+        for (int i = 0; i < lanes; ++i) sum[i] = Statistic::factor(sum[i], static_cast<float>(count), p.epsilon);
+        NormNeighbours<lanes, End> neighbours(p, end, start);
 #pragma unroll 2
         for (std::uint32_t k = part; k < stop; k += parts) {
           const NormAt at = offset(start, p.reduced, p.reduced_rank, k);
           load_lanes<lanes>(in + at.x, x);
-#pragma unroll
-          for (int i = 0; i < lanes; ++i) {
-            const NormAt here = step(at, neighbours, i);
-            if (!fixed) {
-              scale[i] = load(end.scale + here.scale);
-              bias[i] = load(end.bias + here.bias);
-            }
-            x[i] = end.epilogue((x[i] - mean[i]) * sum[i] * scale[i] + bias[i], Place{here.x, here.channel});
-          }
+          neighbours.normalise(at, mean, sum, x);
           store_lanes<lanes>(out + at.x, x);
         }
       },

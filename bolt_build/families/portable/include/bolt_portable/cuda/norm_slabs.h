@@ -12,6 +12,43 @@ constexpr Index busy_slabs = 264;
 /// Bytes of a slab of many statistics. With more of them fewer blocks share a multiprocessor.
 constexpr Index small_slab = 48 << 10;
 
+/// What becomes of the elements of `lanes` neighbouring statistics, the first of which begins at `start`.
+template <int lanes, typename End>
+class NormNeighbours {
+ public:
+  __device__ NormNeighbours(const Norm& p, const End& end, const NormAt& start)
+      : end_(end), loop_(p.kept[p.kept_rank - 1]) {
+    for (int axis = 0; axis < p.reduced_rank; ++axis)
+      fixed_ = fixed_ && p.reduced[axis].scale == 0 && p.reduced[axis].bias == 0;
+    read(start);
+  }
+
+  /// x, elements at `at` one of each statistic, become what is stored there.
+  __device__ void normalise(const NormAt& at, const float* mean, const float* factor, float* x) {
+    if (!fixed_) read(at);
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) {
+      const NormAt here = step(at, loop_, i);
+      x[i] = end_.epilogue((x[i] - mean[i]) * factor[i] * scale_[i] + bias_[i], Place{here.x, here.channel});
+    }
+  }
+
+ private:
+  __device__ void read(const NormAt& first) {
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) {
+      const NormAt at = step(first, loop_, i);
+      scale_[i] = load(end_.scale + at.scale);
+      bias_[i] = load(end_.bias + at.bias);
+    }
+  }
+
+  const End& end_;
+  const NormLoop& loop_;
+  float scale_[lanes], bias_[lanes];
+  bool fixed_ = true;  // a scale and a bias for all elements of a statistic are read once
+};
+
 /// `across` times `wide` neighbouring statistics a block, whose elements, its slab, stay in shared memory: they are read
 /// once, and all of a thread's loads are under way at once. A thread reads back what it copied itself, so only sums wait
 /// for others. An element of memory is 16 bytes: `wide` of half precision.
@@ -57,30 +94,13 @@ struct NormSlabs {
       for (int i = 0; i < wide; ++i) factor[i] += Statistic::term(x[i] - mean[i]);
     }
     total(factor, partial);
-    const NormLoop& neighbours = p.kept[p.kept_rank - 1];
-    float scale[wide], bias[wide];
-    bool fixed = true;
-    for (int axis = 0; axis < p.reduced_rank; ++axis)
-      fixed = fixed && p.reduced[axis].scale == 0 && p.reduced[axis].bias == 0;
 #pragma unroll
-    for (int i = 0; i < wide; ++i) {
-      const NormAt at = step(start, neighbours, i);
-      factor[i] = Statistic::factor(factor[i], static_cast<float>(count), p.epsilon);
-      scale[i] = load(end.scale + at.scale);
-      bias[i] = load(end.bias + at.bias);
-    }
+    for (int i = 0; i < wide; ++i) factor[i] = Statistic::factor(factor[i], static_cast<float>(count), p.epsilon);
+    NormNeighbours<wide, End> neighbours(p, end, start);
     for (std::uint32_t k = part; k < stop; k += parts) {
       const NormAt at = offset(start, p.reduced, p.reduced_rank, k);
       load_lanes<wide>(held(k), x);
-#pragma unroll
-      for (int i = 0; i < wide; ++i) {
-        const NormAt here = step(at, neighbours, i);
-        if (!fixed) {
-          scale[i] = load(end.scale + here.scale);
-          bias[i] = load(end.bias + here.bias);
-        }
-        x[i] = end.epilogue((x[i] - mean[i]) * factor[i] * scale[i] + bias[i], Place{here.x, here.channel});
-      }
+      neighbours.normalise(at, mean, factor, x);
       store_lanes<wide>(out + at.x, x);
     }
   }
