@@ -11,10 +11,12 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import gc
+import importlib
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import explored
 import pytest
@@ -47,12 +49,28 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """What collecting makes stays to the end, so that no search for garbage need look at it, then or later."""
     gc.disable()
+    _import_own_share(session.config)
     yield
     gc.enable()
     gc.freeze()
+
+
+def _import_own_share(config: pytest.Config) -> None:
+    """Each worker of a run of all tests imports another part of them first: of files whose bytecode is not there yet
+    it makes a part, and finds the others' when it comes to them. All at once would each make all of it."""
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    tests = Path(__file__).parent
+    if worker is None or [(config.invocation_params.dir / each).resolve() for each in config.args] != [tests]:
+        return
+    files = [path for path in sorted(tests.glob("test_*.py")) if not is_left_out(path, config.option.markexpr)]
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for path in files[len(files) * number // count :]:
+        # Collecting says what is wrong with a file, or why it is skipped.
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(path.stem)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
