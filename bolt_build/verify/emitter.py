@@ -136,3 +136,12 @@ class Emitter:
 
 def _kept(attributes: Iterable[AttributeProto], changed: Mapping[str, Any]) -> list[AttributeProto]:
     return [attribute for attribute in attributes if attribute.name not in changed]
+
+
+def unused_prefix(names: Iterable[str]) -> str:
+    """With which none of `names` begins."""
+    prefix = "v"
+    taken = set(names)
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    return prefix

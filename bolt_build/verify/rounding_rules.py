@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 
 from onnx import NodeProto
 
 from bolt_build.graph.onnx_import import importer_table
 from bolt_build.verify import quantised_rules
+from bolt_build.verify.alike import of_means, of_positions, of_shares, of_sums
 from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
 from bolt_build.verify.rounding_recurrent import recurrence
 
@@ -46,6 +46,8 @@ def _product(work: Work) -> Variance:
     a2, b2 = emit.square(a), emit.square(b)
     addends = [emit.product(emit.square(name), share) for name in rest if name]
     spread: Variance = work.again([a2, emit.product(b2, share), *addends], **scales)
+    if work.means:
+        spread = work.plus(spread, of_means(work, a, b))
     if work.variances[0] is not None:
         spread = work.plus(spread, work.again([work.variances[0], b2], **scales))
     if work.variances[1] is not None:
@@ -150,13 +152,12 @@ def _softmax(work: Work) -> Variance:
         variance = None if variance is None else emit.add("Flatten", [variance], axis=axis)
         axis = 1
     below = emit.add("Sub", [x, emit.reduce("ReduceMax", x, [axis])])
-    count = work.emit.quotient(emit.size(x), emit.size(emit.reduce("ReduceMax", x, [axis])))
     argument = emit.scaled(emit.square(below), work.roundings.result)
     relative = argument if variance is None else emit.sum(argument, variance)
     # A masked argument may be off by anything: its power is zero, which times infinity would not be.
     relative = emit.add("Min", [emit.affine(relative, 1.0, FUNCTION), emit.constant(_MASKED)])
     mean = emit.reduce("ReduceSum", emit.product(y, relative), [axis])
-    total = emit.sum(relative, emit.sum(mean, additions(work, count)[1]))
+    total = emit.sum(relative, emit.sum(mean, of_shares(work, y, axis)[1]))
     spread = emit.product(emit.square(y), emit.affine(total, 1.0, work.roundings.result))
     return emit.add("Reshape", [spread, shape]) if coerced else spread
 
@@ -189,9 +190,7 @@ def _layer_norm(work: Work) -> Variance:
 
 def _mean(work: Work) -> Variance:
     """Means: of fully dependent errors, for those of neighbours often are."""
-    emit, rest = work.emit, work.inputs[1:]
-    count = emit.quotient(emit.size(work.inputs[0]), emit.size(work.outputs[0]))
-    return _averaged(work, count, rest)
+    return _averaged(work, of_positions(work, _extent(work)))
 
 
 def _window_mean(work: Work) -> Variance:
@@ -200,28 +199,28 @@ def _window_mean(work: Work) -> Variance:
         if attribute.name == "kernel_shape":
             for extent in attribute.ints:
                 count *= extent
-    return _averaged(work, work.emit.constant(float(count)), ())
-
-
-def _averaged(work: Work, count: str, rest: Sequence[str]) -> Variance:
     emit = work.emit
-    ours, squared = additions(work, count)
-    mean = work.again([emit.square(work.inputs[0]), *rest])
-    own = emit.quotient(emit.product(mean, ours), count)
-    arriving = None if work.variances[0] is None else work.again([work.variances[0], *rest])
-    total = work.plus(own, arriving, emit.product(emit.square(work.outputs[0]), squared))
-    return work.rounded(total, work.roundings.result)
+    size, number = work.again([emit.add("Abs", [work.inputs[0]])]), emit.constant(float(count))
+    return _averaged(work, emit.product(emit.square(size), of_sums(work, number, number)))
+
+
+def _averaged(work: Work, own: str) -> Variance:
+    arriving = None if work.variances[0] is None else work.again([work.variances[0], *work.inputs[1:]])
+    return work.rounded(work.plus(own, arriving), work.roundings.result)
 
 
 def _total(work: Work) -> Variance:
     """ReduceSum, likewise."""
-    emit, rest = work.emit, work.inputs[1:]
-    count = emit.quotient(emit.size(work.inputs[0]), emit.size(work.outputs[0]))
-    ours, squared = additions(work, count)
-    own = emit.product(work.again([emit.square(work.inputs[0]), *rest]), ours)
-    variance = work.variances[0]
-    arriving = None if variance is None else emit.product(work.again([variance, *rest]), count)
-    return work.plus(own, arriving, emit.product(emit.square(work.outputs[0]), squared))
+    count, variance = _extent(work), work.variances[0]
+    own = of_positions(work, count)
+    if variance is None:
+        return own
+    return work.plus(own, work.emit.product(work.again([variance, *work.inputs[1:]]), count))
+
+
+def _extent(work: Work) -> str:
+    """Of how many numbers each result of a reduction is made."""
+    return work.emit.quotient(work.emit.size(work.inputs[0]), work.emit.size(work.outputs[0]))
 
 
 def _function(slope: float, kind: str) -> Rule:

@@ -17,7 +17,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, num
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
-from bolt_build.verify.emitter import EXACT, Emitter
+from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.known import made_of_constants
 from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
 from bolt_build.verify.rounding_rules import is_exact, variances_of
@@ -84,7 +84,7 @@ class CutModel:
         self._inputs = {value.name: value for value in graph.input if value.name not in self._initializers}
         made = ((name, index) for index, node in enumerate(graph.node) for name in node.output if name)
         self._makers = {name: index for name, index in made if name not in known}
-        self._prefix = _unused_prefix([*self._initializers, *self._inputs, *self._makers])
+        self._prefix = unused_prefix([*self._initializers, *self._inputs, *self._makers])
         self._steady = made_of_constants(graph, self._initializers)
         self._opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
@@ -117,6 +117,13 @@ class CutModel:
     def is_steady(self, tensor: str) -> bool:
         """True of what nodes make of constants alone."""
         return tensor in self._steady
+
+    def is_of_shares(self, tensor: str) -> bool:
+        """True of what a softmax leaves, and of the same behind what keeps its rows."""
+        node = self._model.graph.node[self._makers[tensor]] if tensor in self._makers else None
+        if node is None or not _is_own(node):
+            return False
+        return node.op_type == "Softmax" or (node.op_type in _KEEPS_ROWS and any(map(self.is_of_shares, node.input)))
 
     def _keeps_rows(self, node: NodeProto, rank: int) -> bool:
         """True where no constant of the node lies along the first axis."""
@@ -185,7 +192,8 @@ class _Cut:
         # What counts or chooses is exact, and cannot be pushed by a rounding.
         real = {name for name, value in known.items() if _is_real(self._held[value])}
         feeds = {name: self._feed(value) for name, value in known.items()}
-        segment = _Segment(self, roundings_of(tap), feeds, real, by_rows)
+        shares = {feed for name, feed in feeds.items() if self._of.is_of_shares(name)}
+        segment = _Segment(self, roundings_of(tap), feeds, real, by_rows, shares)
         for source in tap.sources:
             segment.read(source, tap.computed)
         for node in nodes:
@@ -232,14 +240,15 @@ class _Segment:
     of its first rows. `real` are the sources of a floating-point type."""
 
     def __init__(
-        self, cut: _Cut, roundings: Roundings, sources: Mapping[str, str], real: Set[str], by_rows: bool
-    ) -> None:
+        self, cut: _Cut, roundings: Roundings, sources: Mapping[str, str], real: Set[str], by_rows: bool,
+        shares: Set[str] = frozenset(),
+    ) -> None:  # fmt: skip
         self._by_rows, self._rows = by_rows, dict[str, str]()
         self._cut, self._emit = cut, cut.emit
         self._names = dict(sources)
         self._moving = {name for tensor, name in sources.items() if tensor in real}
         self.constants = set[str]()  # those of a floating-point type
-        self._shares = set[str]()
+        self._shares = set(shares)
         self._roundings = roundings
         self.variances: dict[str, Variance] = {}
         self.counts: list[str] = []
@@ -384,11 +393,3 @@ def _in_fp32(attribute: AttributeProto) -> AttributeProto:
 
 def _is_real(array: Array) -> bool:
     return array.dtype.kind not in "iub"
-
-
-def _unused_prefix(names: Iterable[str]) -> str:
-    prefix = "v"
-    taken = set(names)
-    while any(name.startswith(prefix) for name in taken):
-        prefix += "_"
-    return prefix
