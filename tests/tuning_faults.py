@@ -31,6 +31,7 @@ EXPECTED = (
     ("kBefore", "out-of-bounds", "wrote before its output"),
     ("kIntoInput", "out-of-bounds", "wrote into its input"),
     ("kBehindScratch", "out-of-bounds", "wrote behind its scratch memory"),
+    ("kCounts", "out-of-bounds", "wrote into its counters"),
     ("kNullPointer", "crashed", "cudaErrorIllegalAddress"),
     ("kTrap", "crashed", "the kernel: "),
     ("kNeverEnds", "timed-out", f"took longer than {LIMIT_SECONDS:g} s"),

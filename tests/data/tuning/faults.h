@@ -13,12 +13,13 @@
 namespace faults {
 
 enum class Fault {
-  kNone, kPrints, kWrong, kUnwritten, kWrongLater, kBehind, kBefore, kIntoInput, kBehindScratch, kNullPointer, kTrap,
-  kNeverEnds, kHostHangs, kHostCrashes, kExits, kThrows, kTooManyThreads, kAllocates, kNoMemory,
+  kNone, kPrints, kWrong, kUnwritten, kWrongLater, kBehind, kBefore, kIntoInput, kBehindScratch, kCounts,
+  kNullPointer, kTrap, kNeverEnds, kHostHangs, kHostCrashes, kExits, kThrows, kTooManyThreads, kAllocates, kNoMemory,
 };
 
 template <Fault fault>
-__global__ void clipped(const unsigned short* x, unsigned short* y, unsigned char* scratch, int count, int turn) {
+__global__ void clipped(const unsigned short* x, unsigned short* y, unsigned char* scratch, std::uint32_t* counters, int count,
+                        int turn) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if constexpr (fault == Fault::kNeverEnds) {
     volatile int* forever = reinterpret_cast<volatile int*>(y);
@@ -36,6 +37,7 @@ __global__ void clipped(const unsigned short* x, unsigned short* y, unsigned cha
   if (fault == Fault::kBefore) y[-1] = 0x3c00u;
   if (fault == Fault::kIntoInput) const_cast<unsigned short*>(x)[7] = 0x4000u;
   if (fault == Fault::kBehindScratch) scratch[100] = 1;
+  if (fault == Fault::kCounts) counters[5] = 1;
   if (fault == Fault::kNullPointer) *reinterpret_cast<volatile int*>(16) = 1;
   if (fault == Fault::kTrap) __trap();
 }
@@ -63,7 +65,7 @@ class Clip {
     const int threads = fault == Fault::kTooManyThreads ? 4096 : 256;
     clipped<fault><<<(count_ + 255) / 256, threads, 0, static_cast<cudaStream_t>(r.stream)>>>(
         static_cast<const unsigned short*>(x), static_cast<unsigned short*>(y), static_cast<unsigned char*>(r.scratch()),
-        count_, turn);
+        r.counters, count_, turn);
     const cudaError_t error = cudaGetLastError();
     if (more != nullptr) cudaFree(more);  // no call of it is allowed while a graph is recorded
     if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));

@@ -49,7 +49,11 @@ std::uint64_t elements_of(const bolt_tuning_operand& operand) {
 }
 
 ProblemData::ProblemData(const bolt_tuning_problem& problem, std::uint64_t seed, cudaStream_t stream)
-    : problem_(problem), stream_(stream), counters_(stream), sets_(sets_for(problem)), watch_(stream) {
+    : problem_(problem), stream_(stream), counters_("its counters", BOLT_TUNING_COUNTER_BYTES, 1, stream),
+      sets_(sets_for(problem)), watch_(stream) {
+  check(cudaMemsetAsync(counters_.at(0), 0, counters_.bytes(), stream), "clearing failed");
+  // What one candidate leaves in them the next one would count on.
+  watch_.add(counters_, true);
   for (int i = 0; i < problem.input_count; ++i) {
     const bolt_tuning_operand& input = problem.inputs[i];
     const std::string name = name_of("input", i, problem.input_count == 1);
@@ -83,7 +87,7 @@ ProblemData::ProblemData(const bolt_tuning_problem& problem, std::uint64_t seed,
 
 bolt_tuning_run ProblemData::run(int set, void* scratch) const {
   const auto at = static_cast<std::size_t>(set);
-  return {input_pointers_[at].data(), output_pointers_[at].data(), scratch, stream_, 0, counters_.get()};
+  return {input_pointers_[at].data(), output_pointers_[at].data(), scratch, stream_, 0, static_cast<std::uint32_t*>(counters_.at(0))};
 }
 
 const void* ProblemData::weight(int index) {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bolt_tuning/candidates.h"
-#include "counters.h"
 #include "memory.h"
 
 namespace bolt_tuner {
@@ -41,7 +40,7 @@ class ProblemData {
 
   const bolt_tuning_problem& problem_;
   cudaStream_t stream_;
-  Counters counters_;
+  Guarded counters_;  // zero, as every candidate leaves them
   int sets_;
   Watch watch_;
   std::vector<std::unique_ptr<Guarded>> inputs_, outputs_;
