@@ -181,6 +181,15 @@ def places_alone(path: Path) -> Path:
     return net.saved(path, net.node("MatMul", "dense", x, weight), ["N", 12, 8])
 
 
+def resized(path: Path) -> Path:
+    """CrossViT: images made smaller by a factor that is no whole number; onnxruntime takes places in fp32."""
+    net = Net(["N", 3, 240, 240])
+    net.constants.append(numpy_helper.from_array(np.asarray([1, 1, 224 / 240, 224 / 240], np.float32), "scales"))
+    net.nodes.append(helper.make_node("Resize", ["x", "", "scales"], ["smaller"], name="smaller", mode="cubic"))
+    weight = net.constant("w", np.random.RandomState(9).standard_normal((4, 3, 16, 16)))
+    return net.saved(path, net.node("Conv", "patches", "smaller", weight, strides=[16, 16]), ["N", 4, 14, 14])
+
+
 NETS: dict[str, Callable[[Path], Path]] = {
     "means": cancelling_means,
     "attention": sure_attention,
@@ -188,6 +197,7 @@ NETS: dict[str, Callable[[Path], Path]] = {
     "chaos": chaotic,
     "padding": half_padded,
     "places": places_alone,
+    "resized": resized,
     "infinite mask": lambda path: masked(path, -np.inf),
     "finite mask": lambda path: masked(path, float(np.finfo(np.float32).min)),
 }
@@ -241,6 +251,7 @@ def test_a_right_engine_passes(net: str, tmp_path: Path) -> None:
         ("gates", "block2/gate"),
         ("chaos", "dense9"),
         ("padding", "norm"),
+        ("resized", "smaller"),
         ("infinite mask", "block1/masked"),
         ("infinite mask", "block1/softmax"),
         ("finite mask", "block1/masked"),

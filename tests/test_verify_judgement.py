@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bolt_build.dtypes import DType
-from bolt_build.verify.judgement import SPREAD, chance, judge, largest
+from bolt_build.verify.judgement import SPREAD, chance, different, judge, largest
 from bolt_build.verify.rounding import UNIT
 
 REFERENCE = np.random.default_rng(0).standard_normal((64, 1000)).astype(np.float32)
@@ -43,6 +43,20 @@ def test_few_elements_may_all_be_off_by_chance() -> None:
     one = np.float32([1.0])
     assert judge(one + np.float32(3 * UNIT), one, one, DType.F32).spread < SPREAD
     assert judge(one + np.float32(12 * UNIT), one, one, DType.F32).spread > SPREAD
+
+
+def test_elements_that_are_the_same_number_are_rounded_as_one() -> None:
+    """A convolution over an image of one number: all but the border is the same sum, off by the same part of it."""
+    image = np.full((7, 7), 0.37, np.float32)
+    image[0] = image[:, 0] = 0.25
+    assert different(image) == pytest.approx(49**2 / (36**2 + 13**2))
+    off = np.float32(1.0 + 2.0 * SPREAD * UNIT / np.sqrt(3.0))
+    assert judge(image * off, image, None, DType.F32).used < 1
+    assert judge(image * np.float32(1.0 + 8 * UNIT), image, None, DType.F32).used > 1
+    random = np.random.default_rng(4).uniform(0.5, 1.0, (7, 7)).astype(np.float32)
+    assert different(random) == pytest.approx(49)
+    assert judge(random * off, random, None, DType.F32).used > 1
+    assert different(np.zeros(9, np.float32)) == different(np.full(9, np.inf, np.float32)) == 1
 
 
 def test_an_error_where_rounding_does_most_shows_in_the_sums() -> None:

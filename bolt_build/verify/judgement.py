@@ -8,7 +8,7 @@ larger than rounding for that, whatever the network makes of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
 
 import numpy as np
@@ -35,12 +35,23 @@ def largest(count: int) -> float:
     return 3.0 + 2.0 * sqrt(2.0 * log(max(count, 2)))
 
 
-def chance(count: int) -> float:
+def chance(count: float) -> float:
     """How much larger than SPREAD the root mean square of `count` normal deviations is, once in a million: 3.5 times
     for a single one, 1 from 50 on (Wilson and Hilferty's approximation of the chi-squared distribution)."""
-    part = 2.0 / (9.0 * max(count, 1))
+    part = 2.0 / (9.0 * max(count, 1.0))
     square = pow(1.0 - part + 4.75 * sqrt(part), 3)
     return max(1.0, sqrt(square) / SPREAD)
+
+
+def different(values: Array) -> float:
+    """How many different numbers there are, to 2^-20 of the largest: n where all of n are, 1 where all are one, and
+    otherwise n^2 over the sum of the squares of how often each is there. What is the same is rounded the same way."""
+    finite = values[np.isfinite(values)].astype(np.float32, copy=False)
+    most = float(np.abs(finite).max(initial=0.0))
+    if most == 0.0:
+        return 1.0
+    _, often = np.unique(np.round(finite * np.float32(2.0**20 / most)), return_counts=True)
+    return float(finite.size**2 / np.sum(np.square(often, dtype=np.float64)))
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,14 @@ def judge(array: Array, expected: Array, variance: Array | None, stored: DType, 
     `variance` broadcasts to that shape, or is that of its first rows; `relative` is a variance relative to `expected`.
     Both are in units of UNIT^2; they are None and 0 where nothing but the storing rounds.
     """
+    found = _judged(array, expected, variance, stored, relative)
+    if found.spread <= SPREAD:
+        return found
+    # That may be chance, where what seems to be many elements are few.
+    return replace(found, spread=found.spread * chance(expected.size) / chance(different(expected)))
+
+
+def _judged(array: Array, expected: Array, variance: Array | None, stored: DType, relative: float) -> Judgement:
     last = np.float32((UNITS.get(stored, 0.0) ** 2 / 3.0 + relative) * UNIT**2)
     least = np.float32(max(SMALLEST.get(stored, 0.0) ** 2, float(np.finfo(np.float32).tiny)))
     sums = _Sums(last, least)

@@ -300,6 +300,26 @@ def _chosen(work: Work) -> Variance:
     return work.again([work.inputs[0], *(work.emit.zeros_like(name) if v is None else v for name, v in sides)])
 
 
+def _resized(work: Work) -> Variance:
+    """Linear and cubic: where a result lies in the input is computed in fp32, and off by as much as the last bit of the
+    largest place. An error of 1 there is as much as the neighbours are. `nearest` takes one of them."""
+    emit, (x, *rest), y = work.emit, work.inputs, work.outputs[0]
+    mode = next((attribute.s for attribute in work.node.attribute if attribute.name == "mode"), b"nearest")
+    if mode == b"nearest":
+        return measured(work)
+    shapes = [emit.add("Shape", [name]) for name in (x, y)]
+    moved = emit.add("Cast", [emit.add("Not", [emit.add("Equal", shapes)])], to=1)
+    extents = emit.product(emit.add("Cast", [shapes[0]], to=1), moved)
+    places = emit.reduce("ReduceSum", emit.square(extents), [0])
+
+    def around(values: str) -> str:
+        return emit.sum(emit.add("Abs", [work.again([values, *rest])]), emit.add("ReduceMean", [values]))
+
+    carried = None if work.variances[0] is None else around(work.variances[0])
+    own = emit.product(around(emit.square(x)), emit.affine(places, 1.0, work.roundings.addition))
+    return work.rounded(work.plus(carried, own), work.roundings.result)
+
+
 MOVING = (
     "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Dropout", "Cast", "MaxPool",
     "GlobalMaxPool", "ReduceMax",
@@ -311,7 +331,7 @@ RULES: dict[str, Rule] = {
     "Conv": _convolution, "MatMul": _product, "Gemm": _product, "BatchNormalization": _batch_norm,
     "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided, "Pow": _power, "Max": _largest,
     "Min": _largest, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
-    "LayerNormalization": _layer_norm,
+    "LayerNormalization": _layer_norm, "Resize": _resized, "Upsample": _resized,
     "ReduceMean": _mean, "GlobalAveragePool": _mean, "AveragePool": _window_mean, "ReduceSum": _total,
     "LeakyRelu": _leaky, "Sigmoid": _function(0.25, "bounded"), "HardSigmoid": _function(1.0, "bounded"),
     "Tanh": _function(1.0, "bounded"), "Erf": _function(1.13, "bounded"), "Softplus": _function(1.0, "bounded"),
