@@ -54,7 +54,7 @@ def test_what_comes_from_the_cache_or_from_another_target_takes_no_time() -> Non
 def test_it_is_said_in_minutes() -> None:
     slow = LastRuns((LastRun("a", (), 102.7, False),))
     found = outlook(("net",), [("net", forecast("a"), slow)], 2)
-    assert (found.text, found.worth_saying) == ("1 tasks, about 1:42 by what they took last", True)
+    assert (found.text, found.worth_saying) == ("1 task, about 1:42 by what they took last", True)
 
 
 @pytest.mark.parametrize(

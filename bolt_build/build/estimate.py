@@ -29,7 +29,8 @@ class Outlook:
     @property
     def text(self) -> str:
         """What is said before the first task."""
-        return f"{self.tasks} tasks, {about(self.seconds or 0.0)} by what they took last"
+        tasks = "1 task" if self.tasks == 1 else f"{self.tasks} tasks"
+        return f"{tasks}, {about(self.seconds or 0.0)} by what they took last"
 
 
 def outlook(recipes: tuple[str, ...], found: Iterable[tuple[str, Forecast, LastRuns]], jobs: int) -> Outlook:
