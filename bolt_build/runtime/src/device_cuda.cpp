@@ -176,7 +176,10 @@ void fill(void* memory, std::size_t bytes, const std::function<void(void*)>& fil
   const std::unique_ptr<void, Free> seen(std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded));
   if (seen == nullptr) throw std::bad_alloc();
   fill(seen.get());
-  if (bytes > 0) check(cudaMemcpy(memory, seen.get(), bytes, cudaMemcpyHostToDevice), "copying to the GPU failed");
+  if (bytes == 0) return;
+  check(cudaMemcpy(memory, seen.get(), bytes, cudaMemcpyHostToDevice), "copying to the GPU failed");
+  // That returns once the bytes have left `seen`. Streams of the caller need not wait for the default one, which has them.
+  check(cudaStreamSynchronize(nullptr), "copying to the GPU failed");
 }
 
 void copy(void* to, const void* from, std::size_t bytes, void* stream) {
