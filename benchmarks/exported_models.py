@@ -68,7 +68,7 @@ def segmentation_model(name: str) -> Made:
 def video_model(name: str) -> Made:
     import torchvision
 
-    size = 224 if name in ("s3d", "mvit_v1_b") else 112
+    size = 224 if name in ("s3d", "mvit_v1_b", "mvit_v2_s") else 112
     return torchvision.models.get_model(name, weights=None), (torch.randn(1, 3, 16, size, size),)
 
 
