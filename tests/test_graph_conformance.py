@@ -32,7 +32,6 @@ from bolt_build.graph.onnx_import import importer_table, load_model
 from bolt_build.graph.text import format_graph, parse_graph
 
 _TRAINING = "training_mode=1 is not supported"
-_OUTPUT = "its output 1 ('z') is used, which is not supported"
 _EMPTY = "[2, 0, 4] has no"
 _PRECISION = "softmax_precision 11 is not supported (softmax is in fp32)"
 _MOD = "of floating-point numbers only fmod=1 is supported"
@@ -40,14 +39,10 @@ _MOD = "of floating-point numbers only fmod=1 is supported"
 REFUSED = {
     "test_batchnorm_example_training_mode": f"BatchNormalization 'BatchNormalization_0': {_TRAINING}",
     "test_batchnorm_epsilon_training_mode": f"BatchNormalization 'BatchNormalization_0': {_TRAINING}",
-    "test_dropout_default_mask": f"Dropout 'Dropout_0': {_OUTPUT}",
-    "test_dropout_default_mask_ratio": f"Dropout 'Dropout_0': {_OUTPUT}",
     "test_training_dropout": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_training_dropout_default": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_training_dropout_default_mask": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_training_dropout_mask": f"Dropout 'Dropout_0': {_TRAINING}",
-    "test_training_dropout_zero_ratio": f"Dropout 'Dropout_0': {_TRAINING}",
-    "test_training_dropout_zero_ratio_mask": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_attention_local_window_gqa_rank4_mask": f"Attention 'Attention_0': {_PRECISION}",
     "test_einsum_batch_diagonal": "Einsum 'Einsum_0': term '...ii' takes a diagonal, which is not supported",
     **{

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import converted, held_dtype
 from bolt_build.graph.example import IMAGE, OF_TWO_IMAGES, Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import ShapeError, TensorType
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.shape import PAD_MODES, Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 
 
@@ -172,11 +175,16 @@ def import_identity(node: NodeImport) -> None:
 
 
 def import_dropout(node: NodeImport) -> None:
-    if node.version >= 12 and node.has(2) and bool(node.static_number(2, "training_mode")):
+    """The input; the mask, output 1, is true everywhere. So it is in training where nothing is dropped."""
+    trains = node.version >= 12 and node.has(2) and bool(node.static_number(2, "training_mode"))
+    if trains and not (node.has(1) and node.static_number(1, "the ratio") == 0.0):
         raise Refusal(
             "unsupported-attribute", "training_mode=1 is not supported", "export the model in evaluation mode"
         )
     node.emit(Identity(), [node.input(0)], 0)
+    if len(node.node.outputs) > 1 and node.node.outputs[1]:
+        kept = node.helper(np.ones((), np.bool_), "kept")
+        node.emit(Expand(node.type(0).shape), [kept], 1)
 
 
 def cast_to(node: NodeImport, to: DType) -> None:
@@ -235,7 +243,7 @@ IMPORTERS = (
     Importer("CenterCropPad", (18,), import_center_crop_pad, example=_with((1, 4, 9, 3)), note="a constant shape"),
     Importer("Identity", (1, 13, 14, 16, 19, *_LATE), import_identity),
     Importer(
-        "Dropout", (7, 10, 12, 13, 22), import_dropout, ignores=("ratio", "seed"), note="inference, without the mask"
+        "Dropout", (7, 10, 12, 13, 22), import_dropout, ignores=("ratio", "seed"), note="inference, or nothing dropped"
     ),
     Importer("Cast", (6, 9, 13, 19, *_LATE, 28), import_cast, ignores=("saturate", "round_mode"), example=_CAST),
     Importer("CastLike", (15, 19, *_LATE), import_cast_like, ignores=("saturate", "round_mode"), example=OF_TWO_IMAGES),

@@ -128,7 +128,7 @@ _WINDOWS: dict[str, Callable[[Array], Array]] = {
     "HammingWindow": lambda turn: 25.0 / 46.0 - 21.0 / 46.0 * np.cos(turn),
     "BlackmanWindow": lambda turn: 0.42 - 0.5 * np.cos(turn) + 0.08 * np.cos(2.0 * turn),
 }
-_TYPES = {1: DType.F32, 10: DType.F16, 11: DType.F64, 16: DType.BF16}
+TYPES = {1: DType.F32, 10: DType.F16, 11: DType.F64, 16: DType.BF16}
 """By TensorProto's number."""
 
 
@@ -136,12 +136,12 @@ def import_window(node: NodeImport) -> None:
     """A constant: the size is one."""
     size = int(node.static_number(0, "the size"))
     number = node.integer("output_datatype", 1)
-    if number not in _TYPES:
+    if number not in TYPES:
         raise Refusal("unsupported-dtype", f"element type {number} of ONNX's TensorProto is not supported")
     if size < 1:
         raise ShapeError(f"a window of {size} elements")
     last = size if node.integer("periodic", 1) else max(size - 1, 1)
-    function, dtype = _WINDOWS[node.node.op_type], _TYPES[number]
+    function, dtype = _WINDOWS[node.node.op_type], TYPES[number]
     node.fold(
         TensorType(dtype, (size,)),
         lambda: np.asarray(function(2 * np.pi * np.arange(size) / last), numpy_dtype(dtype)),
