@@ -73,11 +73,23 @@ def parts_of_a_tensor() -> list[onnx.NodeProto]:
     ]
 
 
+def give_names(nodes: Sequence[onnx.NodeProto]) -> None:
+    """As exporters do, in graphs inside nodes too."""
+    for each in nodes:
+        each.name = f"/{each.op_type}/{each.output[0]}"
+        for attribute in each.attribute:
+            give_names(attribute.g.node)
+
+
+@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("made", [a_loop_in_a_branch_in_a_loop, a_scan_from_behind, parts_of_a_tensor])
-def test_it_computes_what_the_model_computes(made: object) -> None:
+def test_it_computes_what_the_model_computes(made: object, named: bool) -> None:
     assert callable(made)
     constants = CONSTANTS | {"axes": np.asarray([1], np.int64), "pairs_at": np.ones((2, 4), np.float32)}
-    proto = model(made(), [PORT], ["y", "z"], constants)
+    nodes = made()
+    if named:
+        give_names(nodes)
+    proto = model(nodes, [PORT], ["y", "z"], constants)
     spelled = unrolled(proto, asked)
     assert not has_graphs(spelled)
     assert not any(attribute.HasField("g") for each in spelled.graph.node for attribute in each.attribute)

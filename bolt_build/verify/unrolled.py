@@ -201,7 +201,9 @@ class _Work:
             self.graph.initializer.append(copy)
         names.update((name, prefix + name) for inner in graph.node for name in inner.output if name)
         for inner in graph.node:
-            yield _renamed(inner, names)
+            made = _renamed(inner, names)
+            made.name = made.name and prefix + made.name  # onnxruntime takes no two nodes of one name
+            yield made
         return [names.get(port.name, port.name) for port in graph.output]
 
     def _identities(self, sources: Sequence[str], outputs: Sequence[str]) -> Iterable[NodeProto]:
