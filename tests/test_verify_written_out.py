@@ -51,15 +51,35 @@ def test_a_written_out_attention_gives_the_same(
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_where_all_keys_are_masked_the_reference_follows_the_definition(tmp_path: Path) -> None:
+def in_a_loop(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same, in the body of a loop of one turn. Keys, values and the mask are of the graph around it."""
+    inner = model.graph
+    info = helper.make_tensor_value_info
+    constants = [helper.make_tensor(name, kind, [], [1]) for name, kind in (("n", 7), ("go", 9))]
+    state = inner.input[0]
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["d"]), *inner.node], "body",
+        [info("i", TensorProto.INT64, []), info("c", TensorProto.BOOL, []), state],
+        [info("d", TensorProto.BOOL, []), inner.output[0]],
+    )  # fmt: skip
+    first, last = info("first", TensorProto.FLOAT, [1, 1, 5, 4]), info("last", TensorProto.FLOAT, [1, 1, 5, 4])
+    loop = helper.make_node("Loop", ["n", "go", "first"], ["last"], body=body)
+    graph = helper.make_graph([loop], "g", [first, *inner.input[1:]], [last], constants)
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=10)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_where_all_keys_are_masked_the_reference_follows_the_definition(tmp_path: Path, nested: bool) -> None:
     """Masks of padding and of order are added up: one row has the least number or -inf everywhere."""
-    onnx.save(attention([1, 1, 5, 4], TensorProto.FLOAT), str(tmp_path / "net.onnx"))
+    model = attention([1, 1, 5, 4], TensorProto.FLOAT)
+    onnx.save(in_a_loop(model) if nested else model, str(tmp_path / "net.onnx"))
     values = np.random.RandomState(1).standard_normal((1, 1, 5, 4)).astype(np.float32)
     least = np.finfo(np.float32).min
     mask = np.zeros((5, 5), np.float32)
     mask[0] = [least, least, -np.inf, -np.inf, least]
-    made = Reference(tmp_path / "net.onnx", ()).outputs({"q": values, "k": values, "v": values, "mask": mask})
-    np.testing.assert_allclose(made["y"][0, 0, 0], values[0, 0, [0, 1, 4]].mean(axis=0), rtol=1e-5, atol=1e-6)
+    feeds = {"first" if nested else "q": values, "k": values, "v": values, "mask": mask}
+    (made,) = Reference(tmp_path / "net.onnx", ()).outputs(feeds).values()
+    np.testing.assert_allclose(made[0, 0, 0], values[0, 0, [0, 1, 4]].mean(axis=0), rtol=1e-5, atol=1e-6)
 
 
 def test_every_real_step_of_it_has_a_rule() -> None:

@@ -6,39 +6,57 @@ from collections.abc import Iterable
 from typing import Any
 
 import onnx
-from onnx import FunctionProto, ModelProto, NodeProto, TypeProto, helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
+
+from bolt_build.graph.onnx_parse import subgraphs
 
 WRITTEN_OUT = ("Attention",)
 """Operators of ONNX's own domain whose rounding follows from that of the operators of their definition."""
 
 
 def written_out(model: ModelProto) -> ModelProto:
-    """The model with the bodies of such functions in their places; itself where it has none.
+    """The model with the bodies of such functions in their places, in graphs inside nodes too; itself without any.
 
     Tensors of the model keep their names; those inside begin with the function's first output. A node whose inputs have
     no known type stays.
     """
-    if not any(_is_function(node) for node in model.graph.node):
+    if not _has_functions(model.graph):
         return model
     opset = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
-    types = _types(model)
-    nodes: list[NodeProto] = []
-    for node in model.graph.node:
-        body = _body(node, opset, types) if _is_function(node) else None
-        nodes += [node] if body is None else _renamed(node, body)
     changed = ModelProto()
     changed.CopyFrom(model)
-    del changed.graph.node[:]
-    changed.graph.node.extend(nodes)
+    _write_out(changed.graph, onnx.shape_inference.infer_shapes(model).graph, {}, opset)
     return changed
+
+
+def _write_out(graph: GraphProto, inferred: GraphProto, outer: dict[str, TypeProto], opset: int) -> None:
+    """`inferred` is the same graph with the types of its tensors."""
+    types = outer | _types(inferred)
+    nodes: list[NodeProto] = []
+    for given, known in zip(graph.node, inferred.node, strict=True):
+        node = NodeProto()
+        node.CopyFrom(given)
+        for inner, typed in zip(_graphs(node), _graphs(known), strict=True):
+            _write_out(inner, typed, types, opset)
+        body = _body(node, opset, types) if _is_function(node) else None
+        nodes += [node] if body is None else _renamed(node, body)
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _graphs(node: NodeProto) -> list[GraphProto]:
+    return [graph for attribute in node.attribute for graph in subgraphs(attribute)]
+
+
+def _has_functions(graph: GraphProto) -> bool:
+    return any(_is_function(node) or any(map(_has_functions, _graphs(node))) for node in graph.node)
 
 
 def _is_function(node: NodeProto) -> bool:
     return node.domain in ("", "ai.onnx") and node.op_type in WRITTEN_OUT
 
 
-def _types(model: ModelProto) -> dict[str, TypeProto]:
-    graph = onnx.shape_inference.infer_shapes(model).graph
+def _types(graph: GraphProto) -> dict[str, TypeProto]:
     found = {each.name: helper.make_tensor_type_proto(each.data_type, each.dims) for each in graph.initializer}
     found.update((each.name, each.type) for each in (*graph.value_info, *graph.input, *graph.output))
     return found
