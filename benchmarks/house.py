@@ -77,16 +77,22 @@ def counted(files: Mapping[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def imports(source: str | bytes) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """Every import of a module, and whether it stands inside a function. Expressions, most of a module, have none."""
+    left: list[tuple[ast.AST, bool]] = [(ast.parse(source), False)]
+    while left:
+        node, inside = left.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, inside
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            under = getattr(node, part, [])
+            left += [(each, inside) for each in under] if isinstance(under, list) else []
+
+
 def imports_in_functions(source: str) -> Iterator[int]:
     """Their lines."""
-    inside = {
-        node.lineno
-        for function in ast.walk(ast.parse(source))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    }
-    yield from sorted(inside)
+    yield from sorted({node.lineno for node, inside in imports(source) if inside})
 
 
 def unexplained(source: str) -> Iterator[int]:
@@ -108,10 +114,10 @@ def cycle(files: Mapping[str, str]) -> list[str]:
     graph: dict[str, set[str]] = {}
     for module, text in modules.items():
         found = set[str]()
-        for node in ast.walk(ast.parse(text)):
+        for node, _ in imports(text):
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            elif node.module is not None:
                 named = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
                 found |= {name if name in modules else node.module for name in named.values()}
         graph[module] = (found & modules.keys()) - {module}

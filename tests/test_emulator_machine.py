@@ -8,6 +8,7 @@ from pathlib import Path
 
 import emulated
 import pytest
+from shared_folders import SharedFolder
 
 from bolt_build.toolchain import probe
 
@@ -15,16 +16,18 @@ SEEDS = [None, *range(1, 9)]
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(shared_folder: SharedFolder) -> Path:
     tool = probe(("nvcc",)).tool("nvcc")
     if tool.path is None:
         pytest.skip(f"needs nvcc: {tool.problem}")
-    made = tmp_path_factory.mktemp("machine") / "probe"
     source = emulated.PROBES / "machine_probe.cu"
     # What is compared with the host to the bit is not to be contracted on either side.
     flags = ("-std=c++17", "-fmad=false", "-Xcompiler", "-ffp-contract=off", "-Wno-deprecated-gpu-targets")
-    link = emulated.link_flags()
-    subprocess.run([tool.path, *flags, *emulated.compile_flags(), *link, source, "-o", made], check=True)
+    with shared_folder("emulator-machine") as folder:
+        made = folder / "probe"
+        if not made.exists():
+            words = [*flags, *emulated.compile_flags(), *emulated.link_flags(), source, "-o", made]
+            subprocess.run([tool.path, *words], check=True)
     return made
 
 

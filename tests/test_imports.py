@@ -22,10 +22,10 @@ MODULES = {
 
 def imported(module: str) -> Iterator[str]:
     """Modules of bolt-build that a module imports anywhere."""
-    for node in ast.walk(ast.parse(MODULES[module].read_bytes())):
+    for node, _ in house.imports(MODULES[module].read_bytes()):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in MODULES)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        elif node.module is not None:
             named = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in MODULES else node.module for name in named if node.module in MODULES)
 
