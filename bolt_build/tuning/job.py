@@ -289,8 +289,7 @@ class TuningJob:
 
     def _incomplete(self, missing: Sequence[ProblemTrials]) -> Diagnostic:
         places = ", ".join(problem.occurs[0] for problem in missing[:3]) + (", ..." if len(missing) > 3 else "")
-        who = "1 problem has" if len(missing) == 1 else f"{len(missing)} problems have"
-        message = f"{who} no measured kernel and keep{'s' if len(missing) == 1 else ''} the predicted one: {places}"
+        message = f"no kernel was measured for {len(missing)} of the problems, so the predicted one stays: {places}"
         hint = "tune again: what is measured stays, and tuning.budget says how long measuring may take"
         return Diagnostic("not-measured", message, hint=hint, subject=self._name, severity="warning")
 
