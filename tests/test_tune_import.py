@@ -106,8 +106,8 @@ def test_a_problem_without_a_time_is_told_of(project: Project) -> None:
     result = project.imported(medians)
     assert result.exit_code is ExitCode.OK
     assert render(result.diagnostics, color=False) == (
-        "tiny for a100: warning[not-measured]: no kernel was measured for 1 of the problems, so the predicted one stays:"
-        " batch 1: relu\n"
+        "tiny for a100: warning[not-measured]: no kernel was measured for 1 of the problems, so the predicted one"
+        " stays: batch 1: relu\n"
         "  hint: tune again: what is measured stays, and tuning.budget says how long measuring may take\n"
     )
 
