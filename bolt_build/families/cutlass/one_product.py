@@ -155,6 +155,7 @@ class ProductKind(Generic[T]):
         product, gpu = product_of(problem, loads), gpu_of(target)
         if (reason := refuse_padding(problem, product, loads)) is not None:
             return Offers(none=(reason,))
+        needed, copy = work(problem, product), copy_seconds(problem, product, target)
         found, refusals = [], []
         for tile in (tile for tile in self.tiles if tile.loads == loads):
             none = tile.refuse(gpu, product) or refuse_half(tile.halves, product.dtype)
@@ -164,7 +165,7 @@ class ProductKind(Generic[T]):
                     group = "split-K" if kernel.partial else tile.group
                     whole = tile.usual(product, gpu)
                     settings = Settings(best_slices(product, kernel, target)) if kernel.partial else whole
-                    seconds = _seconds(problem, product, kernel, target, settings.slices)
+                    seconds = copy + _kernel_seconds(product, kernel, needed, target, settings.slices)
                     found.append(Offer(seconds, kernel.candidate(settings), group, self.narrow))
                 else:
                     refusals.append(Refusal(FAMILY, str(kernel), reason))
@@ -269,9 +270,14 @@ def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, 
 def _seconds(problem: KernelProblem, product: Product, kernel: Kernel[S], target: Target, slices: int) -> float:
     """Predicted seconds of all that runs for the problem, in so many slices where the kernel takes any."""
     needed, copy = work(problem, product), copy_seconds(problem, product, target)
+    return copy + _kernel_seconds(product, kernel, needed, target, slices)
+
+
+def _kernel_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Target, slices: int) -> float:
+    """Without the copy of the input."""
     if not kernel.partial:
-        return copy + kernel.tile.seconds(product, needed, target)
-    return copy + sliced_seconds(product, kernel, needed, target, slices)
+        return kernel.tile.seconds(product, needed, target)
+    return sliced_seconds(product, kernel, needed, target, slices)
 
 
 def best_slices(product: Product, kernel: Kernel[S], target: Target) -> int:

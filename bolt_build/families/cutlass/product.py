@@ -122,7 +122,7 @@ class Product:
         """The same of what split-K's sums are stored as: `, float`."""
         return ", float" if self.wide else self.element
 
-    @property
+    @cached_property
     def step(self) -> int:
         """Positions of the input from one window to the next."""
         return max((value for name, value in self.shape if name.startswith("stride_")), default=1)

@@ -3,8 +3,10 @@ of that; or for the first two of them. The widest tensors lie between, and stay 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import product
 from math import ceil
 from typing import ClassVar, Self
@@ -71,7 +73,7 @@ class InvertedTile(SlabTile):
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns} positions, slabs of {self.slab} channels between"
 
-    @property
+    @cached_property
     def behind(self) -> ChainTile:
         """What follows the first product, as a tile."""
         return ChainTile(self.rows, self.columns, self.pairs, self.across, self.slab, 2, self.parts)
@@ -177,7 +179,7 @@ class ExpandedTile(SlabTile):
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns} positions, slabs of {self.slab} channels that are stored"
 
-    @property
+    @cached_property
     def front(self) -> InvertedTile:
         """What expands the halo, as a tile; sums of no product are behind it."""
         return InvertedTile(self.rows, self.columns, self.pairs, self.across, self.slab, self.parts)
@@ -206,8 +208,7 @@ class ExpandedTile(SlabTile):
         """Predicted time."""
         # Each of the blocks beside each other has its part of the channels.
         channels = min(chain.conv.channels, self._slabs(chain) * self.slab)
-        part = replace(chain, conv=replace(chain.conv, channels=channels))
-        return self.front.seconds_of_blocks(chain, part, self.shared_bytes(chain), target)
+        return self.front.seconds_of_blocks(chain, _part(chain, channels), self.shared_bytes(chain), target)
 
     def sums(self, chain: ChainShape) -> Sums:
         """Of each warp's positions, from its registers."""
@@ -225,6 +226,12 @@ class ExpandedTile(SlabTile):
         widths = (wide(chain.given), wide(chain.conv.channels))
         words = ", ".join(map(str, (*sizes, *widths)))
         return f"{SPACE}::ExpandedTile<{chain.conv.window}, {words}{chain.conv.element}>"
+
+
+@functools.lru_cache(maxsize=64)
+def _part(chain: ChainShape, channels: int) -> ChainShape:
+    """The chain with so many of its channels: hundreds of tiles cut it alike."""
+    return replace(chain, conv=replace(chain.conv, channels=channels))
 
 
 _EXPANDED = (16, 32, 48, 64)

@@ -65,9 +65,8 @@ class Shape:
 
     def halo(self, rows: int, columns: int) -> tuple[int, int]:
         """Rows and columns of the input that a tile of the output reads."""
-        outputs = zip((rows, columns), self.kernel, self.stride, self.dilation, strict=True)
-        height, width = ((count - 1) * stride + (taps - 1) * gap + 1 for count, taps, stride, gap in outputs)
-        return height, width
+        (high, wide), (down, across), (gap, beside) = self.kernel, self.stride, self.dilation
+        return (rows - 1) * down + (high - 1) * gap + 1, (columns - 1) * across + (wide - 1) * beside + 1
 
     def tiles(self, rows: int, columns: int) -> int:
         """Tiles of all images."""

@@ -85,8 +85,9 @@ def fastest(
             reasons.setdefault(reason, Refusal(FAMILY, f"tile {tile}", reason))
     found.sort(key=lambda each: (each[0].seconds, str(each[0].candidate)))
     leading: dict[tuple[int, ...], Offer] = {}
+    others = []
     for offer, extent in found:
-        leading.setdefault(extent, offer)
-    first = tuple(leading.values())
-    offers = (*first, *(offer for offer, _ in found if offer not in first))[:_MOST]
+        if leading.setdefault(extent, offer) != offer:
+            others.append(offer)
+    offers = (*leading.values(), *others)[:_MOST]
     return tuple(offer.candidate for offer in offers), tuple(reasons.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from itertools import product as every
@@ -227,6 +228,7 @@ def stages(shared_memory: int, stage: int, taken: int) -> int:
     return max(0, shared_memory - taken - BARRIERS) // (stage + 16)
 
 
+@functools.cache
 def store_bytes(n: int, together: int, residual: bool, stage: int, taken: int = 0, *, teams: int | None = None) -> int:
     """Shared memory through which an output goes whose tiles have `n` columns, and its residual comes: `StoreBoxes` of
     warpgroup_store.h. `together`: warpgroups that share a tile; unless `teams` says otherwise, one alone has another
