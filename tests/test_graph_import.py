@@ -165,7 +165,7 @@ def test_nodes_that_do_not_fit_are_all_reported_and_what_hangs_on_them_is_not(tm
     ("line", "message"),
     [
         (node("Range", "x x x", "y", "g"), "Range on data is not supported (only on constants)"),
-        (node("Dropout", "x", "y m", "g"), "its output 1 ('m') is used, which is not supported"),
+        (node("LRN", "x", "y m", "g", size=3), "its output 1 ('m') is used, which is not supported"),
         (node("Dropout", "x ratio true", "y", "g"), "training_mode=1 is not supported"),
         (node("Cast", "x", "y", "g", to=TensorProto.STRING), "element type 8 of ONNX's TensorProto is not supported"),
         (node("Pad", "x pads", "y", "g", mode="round"), "mode 'round' is not supported"),
