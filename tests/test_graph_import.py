@@ -165,7 +165,8 @@ def test_nodes_that_do_not_fit_are_all_reported_and_what_hangs_on_them_is_not(tm
     ("line", "message"),
     [
         (node("Range", "x x x", "y", "g"), "Range on data is not supported (only on constants)"),
-        (node("LRN", "x", "y m", "g", size=3), "its output 1 ('m') is used, which is not supported"),
+        (node("BatchNormalization", "x c c c c", "y m", "g"), "its output 1 ('m') is used, which is not supported"),
+        (node("LRN", "x", "y m", "g", size=3), "has 2 outputs, of at most 1"),
         (node("Dropout", "x ratio true", "y", "g"), "training_mode=1 is not supported"),
         (node("Cast", "x", "y", "g", to=TensorProto.STRING), "element type 8 of ONNX's TensorProto is not supported"),
         (node("Pad", "x pads", "y", "g", mode="round"), "mode 'round' is not supported"),
@@ -186,7 +187,7 @@ def test_nodes_that_do_not_fit_are_all_reported_and_what_hangs_on_them_is_not(tm
 )  # fmt: skip
 def test_refusal_names_the_node_and_the_reason(tmp_path: Path, line: onnx.NodeProto, message: str | None) -> None:
     constants = {
-        "i": np.asarray([0]), "w": ones(2, 3, 3, 3), "ratio": ones(), "true": np.asarray(True),
+        "i": np.asarray([0]), "w": ones(2, 3, 3, 3), "c": ones(3), "ratio": ones(), "true": np.asarray(True),
         "pads": np.ones(8, np.int64), "one": np.asarray([1]), "zero": np.asarray([0]),
     }  # fmt: skip
     outputs = [name for name in line.output if name in ("y", "m")]

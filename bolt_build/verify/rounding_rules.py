@@ -83,7 +83,11 @@ def _sum(work: Work) -> Variance:
         for index, name in enumerate(work.inputs)
         if work.fixed[index]
     ]
-    return work.kept(work.plus(*work.variances, *fixed))
+    spread = work.plus(*work.variances, *fixed)
+    if work.roundings.once and any(variance is not None for variance in work.variances):
+        # A chain of sums may come to much less than one on the way, so that the end's own rounding is not the largest.
+        return work.rounded(spread, work.roundings.addition)
+    return work.kept(spread)
 
 
 def _times(work: Work) -> Variance:
