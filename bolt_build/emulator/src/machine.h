@@ -73,6 +73,8 @@ struct Chance {
   std::uint64_t seed = 0;
   /// Warps take turns at random lengths, and copies and products happen as late as they may, or at once, at random.
   bool shuffled = false;
+  /// Blocks that wait for each other without a promise have room for a few alone.
+  bool crowded = false;
 };
 
 /// Runs every block of the grid to its end. Throws Fault (IllegalAddress) or Unsupported, naming kernel, block, warp and line of PTX.

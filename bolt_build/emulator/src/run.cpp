@@ -200,10 +200,9 @@ constexpr std::uint64_t spell = 128;
 /// Clusters that kernels of other streams leave room for at least, for ever: as many as Hopper has in a largest one.
 constexpr std::uint64_t least_room = 8;
 
-/// Clusters of a grid that all have room at once: without that promise every second shuffled order has it for a few alone.
+/// Clusters of a grid that have room at once.
 std::uint64_t room_for(const Launch& launch, const Chance& chance, std::uint64_t clusters) {
-  const bool crowded = chance.shuffled && !launch.cooperative && mixed(chance.seed) % 2 == 0;
-  return crowded ? std::min(clusters, least_room) : clusters;
+  return chance.crowded && !launch.cooperative ? std::min(clusters, least_room) : clusters;
 }
 
 /// Clusters of a grid side by side, in rounds. They begin in order, as there is room. Shuffled, about half of them sleep for a

@@ -42,7 +42,8 @@ Chance chance() {
   const char* const seed = std::getenv("EMULATED_SEED");
   static std::atomic<std::uint64_t> launches{0};
   if (seed == nullptr) return {};
-  return {std::strtoull(seed, nullptr, 10) << 32 | launches++, true};
+  const std::uint64_t number = std::strtoull(seed, nullptr, 10);
+  return {number << 32 | launches++, true, number % 2 == 1};
 }
 
 struct Perform {
