@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_engine import Fault
-from onnx import numpy_helper
 from test_verify_false_alarms import Net, departed, verified
 
 from bolt_build.dtypes import DType
@@ -85,16 +84,19 @@ def test_where_the_numbers_differ_they_may_do_less(name: str, tmp_path: Path) ->
 def test_sums_of_one_kernel_that_cancel_are_judged_by_what_is_on_the_way(tmp_path: Path) -> None:
     """FocalNet: a product and two sums behind it, of which an engine rounds other steps than onnxruntime."""
     random = np.random.RandomState(4)
-    a, b = random.rand(2, 200).astype(np.float32)
     net = Net([1, 200])
-    total = net.node("Add", "first", net.node("Mul", "product", "x", net.constant("a", a)), net.constant("b", b))
-    near = -(a.astype(np.float64) + b) + 1e-6 * random.standard_normal(200)
-    path = net.saved(tmp_path / "net.onnx", net.node("Add", "y", total, net.constant("c", near)), [1, 200])
+    for name in "gabc":
+        net.node("Mul", name, "x", net.constant(f"{name}.factor", np.float32(2.0)))
+    first = net.node("Add", "first", net.node("Mul", "product", "g", "a"), "b")
+    path = net.saved(tmp_path / "net.onnx", net.node("Add", "y", first, "c"), [1, 200])
+    held = {name: random.rand(1, 200).astype(np.float32) for name in "gab"}
+    held["b"] += 100
+    held["c"] = -held["b"] + random.rand(1, 200).astype(np.float32)
     fp32 = DType.F32
-    tap = Tap(0, "y", ("y",), "y", "y", "kernel", (1, 200), (Source("x", "x", fp32),), fp32, fp32, 1, 1, fp32, False)
-    x = np.ones((1, 200), np.float32)
-    (expected,) = Reference(path, ()).expected([tap], {"x": x}, {"x": "x"})
-    constants = {each.name: numpy_helper.to_array(each) for each in net.constants}
-    once = (a + (b + constants["c"])).reshape(1, 200)
-    assert judge(once, expected.tensor, expected.variance, fp32, expected.relative).used < 1
-    assert judge(once + np.float32(2e-6), expected.tensor, expected.variance, fp32, expected.relative).used > 1
+    sources = tuple(Source(name, name, fp32) for name in "gabc")
+    tap = Tap(0, "y", ("y",), "y", "y", "kernel", (1, 200), sources, fp32, fp32, 1, 1, fp32, False)
+    (expected,) = Reference(path, ()).expected([tap], held, {})
+    otherwise = held["g"] * held["a"] + (held["b"] + held["c"])
+    assert judge(otherwise, expected.tensor, expected.variance, fp32, expected.relative).used < 1
+    wrong = otherwise + np.float32(2e-4)
+    assert judge(wrong, expected.tensor, expected.variance, fp32, expected.relative).used > 1
