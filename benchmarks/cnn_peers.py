@@ -53,7 +53,7 @@ ROWS = (
 )  # fmt: skip
 
 DENSE = (
-    Row("resnet50", 1, autotune=True), Row("resnet50", 32, autotune=True), Row("resnet50", 128, autotune=True),
+    Row("resnet50", 1), Row("resnet50", 32), Row("resnet50", 128),
     Row("resnet18", 32, autotune=True), Row("vgg16", 32, autotune=True), Row("repvgg_a0", 32, autotune=True),
 )  # fmt: skip
 TABLES = {"cnn_peers": ROWS, "dense_peers": DENSE}

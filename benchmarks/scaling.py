@@ -173,8 +173,9 @@ def two_gpus(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def one_gpu(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """With what `two_gpus` compiled, where that ran; from nothing where it did not."""
     place = Place(folder / "one_gpu", folder / "cache", _visible(1))
-    for path in (place.folder, place.cache / "tuning"):
+    for path in (place.folder, place.cache / "tuning" if arguments.gpus > 1 else place.cache):
         shutil.rmtree(path, ignore_errors=True)
     return tune(place, place.recipe(arguments.target, None))
 
@@ -268,10 +269,14 @@ STAGES = (
 )  # fmt: skip
 
 
+def stages_of(gpus: int) -> list[Stage]:
+    return [stage for stage in STAGES if gpus > 1 or stage.run is not two_gpus]
+
+
 def measure(folder: Path, arguments: argparse.Namespace) -> int:
     began, left = time.monotonic(), 0
     (folder / "stages").mkdir(parents=True, exist_ok=True)
-    for stage in STAGES:
+    for stage in stages_of(arguments.gpus):
         done = folder / "stages" / f"{stage.name}.json"
         if done.exists():
             continue
@@ -358,6 +363,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("what", choices=("measure", "close"))
     parser.add_argument("--limit", type=float, default=1e6, help="seconds of this call")
+    parser.add_argument("--gpus", type=int, default=2, choices=(1, 2), help="1: nothing of this is run on two")
     parser.add_argument("--threads", type=int, default=16, help="cores of a compile worker")
     parser.add_argument("--touch", type=float, default=112.0, help="GiB of memory to touch at most")
     parser.add_argument("--target", default="h200")
