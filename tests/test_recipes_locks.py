@@ -21,6 +21,7 @@ from bolt_build.graph.zoo import (
     resnet50,
     vgg16,
     vit,
+    whisper,
 )
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.plan_engine import plan_engine
@@ -34,22 +35,27 @@ GRAPHS = {
     "bert_base_40": lambda: bert.build_base().zeros(),
     "convnext_tiny": convnext_tiny.build,
     "densenet121": densenet121.build,
+    "distilbert": lambda: bert.build_distil().zeros(),
     "efficientnet_b0": efficientnet_b0.build,
     "mobilenet_v2": mobilenet_v2.build,
     "mobilenet_v3_small": mobilenet_v3_small.build,
     "repvgg_a0": repvgg.build_a0,
+    "repvgg_b0": repvgg.build_b0,
     "resnet18": resnet18.build,
     "resnet50": resnet50.build,
     "resnext50_32x4d": resnet50.build_resnext,
     "vgg16": vgg16.build,
     "vit_b16": lambda: vit.build_b16().zeros(),
+    "whisper_tiny_encoder": lambda: whisper.build_tiny().zeros(),
 }
-HEAVY = {name: [pytest.mark.large] for name in ("bert_base", "bert_base_384", "bert_base_40", "vgg16", "vit_b16")}
+HEAVY = {
+    name: [pytest.mark.large]
+    for name in ("bert_base", "bert_base_384", "bert_base_40", "distilbert", "vgg16", "vit_b16")
+}
 UNTUNED = {
     "bert_base_masked",
     "bert_large", "clip_vision",
-    "distilbert", "repvgg_a1", "repvgg_b0", "vgg19",
-    "whisper_tiny_encoder",
+    "repvgg_a1", "vgg19",
 }  # fmt: skip
 """Recipes that name the lock they are to have: until it is there, their kernels are predicted, and builds say so."""
 
