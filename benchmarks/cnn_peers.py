@@ -18,31 +18,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import peer_rows
 import record
 from against_peers import load
-from peer_rows import PeerRow, line, summary
+from peer_rows import PeerRow as Row
+from peer_rows import line, summary
 
 OVERHEAD, AUTOTUNE = "torch-reduce-overhead", "torch-compile"
 PEERS = ("torch", "torch-graph", OVERHEAD)
-
-
-@dataclass(frozen=True)
-class Row(PeerRow):
-    """`autotune`: max-autotune is a peer too."""
-
-    autotune: bool = False
-
-    @property
-    def peers(self) -> tuple[str, ...]:
-        return (*PEERS, AUTOTUNE) if self.autotune else PEERS
-
-    @property
-    def limit(self) -> float:
-        """Seconds that it may take: peers compile."""
-        return 400 if self.autotune else 75
+LIMITS = {False: 75.0, True: 400.0}
+"""Seconds that a row may take, without max-autotune and with it: peers compile."""
 
 
 ROWS = (
@@ -53,8 +39,8 @@ ROWS = (
 )  # fmt: skip
 
 DENSE = (
-    Row("resnet50", 1), Row("resnet50", 32), Row("resnet50", 128),
-    Row("resnet18", 32, autotune=True), Row("vgg16", 32, autotune=True), Row("repvgg_a0", 32, autotune=True),
+    Row("resnet50", 1), Row("resnet50", 32), Row("resnet50", 128), Row("resnet18", 32), Row("vgg16", 32),
+    Row("repvgg_a0", 32),
 )  # fmt: skip
 TABLES = {"cnn_peers": ROWS, "dense_peers": DENSE}
 
@@ -64,7 +50,8 @@ def build(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
 
 
 def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
-    return peer_rows.measure(arguments, rows, lambda row: row.peers, lambda row: row.limit, "torch")
+    peers = (*PEERS, AUTOTUNE) if arguments.autotune else PEERS
+    return peer_rows.measure(arguments, rows, lambda _: peers, lambda _: LIMITS[arguments.autotune], "torch")
 
 
 def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
@@ -89,6 +76,7 @@ def main() -> int:
     parser = peer_rows.parser_of(__doc__, "build", "measure", "close")
     parser.add_argument("--table", choices=tuple(TABLES), default="cnn_peers")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these, resnet50_b32 say")
+    parser.add_argument("--autotune", action="store_true", help="measure: torch.compile max-autotune is a peer too")
     parser.add_argument("--keep", action="store_true", help="keep rows of the result before that FOLDER has not")
     arguments = peer_rows.parsed(parser)
     rows = [row for row in TABLES[arguments.table] if arguments.rows is None or row.name in arguments.rows]
