@@ -1,13 +1,16 @@
 """How tuning scales: ResNet-50 at batch 32 from nothing, with one and two GPUs, and with one and two compile workers.
 
     python benchmarks/scaling.py FOLDER measure          # on a machine with two GPUs; again until no stage is left
+    python benchmarks/scaling.py FOLDER measure --gpus 1 # on a machine with one: all but what needs two
+    python benchmarks/scaling.py FOLDER measure --gpus 0 --threads 1    # without one: what compiles through workers
     python benchmarks/scaling.py FOLDER close            # anywhere: writes results/scaling.json
 
 The stages, each of which writes FOLDER/stages/NAME.json and is not run again:
 
 - memory: touches memory, where a machine shows less than its compilers may take: some get it when it is used.
 - two_gpus: tunes from nothing, all cores compile, both GPUs measure.
-- one_gpu: the same with one GPU, without any measurement, and with what was compiled before.
+- one_gpu: the same with one GPU, without any measurement, and with what was compiled before. From nothing with
+  `--gpus 1`.
 - one_worker, two_workers: compiles fewer candidates of the same problems from nothing through Dask. A worker stands
   for a machine: it has THREADS cores of its own, and as many compilers at once.
 
@@ -270,7 +273,8 @@ STAGES = (
 
 
 def stages_of(gpus: int) -> list[Stage]:
-    return [stage for stage in STAGES if gpus > 1 or stage.run is not two_gpus]
+    needs = {two_gpus: 2, one_gpu: 1}
+    return [stage for stage in STAGES if needs.get(stage.run, 0) <= gpus]
 
 
 def measure(folder: Path, arguments: argparse.Namespace) -> int:
@@ -329,31 +333,36 @@ def _measured(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def close(folder: Path, arguments: argparse.Namespace) -> int:
+    """What was run: a tuning from nothing at least. What else is missing stands in `not_run`, two GPUs say."""
     stages = {}
     for stage in STAGES:
         path = folder / "stages" / f"{stage.name}.json"
         if path.exists():
             stages[stage.name] = json.loads(path.read_text())
     missing = [stage.name for stage in STAGES if stage.name not in stages]
-    if missing:
-        print(f"stages are missing: {', '.join(missing)}")
+    if needed := [name for name in ("memory", "one_gpu") if name in missing]:
+        print(f"stages are missing: {', '.join(needed)}")
         return 1
     found = {name: stage["found"] for name, stage in stages.items()}
+    cold = "two_gpus" if "two_gpus" in found else "one_gpu"
     result: dict[str, Any] = {
-        **stages["two_gpus"]["environment"],
+        **stages[cold]["environment"],
         "model": MODEL,
         "batch": BATCH,
         "memory": found["memory"],
-        "winners_of_both": compare(found["one_gpu"], found["two_gpus"]),
+        "not_run": missing,
+        "cold": cold,
     }
+    if cold == "two_gpus":
+        result["winners_of_both"] = compare(found["one_gpu"], found["two_gpus"])
     for name in ("two_gpus", "one_gpu", "one_worker", "two_workers"):
+        if name in missing:
+            continue
         kept = {key: value for key, value in found[name].items() if key not in ("winners", "tasks", "lanes")}
-        result[name] = kept | {"compiling": _compiled(found[name])}
+        result[name] = kept | {"device": stages[name]["environment"]["device"], "compiling": _compiled(found[name])}
         if found[name]["lanes"]:
             result[name]["measuring"] = _measured(found[name])
-    result["recorded"] = {
-        name: {key: found[name][key] for key in ("tasks", "lanes", "starts")} for name in ("two_gpus", "one_gpu")
-    }
+    result["recorded"] = {"tasks": found[cold]["tasks"], "lanes": found["one_gpu"]["lanes"]}
     print(record.write("scaling", result, arguments.out))
     return 0
 
@@ -363,7 +372,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("what", choices=("measure", "close"))
     parser.add_argument("--limit", type=float, default=1e6, help="seconds of this call")
-    parser.add_argument("--gpus", type=int, default=2, choices=(1, 2), help="1: nothing of this is run on two")
+    parser.add_argument("--gpus", type=int, default=2, choices=(0, 1, 2), help="GPUs of this machine at most")
     parser.add_argument("--threads", type=int, default=16, help="cores of a compile worker")
     parser.add_argument("--touch", type=float, default=112.0, help="GiB of memory to touch at most")
     parser.add_argument("--target", default="h200")

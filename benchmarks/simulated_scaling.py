@@ -79,9 +79,9 @@ def build_stages(built: dict[str, Any]) -> list[Stage]:
     return [Stage("compile", COMPILERS, compiled), Stage("emit, link and copy", SERIAL, rest)]
 
 
-def tuning_stages(recorded: dict[str, Any], two: dict[str, Any], one: dict[str, Any]) -> list[Stage]:
-    """Of a tuning that compiled as in `two`, and measured as on the one GPU of `one`."""
-    ran = [each for each in recorded["two_gpus"]["tasks"] if not each["cached"]]
+def tuning_stages(recorded: dict[str, Any], cold: dict[str, Any], one: dict[str, Any]) -> list[Stage]:
+    """Of a tuning that compiled as in `cold`, and measured as on the one GPU of `one`."""
+    ran = [each for each in recorded["tasks"] if not each["cached"]]
     driver = [each for each in ran if each["task"].startswith("compile-tuning_")]
     linked = [each for each in ran if each["task"].startswith("link-") or each["task"] == "compile-candidates"]
     kernels = [each for each in ran if each not in driver and each not in linked]
@@ -90,13 +90,13 @@ def tuning_stages(recorded: dict[str, Any], two: dict[str, Any], one: dict[str, 
         ordered = sorted(tasks, key=lambda each: each["ended"] - each["seconds"])
         return tuple(each["seconds"] for each in ordered)
 
-    (lane,) = recorded["one_gpu"]["lanes"]
+    (lane,) = recorded["lanes"]
     return [
-        Stage("plan", SERIAL, (two["seconds"]["plan"],)), Stage("compile the driver", COMPILERS, seconds(driver)),
+        Stage("plan", SERIAL, (cold["seconds"]["plan"],)), Stage("compile the driver", COMPILERS, seconds(driver)),
         Stage("compile the candidates", COMPILERS, seconds(kernels)), Stage("link", SERIAL, seconds(linked)),
         Stage("measure", MEASURING, tuple(ended - began for began, ended in lane)),
         Stage("whole engine", MEASURING, (one["seconds"]["engine"],)),
-        Stage("choose", SERIAL, (two["seconds"]["select"],)),
+        Stage("choose", SERIAL, (cold["seconds"]["select"],)),
     ]  # fmt: skip
 
 
@@ -137,13 +137,14 @@ def main() -> int:
     }  # fmt: skip
     if (arguments.results / "scaling.json").exists():
         scaling = json.loads((arguments.results / "scaling.json").read_text())
-        stages = tuning_stages(scaling["recorded"], scaling["two_gpus"], scaling["one_gpu"])
-        cores = int(scaling["memory"]["cores"])
+        cold = scaling[scaling["cold"]]
+        stages = tuning_stages(scaling["recorded"], cold, scaling["one_gpu"])
+        cores, gpus = int(scaling["memory"]["cores"]), len(cold["measuring"]["seconds"])
         result["tuning"] = {
             "recorded_on": scaling["device"], "stages": _described(stages), "simulated": tables(stages, GPUS),
             "critical_path": critical_path(stages),
-            "as_recorded": {"workers": cores, "gpus": 2, "simulated": simulated(stages, cores, 2)["seconds"],
-                            "seconds": scaling["two_gpus"]["seconds"]["total"]},
+            "as_recorded": {"workers": cores, "gpus": gpus, "simulated": simulated(stages, cores, gpus)["seconds"],
+                            "seconds": cold["seconds"]["total"]},
         }  # fmt: skip
     print(record.write("simulated_scaling", result, arguments.out))
     for name in ("build", "tuning"):

@@ -48,7 +48,7 @@ def test_what_a_tuning_waits_for() -> None:
     from simulated_scaling import critical_path, simulated, tuning_stages
 
     seconds = {"plan": 1.0, "engine": 3.0, "select": 0.5}
-    recorded = {"two_gpus": tuning(2, False), "one_gpu": tuning(1, True)}
+    recorded = {"tasks": tuning(2, False)["tasks"], "lanes": tuning(1, True)["lanes"]}
     stages = tuning_stages(recorded, {"seconds": seconds}, {"seconds": seconds})
     found = simulated(stages, 2, 2)
     assert found["stages"] == {

@@ -39,7 +39,7 @@ def _tuning(data: Any) -> str:
     ]
     said = (
         f"The simulation gives {duration(truth['simulated'])} for {truth['workers']} compilers and "
-        f"{truth['gpus']} GPUs; "
+        f"{truth['gpus']} GPU{'s' if truth['gpus'] > 1 else ''}; "
         f"in truth the tuning took {duration(truth['seconds'])}. No number of either takes less than {_least(data)}."
     )
     return said + "\n\n" + table(_SIMULATED, rows)
@@ -55,27 +55,43 @@ def _least(data: Any) -> str:
 
 @figures("scaling", without={"scaling": table(_ONE_AND_TWO, [[_NOT_YET, "-", "-", "-"]])})
 def scaling(data: Any) -> dict[str, str]:
-    one, two = data["one_gpu"], data["two_gpus"]
-    slow, fast = data["one_worker"], data["two_workers"]
-    longest = max(one["measuring"]["longest"], two["measuring"]["longest"])
+    one, two = data["one_gpu"], data.get("two_gpus")
+    longest = max(run["measuring"]["longest"] for run in (one, two) if run is not None)
+
+    def pair(what: str, first: Any, second: Any, why: str, *parts: str) -> list[str]:
+        return [what, *(_took(run, parts) for run in (first, second)), why]
+
     rows = [
-        ["candidates measured", duration(one["seconds"]["measure"]), duration(two["seconds"]["measure"]),
-         f"the longest problem takes {duration(longest)}; each GPU's last one ends by itself"],
-        ["the whole engine played", duration(one["seconds"]["engine"]), duration(two["seconds"]["engine"]),
-         "one engine is one task"],
-        [f"compiled by workers of {slow['threads']} cores ({slow['candidates']} candidates a problem)",
-         duration(slow["seconds"]["compile"]), duration(fast["seconds"]["compile"]),
-         f"the longest source takes {duration(fast['compiling']['longest'])}"],
-        ["planned and chosen", duration(one["seconds"]["plan"] + one["seconds"]["select"]),
-         duration(two["seconds"]["plan"] + two["seconds"]["select"]), "one process"],
+        pair("GPUs: candidates measured", one, two,
+             f"the longest problem takes {duration(longest)}; each GPU's last one ends by itself", "measure"),
+        pair("GPUs: the whole engine played", one, two, "one engine is one task", "engine"),
+        pair("GPUs: planned and chosen", one, two, "one process", "plan", "select"),
     ]  # fmt: skip
-    both = data["winners_of_both"]
+    slow, fast = data.get("one_worker"), data.get("two_workers")
+    if slow is not None and fast is not None:
+        what = f"workers: compiled ({slow['candidates']} candidates a problem; a worker has {_cores(slow)})"
+        why = f"the longest source takes {duration(fast['compiling']['longest'])}"
+        rows.append(pair(what, slow, fast, why, "compile"))
+    cold = data[data["cold"]]
+    gpus = len(cold["measuring"]["seconds"])
     said = (
-        f"From nothing, with all {data['memory']['cores']} cores and two GPUs, it takes "
-        f"{duration(two['wall_seconds'])}. Of {both['problems']} problems {both['same']} have the same kernel with one "
-        f"GPU and with two; of the others none is slower by more than {percent(both['largest_loss'])}."
+        f"From nothing, with {data['memory']['cores']} cores and {gpus} GPU{'s' if gpus > 1 else ''}, it takes "
+        f"{duration(cold['wall_seconds'])}: {duration(cold['seconds']['compile'])} of it compiles."
     )
+    if both := data.get("winners_of_both"):
+        said += (
+            f" Of {both['problems']} problems {both['same']} have the same kernel with one GPU and with two; "
+            f"of the others none is slower by more than {percent(both['largest_loss'])}."
+        )
     return {"scaling": table(_ONE_AND_TWO, rows) + "\n\n" + said}
+
+
+def _took(run: Any | None, parts: tuple[str, ...]) -> str:
+    return "not run" if run is None else duration(sum(run["seconds"][part] for part in parts))
+
+
+def _cores(run: Any) -> str:
+    return f"{run['threads']} core{'s' if run['threads'] > 1 else ''} of {run['device'].rpartition(',')[0]}"
 
 
 @figures("shared_kills")
