@@ -9,6 +9,7 @@ another), or with `--tune` each with kernels measured for it. Engines are built 
     python benchmarks/explore_models.py FOLDER --persistent never --result explore_models_never
     python benchmarks/explore_models.py FOLDER --target host --batch 1 --recipes repvgg_a0
     python benchmarks/explore_models.py FOLDER --recipes repvgg_a0 --variants hardswish --seconds 1 --out FILE
+    python benchmarks/explore_models.py FOLDER --said FILE      # what `bolt-build explore --format json` said elsewhere
 """
 
 from __future__ import annotations
@@ -107,6 +108,20 @@ def summary(exploration: dict[str, Any], paths: dict[str, Path]) -> dict[str, An
     }
 
 
+def taken(arguments: argparse.Namespace) -> int:
+    """The result of an `explore` that ran by itself, on another machine say: paths of models left out."""
+    said = json.loads(arguments.said.read_text().splitlines()[-1])
+    (exploration,) = said["explorations"]
+    for row in exploration["rows"]:
+        del row["onnx"]
+    result = record.environment() | {
+        "device": exploration["device"], "command": "python benchmarks/explore_models.py FOLDER --said FILE",
+        "exit_code": said["exit_code"], "exploration": exploration,
+    }  # fmt: skip
+    print(record.write(arguments.result, result, arguments.out))
+    return int(said["exit_code"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -120,9 +135,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--builds", type=int, default=4, help="engines that are built at once")
+    parser.add_argument("--said", type=Path, metavar="FILE", help="build and time nothing: what explore said")
     parser.add_argument("--result", default="explore_models")
     parser.add_argument("--out", type=Path, help="write here instead of results/")
     arguments = parser.parse_args()
+    if arguments.said is not None:
+        return taken(arguments)
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     paths = write_recipes(arguments)

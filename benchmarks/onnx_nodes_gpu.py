@@ -5,6 +5,7 @@ compute right (`onnx_nodes.py`), in the same forms.
     python benchmarks/onnx_nodes_gpu.py FOLDER run [--workers 16]      # on a machine with the GPU and nvcc
     python benchmarks/onnx_nodes_gpu.py FOLDER run --emulate           # without one: on the emulated GPU
     python benchmarks/onnx_nodes_gpu.py FOLDER close                   # writes the result of what was run
+    python benchmarks/onnx_nodes_gpu.py FILE join FILE...              # one result of runs: a later one's cases count
 
 `run` takes engines until `--seconds` have passed; another goes on behind it. FOLDER keeps what each engine said, so
 `close` may run elsewhere. Exits with 1 where anything is wrong.
@@ -158,16 +159,39 @@ def close(folder: Path, out: Path | None) -> int:
         "seconds": round(sum(each["seconds"] for each in kept), 1),
         "names": sorted(said),
     }
+    return written(result, out)
+
+
+def join(files: Sequence[Path], out: Path | None) -> int:
+    """One result of runs of the same cases: engines that did not compile for want of memory run again, say."""
+    first, *later = (json.loads(file.read_text()) for file in files)
+    names, wrong = set(first["names"]), dict(first["wrong"])
+    for each in later:
+        if not names >= set(each["names"]):
+            raise SystemExit(f"the first result lacks {sorted(set(each['names']) - names)[0]}")
+        wrong = {label: how for label, how in wrong.items() if label not in each["names"]} | each["wrong"]
+    result = first | {
+        "gpus": sorted({gpu for each in (first, *later) for gpu in each["gpus"]}),
+        "right": len(names) - len(wrong),
+        "wrong": wrong,
+        "seconds": round(sum(each["seconds"] for each in (first, *later)), 1),
+    }
+    return written(result, out)
+
+
+def written(result: dict[str, Any], out: Path | None) -> int:
+    """1 where a case is wrong."""
     print({key: result[key] for key in ("gpus", "engines", "prepared", "cases", "right", "wrong")})
     name = "onnx_nodes_emulated" if result["gpus"] == [EMULATED] else "onnx_nodes_h200"
     print(record.write(name, result, out))
-    return 1 if wrong else 0
+    return 1 if result["wrong"] else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("what", choices=("prepare", "run", "close"))
+    parser.add_argument("what", choices=("prepare", "run", "close", "join"))
+    parser.add_argument("later", type=Path, nargs="*", metavar="FILE", help="join: what ran behind the first")
     parser.add_argument("--only", default="*", help="prepare: a glob of the names of cases")
     parser.add_argument("--emulate", action="store_true", help="run: on the emulated GPU")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="run: engines at a time")
@@ -175,6 +199,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, help="run: so many engines alone")
     parser.add_argument("--out", type=Path, help="close, run: write here instead of under results/")
     words = parser.parse_args(argv)
+    if words.what == "join":
+        return join([words.folder, *words.later], words.out)
     if words.what == "prepare":
         shutil.rmtree(words.folder, ignore_errors=True)
         prepare(words.folder, words.only)

@@ -174,6 +174,7 @@ def write(
     engines = load(arguments.folder / "engines.json") or {}
     there = {(each["model"], each["batch"]) for each in lines}
     result = first["environment"] | {
+        "command": f"python benchmarks/{Path(sys.argv[0]).name} FOLDER measure (then close)",
         "gpu": first["bench"]["device"], "precision": first["bench"]["precision"], "accumulator": "fp32",
         "summary": dict(summaries),
         "rows_missing": [row.name for row in rows if (row.model, row.batch) not in there],

@@ -188,10 +188,10 @@ def _through_workers(folder: Path, count: int, arguments: argparse.Namespace) ->
     place = Place(folder / name, folder / f"cache_{name}")
     for path in (place.folder, place.cache):
         shutil.rmtree(path, ignore_errors=True)
-    recipe = place.recipe(arguments.target, FEW)
+    recipe = place.recipe(arguments.target, arguments.candidates)
     with workers(place.folder, count, arguments.threads) as address:
         found = tune(place, recipe, "--executor", "dask", "--scheduler", address, "--export", "bundle.tar")
-    return found | {"workers": count, "threads": arguments.threads, "candidates": FEW}
+    return found | {"workers": count, "threads": arguments.threads, "candidates": arguments.candidates}
 
 
 def one_worker(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -347,6 +347,7 @@ def close(folder: Path, arguments: argparse.Namespace) -> int:
     cold = "two_gpus" if "two_gpus" in found else "one_gpu"
     result: dict[str, Any] = {
         **stages[cold]["environment"],
+        "command": "python benchmarks/scaling.py FOLDER measure (then close)",
         "model": MODEL,
         "batch": BATCH,
         "memory": found["memory"],
@@ -374,6 +375,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=1e6, help="seconds of this call")
     parser.add_argument("--gpus", type=int, default=2, choices=(0, 1, 2), help="GPUs of this machine at most")
     parser.add_argument("--threads", type=int, default=16, help="cores of a compile worker")
+    parser.add_argument("--candidates", type=int, default=FEW, help="of each problem, where workers compile")
     parser.add_argument("--touch", type=float, default=112.0, help="GiB of memory to touch at most")
     parser.add_argument("--target", default="h200")
     parser.add_argument("--out", type=Path, help="write here instead of results/scaling.json")

@@ -114,7 +114,8 @@ def test_what_was_not_measured_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_readmes_table_of_peers_is_the_shipped_verbs_where_that_was_measured() -> None:
-    """As `cnn_peers.py --table dense_peers` writes it: a peer that failed has no time, a row may not be there yet."""
+    """As `cnn_peers.py --table dense_peers` writes it: a peer that failed has no time, one that was not asked for has
+    no place, and a row may not be there yet."""
     earlier = json.loads((record.RESULTS / "against_peers.json").read_text(encoding="utf-8"))
     before = peers.short_peers(earlier, None)
 
@@ -122,8 +123,11 @@ def test_the_readmes_table_of_peers_is_the_shipped_verbs_where_that_was_measured
         return {name.replace("_", "-"): {"median_ms": ms, "compile_seconds": 20 * ms} for name, ms in times.items()}
 
     rows = [
-        {"model": "vgg16", "batch": 32, "contestants": contestants(engine=2.0, torch_graph=5.0, torch_compile=8.0)},
-        {"model": "resnet50", "batch": 1, "contestants": contestants(
+        {"model": "vgg16", "batch": 32, "failed": {"torch-reduce-overhead": "no memory"},
+         "contestants": contestants(engine=2.0, torch_graph=5.0, torch_compile=8.0)},
+        {"model": "resnet18", "batch": 32, "failed": {}, "contestants": contestants(
+            engine=1.0, torch_graph=4.0, torch_reduce_overhead=2.0)},
+        {"model": "resnet50", "batch": 1, "failed": {}, "contestants": contestants(
             engine=0.5, torch_graph=2.0, torch_compile=1.5, torch_reduce_overhead=0.5)},
     ]  # fmt: skip
     verb = {
@@ -131,16 +135,20 @@ def test_the_readmes_table_of_peers_is_the_shipped_verbs_where_that_was_measured
     }  # fmt: skip
     now = peers.short_peers(earlier, verb)
     assert before.keys() == now.keys()
+    what = "ms, fp16, fp32 accumulation, H200; all read fp16, channels last"
     assert now["peers.short"].splitlines() == [
-        "| ms, fp16, fp32 accumulation, H200 | ResNet-50, batch 1 | VGG-16, batch 32 |",
-        "| --- | --- | --- |",
-        "| engine | 0.500 | 2.000 |",
-        "| torch.compile max-autotune; both read fp16, channels last | 1.500 | 8.000 |",
-        "| torch.compile reduce-overhead | 0.500 | failed |",
-        "| eager in a CUDA graph | 2.000 | 5.000 |",
-        "| how long max-autotune compiled | 30 s | 160 s |",
+        f"| {what} | ResNet-50, batch 1 | ResNet-18, batch 32 | VGG-16, batch 32 |",
+        "| --- | --- | --- | --- |",
+        "| engine | 0.500 | 1.000 | 2.000 |",
+        "| torch.compile max-autotune | 1.500 |  | 8.000 |",
+        "| torch.compile reduce-overhead | 0.500 | 2.000 | failed |",
+        "| eager in a CUDA graph | 2.000 | 4.000 | 5.000 |",
+        "| how long max-autotune compiled | 30 s |  | 160 s |",
+        "| how long reduce-overhead compiled | 10 s | 40 s | failed |",
     ]
     assert now["peers.short_mean"] == "2.00"
+    without = peers.short_peers(earlier, {**verb, "rows": rows[1:2]})
+    assert "max-autotune" not in without["peers.short"]
     assert now["peers.short_by"] == (
         "by `bolt-build bench --against` with PyTorch 2.11 (`cnn_peers.py --table dense_peers`)"
     )

@@ -58,3 +58,19 @@ def activations(times: Any, sass: Any) -> dict[str, str]:
     head = ["RepVGG-A0, batch 32, kernels by prediction", "longer than with ReLU"]
     head += ["instructions an output", "with exact functions"]
     return {"activations": table(head, rows)}
+
+
+@figures("explored_h200")
+def explored(data: Any) -> dict[str, str]:
+    found = data["exploration"]
+    rows = [
+        [
+            row["model"].replace("explored", "repvgg_a0"), f"{row['images_per_second']:,.0f}",
+            f"{row['parameters'] / 1e6:.2f} M", "" if row["cost"] is None else percent(row["cost"], 1),
+            f"{row['median_ms']:.3f}", str(row["chains"]), "measured" if row["kernels"]["lock"] else "predicted",
+        ]
+        for row in found["rows"]
+    ]  # fmt: skip
+    head = [f"fp16, fp32 accumulation, batch {found['rows'][0]['batch']}, {found['device'].removeprefix('NVIDIA ')}",
+            "images a second", "parameters", "cost", "ms", "chains", "kernels"]  # fmt: skip
+    return {"explored": table(head, rows)}
