@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from fuzzing import sanitized
 from shared_folders import entered
 from tuning_fakes import DATA
 
@@ -37,10 +38,12 @@ def _compiled(path: Path) -> Path:
     if path.exists():
         return path
     place = glue.driver_sources()[0].parent
-    sources = [place / name for name in ("units/choosing.cpp", "played_plan.cpp", "player.cpp")]
+    choosing = sanitized.driver_choosing(path.with_name("choosing"))
+    sources = [place / name for name in ("played_plan.cpp", "player.cpp")]
     includes = (DATA / "fake_cuda", place, glue.include_dir())
     flags = ("-std=c++17", "-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
-    argv = ["g++", *flags, *(f"-I{path}" for path in includes), *map(str, sources), str(DATA / "player.cpp")]
+    files = (*sources, DATA / "player.cpp", choosing)
+    argv = ["g++", *flags, *(f"-I{path}" for path in includes), *map(str, files)]
     subprocess.run([*argv, "-o", str(path)], check=True)
     return path
 

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from shared_folders import RUN
+
 from bolt_build import runtime
 from bolt_build.digest import digest, digest_file
 from bolt_build.toolchain.own_folders import cache_folder
@@ -42,8 +44,16 @@ def weights_reader(folder: Path) -> Path:
 
 def driver_reader(folder: Path) -> Path:
     """The tuning driver's readers of engines and of workers' lines, and its writer of results."""
-    place = glue.driver_sources()[0].parent
-    return _built("read_driver", [place / "units" / "choosing.cpp"], (glue.include_dir(), place), folder)
+    return _built("read_driver", [_driver() / "units" / "choosing.cpp"], (glue.include_dir(), _driver()), folder)
+
+
+def driver_choosing(folder: Path) -> Path:
+    """The object of what the driver reads, writes and chooses, which needs no CUDA: the same for all programs."""
+    return _compiled(_driver() / "units" / "choosing.cpp", (glue.include_dir(), _driver()), folder)
+
+
+def _driver() -> Path:
+    return glue.driver_sources()[0].parent
 
 
 def run(reader: Path, *words: str | Path, codes: Sequence[int] = (0, 3)) -> Finished:
@@ -57,9 +67,21 @@ def run(reader: Path, *words: str | Path, codes: Sequence[int] = (0, 3)) -> Fini
 
 
 def _built(name: str, sources: Sequence[Path], includes: Sequence[Path], folder: Path) -> Path:
-    """The program of `data/fuzz/NAME.cpp` over `sources`; it is kept for as long as nothing of it changes."""
+    """The program of `data/fuzz/NAME.cpp` over `sources`."""
+    main = _PROGRAMS / f"{name}.cpp"
+    objects = [_compiled(source, includes, folder) for source in sources]
+    return _kept(name, (main, *sources), includes, (main, *objects), folder)
+
+
+def _compiled(source: Path, includes: Sequence[Path], folder: Path) -> Path:
+    return _kept(f"{source.stem}.o", (source,), includes, ("-c", source), folder)
+
+
+def _kept(
+    name: str, files: Sequence[Path], includes: Sequence[Path], words: Sequence[str | Path], folder: Path
+) -> Path:
+    """What g++ makes of `words`; it is kept for as long as nothing changes of `files` and of what they may include."""
     included = sorted(path for place in includes for pattern in ("*.h", "*.cpp") for path in place.rglob(pattern))
-    files = [_PROGRAMS / f"{name}.cpp", *sources]
     key = digest([list(_FLAGS), [digest_file(path) for path in (*files, *included)]])[:16]
     home = _home(folder)
     place = home / f"{name}-{key}"
@@ -69,7 +91,7 @@ def _built(name: str, sources: Sequence[Path], includes: Sequence[Path], folder:
             with tempfile.TemporaryDirectory(dir=home) as scratch:
                 made = Path(scratch) / "made"
                 made.mkdir()
-                command = ["g++", *_FLAGS, *(f"-I{path}" for path in includes), *files, "-o", made / name]
+                command = ["g++", *_FLAGS, *(f"-I{path}" for path in includes), *words, "-o", made / name]
                 subprocess.run(command, check=True)
                 made.rename(place)
             _forget(home, name)
@@ -77,8 +99,11 @@ def _built(name: str, sources: Sequence[Path], includes: Sequence[Path], folder:
 
 
 def _home(folder: Path) -> Path:
+    """The same for all of a run of tests, else the user's own, where it can be written."""
     own = cache_folder()
-    if own is not None and os.access(next(path for path in (own, *own.parents) if path.exists()), os.W_OK):
+    if RUN in os.environ:
+        folder = Path(os.environ[RUN]) / "sanitized"
+    elif own is not None and os.access(next(path for path in (own, *own.parents) if path.exists()), os.W_OK):
         folder = own / "fuzz"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
