@@ -1,13 +1,16 @@
 """How much of a GPU's memory bandwidth each kind of step reaches that only moves bytes: normalisations, movements,
 reductions and generated chains, at sizes of real models.
 
-    python benchmarks/bandwidth.py FOLDER build [--target h200]      # anywhere: two engines of many small graphs
+    python benchmarks/bandwidth.py FOLDER build [--target h200]      # anywhere: three engines of many small graphs
     python benchmarks/bandwidth.py FOLDER measure                    # on the GPU: writes FOLDER/bandwidth_rows.json
     python benchmarks/bandwidth.py FOLDER close                      # anywhere: writes results/bandwidth.json
 
+`--only norms` restricts all of it to one of the engines: rows, images or norms.
+
 Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
 and outputs, each once; of a gather, of the rows that it takes. What fits the L2 may stay there, as in an engine: the
-tensors of batch 32 do on an H200, those of 256 mostly not. `share` is of the target's bandwidth, launch included.
+tensors of batch 32 do on an H200, those of 256 mostly not; those of `norms` are larger.
+`share` is of the target's bandwidth, launch included.
 """
 
 from __future__ import annotations
@@ -65,9 +68,9 @@ class Net:
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes))
         return name
 
-    def model(self) -> onnx.ModelProto:
+    def model(self, opset: int) -> onnx.ModelProto:
         graph = helper.make_graph(self.nodes, "bandwidth", self.inputs, self.outputs, self.constants)
-        return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+        return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,11 @@ def layer_norm(n: Net, case: str, x: str, channels: int) -> str:
 
 def group_norm(n: Net, case: str, x: str, channels: int) -> str:
     return n.node(case, "InstanceNormalization", x, n.vector(case, channels), n.vector(case, channels))
+
+
+def channel_groups(n: Net, case: str, x: str, channels: int) -> str:
+    scale, bias = n.vector(case, channels), n.vector(case, channels)
+    return n.node(case, "GroupNormalization", x, scale, bias, num_groups=32, epsilon=1e-5)
 
 
 def tokens(n: Net, case: str, x: str, words: int, hidden: int) -> str:
@@ -131,16 +139,46 @@ IMAGES = (
          lambda n, c, x: n.node(c, "Mul", x, n.input(c, 96, 1, 1))),
 )  # fmt: skip
 """Cases whose tensors are images, channels last."""
-SETS = {"rows": ROWS, "images": IMAGES}
+NORMS = (
+    Case("normalisation", "instance_norm_128", (128, 128, 128), lambda n, c, x: group_norm(n, c, x, 128)),
+    Case("normalisation", "instance_norm_64", (256, 64, 64), lambda n, c, x: group_norm(n, c, x, 256)),
+    Case("normalisation", "group_norm_64", (320, 64, 64), lambda n, c, x: channel_groups(n, c, x, 320)),
+    Case("normalisation", "group_norm_32", (640, 32, 32), lambda n, c, x: channel_groups(n, c, x, 640)),
+    Case("normalisation", "group_norm_16", (1280, 16, 16), lambda n, c, x: channel_groups(n, c, x, 1280)),
+    Case("normalisation", "mean_variance_56", (64, 56, 56),
+         lambda n, c, x: n.node(c, "MeanVarianceNormalization", x, axes=[2, 3])),
+    Case("normalisation", "lp_norm_56", (256, 56, 56), lambda n, c, x: n.node(c, "LpNormalization", x, axis=1, p=2)),
+    Case("normalisation", "rms_norm_4096", (512, 4096),
+         lambda n, c, x: n.node(c, "RMSNormalization", x, n.vector(c, 4096), axis=-1)),
+    Case("normalisation", "layer_norm_16384", (64, 16384), lambda n, c, x: layer_norm(n, c, x, 16384)),
+)  # fmt: skip
+"""Normalisations of style transfer, diffusion and language models: images channels last, and long rows."""
 
 
-def write_model(path: Path, cases: tuple[Case, ...]) -> None:
+@dataclass(frozen=True)
+class Engines:
+    """What one engine is of."""
+
+    cases: tuple[Case, ...]
+    batches: tuple[int, ...] = BATCHES
+    opset: int = 17
+    layout: str = "layout: channels_last"
+
+
+SETS = {
+    "rows": Engines(ROWS, layout=""),
+    "images": Engines(IMAGES),
+    "norms": Engines(NORMS, batches=(2, 32), opset=23),
+}
+
+
+def write_model(path: Path, of: Engines) -> None:
     net = Net()
-    for case in cases:
+    for case in of.cases:
         dtype = TensorProto.INT64 if case.name == "embedding" else TensorProto.FLOAT
         made = case.make(net, case.name, net.input(case.name, *case.shape, dtype=dtype))
         net.outputs.append(helper.make_empty_tensor_value_info(made))
-    model = onnx.shape_inference.infer_shapes(net.model())
+    model = onnx.shape_inference.infer_shapes(net.model(of.opset))
     known = {value.name: value for value in model.graph.value_info}
     for output in model.graph.output:
         if output.name in known:
@@ -149,13 +187,14 @@ def write_model(path: Path, cases: tuple[Case, ...]) -> None:
 
 
 def build(arguments: argparse.Namespace) -> int:
-    """Both engines; what became of each in `engines.json`."""
+    """The engines; what became of each in `engines.json`."""
     folder, made = arguments.folder, {}
-    for name, cases in SETS.items():
-        write_model(folder / f"{name}.onnx", cases)
-        layout = ", layout: channels_last" if name == "images" else ""
+    for name in arguments.only:
+        of = SETS[name]
+        write_model(folder / f"{name}.onnx", of)
+        layout = f", {of.layout}" if of.layout else ""
         (folder / f"{name}.yaml").write_text(
-            f"bolt: 1\nmodel: {{onnx: {name}.onnx, batch: {arguments.batches}}}\n"
+            f"bolt: 1\nmodel: {{onnx: {name}.onnx, batch: {list(arguments.batches or of.batches)}}}\n"
             f"targets: {{{arguments.target}: {{precision: fp16}}}}\n"
             f"engine: {{io: {{dtype: fp16{layout}}}}}\nverify: {{samples: 1}}\n"
         )
@@ -176,7 +215,7 @@ def moved_bytes(step: Step) -> int:
 
 def measured(directory: Path, plan: BatchPlan, name: str, peak: float) -> list[dict[str, Any]]:
     """A row for each step of one batch; steps of one case have its name in front of a slash."""
-    kinds = {case.name: case.kind for cases in SETS.values() for case in cases}
+    kinds = {case.name: case.kind for of in SETS.values() for case in of.cases}
     feeds = {}
     random = np.random.RandomState(1)
     for port in plan.inputs:
@@ -203,11 +242,11 @@ def measured(directory: Path, plan: BatchPlan, name: str, peak: float) -> list[d
 
 
 def measure(arguments: argparse.Namespace) -> int:
-    """Every step of both engines on this machine's GPU."""
+    """Every step of the engines on this machine's GPU."""
     engines = json.loads((arguments.folder / "engines.json").read_text())
     peak = target_named(arguments.target).bandwidth
     rows: list[dict[str, Any]] = []
-    for name in SETS:
+    for name in arguments.only:
         directory = arguments.folder / engines[name]["directory"]
         plan = read_engine((directory / "engine.json").read_text())
         for batch in plan.plans:
@@ -221,8 +260,10 @@ def measure(arguments: argparse.Namespace) -> int:
 def close(arguments: argparse.Namespace) -> int:
     """The table by kind of step: each case at the largest batch, and the least share of a kind."""
     found = json.loads((arguments.folder / "bandwidth_rows.json").read_text())
-    batch = max(row["batch"] for row in found["rows"])
-    largest = [row for row in found["rows"] if row["batch"] == batch]
+    batches: dict[str, int] = {}
+    for row in found["rows"]:
+        batches[row["case"]] = max(row["batch"], batches.get(row["case"], 0))
+    largest = [row for row in found["rows"] if row["batch"] == batches[row["case"]]]
     kinds = sorted({row["kind"] for row in largest})
     least = {kind: min(row["share"] for row in largest if row["kind"] == kind) for kind in kinds}
     print(json.dumps(least, indent=1))
@@ -236,7 +277,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("stage", choices=("build", "measure", "close"))
     parser.add_argument("--target", default="h200")
-    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES))
+    parser.add_argument("--batches", type=int, nargs="+", help="instead of each engine's own")
+    parser.add_argument("--only", nargs="+", choices=tuple(SETS), default=list(SETS), help="engines")
     parser.add_argument("--out", type=Path, help="write here instead of results/bandwidth.json")
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()

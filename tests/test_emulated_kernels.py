@@ -62,6 +62,11 @@ LABELS = (
     "instance-norm-portable-direct-f32/channels_last-f32/channels_last",
     "slab-2-portable-direct-f16/channels_last-f16/channels_last",
     "slab-1-portable-direct-f16/channels_last-f16/channels_last",
+    "slab-rms-portable-direct-f16/channels_last-f16/channels_last",
+    "slab-groups-portable-direct-f16/channels_last-f16/channels_last",
+    "slab-many-portable-direct-f16/channels_last-f16/channels_last",
+    "slab-chunks-portable-direct-f16/channels_last-f16/channels_last",
+    "slab-planes-portable-direct-f16/row-f16/row",
     "mean-28-of-many-portable-direct-f16/channels_last-f16/channels_last",
     "hardmax-last-portable-direct-f32/row-f32/row",
     "attention-grouped-portable-direct-f32/row-f32/row",
@@ -156,6 +161,7 @@ IN_BF16 = (
     "normed-scale-grouped-normedx",
     "at-form-attention-warpx1x4x1x64-f16",
     "sum-vit-portable-direct-f16",
+    "slab-groups-chain-portable-direct-f16/channels_last-f16/channels_last",
     "at-form-attention-warpgroupx1x80x1xownx4xquarter",
 )
 

@@ -12,10 +12,12 @@ from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stag
 from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
+from bolt_build.families.portable.kernels.norm_slabs import Slabs, slabs
 from bolt_build.families.portable.kernels.rows import LANES, WARP, held
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import target_named
 
 STATISTICS = {"variance": "NormVariance", "rms": "NormMeanSquare", "l1": "NormMagnitudes", "l2": "NormSquares"}
 
@@ -82,22 +84,39 @@ def _in_registers(loops: _Loops) -> tuple[int, int]:
     return held(last.extent)
 
 
+def slabs_of(problem: KernelProblem) -> Slabs | None:
+    """How a GPU keeps in shared memory what does not fit into registers; None where loads would not be aligned,
+    where registers have room for rows, and on hosts."""
+    gpu, loops = target_named(problem.target).gpu, _loops(problem)
+    if gpu is None or _in_registers(loops)[0]:
+        return None
+    return slabs(loops.kept, loops.reduced, problem.inputs[0].format.dtype.nbytes, gpu)
+
+
+def _loop(loop: Loop) -> str:
+    return f"{{{', '.join(map(str, (loop.extent, *loop.steps)))}}}"
+
+
 def _nest(loops: tuple[Loop, ...]) -> str:
-    return braces(f"{{{', '.join(map(str, (loop.extent, *loop.steps)))}}}" for loop in loops)
+    return braces(_loop(loop) for loop in loops)
+
+
+def _norm(kept: tuple[Loop, ...], reduced: tuple[Loop, ...], epsilon: float) -> str:
+    return struct(
+        "bolt::portable::Norm",
+        kept_rank=len(kept),
+        kept=_nest(kept),
+        reduced_rank=len(reduced),
+        reduced=_nest(reduced),
+        epsilon=literal(epsilon),
+    )
 
 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op = problem.op
     assert isinstance(op, Norm)
     loops, own = _loops(problem), op_operands(problem)
-    parameters = struct(
-        "bolt::portable::Norm",
-        kept_rank=len(loops.kept),
-        kept=_nest(loops.kept),
-        reduced_rank=len(loops.reduced),
-        reduced=_nest(loops.reduced),
-        epsilon=literal(op.epsilon),
-    )
+    parameters = _norm(loops.kept, loops.reduced, op.epsilon)
     kinds = [COMPUTED[problem.inputs[index].format.dtype] for index in own]
     kinds += ["bolt::portable::Ones", "bolt::portable::Zeros"][len(kinds) - 1 :]
     pointers = [at.inputs[index] for index in own] + ["nullptr"] * (3 - len(own))
@@ -105,6 +124,27 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     types = ", ".join(
         (f"bolt::portable::{STATISTICS[op.statistic]}", *kinds, COMPUTED[problem.outputs[0].format.dtype])
     )
+    found = slabs_of(problem)
+    if found is not None:
+        around = found.kept or (Loop(1, (0, 0, 0, 0)),)
+        slab = struct(
+            "bolt::portable::NormSlab",
+            across=found.across,
+            cluster=found.cluster,
+            share=found.share,
+            chunk=found.chunk,
+            group=found.group,
+            threads=found.threads,
+            clusters=found.clusters,
+            channels=_loop(found.channels),
+        )
+        how = f"{str(found.clusters > 0).lower()}, bolt::portable::NormOperands::{found.operands}"
+        values = f"{slab}, {', '.join(pointers)}, {at.outputs[0]}, {chain(problem, at)}"
+        call = (
+            f"bolt::portable::norm_in_slabs<{how}, {types}>(r, {parameters}, "
+            f"{_norm(around, found.positions, op.epsilon)}, {values});"
+        )
+        return StepCode(("bolt_portable/norm.h",), None, "", call)
     rows = prod(loop.extent for loop in loops.kept)
     shared = all(step == 0 for loop in loops.kept for step in loop.steps[1:3])
     early = shared and all(problem.inputs[index].constant for index in own[1:])
@@ -118,9 +158,11 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 def _bandwidth(problem: KernelProblem) -> float:
-    """Less where rows do not fit into registers: 0.36 is what an H200 reached for channels of images, which stay in
-    shared memory."""
-    return 0.7 if _in_registers(_loops(problem))[0] else 0.36
+    """Less where rows fit neither into registers nor slabs into shared memory: they are read three times."""
+    if _in_registers(_loops(problem))[0]:
+        return 0.7
+    found = slabs_of(problem)
+    return 0.25 if found is None else found.bandwidth
 
 
 RULES = (Rule(Norm, _refuse, _emit, lambda problem: 0.05, gpu_bandwidth=_bandwidth, in_place=(0,)),)

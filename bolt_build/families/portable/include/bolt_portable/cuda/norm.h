@@ -1,5 +1,5 @@
-// CUDA drivers of norm.h: rows of neighbours in registers, of a few threads, a warp or a block each; neighbouring statistics
-// a few at a time, their elements in shared memory where they fit; any other a block each.
+// CUDA drivers of norm.h: rows of neighbours in registers, of a few threads, a warp or a block each; slabs of neighbouring
+// channels in shared memory; other neighbouring statistics a few at a time; any other a block each.
 #pragma once
 
 #include "bolt_portable/cuda/norm_slabs.h"
@@ -14,25 +14,6 @@ __device__ inline float norm_total(float value) {
     return over_warp<threads>(value, add);
   else
     return over_block(value, add);
-}
-
-/// Scales or biases of `wide` neighbours, `step` apart: single loads would take longer than the elements themselves.
-template <typename T>
-__device__ inline void norm_operands(const T* from, Index step, float* values) {
-  if (step == 1) {
-    load_lanes<wide>(from, values);
-  } else {
-#pragma unroll
-    for (int i = 0; i < wide; ++i) values[i] = load(from + i * step);
-  }
-}
-__device__ inline void norm_operands(const Ones*, Index, float* values) {
-#pragma unroll
-  for (int i = 0; i < wide; ++i) values[i] = 1.0f;
-}
-__device__ inline void norm_operands(const Zeros*, Index, float* values) {
-#pragma unroll
-  for (int i = 0; i < wide; ++i) values[i] = 0.0f;
 }
 
 /// Rows of at most `loads` times `threads` times `wide` neighbours, each read once, `each` of them by the same threads.
@@ -183,12 +164,12 @@ void norm_columns(const Run& r, const Norm& p, const In* in, Out* out, Index row
         total(sum);
 #pragma unroll
         for (int i = 0; i < lanes; ++i) sum[i] = Statistic::factor(sum[i], static_cast<float>(count), p.epsilon);
-        NormNeighbours<lanes, End> neighbours(p, end, start);
+        NormNeighbours<lanes, NormOperands::any, End> neighbours(p, p.kept[p.kept_rank - 1], end, start, mean, sum);
 #pragma unroll 2
         for (std::uint32_t k = part; k < stop; k += parts) {
           const NormAt at = offset(start, p.reduced, p.reduced_rank, k);
           load_lanes<lanes>(in + at.x, x);
-          neighbours.normalise(at, mean, sum, x);
+          neighbours.normalise(at, x);
           store_lanes<lanes>(out + at.x, x);
         }
       },
@@ -247,12 +228,6 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
     bool runs = neighbours.extent % wide == 0 && aligned_to_16(in, out);
     for (int axis = 0; axis < p.kept_rank - 1; ++axis) runs = runs && p.kept[axis].x % wide == 0;
     for (int axis = 0; axis < p.reduced_rank; ++axis) runs = runs && p.reduced[axis].x % wide == 0;
-    const Index most = runs ? slab_memory() : 0;
-    // Wide slabs read whole lines of memory. Two blocks a multiprocessor: one loads while the other computes.
-    if (runs && rows / (8 * wide) >= busy_slabs && norm_slabs<8, Statistic>(r, p, in, out, rows, count, small_slab, end))
-      return;
-    if (runs && norm_slabs<2, Statistic>(r, p, in, out, rows, count, most / 2, end)) return;
-    if (runs && norm_slabs<1, Statistic>(r, p, in, out, rows, count, most, end)) return;
     if (runs) {
       norm_columns<2, wide, Statistic>(r, p, in, out, rows, count, end);
     } else {
@@ -261,6 +236,20 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
   } else {
     norm_blocks<Statistic>(r, p, in, out, rows, count, end);
   }
+}
+
+/// The same in slabs `s`, of loops `q` around channels and over positions. Where memory is not as the planner expects it
+/// (tensors that are not aligned, less shared memory), as above.
+template <bool twice, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s, const void* input, const void* scale,
+                   const void* bias, void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (aligned_to_16(in, out, end.scale, end.bias) && slab_bytes(s, sizeof(In)) <= slab_memory())
+    norm_slabs<twice, operands, Statistic>(r, q, s, in, out, end);
+  else
+    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }
 
 }  // namespace bolt::portable
