@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
 from dataclasses import replace
 
 from families_harness import Input, Layer
@@ -36,6 +38,7 @@ from gpu_row_layers import row_trials
 from gpu_row_sums import row_sums
 from gpu_slabs import slabs
 from gpu_squeezes import squeezes
+from shared_folders import entered
 
 from bolt_build.dtypes import DType
 from bolt_build.families.cutlass.kinds.warp import NARROW_TILES, WarpTile
@@ -361,6 +364,16 @@ def trials() -> list[Trial]:
             for trial in trials_of(replace(layer, precision=DType.F16), "portable", large=True)
         ]
     return found
+
+
+@functools.cache
+def small_trials() -> dict[str, Trial]:
+    """Those that are not large, by label: found once for all workers of a run of tests, which takes seconds."""
+    with entered("small-trials") as folder:
+        kept = folder / "trials.pkl"
+        if not kept.exists():
+            kept.write_bytes(pickle.dumps([trial for trial in trials() if not trial.large]))
+        return {trial.label: trial for trial in pickle.loads(kept.read_bytes())}
 
 
 def _wide(shape: tuple[int, ...]) -> tuple[int, ...]:

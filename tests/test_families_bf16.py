@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 from gpu_bf16 import in_bf16
 from gpu_harness import Trial
-from gpu_layers import trials
+from gpu_layers import small_trials
 
 from bolt_build.dtypes import DType
 from bolt_build.families import load
@@ -49,13 +47,8 @@ PLAIN = (
 )
 
 
-@functools.cache
-def known() -> dict[str, Trial]:
-    return {trial.label: trial for trial in trials() if not trial.large}
-
-
 def trial_named(label: str) -> Trial:
-    return next(trial for name, trial in known().items() if name.startswith(label))
+    return next(trial for name, trial in small_trials().items() if name.startswith(label))
 
 
 def family_of(trial: Trial, target: Target) -> Family:
