@@ -53,7 +53,7 @@ def test_peers_are_offered_as_a_package_would(tmp_path: Path, monkeypatch: pytes
 def test_every_case_of_the_bandwidth_table_is_a_layer(tmp_path: Path) -> None:
     from bandwidth import SETS, write_model
 
-    for name, cases in SETS.items():
-        write_model(tmp_path / f"{name}.onnx", cases)
+    for name, engines in SETS.items():
+        write_model(tmp_path / f"{name}.onnx", engines)
         graph = load_model(tmp_path / f"{name}.onnx").bind(2, ())
-        assert {node.name.partition("/")[0] for node in graph.nodes} == {case.name for case in cases}
+        assert {node.name.partition("/")[0] for node in graph.nodes} == {case.name for case in engines.cases}
