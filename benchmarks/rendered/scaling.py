@@ -69,7 +69,8 @@ def scaling(data: Any) -> dict[str, str]:
     ]  # fmt: skip
     slow, fast = data.get("one_worker"), data.get("two_workers")
     if slow is not None and fast is not None:
-        what = f"workers: compiled ({slow['candidates']} candidates a problem; a worker has {_cores(slow)})"
+        each = "one candidate" if slow["candidates"] == 1 else f"{slow['candidates']} candidates"
+        what = f"workers: compiled ({each} a problem; a worker has {_cores(slow)})"
         why = f"the longest source takes {duration(fast['compiling']['longest'])}"
         rows.append(pair(what, slow, fast, why, "compile"))
     cold = data[data["cold"]]
