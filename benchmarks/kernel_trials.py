@@ -41,7 +41,10 @@ def library(
     arguments: argparse.Namespace, trials: Sequence[gpu_harness.Trial], **options: int
 ) -> gpu_harness.Library | None:
     """The kernels in FOLDER, compiled where they are not yet; None with `--prepare`. `options` are those of
-    `gpu_harness.write`. Raises SystemExit where a compiler is missing, or FOLDER has other kernels."""
+    `gpu_harness.write`. Raises SystemExit where no kernel is asked for, a compiler is missing, or FOLDER has other
+    kernels."""
+    if not trials:
+        raise SystemExit("no kernel has a name that was asked for")
     if arguments.prepare or not (arguments.folder / "kernels.so").exists():
         prepare(arguments.folder, trials, **options)
     if arguments.prepare:

@@ -83,3 +83,12 @@ def test_a_result_has_the_form_of_the_kept_one(
     assert found[rows]
     for row, what in found[rows].items():
         assert form(what) == form(kept[rows][row])
+
+
+@pytest.mark.usefixtures("scripts")
+def test_a_name_that_no_kernel_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled, and no empty result is written."""
+    monkeypatch.setattr(sys, "argv", ["norm_exchanges.py", str(tmp_path), "--only", "vit"])
+    with pytest.raises(SystemExit, match=r"^no kernel has a name that was asked for$"):
+        importlib.import_module("norm_exchanges").main()
+    assert list(tmp_path.iterdir()) == []
