@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from alarm_networks import Net
 from fake_engine import Fault
-from test_verify_false_alarms import Net, departed, verified
+from test_verify_false_alarms import departed, verified
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array, Node

@@ -1,0 +1,110 @@
+// What becomes of neighbouring elements in the CUDA kernels of norm.h once their statistics are known.
+#pragma once
+
+#include "bolt_portable/cuda/halves.h"
+#include "bolt_portable/cuda/launch.h"
+
+namespace bolt::portable {
+
+/// As load_lanes and store_lanes, two halves by one instruction.
+template <typename T>
+__device__ inline void load_wide(const T* from, float* values) {
+  if constexpr (sizeof(T) == 2) {
+    const uint4 read = *reinterpret_cast<const uint4*>(from);
+    const std::uint32_t words[4] = {read.x, read.y, read.z, read.w};
+#pragma unroll
+    for (int i = 0; i < wide / 2; ++i) {
+      const float2 both = unpaired<T>(words[i]);
+      values[2 * i] = both.x;
+      values[2 * i + 1] = both.y;
+    }
+  } else {
+    load_lanes<wide>(from, values);
+  }
+}
+template <typename T>
+__device__ inline void store_wide(T* to, const float* values) {
+  if constexpr (sizeof(T) == 2) {
+    std::uint32_t words[wide / 2];
+#pragma unroll
+    for (int i = 0; i < wide / 2; ++i) words[i] = paired<T>(values[2 * i], values[2 * i + 1]);
+    *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+  } else {
+    store_lanes<wide>(to, values);
+  }
+}
+
+/// Scales or biases of `wide` neighbours, `step` apart: single loads would take longer than the elements themselves.
+template <typename T>
+__device__ inline void norm_operands(const T* from, Index step, float* values) {
+  if (step == 1) {
+    load_lanes<wide>(from, values);
+  } else {
+#pragma unroll
+    for (int i = 0; i < wide; ++i) values[i] = load(from + i * step);
+  }
+}
+__device__ inline void norm_operands(const Ones*, Index, float* values) {
+#pragma unroll
+  for (int i = 0; i < wide; ++i) values[i] = 1.0f;
+}
+__device__ inline void norm_operands(const Zeros*, Index, float* values) {
+#pragma unroll
+  for (int i = 0; i < wide; ++i) values[i] = 0.0f;
+}
+
+/// What is known of scale and bias: that they are the same for all elements of a statistic at one channel (`fixed`), or that
+/// those of `wide` neighbours are neighbours that begin at 16 bytes (`side_by_side`).
+enum class NormOperands { any, fixed, side_by_side };
+
+/// What becomes of elements of `lanes` neighbours along `loop`, the first of which begin at `start`, with the means and
+/// factors of their statistics. `p.reduced` are the other loops over elements of a statistic.
+template <int lanes, NormOperands operands, typename End>
+class NormNeighbours {
+ public:
+  __device__ NormNeighbours(const Norm& p, const NormLoop& loop, const End& end, const NormAt& start, const float* mean,
+                            const float* factor)
+      : end_(end), loop_(loop), mean_(mean), factor_(factor) {
+    for (int axis = 0; !fixed && axis < p.reduced_rank; ++axis)
+      fixed_ = fixed_ && p.reduced[axis].scale == 0 && p.reduced[axis].bias == 0;
+    if (fixed || fixed_) read(start);
+  }
+
+  /// x, elements at `at`, become what is stored there.
+  __device__ void normalise(const NormAt& at, float* x) {
+    if (!fixed && !fixed_) read(at);
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) {
+      const NormAt here = step(at, loop_, i);
+      x[i] = end_.epilogue((x[i] - mean_[i]) * scale_[i] + bias_[i], Place{here.x, here.channel});
+    }
+  }
+
+ private:
+  __device__ void read(const NormAt& first) {
+    if constexpr (operands == NormOperands::side_by_side) {
+      norm_operands(end_.scale + first.scale, loop_.scale, scale_);
+      norm_operands(end_.bias + first.bias, loop_.bias, bias_);
+#pragma unroll
+      for (int i = 0; i < lanes; ++i) scale_[i] *= factor_[i];
+      return;
+    }
+    const float scale = load(end_.scale + first.scale), bias = load(end_.bias + first.bias);
+#pragma unroll
+    for (int i = 0; i < lanes; ++i) {
+      const NormAt at = step(first, loop_, i);
+      scale_[i] = factor_[i] * (i == 0 || loop_.scale == 0 ? scale : load(end_.scale + at.scale));
+      bias_[i] = i == 0 || loop_.bias == 0 ? bias : load(end_.bias + at.bias);
+    }
+  }
+
+  static constexpr bool fixed = operands == NormOperands::fixed;
+
+  const End& end_;
+  const NormLoop& loop_;
+  const float *mean_, *factor_;
+  float scale_[lanes], bias_[lanes];
+  bool fixed_ = true;  // a scale and a bias for all elements of a statistic are read once
+};
+
+}  // namespace bolt::portable
