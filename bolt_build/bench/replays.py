@@ -128,7 +128,7 @@ def time_in_turns(spec: Mapping[str, Any]) -> dict[str, Any]:
         for name in order(tuple(engines), number):
             ms[name] += runs(engines[name])
     inputs = {name: engine.form for name, engine in engines.items()}
-    steps = {each.name: _step_times(Path(each.directory), batch) for each in entrants if spec["steps"]}
+    steps = {each.name: step_times(Path(each.directory), batch) for each in entrants if spec["steps"]}
     return {"device": device.name, "ms": ms, "inputs": inputs, "steps": steps}
 
 
@@ -158,8 +158,8 @@ def _feeds(library: Path, batch: int) -> dict[str, Array]:
     return {port.name: random.standard_normal(port.shape).astype(np.float32) for port in ports}
 
 
-def _step_times(directory: Path, batch: int) -> list[tuple[str, float]]:
-    """Milliseconds of each step alone; views take none."""
+def step_times(directory: Path, batch: int) -> list[tuple[str, float]]:
+    """Milliseconds of each step of a built engine alone, in a graph of executions, by its name; views have none."""
     operators()  # the plan's are found by their classes' names once they are imported
     engine = decode(EnginePlan, json.loads((directory / "engine.json").read_text()))
     (plan,) = (each for each in engine.plans if each.batch == batch)

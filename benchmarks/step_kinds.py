@@ -1,0 +1,41 @@
+"""What a step of a plan computes, in a few words: the kinds that tables of steps are made by.
+
+A step's operators stand behind each other, joined by " + "; what an epilogue does is left out. A convolution is told by
+its window and its groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bolt_build.families.base import KernelProblem
+from bolt_build.graph.ir import Op, TensorType
+from bolt_build.graph.ops.conv import Conv
+
+
+def kind_of(problem: KernelProblem) -> str:
+    """For example "1x1 conv + depthwise 3x3 conv"."""
+    return " + ".join(_word(op, types) for op, types in members(problem))
+
+
+def members(problem: KernelProblem) -> Iterator[tuple[Op, tuple[TensorType, ...]]]:
+    """Each operator of a problem with the types that it reads, without the operands of stages behind it."""
+    left = list(enumerate(problem.inputs))
+    through: tuple[TensorType, ...] = ()
+    for member in problem.op.sequence:
+        taken = left[: member.own]
+        left = left[len(taken) :]
+        stages = {stage.operand for stage in (problem.epilogue if member.own is None else member.between)}
+        types = (*through, *(operand.type for index, operand in taken if index not in stages))
+        yield member.op, types
+        if left:  # biases are wider than what they are added to
+            through = member.op.infer([TensorType(types[0].dtype, each.shape) for each in types])[-1:]
+
+
+def _word(op: Op, types: tuple[TensorType, ...]) -> str:
+    if not isinstance(op, Conv):
+        return op.kind
+    window = "x".join(map(str, types[1].shape[2:]))
+    if op.groups == 1:
+        return f"{window} conv"
+    return f"{'depthwise' if types[1].shape[1] == 1 else 'grouped'} {window} conv"
