@@ -8,14 +8,17 @@ from dataclasses import replace
 
 from families_harness import Input, Layer
 from families_layers import RELU, norm, one, stage
-from gpu_harness import Trial, trials_of
+from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import Layout
+from bolt_build.families.base import Candidate, Layout
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.norm_slabs import SlabTile
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.reduce import Reduce
 
+PORTABLE = Portable()
 INSTANCE = Norm("variance", (2, 3), 1e-5)
 MEAN = Reduce("mean", (2, 3))
 LAYERS = (
@@ -37,6 +40,7 @@ LAYERS = (
     Layer("slab-groups-chain", Norm("variance", (1, 2, 3), 1e-5, 2), (Input((2, 48, 12, 11)), Input((48, 1, 1), True),
           Input((48, 1, 1), True), Input((2, 48, 12, 11)), Input((48, 1, 1), True)),
           (stage("add", 3), RELU, stage("mul", 4))),
+    norm("slab-long", Norm("variance", (1,), 1e-5), (6, 16384), (16384,)),
     one("mean-7-of-many", MEAN, (66, 2048, 7, 7)),
     one("mean-28-of-many", MEAN, (36, 64, 28, 27)),
     one("mean-few", MEAN, (2, 96, 56, 55)),
@@ -45,25 +49,35 @@ LAYERS = (
 )  # fmt: skip
 
 
-SMALLER = "t4"
-"""A target whose blocks have less shared memory, and no clusters: its kernels run here too."""
-OF_SMALLER = (norm("slab-chunks", INSTANCE, (1, 16, 67, 63), (16, 1, 1)),)
-"""Slabs that no block of it has room for: all but a part is read twice."""
 IN_BOTH_LAYOUTS = ("slab-groups", "slab-planes", "slab-groups-chain")
+TILES = {
+    "slab-2": (SlabTile(1, 2, 4, 1, 128), SlabTile(1, 3, 8, 2, 256), SlabTile(2, 1, 2, 1, 128, 3)),
+    "slab-2-data": (SlabTile(2, 3, 1, 1, 128, 2),),
+    "slab-1": (SlabTile(1, 1, 1, 7, 512), SlabTile(2, 1, 8, 1, 128, 1)),
+    "slab-rms": (SlabTile(1, 5, 1, 1, 128), SlabTile(2, 1, 1, 1, 256, 3)),
+    "slab-many": (SlabTile(1, 1, 1, 1, 256), SlabTile(2, 1, 1, 1, 128, 132)),
+    "slab-groups": (SlabTile(1, 5, 2, 3, 256), SlabTile(2, 5, 4, 1, 128, 2)),
+    "slab-one-group": (SlabTile(1, 1, 8, 1, 512),),
+    "slab-groups-chain": (SlabTile(1, 3, 2, 2, 256), SlabTile(2, 3, 1, 1, 128, 3)),
+    "slab-long": (SlabTile(1, 8, 4, 1, 256), SlabTile(2, 8, 8, 1, 128, 2)),
+}
+"""Slabs that prediction would not put first: of each number of slabs, with several of all else."""
 
 
 def slabs() -> list[Trial]:
-    """In half precision, channels last; some row-major too."""
+    """In half precision, channels last; some row-major too. Every kernel as prediction puts it, and `TILES`."""
     found = []
     for layer in LAYERS:
         half = replace(layer, precision=DType.F16, tolerance=TOLERANCE)
-        trials = trials_of(half, "portable")
-        both = layer.label in IN_BOTH_LAYOUTS
-        found += [each for each in trials if both or each.step.problem.inputs[0].format.layout is Layout.CHANNELS_LAST]
-    for layer in OF_SMALLER:
-        trials = trials_of(replace(layer, precision=DType.F16, tolerance=TOLERANCE), "portable")
-        for each in trials:
-            problem = replace(each.step.problem, target=SMALLER)
-            if problem.inputs[0].format.layout is Layout.CHANNELS_LAST:
-                found.append(replace(each, step=replace(each.step, problem=problem)))
+        trials = trials_of(half, "portable", 9)
+        both = layer.label in IN_BOTH_LAYOUTS or len(layer.inputs[0].shape) == 2
+        trials = [each for each in trials if both or each.step.problem.inputs[0].format.layout is not Layout.ROW]
+        plain = [
+            each for each in trials if each.shared is None and each.step.problem.outputs[0].format.dtype.nbytes == 2
+        ]
+        for tile in TILES.get(layer.label, ()):
+            candidate = Candidate("portable", (("algorithm", "slabs"), *tile.parameters), tile.settings)
+            assert PORTABLE.refuse(plain[-1].step.problem, candidate, TARGET) is None, (layer.label, candidate)
+            trials.append(replace(plain[-1], candidate=candidate))
+        found += list({trial.label: trial for trial in trials}.values())
     return found

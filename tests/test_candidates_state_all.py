@@ -58,6 +58,15 @@ OTHERS = graph("""
       %z = reduce(%f) mode=mean axes=[2,3] keepdims=false // "mean"
       %a = attention(%q, %q, %q) heads=12 kv_heads=12 scale=0.125 // "attention"
     }""")
+# Normalisations whose elements shared memory keeps, of channels and of groups.
+NORMS = graph("""
+    graph norms batch=8 (%x: f32[256,64,56,56], %g: f32[16,320,64,64], %l: f32[64,16384]) -> (%n, %h, %r) {
+      const %s: f32[64,1,1] #
+      const %t: f32[16384] #
+      %n = norm(%x, %s, %s) statistic=variance axes=[2,3] epsilon=1e-5 // "instance"
+      %h = norm(%g) statistic=variance axes=[1,2,3] epsilon=1e-5 groups=32 // "groups"
+      %r = norm(%l, %t, %t) statistic=variance axes=[1] epsilon=1e-5 // "rows"
+    }""")
 RULES = {"_FILLED", "e"}
 """Constants that decide what is legal, not what is fast; and the base of logarithms."""
 
@@ -103,8 +112,9 @@ def change_predictions(monkeypatch: pytest.MonkeyPatch) -> int:
     [
         (NET, {"slices", "strip"}, {"cutlass", "portable"}),
         (OTHERS, {"run"}, {"grouped", "cutlass", "attention", "portable"}),
+        (NORMS, {"across", "cluster", "chunks", "threads", "clusters"}, {"portable"}),
     ],
-    ids=["products", "others"],
+    ids=["products", "others", "norms"],
 )
 def test_a_locked_engine_does_not_change_with_predictions(
     net: Graph, settings: set[str], chosen: set[str], monkeypatch: pytest.MonkeyPatch

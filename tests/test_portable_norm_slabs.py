@@ -1,4 +1,4 @@
-"""How a GPU's normalisations are cut in slabs: what a slab is of, that each element is in one, and what fits none."""
+"""How a GPU's normalisations are cut in slabs: what a slab is of, that each element is in one, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,18 +12,25 @@ from families_harness import graph_with
 from families_layers import norm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pair_fakes import with_policy
+from planner_checks import graph
 
 from bolt_build.dtypes import DType
-from bolt_build.families.base import KernelProblem
+from bolt_build.families import load
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.norm import STATISTICS, slabs_of
-from bolt_build.families.portable.kernels.norm_slabs import Slabs
+from bolt_build.families.portable.kernels.norm_loops import STATISTICS, loops_of
+from bolt_build.families.portable.kernels.norm_slabs import FORM, Nest, SlabTile, nest_of, refuse_tile, tiles
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.planner.plan_engine import plan_engine
+from bolt_build.report.plan import render
+from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import target_named
 
-FAMILY = Portable()
+FAMILY, H200 = Portable(), target_named("h200")
+DIRECT = Candidate("portable", (("algorithm", "direct"),))
 INSTANCE = (2, 3)
 
 
@@ -41,58 +48,169 @@ def problem(
     return next(each.steps[0].problem for each in found if each.steps[0].problem.inputs[0].format.layout is layout)
 
 
-def of_channels(*shape: int, groups: int = 0, target: str = "h200", dtype: DType = DType.F16) -> Slabs | None:
-    """Of the normalisation of each channel, or of groups of them; with a scale and bias of each channel."""
+def of_channels(*shape: int, groups: int = 0, target: str = "h200", dtype: DType = DType.F16) -> KernelProblem:
+    """The normalisation of each channel, or of groups of them; with a scale and bias of each channel."""
     op = Norm("variance", (1, 2, 3) if groups else (2, 3), 1e-5, max(groups, 1))
-    return slabs_of(problem(shape, op, target=target, dtype=dtype, scale=(shape[1], 1, 1)))
+    return problem(shape, op, target=target, dtype=dtype, scale=(shape[1], 1, 1))
+
+
+def offered(asked: KernelProblem) -> list[Candidate]:
+    return list(FAMILY.candidates(asked, target_named(asked.target))[0])
+
+
+def in_slabs(asked: KernelProblem) -> tuple[Nest, SlabTile]:
+    """The fastest by prediction."""
+    nest = nest_of(loops_of(asked))
+    assert isinstance(nest, Nest)
+    return nest, FORM.tile_of(next(each for each in offered(asked) if each != DIRECT))
+
+
+def shared(asked: KernelProblem) -> int:
+    nest, tile = in_slabs(asked)
+    return tile.shared(nest, asked.inputs[0].format.dtype.nbytes)
 
 
 def test_a_cluster_reads_whole_lines_of_an_image() -> None:
     """64 channels are 128 bytes of a pixel. No block has room for 56 x 56 of them."""
-    found = of_channels(256, 64, 56, 56)
-    assert found is not None
-    assert found.across == 8
-    assert found.cluster * found.share >= 56 * 56
-    assert found.cluster > 1
-    assert found.clusters or 2 * found.bytes <= 227 << 10, "something is loaded while something is computed"
+    asked = of_channels(256, 64, 56, 56)
+    nest, tile = in_slabs(asked)
+    assert tile.across == 8
+    assert tile.cluster * tile.share(nest) >= 56 * 56
+    assert tile.cluster > 1
+    assert tile.clusters or 2 * shared(asked) <= 227 << 10, "something is loaded while something is computed"
 
 
 def test_whole_groups_make_a_slab() -> None:
     """Groups of 10 channels and loads of 8: the least that has both whole are 40 channels."""
-    found = of_channels(16, 320, 64, 64, groups=32)
-    assert found is not None
-    assert (found.group, found.across % 5) == (10, 0)
-    assert found.channels == Loop(320, (1, 1, 1, 0))
+    nest, tile = in_slabs(of_channels(16, 320, 64, 64, groups=32))
+    assert (nest.group, tile.across % 5) == (10, 0)
+    assert nest.channels == Loop(320, (1, 1, 1, 0))
 
 
 def test_gpus_without_clusters_keep_as_much_as_one_block_has_room_for() -> None:
     """All of 14 x 14 positions, and a part of 64 x 64 or 128 x 128, whose other elements are read twice."""
-    found = of_channels(256, 64, 14, 14, target="t4")
-    assert found is not None
-    assert (found.cluster, found.chunk) == (1, 196)
+    nest, tile = in_slabs(of_channels(256, 64, 14, 14, target="t4"))
+    assert (tile.cluster, tile.chunk(nest)) == (1, 196)
     for groups, shape in ((32, (16, 320, 64, 64)), (0, (32, 128, 128, 128))):
-        found = of_channels(*shape, groups=groups, target="a100")
-        assert found is not None
-        assert (found.cluster, found.share) == (1, shape[2] * shape[3])
-        assert found.chunk < found.share
-        assert found.across * 16 >= 64, "whole sectors of memory are read"
+        nest, tile = in_slabs(of_channels(*shape, groups=groups, target="a100"))
+        assert (tile.cluster, tile.share(nest)) == (1, shape[2] * shape[3])
+        assert tile.chunk(nest) < tile.share(nest)
+        assert tile.across * 16 >= 64, "whole sectors of memory are read"
 
 
 def test_what_lies_side_by_side_and_has_one_statistic_is_cut_anywhere() -> None:
-    found = slabs_of(problem((4, 3, 56, 56), Norm("variance", INSTANCE, 1e-5), Layout.ROW, scale=(3, 1, 1)))
-    assert found is not None
-    assert (found.group, found.channels.extent, prod(loop.extent for loop in found.positions)) == (64, 64, 49)
-
-
-@pytest.mark.parametrize("shape", [(2, 20, 9, 11), (2, 3, 40, 44)])
-def test_channels_that_are_no_whole_loads_are_in_none(shape: tuple[int, ...]) -> None:
-    assert of_channels(*shape) is None
+    nest, _ = in_slabs(problem((4, 3, 56, 56), Norm("variance", INSTANCE, 1e-5), Layout.ROW, scale=(3, 1, 1)))
+    assert (nest.group, nest.channels.extent, prod(loop.extent for loop in nest.positions)) == (64, 64, 49)
 
 
 def test_rows_in_registers_and_hosts_have_none() -> None:
     rows = Norm("variance", (2,), 1e-5)
-    assert slabs_of(problem((2, 5, 72), rows, Layout.ROW, scale=(72,))) is None
-    assert of_channels(2, 64, 8, 8, target="host", dtype=DType.F32) is None
+    assert all("slabs" not in str(each) for each in offered(problem((2, 5, 72), rows, Layout.ROW, scale=(72,))))
+    assert offered(of_channels(2, 64, 8, 8, target="host", dtype=DType.F32)) == [DIRECT]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (of_channels(2, 20, 9, 11), "slabs: 20 channels are no multiple of the 8 that a thread loads at once"),
+        (
+            of_channels(2, 12, 9, 11, groups=2),
+            "slabs: 12 channels are no multiple of the 8 that a thread loads at once",
+        ),
+        (
+            problem((2, 8, 9, 11), Norm("variance", INSTANCE, 1e-5), Layout.ROW),
+            "slabs: 99 elements side by side have one statistic, no multiple of the 8 that a thread loads at once",
+        ),
+        (
+            problem((2, 3, 3, 12), Norm("variance", (0, 1, 3), 1e-5), Layout.ROW),
+            "slabs: 36 channels are no multiple of the 8 that a thread loads at once",
+        ),
+    ],
+    ids=["channels", "groups", "planes", "lines"],
+)
+def test_what_is_no_whole_loads_is_refused_and_plain(asked: KernelProblem, reason: str) -> None:
+    found, refusals = FAMILY.candidates(asked, H200)
+    assert found == (DIRECT,)
+    assert [(each.what, each.reason) for each in refusals] == [("norm", reason)]
+    assert FAMILY.refuse(asked, slabs_candidate(SlabTile(1, 1, 1, 1, 128)), H200) == reason
+
+
+def slabs_candidate(tile: SlabTile) -> Candidate:
+    return Candidate("portable", (("algorithm", "slabs"), *tile.parameters), tile.settings)
+
+
+ANY = "there are kernels of 1 or 2 slabs, of 1, 2, 4 or 8 blocks, and of 128, 256 or 512 threads"
+
+
+@pytest.mark.parametrize(
+    ("tile", "target", "reason"),
+    [
+        (SlabTile(1, 10, 8, 1, 256), "h200", None),
+        (SlabTile(2, 10, 8, 1, 256, 16), "h200", None),
+        (SlabTile(3, 10, 8, 1, 256), "h200", ANY),
+        (SlabTile(1, 10, 3, 1, 256), "h200", ANY),
+        (SlabTile(1, 10, 1, 1, 96), "h200", ANY),
+        (SlabTile(1, 15, 8, 1, 256), "h200", "320 channels are no whole slabs of 120"),
+        (SlabTile(1, 8, 8, 1, 256), "h200", "a slab of 64 channels has no whole groups of 10"),
+        (SlabTile(1, 10, 2, 16, 256), "a100", "blocks form clusters from sm_90 on"),
+        (SlabTile(1, 10, 8, 513, 256), "h200", "512 positions are fewer than the 513 parts of a block's share"),
+        (SlabTile(1, 10, 8, 1, 256, 2), "h200",
+         "a block with one slab computes no other: it states no clusters that run at once"),
+        (SlabTile(2, 10, 8, 2, 256, 16), "h200", "two slabs of a block are kept whole"),
+        (SlabTile(2, 5, 1, 1, 256, 16), "t4", "copies to shared memory go on while a slab is computed from sm_80 on"),
+        (SlabTile(2, 10, 8, 1, 256, 128), "h200",
+         "of 128 slabs 128 are computed at once, so no block copies a second one"),
+        (SlabTile(1, 10, 4, 1, 256), "h200", None),
+        (SlabTile(1, 10, 1, 1, 256), "h200", "takes 663488 bytes of shared memory, a block has 232448"),
+        (SlabTile(1, 10, 1, 10, 256), "t4", "takes 73728 bytes of shared memory, a block has 65536"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_slab_that_is_not_legal_has_a_reason(tile: SlabTile, target: str, reason: str | None) -> None:
+    """32 images of 64 x 64 positions and 320 channels, in 32 groups."""
+    asked = of_channels(32, 320, 64, 64, groups=32, target=target)
+    assert FAMILY.refuse(asked, slabs_candidate(tile), target_named(target)) == reason
+
+
+def test_few_positions_and_wide_slabs_are_refused_too() -> None:
+    few = of_channels(200, 2048, 1, 3)
+    assert (
+        FAMILY.refuse(few, slabs_candidate(SlabTile(1, 8, 4, 1, 128)), H200)
+        == "3 positions are fewer than the 4 blocks of a cluster"
+    )
+    assert (
+        FAMILY.refuse(few, slabs_candidate(SlabTile(1, 256, 1, 1, 128)), H200)
+        == "128 threads are fewer than the 256 loads of a position"
+    )
+
+
+def test_a_candidate_states_all_that_emission_takes() -> None:
+    asked = of_channels(256, 64, 56, 56)
+    best = offered(asked)[0]
+    assert [name for name, _ in best.parameters] == ["algorithm", "slabs"]
+    at = StepExpressions(("x", "scale", "bias"), ("y",), (None, "scale", "bias"))
+    without = replace(best, settings=best.settings[1:])
+    reason = f"{without} states not all that its kernel takes, or something else"
+    assert FAMILY.refuse(asked, without, H200) == reason
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        FAMILY.emit(asked, without, H200, at)
+    call = FAMILY.emit(asked, slabs_candidate(SlabTile(2, 4, 8, 1, 256, 33)), H200, at).call
+    assert "norm_in_slabs<true, bolt::portable::NormOperands::fixed, " in call
+    slab = ".across = 4, .cluster = 8, .share = 392, .chunk = 392, .group = 1, .threads = 256, .clusters = 33"
+    assert slab in call
+
+
+def test_each_number_of_slabs_is_a_kernel_and_all_else_a_setting() -> None:
+    asked = of_channels(256, 64, 56, 56)
+    kernels = [each for each in offered(asked) if each != DIRECT]
+    assert sorted(dict(each.parameters)["slabs"] for each in kernels) == [1, 2]
+    for kernel in kernels:
+        variants = FAMILY.variants(asked, kernel, H200)
+        assert len(variants) > 8
+        assert {each.parameters for each in variants} == {kernel.parameters}
+        times = [FAMILY.predict(asked, each, H200) for each in (kernel, *variants)]
+        assert times == sorted(times)
+        assert all(FAMILY.refuse(asked, each, H200) is None for each in variants)
 
 
 def places(loops: tuple[Loop, ...]) -> np.ndarray:
@@ -119,21 +237,22 @@ def test_each_element_is_in_one_slab_with_all_of_its_statistic(data: st.DataObje
     layout = data.draw(st.sampled_from((Layout.ROW, Layout.CHANNELS_LAST)))
     scale = data.draw(st.sampled_from((None, (shape[1], 1, 1))))
     op = Norm(data.draw(st.sampled_from(tuple(STATISTICS))), axes, 1e-5, groups)
-    found = slabs_of(problem(shape, op, layout, target, dtype, scale))
-    if found is None:
+    asked = problem(shape, op, layout, target, dtype, scale)
+    nest = nest_of(loops_of(asked))
+    if not isinstance(nest, Nest) or loops_of(asked).in_registers[0]:
+        assert [each for each in offered(asked) if "slabs" in str(each)] == []
         return
     gpu = target_named(target).gpu
     assert gpu is not None
-    assert found.bytes <= gpu.shared_memory
-    assert found.cluster == 1 or gpu.warpgroup_mma
-    own = found.across * 8
-    assert (found.channels.extent % own, own % found.group, found.threads % 32) == (0, 0, 0)
-    assert found.threads >= found.across
-    positions = places(found.positions)
-    assert (found.cluster - 1) * found.share < len(positions) + found.cluster
-    assert found.cluster * found.share >= len(positions)
-    assert 1 <= found.chunk <= found.share
-    assert found.clusters == 0 or found.chunk == found.share
+    many = len(places(nest.positions))
+    legal = [tile for tile in tiles(nest, dtype.nbytes, gpu) if refuse_tile(tile, nest, dtype.nbytes, gpu) is None]
+    for tile in legal:
+        assert tile.shared(nest, dtype.nbytes) <= gpu.shared_memory
+        assert (nest.channels.extent % tile.width, tile.width % nest.group) == (0, 0)
+        assert (tile.cluster - 1) * tile.share(nest) < many + tile.cluster
+        assert tile.cluster * tile.share(nest) >= many
+        assert tile.chunks * tile.chunk(nest) >= tile.share(nest)
+        assert tile.clusters < tile.items(nest)
 
     # The number of the statistic of each element, in the order of memory.
     ids = np.zeros(shape, dtype=np.int64)
@@ -143,11 +262,26 @@ def test_each_element_is_in_one_slab_with_all_of_its_statistic(data: st.DataObje
     split += numbers.reshape([extent if axis in kept else 1 for axis, extent in enumerate(split.shape)])
     memory = (ids if layout is Layout.ROW else np.moveaxis(ids, 1, -1)).reshape(-1)
 
-    seen = np.zeros(memory.size, dtype=np.int64)
-    for start in places(found.kept):
-        for first in range(0, found.channels.extent, found.group):
-            every = (start + first + positions[:, None] + np.arange(found.group)).reshape(-1)
+    seen, positions = np.zeros(memory.size, dtype=np.int64), places(nest.positions)
+    for start in places(nest.kept):
+        for first in range(0, nest.channels.extent, nest.group):
+            every = (start + first + positions[:, None] + np.arange(nest.group)).reshape(-1)
             seen[every] += 1
             assert len(set(memory[every])) == 1
             assert every.size == np.count_nonzero(memory == memory[every[0]])
     assert (seen == 1).all()
+
+
+def test_a_plan_names_the_kernel_and_says_why_others_are_none() -> None:
+    net = graph("""
+        graph g batch=32 (%x: f32[32,64,56,56], %o: f32[32,20,9,11]) -> (%y, %z) {
+          const %s: f32[64,1,1] #
+          %y = norm(%x, %s, %s) statistic=variance axes=[2,3] epsilon=1e-5 // "whole"
+          %z = norm(%o) statistic=variance axes=[2,3] epsilon=1e-5 // "odd"
+        }""")
+    recipe, spec = with_policy("auto"), TargetSpec("h200", "fp16")
+    text = render(plan_engine([net], recipe, spec, H200, load(H200)).plan)
+    assert "portable algorithm=slabs slabs=" in next(line for line in text.splitlines() if " whole " in line)
+    assert "portable algorithm=direct" in next(line for line in text.splitlines() if " odd " in line)
+    why = "portable: odd: slabs: 20 channels are no multiple of the 8 that a thread loads at once"
+    assert f"  {why}" in text.splitlines()

@@ -1,4 +1,4 @@
-"""Families whose kernels are one rule an operator; the portable family: every operator, both layouts, with no library
+"""Families of one rule an operator; the portable family: every operator, both layouts, with no library
 behind it."""
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
+from bolt_build.families.portable.form import AnyForm
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.families.portable.kernels.row_sum import summed
 from bolt_build.families.portable.kernels.squeeze import squeezed
@@ -47,6 +48,20 @@ def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
     return roofline(problem, target, efficiency, rule.gpu_bandwidth(problem)) + rule.gpu_latency(problem)
 
 
+def _refuse(rule: Rule, problem: KernelProblem, target: Target) -> str | None:
+    """Why the target has no kernel of the rule for the problem, None where it has."""
+    reason = rule.refuse(problem)
+    return rule.refuse_gpu(problem, target.gpu) if reason is None and target.gpu is not None else reason
+
+
+def _refused_forms(rule: Rule, problem: KernelProblem, target: Target) -> list[str]:
+    """Why a GPU has no kernel of forms that are for such problems."""
+    if target.gpu is None:
+        return []
+    reasons = [form.refuse_problem(problem, target.gpu) for form in rule.forms if form.serves(problem)]
+    return [reason for reason in reasons if reason is not None]
+
+
 def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> KernelProblem | None:
     """The problem of a node that makes a graph output with its result stored in the model's element type, so that
     nothing has to convert it; None where it is anyway, or the node makes no such output."""
@@ -58,8 +73,9 @@ def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> Ke
 
 
 class RuleFamily:
-    """`Family` over rules: another package's family can be one of these. Each operator has one kernel, all of it in
-    headers under `include_dir`; `joins` are the targets whose rows it joins (`AddedFamily`)."""
+    """`Family` over rules: another package's family can be one of these. Each operator has one kernel, and on GPUs
+    those of its rule's forms, all of it in headers under `include_dir`; `joins` are the targets whose rows it joins
+    (`AddedFamily`)."""
 
     def __init__(
         self, name: str, rules: Mapping[type[Op], Rule], include_dir: Path, joins: tuple[str, ...] = ()
@@ -89,13 +105,14 @@ class RuleFamily:
         inputs = tuple(graph.type(name) for name in node.inputs)
         for layouts, to in rule.layouts(node, inputs, graph.type(node.outputs[0])):
             problem = problem_of(graph, node, target, precision, layouts, to)
-            reason = rule.refuse(problem)
+            reason = _refuse(rule, problem, target)
             if reason is not None:
                 reasons.append(reason)
                 continue
+            reasons += _refused_forms(rule, problem, target)
             found.append(self._alternative(rule, node, problem, target))
             last = _as_the_model_has_it(graph, node, problem)
-            if last is not None and not rule.is_view(problem) and rule.refuse(last) is None:
+            if last is not None and not rule.is_view(problem) and _refuse(rule, last, target) is None:
                 lasting.append(self._alternative(rule, node, last, target))
         refused = tuple(Refusal(self.name, node.name, reason) for reason in dict.fromkeys(reasons))
         return (*found, *lasting), refused
@@ -107,7 +124,8 @@ class RuleFamily:
         pitched = (0,) if not view and rule.pitched(problem) else ()
         apart = () if view else rule.reads_apart(problem)
         step = ProposedStep(problem, node.inputs, node.outputs, share, view, offset, pitched, apart)
-        return Alternative((node.name,), self.name, (step,), self.predict(problem, self._candidate, target))
+        best = self._candidate if view else self.candidates(problem, target)[0][0]
+        return Alternative((node.name,), self.name, (step,), self.predict(problem, best, target))
 
     def propose_conversion(
         self, shape: tuple[int, ...], source: TensorFormat, to: TensorFormat, target: Target
@@ -123,14 +141,25 @@ class RuleFamily:
     def candidates(self, problem: KernelProblem, target: Target) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
         rule = self._rules.get(type(problem.op))
         what = problem.op.kind
-        reason = f"there is no {self.name} body for {what}" if rule is None else rule.refuse(problem)
-        return ((self._candidate,), ()) if reason is None else ((), (Refusal(self.name, what, reason),))
+        reason = f"there is no {self.name} body for {what}" if rule is None else _refuse(rule, problem, target)
+        if rule is None or reason is not None:
+            return (), (Refusal(self.name, what, str(reason)),)
+        forms = rule.forms if target.gpu is not None else ()
+        found = [form.offers(self.name, problem, target) for form in forms]
+        candidates = [self._candidate, *(candidate for some, _ in found for candidate in some)]
+        if len(candidates) > 1:
+            candidates.sort(key=lambda each: self.predict(problem, each, target))
+        return tuple(candidates), tuple(refusal for _, refused in found for refusal in refused)
 
     def variants(self, problem: KernelProblem, candidate: Candidate, target: Target) -> tuple[Candidate, ...]:
-        """None: its kernels have no settings."""
-        return ()
+        """Those of the candidate's form: plain kernels have no settings."""
+        form = self._form(problem, candidate)
+        return () if form is None else form.variants(self.name, problem, candidate, target)
 
     def predict(self, problem: KernelProblem, candidate: Candidate, target: Target) -> float:
+        form = self._form(problem, candidate)
+        if form is not None:
+            return float(form.seconds(problem, form.tile_of(candidate), target))
         rule = self._rules[type(problem.op)]
         return 0.0 if rule.is_view(problem) else _seconds(rule, problem, target)
 
@@ -139,10 +168,24 @@ class RuleFamily:
         return Expense(problem.nbytes, problem.flops)
 
     def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        return refuse_unoffered(self, problem, candidate, target)
+        form = None if target.gpu is None else self._form(problem, candidate)
+        rule = self._rules.get(type(problem.op))
+        if form is None or rule is None:
+            return refuse_unoffered(self, problem, candidate, target)
+        return _refuse(rule, problem, target) or form.refuse_candidate(problem, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
+        form = self._form(problem, candidate)
+        if form is not None:
+            return form.emit(problem, form.tile_of(candidate), at)
+        if candidate != self._candidate:
+            raise ValueError(f"{candidate} is no kernel for the problem")
         return self._rules[type(problem.op)].emit(problem, at)
+
+    def _form(self, problem: KernelProblem, candidate: Candidate) -> AnyForm | None:
+        """The form that a candidate names; None where it names none of the operator's."""
+        rule, algorithm = self._rules.get(type(problem.op)), dict(candidate.parameters).get("algorithm")
+        return next((form for form in (() if rule is None else rule.forms) if form.algorithm == algorithm), None)
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """None: all of it is in headers."""

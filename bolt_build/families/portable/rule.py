@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, same_bytes
 from bolt_build.families.common.element_types import COMPUTED
+from bolt_build.families.portable.form import AnyForm
 from bolt_build.graph.ir import Layout, Node, Op, TensorType
+from bolt_build.targets import Gpu
 
 Layouts = tuple[tuple[Layout, ...], Layout]
 """A layout for each input and one for the output."""
@@ -33,14 +35,16 @@ def row_major(node: Node, inputs: tuple[TensorType, ...], output: TensorType) ->
 class Rule:
     """How one operator is offered, refused, priced and emitted.
 
-    `refuse` gives a sentence, or None for a problem that `emit` can take. `efficiency` is the part of the target's peak
-    arithmetic rate that is expected; `gpu_efficiency` the same on a GPU, whose peak is that of tensor cores, which none
-    of these kernels use (None: no other than elsewhere), `gpu_single` of problems all in fp32, whose peak is that of
-    plain instructions (None: as of others), `gpu_bandwidth` the part of a GPU's bandwidth, `gpu_latency` the seconds
-    that a kernel there takes on top of that, because its threads wait. `in_place` names inputs of the op itself whose
-    memory may also be the output's. Where `is_view`, nothing runs: the output is the input's bytes from
-    `view_offset` on. Where `pitched`, rows of the output may be stored further apart than they are long; `reads_apart`
-    are the inputs whose rows may lie so.
+    `refuse` gives a sentence, or None for a problem that `emit` can take, `refuse_gpu` the same for a GPU. `efficiency`
+    is the part of the target's peak arithmetic rate that is expected; `gpu_efficiency` the same on a GPU, whose peak is
+    that of tensor cores, which none of these kernels use (None: no other than elsewhere), `gpu_single` of problems all
+    in fp32, whose peak is that of plain instructions (None: as of others), `gpu_bandwidth` the part of a GPU's
+    bandwidth, `gpu_latency` the seconds that a kernel there takes on top of that, because its threads wait. `in_place`
+    names inputs of the op itself whose memory may also be the output's. Where `is_view`, nothing runs: the output is
+    the input's bytes from `view_offset` on. Where `pitched`, rows of the output may be stored further apart than they
+    are long; `reads_apart` are the inputs whose rows may lie so.
+
+    All that is of the plain kernel, which candidates call direct. `forms` are other kernels that a GPU has.
     """
 
     op: type[Op]
@@ -57,6 +61,8 @@ class Rule:
     view_offset: Callable[[KernelProblem], int] = lambda problem: 0
     pitched: Callable[[KernelProblem], bool] = lambda problem: False
     reads_apart: Callable[[KernelProblem], tuple[int, ...]] = lambda problem: ()
+    refuse_gpu: Callable[[KernelProblem, Gpu], str | None] = lambda problem, gpu: None
+    forms: tuple[AnyForm, ...] = ()
 
 
 def computed_only(problem: KernelProblem) -> str | None:

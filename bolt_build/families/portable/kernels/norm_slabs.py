@@ -3,52 +3,53 @@ shared memory, so that each element is read once."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
-from bolt_build.families.common.geometry import MOST_AXES, Loop
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.cost import roofline
+from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.epilogue import chain
+from bolt_build.families.common.geometry import Loop
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.norm_loops import (
+    Loops,
+    loop_text,
+    loops_of,
+    norm_text,
+    pointers_text,
+    types_text,
+)
 from bolt_build.families.portable.kernels.rows import LANES, WARP
-from bolt_build.targets import Gpu
+from bolt_build.families.portable.rule import in_single
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import Gpu, Target
 
-_CLUSTERS = {1: 1.0, 2: 0.99, 4: 0.97, 8: 0.93}
-"""Blocks of a cluster, and a guess at what is left of the bandwidth: they wait for each other."""
-_RESIDENT, _SEVERAL, _TWICE = {1: 0.6, 2: 0.7}, 0.75, 0.85
-"""The same of blocks that share a multiprocessor, one, two or several: of several one loads while another computes. And
-of blocks that copy one slab while they compute another."""
-_THREADS = ((128, 24 << 10), (256, 112 << 10), (512, 1 << 30))
-"""Threads of a block that keeps at most so many bytes: of those that an H200 was tried with."""
-_GPC = 16
-_REGISTERS, _RESERVED = (64, 96), 1 << 10
-"""Registers of a thread whose block has one slab, or two, and bytes of shared memory that a block takes on top of its
-own."""
-_LINE, _SECTOR = 64, 32
-"""Bytes that memory gives at once, and of which L2 knows whether it has them."""
+CLUSTERS, THREADS = (1, 2, 4, 8), (128, 256, 512)
+"""Blocks of a cluster, and threads of a block."""
+_MOST_ACROSS = 64
+"""Loads of a slab's width that are tried."""
 
 
 @dataclass(frozen=True)
-class Slabs:
+class Nest:
     """`kept` are the loops around `channels`, `positions` those inside; steps as in the loops that they are made of.
-
-    `group` neighbouring channels have one statistic. `across` loads of `LANES` channels make a slab. The `cluster`
-    blocks of a slab, of `threads` threads, have `share` positions each, and keep `chunk` of them at once, in `bytes` of
-    shared memory. Of so many `clusters` that run at once each computes one slab after the other, and copies the next
-    one meanwhile (0: as many as there are slabs, one each). `bandwidth` is a guess at the part of a GPU's that they
-    reach.
-    """
+    `group` neighbouring channels have one statistic."""
 
     kept: tuple[Loop, ...]
     positions: tuple[Loop, ...]
     channels: Loop
     group: int
-    across: int
-    cluster: int
-    share: int
-    chunk: int
-    threads: int
-    clusters: int
-    bytes: int
-    bandwidth: float
+
+    @property
+    def many(self) -> int:
+        """Positions of a channel."""
+        return prod(loop.extent for loop in self.positions)
 
     @property
     def operands(self) -> str:
@@ -61,109 +62,243 @@ class Slabs:
 
 
 @dataclass(frozen=True)
-class _Nest:
-    kept: tuple[Loop, ...]
-    positions: tuple[Loop, ...]
-    channels: Loop
-    group: int
+class SlabTile:
+    """`across` loads of `LANES` channels make a slab. The `cluster` blocks of a slab, of `threads` threads, share its
+    positions evenly, and keep one of `chunks` equal parts of their share at once. Where a block has two `slabs`, so
+    many `clusters` run at once, and each computes one slab after the other while it copies the next; with one there
+    are as many clusters as slabs (0).
+    """
+
+    slabs: int
+    across: int
+    cluster: int
+    chunks: int
+    threads: int
+    clusters: int = 0
+
+    @property
+    def parameters(self) -> Named:
+        return (("slabs", self.slabs),)
+
+    @property
+    def settings(self) -> Named:
+        found = ("across", self.across), ("cluster", self.cluster), ("chunks", self.chunks), ("threads", self.threads)
+        return (*found, ("clusters", self.clusters)) if self.clusters else found
+
+    @staticmethod
+    def read(reader: Reader) -> SlabTile:
+        return SlabTile(
+            reader.number("slabs"), reader.number("across"), reader.number("cluster"), reader.number("chunks"),
+            reader.number("threads"), reader.number("clusters") if reader.has("clusters") else 0,
+        )  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        """Channels of a slab."""
+        return self.across * LANES
+
+    def share(self, nest: Nest) -> int:
+        """Positions of a block."""
+        return ceil(nest.many / self.cluster)
+
+    def chunk(self, nest: Nest) -> int:
+        """Positions that a block keeps at once."""
+        return ceil(self.share(nest) / self.chunks)
+
+    def shared(self, nest: Nest, element: int) -> int:
+        """Bytes of shared memory of a block (`slab_bytes`)."""
+        rows = self.threads // WARP if WARP % self.across == 0 else self.threads // self.across
+        elements = self.slabs * self.chunk(nest) * self.width * element
+        return elements + 4 * rows * self.width + 16 * self.width // nest.group
+
+    def items(self, nest: Nest) -> int:
+        """Slabs of the whole problem."""
+        return prod(loop.extent for loop in nest.kept) * (nest.channels.extent // self.width)
 
 
 def _scaled(loop: Loop, by: int) -> tuple[int, ...]:
     return tuple(step * by for step in loop.steps)
 
 
-def _nest(kept: tuple[Loop, ...], reduced: tuple[Loop, ...]) -> _Nest | None:
-    """Loops around, inside and along neighbouring channels; None where none are, or loads would not be aligned."""
-    nest: _Nest | None = None
+def nest_of(loops: Loops) -> Nest | str:
+    """Loops around, inside and along neighbouring channels, or why loads of channels would not be aligned."""
+    nest: Nest | None = None
+    kept, reduced = loops.kept, loops.reduced
     *outer, last = kept
     *positions, inner = reduced
     if last.steps[0] == 1:
-        nest = _Nest(tuple(outer), reduced, last, 1)
+        nest = Nest(tuple(outer), reduced, last, 1)
     elif inner.steps[0] == 1 and positions and last.steps == _scaled(inner, inner.extent):
         channels = Loop(last.extent * inner.extent, inner.steps)
-        nest = _Nest(tuple(outer), tuple(positions), channels, inner.extent)
+        nest = Nest(tuple(outer), tuple(positions), channels, inner.extent)
     elif inner.steps[0] == 1 and inner.extent % LANES == 0:
         # One statistic of all that lies side by side, as much of it a slab's width as a warp's threads share evenly.
         across = next(each for each in (8, 4, 2, 1) if inner.extent % (each * LANES) == 0)
         rest = Loop(inner.extent // (across * LANES), _scaled(inner, across * LANES))
-        nest = _Nest(kept, (*positions, rest), Loop(across * LANES, inner.steps), across * LANES)
-    if nest is None or nest.channels.extent % LANES:
-        return None
-    loops = [loop for loop in (*nest.kept, *nest.positions) if loop.extent > 1]
-    if any(loop.steps[0] % LANES for loop in loops) or len(nest.positions) > MOST_AXES:
-        return None
+        nest = Nest(kept, (*positions, rest), Loop(across * LANES, inner.steps), across * LANES)
+    if nest is None:
+        what = "{} elements side by side have one statistic, no multiple of the {} that a thread loads at once"
+        return Reason(what, inner.extent, LANES)
+    if nest.channels.extent % LANES:
+        return Reason("{} channels are no multiple of the {} that a thread loads at once", nest.channels.extent, LANES)
     return nest
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Slabs that a block has in shared memory, positions of each, threads, bytes, and how many such blocks share a
-    multiprocessor."""
-
-    slabs: int
-    chunk: int
-    threads: int
-    bytes: int
-    resident: int
+@functools.lru_cache(maxsize=256)
+def _nest(problem: KernelProblem) -> Nest:
+    found = nest_of(loops_of(problem))
+    assert isinstance(found, Nest), found
+    return found
 
 
-def _block(slabs: int, chunk: int, across: int, group: int, element: int, gpu: Gpu) -> _Block:
-    own = across * LANES
-    elements = slabs * chunk * own * element
-    threads = next(many for many, most in _THREADS if elements <= most)
-    rows = threads // WARP if WARP % across == 0 else threads // across
-    taken = elements + 4 * rows * own + 16 * own // group
-    memory = (gpu.shared_memory + _RESERVED) // (taken + _RESERVED)
-    return _Block(slabs, chunk, threads, taken, min(memory, gpu.registers // (_REGISTERS[slabs - 1] * threads)))
+def _element(problem: KernelProblem) -> int:
+    return problem.inputs[0].format.dtype.nbytes
 
 
-def _blocks(share: int, across: int, group: int, element: int, gpu: Gpu) -> Iterator[_Block]:
-    """Blocks that keep their share whole, if they can; as large a part of it as leaves room for another block; and two
-    shares."""
-    own = across * LANES
-    for most in (gpu.shared_memory, (gpu.shared_memory + _RESERVED) // 2 - _RESERVED):
-        # What is not elements is a bound: of 512 threads.
-        room = (most - 16 * own // group - 4 * LANES * 512) // (own * element)
-        if room > 0:
-            yield _block(1, ceil(share / ceil(share / room)), across, group, element, gpu)
-    two = _block(2, share, across, group, element, gpu)
-    if two.resident > 0 and gpu.async_copies:
-        yield two
+def _serves(problem: KernelProblem) -> bool:
+    """Where registers have room for rows, the plain kernel reads each element once too."""
+    return isinstance(problem.op, Norm) and not loops_of(problem).in_registers[0]
 
 
-def _shapes(nest: _Nest, element: int, gpu: Gpu) -> Iterator[Slabs]:
-    loads, positions = nest.channels.extent // LANES, prod(loop.extent for loop in nest.positions)
-    whole = nest.positions[-1].steps[0] == nest.channels.extent
-    for across in range(1, min(loads, 64) + 1):
-        own = across * LANES
-        if loads % across or own % nest.group:
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    found = nest_of(loops_of(problem))
+    return found if isinstance(found, str) else None
+
+
+def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[SlabTile]:
+    """Slabs of every width that channels are a multiple of, in blocks that keep their share whole, if they can; as
+    large a part of it as leaves room for a second or a fourth block; and blocks of two slabs."""
+    loads = nest.channels.extent // LANES
+    for across in range(1, min(loads, _MOST_ACROSS) + 1):
+        if loads % across:
             continue
-        run, slabs = own * element, prod(loop.extent for loop in nest.kept) * loads // across
-        lines = 1.0 if whole and across == loads else run / (run + _SECTOR) if run % _LINE else 1 - 5 / run
-        for cluster, waits in _CLUSTERS.items():
-            if cluster > 1 and (not gpu.warpgroup_mma or cluster > positions):
-                continue
-            share = ceil(positions / cluster)
-            for block in _blocks(share, across, nest.group, element, gpu):
-                # A cluster is of one GPC. Those of an H200 have 16 or 18 multiprocessors.
-                found = gpu.sms // _GPC * _GPC if cluster > 2 else gpu.sms
-                at_once = found * block.resident // cluster
-                if block.slabs > 1 and at_once >= slabs:
-                    continue
-                waves = slabs / at_once
-                busy = waves / ceil(waves) if waves >= 1 else min(1.0, slabs * cluster / gpu.sms)
-                chunks = ceil(share / block.chunk)
-                read = 2 / (2 + (chunks - 1) / chunks)
-                fills = _TWICE if block.slabs > 1 else _RESIDENT.get(block.resident, _SEVERAL)
-                clusters = at_once if block.slabs > 1 else 0
-                yield Slabs(
-                    nest.kept, nest.positions, nest.channels, nest.group, across, cluster, share, block.chunk,
-                    block.threads, clusters, block.bytes, waits * fills * busy * lines * read,
-                )  # fmt: skip
+        for cluster in CLUSTERS:
+            for threads in THREADS:
+                chunks = dict[int, None]()
+                for blocks in (1, 2, 4):
+                    one = SlabTile(1, across, cluster, 1, threads)
+                    bare = one.shared(nest, 0)
+                    room = (gpu.shared_memory // blocks - 1024 * (blocks > 1) - bare) // (one.width * element)
+                    if room > 0:
+                        chunks[ceil(one.share(nest) / room)] = None
+                for parts in chunks:
+                    yield SlabTile(1, across, cluster, parts, threads)
+                two = SlabTile(2, across, cluster, 1, threads)
+                most = beside(threads, _REGISTERS[1], two.shared(nest, element), gpu)
+                for blocks in range(1, most + 1):
+                    yield SlabTile(2, across, cluster, 1, threads, max(1, _at_once(blocks, cluster, gpu)))
 
 
-def slabs(kept: tuple[Loop, ...], reduced: tuple[Loop, ...], element: int, gpu: Gpu) -> Slabs | None:
-    """What is predicted to be fastest of a normalisation with these loops over elements of `element` bytes, outermost
-    first; None where loads of `LANES` would not be aligned, or no slab has whole groups."""
-    nest = _nest(kept, reduced)
-    return None if nest is None else max(_shapes(nest, element, gpu), key=lambda each: each.bandwidth, default=None)
+def refuse_tile(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> str | None:
+    """Why no kernel normalises in such slabs on this GPU, None where one does."""
+    if tile.slabs not in (1, 2) or tile.cluster not in CLUSTERS or tile.threads not in THREADS:
+        return "there are kernels of 1 or 2 slabs, of 1, 2, 4 or 8 blocks, and of 128, 256 or 512 threads"
+    if nest.channels.extent % tile.width:
+        return Reason("{} channels are no whole slabs of {}", nest.channels.extent, tile.width)
+    if tile.width % nest.group:
+        return Reason("a slab of {} channels has no whole groups of {}", tile.width, nest.group)
+    if tile.across > tile.threads:
+        return Reason("{} threads are fewer than the {} loads of a position", tile.threads, tile.across)
+    if tile.cluster > 1 and not gpu.warpgroup_mma:
+        return "blocks form clusters from sm_90 on"
+    if tile.cluster > nest.many:
+        return Reason("{} positions are fewer than the {} blocks of a cluster", nest.many, tile.cluster)
+    if tile.chunks > tile.share(nest):
+        return Reason("{} positions are fewer than the {} parts of a block's share", tile.share(nest), tile.chunks)
+    if tile.slabs == 1 and tile.clusters:
+        return "a block with one slab computes no other: it states no clusters that run at once"
+    if tile.slabs == 2:
+        if tile.chunks > 1:
+            return "two slabs of a block are kept whole"
+        if not gpu.async_copies:
+            return "copies to shared memory go on while a slab is computed from sm_80 on"
+        if not 0 < tile.clusters < (items := tile.items(nest)):
+            return Reason("of {} slabs {} are computed at once, so no block copies a second one", items, tile.clusters)
+    return refuse_shared(tile.shared(nest, element), gpu)
+
+
+_SINGLE, _HALF = 0.4, 0.03
+"""The part of a GPU's peak rate in single, and in half precision, that plain arithmetic has."""
+_WAITS = {1: 1.0, 2: 0.99, 4: 0.97, 8: 0.93}
+"""Blocks of a cluster, and a guess at what is left of the bandwidth: they wait for each other."""
+_RESIDENT, _SEVERAL, _TWICE = {1: 0.6, 2: 0.7}, 0.75, 0.85
+"""The same of blocks that share a multiprocessor, one, two or several: of several one loads while another computes. And
+of blocks that copy one slab while they compute another."""
+_ROOM = ((128, 24 << 10), (256, 112 << 10), (512, 1 << 30))
+"""Threads of a block that keeps at most so many bytes: of those that an H200 was tried with."""
+_OTHERS = 0.97
+"""A guess at what other numbers of threads leave."""
+_GPC = 16
+"""Multiprocessors that a cluster's blocks come from. Those of an H200 have 16 or 18."""
+_REGISTERS = (64, 96)
+"""Of a thread whose block has one slab, or two."""
+_LINE, _SECTOR = 64, 32
+"""Bytes that memory gives at once, and of which L2 knows whether it has them."""
+
+
+def _at_once(blocks: int, cluster: int, gpu: Gpu) -> int:
+    """Clusters that run at once, with `blocks` a multiprocessor."""
+    sms = gpu.sms // _GPC * _GPC if cluster > 2 else gpu.sms
+    return sms * blocks // cluster
+
+
+def bandwidth(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> float:
+    """The part of a GPU's bandwidth that slabs are expected to reach. All constants are guesses: no GPU has timed the
+    kernels as they are."""
+    run, slabs = tile.width * element, tile.items(nest)
+    whole = nest.positions[-1].steps[0] == nest.channels.extent == tile.width
+    lines = 1.0 if whole else run / (run + _SECTOR) if run % _LINE else 1 - 5 / run
+    resident = beside(tile.threads, _REGISTERS[tile.slabs - 1], tile.shared(nest, element), gpu)
+    at_once = tile.clusters or _at_once(resident, tile.cluster, gpu)
+    waves = slabs / at_once
+    busy = waves / ceil(waves) if waves >= 1 else min(1.0, slabs * tile.cluster / gpu.sms)
+    read = 2 / (2 + (tile.chunks - 1) / tile.chunks)
+    fills = _TWICE if tile.slabs > 1 else _RESIDENT.get(resident, _SEVERAL)
+    if tile.slabs > 1 and at_once < _at_once(resident, tile.cluster, gpu):
+        fills *= _OTHERS
+    elements = tile.slabs * tile.chunk(nest) * run
+    usual = next(many for many, most in _ROOM if elements <= most) == tile.threads
+    return _WAITS[tile.cluster] * fills * busy * lines * read * (1.0 if usual else _OTHERS)
+
+
+def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
+    assert target.gpu is not None, "slabs are for GPUs"
+    reached = bandwidth(tile, _nest(problem), _element(problem), target.gpu)
+    return roofline(problem, target, _SINGLE if in_single(problem) else _HALF, reached)
+
+
+def _emit(problem: KernelProblem, tile: SlabTile, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, Norm)
+    loops, nest = loops_of(problem), _nest(problem)
+    slab = struct(
+        "bolt::portable::NormSlab",
+        across=tile.across,
+        cluster=tile.cluster,
+        share=tile.share(nest),
+        chunk=tile.chunk(nest),
+        group=nest.group,
+        threads=tile.threads,
+        clusters=tile.clusters,
+        channels=loop_text(nest.channels),
+    )
+    how = f"{boolean(tile.slabs > 1)}, bolt::portable::NormOperands::{nest.operands}"
+    call = (
+        f"bolt::portable::norm_in_slabs<{how}, {types_text(problem)}>(r, "
+        f"{norm_text(loops.kept, loops.reduced, op.epsilon)}, "
+        f"{norm_text(nest.kept or (Loop(1, (0, 0, 0, 0)),), nest.positions, op.epsilon)}, "
+        f"{slab}, {pointers_text(problem, at)}, {chain(problem, at)});"
+    )
+    return StepCode(("bolt_portable/norm.h",), None, "", call)
+
+
+FORM: Form[SlabTile] = Form(
+    "slabs",
+    _serves,
+    _refuse,
+    lambda problem, gpu: tiles(_nest(problem), _element(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, _nest(problem), _element(problem), gpu),
+    _seconds,
+    SlabTile.read,
+    _emit,
+)

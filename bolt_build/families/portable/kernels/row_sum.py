@@ -13,7 +13,8 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import Loop, merged, strides
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import aligned, may_share
-from bolt_build.families.portable.kernels.norm import MANY_ROWS, STATISTICS
+from bolt_build.families.portable.kernels.norm import MANY_ROWS
+from bolt_build.families.portable.kernels.norm_loops import STATISTICS
 from bolt_build.families.portable.kernels.rows import held
 from bolt_build.families.portable.rule import Rule, no_epilogue
 from bolt_build.families.portable.typed import ctype

@@ -1,0 +1,122 @@
+"""Kernels of an operator on GPUs that stand beside the plain one, and are told apart by what their candidates state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from bolt_build.families.base import Candidate, KernelProblem, Refusal, StepCode, StepExpressions
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.reason import Reason, within
+from bolt_build.targets import Gpu, Target
+
+MOST_VARIANTS = 24
+"""Settings that are worth a measurement beside those that are predicted to be fastest."""
+
+
+class Tile(Protocol):
+    """How one kernel cuts a problem: what it is compiled with, and its arguments. Neither names the form."""
+
+    @property
+    def parameters(self) -> Named: ...
+
+    @property
+    def settings(self) -> Named: ...
+
+
+T = TypeVar("T", bound=Tile)
+
+
+@dataclass(frozen=True)
+class Form(Generic[T]):
+    """Kernels of one `algorithm`, as candidates call it, for the problems that `serves` takes.
+
+    `refuse` says why none of them is for a problem, `tiles` gives those that its shape allows, and `refuse_tile` says
+    why one of these is not legal on a GPU. `read` finds a tile in what a candidate states; it raises ValueError for
+    what no kernel of the form states. `seconds` predicts, `emit` asks nothing of it.
+    """
+
+    algorithm: str
+    serves: Callable[[KernelProblem], bool]
+    refuse: Callable[[KernelProblem, Gpu], str | None]
+    tiles: Callable[[KernelProblem, Gpu], Iterable[T]]
+    refuse_tile: Callable[[KernelProblem, T, Gpu], str | None]
+    seconds: Callable[[KernelProblem, T, Target], float]
+    read: Callable[[Reader], T]
+    emit: Callable[[KernelProblem, T, StepExpressions], StepCode]
+
+    def refuse_problem(self, problem: KernelProblem, gpu: Gpu) -> str | None:
+        """Why none of its kernels is for the problem, beginning with the algorithm; None where one may be."""
+        reason = self.refuse(problem, gpu)
+        return None if reason is None else within(self.algorithm, reason)
+
+    def offers(
+        self, family: str, problem: KernelProblem, target: Target
+    ) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
+        """Of each compiled kernel the tile with the fastest settings by prediction, fastest first; and why others are
+        none, tiles of one reason once."""
+        legal, refused = self._legal(family, problem, target)
+        first: dict[Named, Candidate] = {}
+        for _, candidate in legal:
+            first.setdefault(candidate.parameters, candidate)
+        return tuple(first.values()), refused
+
+    def variants(
+        self, family: str, problem: KernelProblem, candidate: Candidate, target: Target
+    ) -> tuple[Candidate, ...]:
+        """The same kernel with other settings, those that are predicted to be fastest."""
+        legal, _ = self._legal(family, problem, target)
+        same = [each for _, each in legal if each.parameters == candidate.parameters and each != candidate]
+        return tuple(same[:MOST_VARIANTS])
+
+    def tile_of(self, candidate: Candidate) -> T:
+        """What a candidate of the form states. Raises ValueError where it states not all, or something else."""
+        reader = Reader((*candidate.parameters[1:], *candidate.settings))
+        try:
+            tile = self.read(reader)
+            reader.end()
+        except ValueError:
+            tile = None
+        if tile is None or self._candidate(candidate.family, tile) != candidate:
+            raise ValueError(f"{candidate} states not all that its kernel takes, or something else")
+        return tile
+
+    def refuse_candidate(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
+        """Why a candidate that names the form is none for the problem; predictions have no part in it."""
+        assert target.gpu is not None, "forms are asked about GPUs alone"
+        if not self.serves(problem):
+            return f"{candidate} is none of its candidates"
+        if (reason := self.refuse_problem(problem, target.gpu)) is not None:
+            return reason
+        try:
+            tile = self.tile_of(candidate)
+        except ValueError as error:
+            return str(error)
+        return self.refuse_tile(problem, tile, target.gpu)
+
+    def _candidate(self, family: str, tile: T) -> Candidate:
+        return Candidate(family, (("algorithm", self.algorithm), *tile.parameters), tile.settings)
+
+    def _legal(
+        self, family: str, problem: KernelProblem, target: Target
+    ) -> tuple[list[tuple[float, Candidate]], tuple[Refusal, ...]]:
+        """Legal candidates with their predicted seconds, fastest first."""
+        assert target.gpu is not None, "forms are asked about GPUs alone"
+        if not self.serves(problem):
+            return [], ()
+        if (reason := self.refuse_problem(problem, target.gpu)) is not None:
+            return [], (Refusal(family, problem.op.kind, reason),)
+        legal, reasons = list[tuple[float, Candidate]](), dict[str, Refusal]()
+        for tile in self.tiles(problem, target.gpu):
+            candidate = self._candidate(family, tile)
+            if (why := self.refuse_tile(problem, tile, target.gpu)) is None:
+                legal.append((self.seconds(problem, tile, target), candidate))
+            else:
+                form = why.form if isinstance(why, Reason) else why
+                reasons.setdefault(form, Refusal(family, str(candidate), why))
+        legal.sort(key=lambda each: (each[0], str(each[1])))
+        return legal, tuple(reasons.values())
+
+
+AnyForm = Form[Any]
