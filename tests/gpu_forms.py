@@ -34,19 +34,25 @@ def pairs(m: int, n: int, k: int) -> WgmmaTile:
     return WgmmaTile(m, n, k, cooperative=True, pairs=True)
 
 
+def single(m: int, n: int, k: int, cluster: tuple[int, int] = (1, 1)) -> WgmmaTile:
+    """A tile of a block that leaves half of a multiprocessor to another."""
+    return WgmmaTile(m, n, k, cooperative=False, cluster=cluster, single=True)
+
+
 # All turns, every width of the store, one to four sub-tiles down, each kind of multicast, every step.
 FORMS = (
     turns(64, 16, 32), turns(64, 96, 64), turns(128, 64, 128), turns(64, 64, 64, (2, 1)), turns(64, 32, 64, (1, 2)),
     turns(128, 32, 32, (2, 1)), together(128, 32, 64), together(256, 64, 64), together(128, 64, 64, (2, 1)),
     together(256, 32, 64, (1, 2)), pairs(128, 64, 64), pairs(256, 32, 32), pairs(128, 96, 64),
     together(192, 64, 64), together(192, 32, 64, (2, 1)), together(192, 96, 64, (1, 2)),
+    single(64, 64, 64), single(64, 96, 64, (1, 2)), single(64, 32, 128), single(128, 64, 64),
 )  # fmt: skip
 WIDE_FORMS = (turns(64, 256, 64), together(128, 192, 64), together(256, 128, 64, (2, 1)), turns(128, 128, 64, (1, 2)),
               pairs(128, 128, 64), together(192, 192, 64), together(192, 160, 64, (2, 1)), together(192, 128, 64),
               turns(64, 160, 64), together(128, 160, 64, (1, 2)))  # fmt: skip
 SLICED = (
     turns(64, 64, 64), turns(128, 32, 64, (2, 1)), together(128, 64, 64), WarpTile(64, 64, 64, 32, 32, 5),
-    together(192, 64, 64), WarpTile(128, 32, 64, 32, 32, 4),
+    together(192, 64, 64), WarpTile(128, 32, 64, 32, 32, 4), single(64, 64, 64), single(64, 128, 64, (1, 2)),
 )  # fmt: skip
 
 

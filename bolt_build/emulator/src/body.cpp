@@ -204,6 +204,7 @@ std::shared_ptr<Entry> read_entry(const std::shared_ptr<Module>& module, const s
   auto entry = std::make_shared<Entry>();
   entry->name = name;
   entry->module = module;
+  entry->resident = body->second.resident;
   BodyReader(*entry, body->second.text, body->second.line).read(body->second.parameters);
   return entry;
 }

@@ -135,13 +135,16 @@ bool decode_copies(Reader& reader, const Statement& s, Instruction& i) {
     return true;
   }
   if (s.base != "cp" || !s.has("bulk")) return false;
-  if (s.has("commit_group")) {
+  if (s.has("prefetch")) {
+    // To L2, which nothing here has.
+    i.execute = [](Warp&, const Instruction&, Mask) {};
+  } else if (s.has("commit_group")) {
     i.execute = commit;
   } else if (s.has("wait_group")) {
     // What has been read has been written, here.
     i.number = reader.integer(s.operands.at(0));
     i.attempt = await;
-  } else if (!s.has("tensor") || s.has("reduce") || s.has("prefetch")) {
+  } else if (!s.has("tensor") || s.has("reduce")) {
     return false;
   } else if (s.has("bulk_group")) {
     read_map(reader, s.operands.at(0), i);

@@ -101,8 +101,13 @@ Module::Module(std::string_view ptx) : text_(without_comments(ptx)) {
       const std::size_t begin = text_.find('{', close), last = closing(text_, begin, '{', '}');
       const std::string name(words_of(all.substr(i, open - i)).back());
       for (; counted < begin; ++counted) line += text_[counted] == '\n';
-      bodies.emplace(name,
-                     Body{all.substr(open + 1, close - open - 1), all.substr(begin + 1, last - begin - 1), line});
+      unsigned resident = 1;
+      const auto bounds = words_of(all.substr(close + 1, begin - close - 1));
+      for (std::size_t word = 0; word + 1 < bounds.size(); ++word)
+        if (bounds[word] == ".minnctapersm")
+          resident = static_cast<unsigned>(std::strtoul(std::string(bounds[word + 1]).c_str(), nullptr, 10));
+      bodies.emplace(name, Body{all.substr(open + 1, close - open - 1), all.substr(begin + 1, last - begin - 1), line,
+                                std::max(resident, 1u)});
       i = last + 1;
     } else if (head.find(".global") == 0 || head.find(".visible .global") == 0 || head.find(".const") == 0 ||
                head.find(".shared") == 0 || head.find(".extern .shared") == 0 || head.find(".visible .const") == 0) {

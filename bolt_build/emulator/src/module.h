@@ -41,6 +41,7 @@ class Entry {
   std::vector<Instruction> code;
   std::vector<std::string> lines;  // of the text, for messages; as long as code
 
+  unsigned resident = 1;  // blocks that a multiprocessor holds at least (.minnctapersm)
   std::size_t dynamic_align = 16;
   bool acquires = false;  // loads that see what other blocks released: they may wait for each other
 
@@ -61,7 +62,7 @@ class Module {
   };
   struct Body {
     std::string_view parameters, text;  // between the parentheses, and between the braces
-    unsigned line;
+    unsigned line, resident;
   };
   std::map<std::string, Variable, std::less<>> variables;  // in global memory
   std::map<std::string, std::pair<std::size_t, std::size_t>, std::less<>> shared;  // bytes and alignment

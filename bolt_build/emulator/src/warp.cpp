@@ -39,8 +39,10 @@ Warp::Warp(Block& b, const Entry& e, const Launch& launch, unsigned n)
 void Warp::begin() {
   const Dim& threads = launch_.block;
   const Dim& cluster = launch_.cluster;
-  // As many as the compiler may use where a kernel says how many threads a block has, in steps of 8.
-  registers = std::min(kMultiprocessorRegisters / (threads.x * threads.y * threads.z) / 8 * 8, kMostRegisters);
+  // As many as the compiler may use where a kernel says how many threads a block has, and how many blocks a
+  // multiprocessor holds, in steps of 8.
+  const unsigned beside = threads.x * threads.y * threads.z * entry.resident;
+  registers = std::min(kMultiprocessorRegisters / beside / 8 * 8, kMostRegisters);
   const auto value = [&](const std::string& name, int lane) -> std::uint64_t {
     const unsigned thread = number * lanes + static_cast<unsigned>(lane);
     const Dim& index = block.index;

@@ -18,7 +18,7 @@ from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual
 from bolt_build.families.cutlass.expense import copy_seconds
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
-from bolt_build.families.cutlass.kinds.wgmma import WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma import SINGLE, WgmmaTile
 from bolt_build.families.cutlass.kinds.wgmma_norm import STATISTICS, expense_of, keeps, norm_of, refuse_norm
 from bolt_build.families.cutlass.one_product import Kernel, best_slices, sliced_seconds, unit_of
 from bolt_build.families.cutlass.product import Product, work
@@ -62,7 +62,7 @@ class SlicedNormTile:
 _TILES = tuple(
     SlicedNormTile(WgmmaTile(m, n, k, cooperative=False, cluster=cluster))
     for k, (m, n), cluster in every((64, 128), ((64, 64), (64, 96), (64, 128), (128, 64)), ((1, 1), (1, 2)))
-)
+) + tuple(map(SlicedNormTile, SINGLE))
 
 
 class SlicedNorm(TileKind[SlicedNormTile, Product]):
@@ -122,7 +122,7 @@ class SlicedNorm(TileKind[SlicedNormTile, Product]):
         return copy_seconds(first, what, target) + seconds + _NORMALISE + more / target.bandwidth
 
     def group(self, tile: SlicedNormTile) -> str:
-        return "split-K"
+        return "single split-K" if tile.tile.single else "split-K"
 
     def expense(self, problem: KernelProblem, candidate: Candidate | None) -> Expense:
         return expense_of(problem)

@@ -36,15 +36,19 @@ _PLENTY = {1: 4, 2: 4, 3: 3}
 warpgroups share a tile. Those of three are larger."""
 _ROOM = {1: 32, 2: 32, 3: 48}
 """KiB of the residual's boxes where the pipeline has plenty of stages."""
+_SINGLE_ROOM = 16
+"""The same of a block that has half of a multiprocessor."""
 
 
 TURNS = {"pingpong": False, "cooperative": True}
 """Two warpgroups compute tiles in turns, or each tile together, as three do where its rows are 192."""
-_SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 2)}
+_SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 2), "single": (False, 1)}
 """Whether warpgroups compute a tile together, and teams of them that take tiles in turns."""
 _SUMS = {3: ("three", 96), 4: ("four", 64)}
 """So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
 _CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
+_BESIDE, _SYSTEMS = 2, 1024
+"""Blocks of one warpgroup on a multiprocessor, and the shared memory of each that the system keeps."""
 _FILLED = 0.55
 """Part of the last waves that tiles fill at least."""
 _BANDS = ((2, 2), (4, 3), (8, 6))
@@ -57,6 +61,7 @@ class WgmmaTile:
 
     `cluster` counts the blocks along m and n that load together what they have in common. `pairs`: two warpgroups
     compute a tile together, and another two the next one meanwhile. Twice as many warps hide what epilogues wait for.
+    `single`: one warpgroup computes all tiles of a block, which leaves half of a multiprocessor to another block.
     """
 
     m: int
@@ -65,6 +70,7 @@ class WgmmaTile:
     cooperative: bool
     cluster: tuple[int, int] = (1, 1)
     pairs: bool = False
+    single: bool = False
 
     header: ClassVar[str] = "_warpgroup"
     memory_mb: ClassVar[int] = 700
@@ -92,7 +98,7 @@ class WgmmaTile:
 
     def stages(self, gpu: Gpu, residual: bool) -> int:
         """Stages of the pipeline that shared memory has room for beside the output and the barriers."""
-        return stages(gpu.shared_memory, self.stage_bytes, self.store_bytes(residual))
+        return stages(shared_of(gpu.shared_memory, self.single), self.stage_bytes, self.store_bytes(residual))
 
     def blocks(self, m: int, n: int) -> int:
         """Blocks that a product of so many rows and columns takes, in whole clusters."""
@@ -105,11 +111,15 @@ class WgmmaTile:
         of the prediction."""
         if self.warpgroups > 2:
             return "three of WGMMA together"
+        if self.single:
+            return "single WGMMA"
         return "WGMMA in turns" if self.teams > 1 else "WGMMA together"
 
     @property
     def schedule(self) -> str:
-        """`pingpong`, `cooperative` or `pairs`."""
+        """`pingpong`, `cooperative`, `pairs` or `single`."""
+        if self.single:
+            return "single"
         return "pairs" if self.pairs else "cooperative" if self.cooperative else "pingpong"
 
     @property
@@ -127,11 +137,12 @@ class WgmmaTile:
     def read(cls, reader: Reader) -> WgmmaTile:
         m, n, k = map(reader.number, ("m", "n", "k"))
         together, teams = reader.word("warpgroups", _SCHEDULES)
-        return cls(m, n, k, together, reader.word("cluster", _CLUSTERS, "1x1"), pairs=together and teams == 2)
+        cluster = reader.word("cluster", _CLUSTERS, "1x1")
+        return cls(m, n, k, together, cluster, pairs=together and teams == 2, single=not together and teams == 1)
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1>`"""
-        teams = (self.teams,) if self.pairs or product.element else ()
+        teams = (self.teams,) if self.pairs or self.single or product.element else ()
         values = (self.m, self.n, self.k, boolean(self.cooperative), *self.cluster, *teams)
         return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}{product.element}>"
 
@@ -179,7 +190,12 @@ class WgmmaTile:
         if (reason := refuse_whole(blocks, self.m * self.n, gpu, product)) is not None:
             return reason
         waves = ceil(blocks / gpu.sms)
-        if waves > 1 and blocks < _FILLED * waves * gpu.sms:
+        if self.single:
+            if waves > _BESIDE:
+                return Reason(
+                    "{} tiles are more than {} blocks on each of {} multiprocessors", blocks, _BESIDE, gpu.sms
+                )
+        elif waves > 1 and blocks < _FILLED * waves * gpu.sms:
             return Reason(
                 "{} tiles fill little more than half of {} waves over {} multiprocessors", blocks, waves, gpu.sms
             )
@@ -223,6 +239,11 @@ class WgmmaTile:
         return f"{self.m}x{self.n}x{self.k} {self.schedule}{cluster}"
 
 
+def shared_of(shared_memory: int, single: bool) -> int:
+    """Shared memory of a block, of so much that one may have. The system keeps some of each block's."""
+    return (shared_memory + _SYSTEMS) // _BESIDE - _SYSTEMS if single else shared_memory
+
+
 def stages(shared_memory: int, stage: int, taken: int) -> int:
     """Stages of so many bytes that shared memory has room for beside what is taken and the barriers."""
     return max(0, shared_memory - taken - BARRIERS) // (stage + 16)
@@ -234,9 +255,9 @@ def store_bytes(n: int, together: int, residual: bool, stage: int, taken: int = 
     warpgroup_store.h. `together`: warpgroups that share a tile; unless `teams` says otherwise, one alone has another
     that takes tiles in turns with it."""
 
-    staged = 2 * together * (teams or (2 if together == 1 else 1))
-
-    room, plenty = (_ROOM[together], _PLENTY[together]) if residual else (0, _PLENTY[1])
+    staged, single = 2 * together * (teams or (2 if together == 1 else 1)), (together, teams) == (1, 1)
+    most = _SINGLE_ROOM if single else _ROOM[together]
+    room, plenty = (most, _PLENTY[together]) if residual else (0, _PLENTY[1])
 
     def boxes(width: int, room: int) -> int:
         box = 64 * width * 2
@@ -244,7 +265,7 @@ def store_bytes(n: int, together: int, residual: bool, stage: int, taken: int = 
         return (staged + together * loaded) * box
 
     def enough(width: int) -> bool:
-        return stages(HOPPER.shared_memory, stage, taken + boxes(width, room)) >= plenty
+        return stages(shared_of(HOPPER.shared_memory, single), stage, taken + boxes(width, room)) >= plenty
 
     width = 64 if n % 64 == 0 and enough(64) else 32 if n % 32 == 0 else 16
     return boxes(width, room if enough(width) else min(room, 16))
@@ -278,6 +299,14 @@ WAVES = (
 _PAIRS = ((128, 128), (128, 96), (128, 64), (256, 64), (128, 32), (256, 32))
 """Rows and columns of tiles for pairs of warpgroups: longer epilogues than sums are what they are for."""
 
+SINGLE = tuple(
+    WgmmaTile(m, n, k, cooperative=False, cluster=cluster, single=True)
+    for cluster, k, (m, n) in every(
+        ((1, 1), (1, 2)), (64, 128), ((64, 32), (64, 64), (64, 96), (64, 128), (128, 32), (128, 64))
+    )
+)
+"""Tiles of blocks of which two share a multiprocessor, for products of few tiles."""
+
 WGMMA_TILES = tuple(
     dict.fromkeys(
         _USUAL
@@ -288,6 +317,7 @@ WGMMA_TILES = tuple(
         )
         + tuple(WgmmaTile(m, n, k, True, pairs=True) for k, (m, n) in every(_DEPTHS, _PAIRS))
         + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(_CLUSTERS.values(), WAVES))
+        + SINGLE
     )
 )
 
@@ -329,6 +359,9 @@ _SHALLOW = 1.28
 """Steps of less than 64 columns of depth, a short run of each row, take this much longer."""
 _TOGETHER = 1.05
 """Warpgroups that share a tile multiply this much more slowly: they wait for each other."""
+_SINGLE = 2e-8
+"""Seconds that a block with half of a multiprocessor takes longer alone. What it gains where kernels overlap is for
+measurement to say: of products predicted alike it is tried behind tiles in turns. A guess."""
 _PAIRS_STORE = 0.6
 """Part of a store's time that each takes where two pairs of warpgroups store at once. A guess."""
 _TWO_RUNS = 1.9
@@ -365,4 +398,4 @@ def seconds(
     traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)
     slowest = max(compute, memory, traffic)
     runs = _TWO_RUNS if work.windowed and tile.k > 64 else 1.0
-    return _LAUNCH + (slowest + _OVERLAP * (compute + memory + traffic - slowest)) * runs
+    return _LAUNCH + (_SINGLE if tile.single else 0.0) + (slowest + _OVERLAP * (compute + memory + traffic - slowest)) * runs

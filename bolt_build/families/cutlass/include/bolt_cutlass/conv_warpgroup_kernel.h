@@ -12,7 +12,9 @@ void launch_conv(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams
                  const Stages& stages, void* stream) {
   using Finish = StoreOf<m, n, k, cooperative, Stages, teams, Element>;
   using Kernel = WarpgroupKernel<WindowLoads<m, n, k, cluster_m, cluster_n>, typename Finish::Type, m, n, k,
-                                 cooperative, cluster_m, cluster_n, stages_beside<typename Finish::Type, m, n, k>,
+                                 cooperative, cluster_m, cluster_n,
+                                 stages_beside<typename Finish::Type, m, n, k, (m + n) * k * 2,
+                                               is_single(cooperative, teams) ? 2 : 1>,
                                  SharedProducts<m, n, k, cooperative, Element>, teams>;
   const int steps = (a.channels + k - 1) / k * a.kernel_w * a.kernel_h;
   if (steps % a.slices != 0)

@@ -39,6 +39,10 @@ struct MatrixLoads {
     CUTLASS_DEVICE void weights(std::uint64_t* barrier, std::uint16_t mask, void* to, int part) const {
       load_box<shared>(params_.weights, barrier, mask, to, depth_ + part, column_, slice_);
     }
+    /// Asks for the weights to be brought to L2.
+    CUTLASS_DEVICE void weights_ahead(int part) const {
+      cute::SM90_TMA_LOAD_3D::PREFETCH::copy(&params_.weights, depth_ + part, column_, slice_);
+    }
     CUTLASS_DEVICE void next() { depth_ += k; }
 
    private:
@@ -53,7 +57,9 @@ void launch_gemm(WarpgroupTile<m, n, k, cooperative, cluster_m, cluster_n, teams
                  const Stages& stages, void* stream) {
   using Finish = StoreOf<m, n, k, cooperative, Stages, teams, Element>;
   using Kernel = WarpgroupKernel<MatrixLoads<m, n, k, cluster_m, cluster_n>, typename Finish::Type, m, n, k,
-                                 cooperative, cluster_m, cluster_n, stages_beside<typename Finish::Type, m, n, k>,
+                                 cooperative, cluster_m, cluster_n,
+                                 stages_beside<typename Finish::Type, m, n, k, (m + n) * k * 2,
+                                               is_single(cooperative, teams) ? 2 : 1>,
                                  SharedProducts<m, n, k, cooperative, Element>, teams>;
   if (a.k % a.slices != 0 || a.k / a.slices % 8 != 0)
     throw std::runtime_error("could not launch a matrix product: slices of its depth would not be whole loads");

@@ -16,7 +16,8 @@ struct Tile {};
 
 /// An instantiation of WGMMA fed by TMA: tile of a block, which one warpgroup computes while another stores (pingpong), or
 /// two, or three of 192 rows, share (cooperative); and blocks along m and n that make a cluster, whose loads of what they have in common are
-/// multicast. `teams` take tiles in turns: pairs of warpgroups, where two share a tile and there are two teams.
+/// multicast. `teams` take tiles in turns: pairs of warpgroups, where two share a tile and there are two teams. One team of
+/// one warpgroup leaves room for another block on its multiprocessor (single).
 template <int m, int n, int k, bool cooperative, int cluster_m, int cluster_n, int teams = cooperative ? 1 : 2,
           typename Element = portable::f16>
 struct WarpgroupTile {};

@@ -38,6 +38,9 @@ struct NoTurns {
 /// are loaded ahead. A team computes a tile: one warpgroup, or two or three (`cooperative`: sharing.h), each its part of
 /// the rows. Two `teams` take tiles in turns, so that one multiplies while the other stores, or both store. Blocks of a cluster load together what
 /// they have in common. `Products` says how a step is multiplied: with both factors in shared memory, unless said.
+///
+/// One team of one warpgroup (`single`) has half a multiprocessor, so that the next kernel's blocks find room beside those of
+/// this one: they load their weights, and ask for the rest of them to be brought to L2, while this one still computes.
 template <typename Loads, typename Store, int m, int n, int k, bool cooperative, int cluster_m, int cluster_n,
           int stages, typename Products = SharedProducts<m, n, k, cooperative>, int teams = cooperative ? 1 : 2>
 struct WarpgroupKernel {
@@ -55,13 +58,14 @@ struct WarpgroupKernel {
   using AfterFactors = ::cutlass::OrderedSequenceBarrier<1, 2>;
 
   static constexpr int warpgroups = sharing(m, cooperative);  // that share a tile
-  static constexpr int MaxThreadsPerBlock = 128 * (1 + warpgroups * teams), MinBlocksPerMultiprocessor = 1;
+  static constexpr bool single = is_single(cooperative, teams);
+  static constexpr int MaxThreadsPerBlock = 128 * (1 + warpgroups * teams), MinBlocksPerMultiprocessor = single ? 2 : 1;
   static constexpr unsigned cluster_x = cluster_m, cluster_y = cluster_n;
   // What loads needs few registers, and leaves the others more.
   static constexpr int multiplying = warpgroups * teams;
   static constexpr int loading_registers = multiplying > 2 ? 32 : 40;
-  static constexpr int registers = multiplying == 4 ? 112 : multiplying == 3 ? 160 : 232;
-  using Registers = DividedRegisters<multiplying, loading_registers, registers>;
+  static constexpr int registers = multiplying == 4 ? 112 : multiplying == 3 ? 160 : single ? 216 : 232;
+  using Registers = DividedRegisters<multiplying, loading_registers, registers, MinBlocksPerMultiprocessor>;
   static constexpr int width = FactorShape<k>::width, parts = FactorShape<k>::parts;
   static_assert(stages >= 3, "LEAST_STAGES of wgmma.py");
   static_assert(m * n / (128 * warpgroups) <= (multiplying == 4 ? 64 : multiplying == 3 ? 96 : 128),
@@ -216,6 +220,14 @@ struct WarpgroupKernel {
         steps.next();
         ++ahead;
       }
+      if constexpr (single) {
+#pragma unroll 1
+        for (int step = loaded; step < params.steps; ++step) {
+#pragma unroll
+          for (int part = 0; part < parts; ++part) steps.weights_ahead(part * width);
+          steps.next();
+        }
+      }
     }
     __syncwarp();
     wait_for_kernel_in_front();
@@ -277,6 +289,7 @@ struct WarpgroupKernel {
     }
     for (; tile < params.order.tiles; tile += teams * blocks()) {
       Sums sums;
+      if constexpr (single) store.prepare(params.columns, at(params.order.place(tile)), thread);
       turns.wait();
       Products::multiply(params.loads, params.order.place(tile).row, params.steps, shared.factors, pipeline, state, sums,
                          (warpgroup - 1) % warpgroups);

@@ -34,7 +34,7 @@ template <typename Kernel>
 int resident_blocks() {
   constexpr int together = static_cast<int>(Kernel::cluster_x * Kernel::cluster_y);
   const int multiprocessors = hardware().sm_count;
-  if constexpr (together <= 2) return multiprocessors;
+  if constexpr (together <= 2) return multiprocessors * Kernel::MinBlocksPerMultiprocessor;
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
   cudaLaunchAttribute how{};
   how.id = cudaLaunchAttributeClusterDimension;
@@ -62,7 +62,7 @@ template <typename Kernel, int waiting = 1>
 void launch(const typename Kernel::Arguments& arguments, bool overlap, void* stream, const char* what) {
   const void* const kernel = reinterpret_cast<const void*>(&run_kernel<Kernel>);
   typename Kernel::Params params = Kernel::to_underlying_arguments(arguments, nullptr);
-  static_assert(Kernel::SharedStorageSize <= shared_bytes);
+  static_assert(Kernel::SharedStorageSize <= shared_bytes_of(Kernel::MinBlocksPerMultiprocessor));
   cudaLaunchAttribute how[2] = {};
   if constexpr (waiting > 1) {
     if (params.multiprocessors < waiting)

@@ -82,6 +82,8 @@ struct PartialStore : StoreBase<0> {
     return 1;
   }
   CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params&) {}
+  template <typename At>
+  CUTLASS_DEVICE void prepare(int, const At&, int) {}
 
   CUTLASS_DEVICE PartialStore(const Params& params, TensorStorage&) : params_(params) {}
   CUTLASS_DEVICE bool is_producer_load_needed() const { return false; }
@@ -153,7 +155,9 @@ cute::TmaDescriptor boxes(const void* tensor, int rows, int columns, int row = 0
 template <int n, int warpgroups, bool residual, int stage, int taken, int teams>
 struct StoreBoxes {
   static constexpr int together = warpgroups, staged = 2 * together * teams;
-  static constexpr int room = (together == 3 ? 48 : 32) << 10, least = together == 3 && residual ? 3 : 4;
+  // Half of the room is another block's where one warpgroup has the block.
+  static constexpr bool single = together == 1 && teams == 1;
+  static constexpr int room = (together == 3 ? 48 : single ? 16 : 32) << 10, least = together == 3 && residual ? 3 : 4;
   static constexpr int narrow = n % 32 == 0 ? 32 : 16;
   static constexpr int boxes(int width, int room) {
     const int fit = room / (together * 64 * width * 2);
@@ -162,7 +166,7 @@ struct StoreBoxes {
   static constexpr bool enough(int width) {
     const int bytes = (staged + together * boxes(width, room)) * 64 * width * 2;
     // Barriers take 2 KiB.
-    return (shared_bytes - 2048 - taken - bytes) / (stage + 16) >= least;
+    return (shared_bytes_of(single ? 2 : 1) - 2048 - taken - bytes) / (stage + 16) >= least;
   }
 
   static constexpr int width = n % 64 == 0 && enough(64) ? 64 : narrow;
@@ -275,6 +279,16 @@ struct TileStore
     return state;
   }
 
+  /// The threads of a warpgroup that is alone in its block: the bias of a tile, before its products. It comes from memory
+  /// where an engine's weights exceed L2, and would be waited for behind them.
+  template <typename At>
+  CUTLASS_DEVICE void prepare(int columns, const At& at, int thread) {
+    if constexpr (Boxes::single) {
+#pragma unroll
+      for (int j = 0; j < across; ++j) load_bias(columns, cute::get<1>(at) * n + j * width, Fragment(thread), early_[j]);
+    }
+  }
+
   /// The threads of a warpgroup (cooperative: of all that share it): a tile from registers to memory.
   template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
   CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
@@ -288,13 +302,9 @@ struct TileStore
     const bool leads = thread % 128 == 0;
 #pragma unroll
     for (int j = 0; j < across; ++j) {
-      float2 bias[width / 8];
-#pragma unroll
-      for (int q = 0; q < width / 8; ++q) {
-        const int c = column + j * width + q * 8 + fragment.column();
-        const bool there = params_.bias != nullptr && c < columns;
-        bias[q] = there ? __ldg(reinterpret_cast<const float2*>(params_.bias + c)) : make_float2(0.0f, 0.0f);
-      }
+      float2 loaded[width / 8];
+      if constexpr (!Boxes::single) load_bias(columns, column + j * width, fragment, loaded);
+      const float2* const bias = Boxes::single ? early_[Boxes::single ? j : 0] : loaded;
 #pragma unroll
       for (int i = 0; i < down; ++i) {
         // All stores but the latest: the one before it was of this box.
@@ -338,6 +348,16 @@ struct TileStore
     ::cutlass::arch::NamedBarrier::sync(128, static_cast<std::uint32_t>(warpgroup));
   }
 
+  /// Of `width` columns from `first` on, those that a thread has sums of.
+  CUTLASS_DEVICE void load_bias(int columns, int first, const Fragment& fragment, float2 (&bias)[width / 8]) const {
+#pragma unroll
+    for (int q = 0; q < width / 8; ++q) {
+      const int c = first + q * 8 + fragment.column();
+      const bool there = params_.bias != nullptr && c < columns;
+      bias[q] = there ? __ldg(reinterpret_cast<const float2*>(params_.bias + c)) : make_float2(0.0f, 0.0f);
+    }
+  }
+
   /// 16 rows by 16 columns a warp: `sums` of a thread in the order of four 8 x 8 matrices, upper and lower, left first.
   CUTLASS_DEVICE void finish(const Fragment& fragment, const float* sums, const float2* bias, const Half* loaded,
                              Half* place, int pair) const {
@@ -362,6 +382,7 @@ struct TileStore
 
  private:
   const Params& params_;
+  float2 early_[Boxes::single ? across : 1][width / 8];
 };
 
 }  // namespace bolt::cutlass_kernels

@@ -91,6 +91,10 @@ struct WindowLoads {
     CUTLASS_DEVICE void weights(std::uint64_t* barrier, std::uint16_t mask, void* to, int part) const {
       load_box<shared>(params_.weights, barrier, mask, to, step_.run * k + part, step_.tap, output_);
     }
+    /// Asks for the weights to be brought to L2.
+    CUTLASS_DEVICE void weights_ahead(int part) const {
+      cute::SM90_TMA_LOAD_3D::PREFETCH::copy(&params_.weights, step_.run * k + part, step_.tap, output_);
+    }
     CUTLASS_DEVICE void next() { step_.next(params_.shape); }
 
    private:
