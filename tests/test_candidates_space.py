@@ -14,7 +14,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.cutlass.family import Cutlass
 from bolt_build.families.cutlass.kinds.warp import TILES, WarpTile
-from bolt_build.families.cutlass.kinds.wgmma import WGMMA_TILES, WgmmaTile
+from bolt_build.families.cutlass.kinds.wgmma import SINGLE, WGMMA_TILES, WgmmaTile
 from bolt_build.families.cutlass.one_product import Kernel, ProductKind
 from bolt_build.families.cutlass.product import Product
 from bolt_build.families.cutlass.products import product_of
@@ -181,6 +181,32 @@ def test_three_warpgroups_share_192_rows() -> None:
     )
     # Boxes of its residual take what a fourth stage would.
     assert (tile.stages(gpu, residual=False), tile.stages(gpu, residual=True)) == (4, 3)
+
+
+def test_a_single_warpgroup_leaves_half_of_a_multiprocessor() -> None:
+    """Two blocks of 113 KiB, each of which the system takes 1 KiB beside, are the 228 KiB of a multiprocessor."""
+    gpu, image = gpu_of(H200), product(matmul_problem(197, 3072, 768))
+    tile = WgmmaTile(64, 96, 64, cooperative=False, single=True)
+    assert tile in SINGLE
+    assert (tile.warpgroups, tile.teams, tile.accumulators) == (1, 1, 48)
+    assert tile.cxx(image, gpu) == "bolt::cutlass_kernels::WarpgroupTile<64, 96, 64, false, 1, 1, 1>"
+    assert str(Kernel(tile).candidate()) == "cutlass m=64 n=96 k=64 warpgroups=single"
+    for each in SINGLE:
+        stages = each.stages(gpu, residual=True)
+        if each.refuse(gpu, image) is None:
+            assert stages * each.stage_bytes + each.store_bytes(residual=True) + 2048 <= 113 * 1024
+    assert tile.refuse(gpu, image) is None
+    assert tile.refuse_whole(gpu, image) is None
+    assert tile.refuse_whole(gpu, replace(image, m=32 * 197)) == (
+        "3168 tiles are more than 2 blocks on each of 132 multiprocessors"
+    )
+
+
+def test_single_warpgroups_are_tried_at_batch_1_behind_tiles_in_turns() -> None:
+    """Nothing is known yet of what they gain: without a lock a tile in turns is taken."""
+    candidates = FAMILY.candidates(matmul_problem(197, 2304, 768), H200)[0]
+    assert dict(candidates[0].parameters)["warpgroups"] == "pingpong"
+    assert any(dict(each.parameters).get("warpgroups") == "single" for each in candidates[:6])
 
 
 def test_why_tiles_do_not_suit_a_product() -> None:

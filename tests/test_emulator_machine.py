@@ -44,7 +44,7 @@ def said(program: Path, part: str, seed: int | None = None) -> str:
         ("exchange", "0 wrong\n"), ("ring", "0 wrong\n"), ("paths", "0 wrong\n"), ("arithmetic", "compared\n"),
         ("follow", "ended\n"), ("neighbour", "0 wrong\n"), ("copy", "0 wrong\n"), ("multiply", "0 wrong\n"),
         ("cluster", "0 wrong\n"), ("scalars", "0 wrong\n"), ("gather", "0 wrong\n"),
-        ("registers", "ended\n"),
+        ("registers", "ended\n"), ("registers of two blocks", "ended\n"),
     ],
 )  # fmt: skip
 def test_right_kernels_are_right_in_every_order(program: Path, part: str, wanted: str, seed: int | None) -> None:
@@ -75,6 +75,7 @@ def test_a_wait_that_is_missing_may_show_in_every_order(program: Path, part: str
         ("gather and stay away", "nothing can proceed\n  block ("),
         ("gather one after the other", "nothing can proceed\n  block ("),
         ("more registers than there are", "nothing can proceed\n  block (0, 0, 0), warp"),
+        ("more registers than two blocks have", "nothing can proceed\n  block (0, 0, 0), warp"),
         ("never begun", "no barrier was begun at 1024 of shared memory"),
         ("beyond global", "4 bytes of global memory written at 0x"),
         ("beyond shared", "4 bytes at 1152 of shared memory that ends at 1152"),

@@ -129,8 +129,8 @@ __global__ void over_a_barrier() {
 
 __global__ void alone() { asm volatile("bar.sync 1, 64;" ::: "memory"); }
 /// Warpgroup 0 gives registers back, which the others take.
-template <int fewer, int more>
-__global__ void __launch_bounds__(640) divide_registers() {
+template <int fewer, int more, int threads = 640, int resident = 1>
+__global__ void __launch_bounds__(threads, resident) divide_registers() {
   if (threadIdx.x < 128)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(fewer));
   else
@@ -157,6 +157,8 @@ int main(int, char** arguments) {
   if (is("alone")) alone<<<1, 32>>>(), finish("ended");
   if (is("registers")) divide_registers<32, 112><<<1, 640>>>(), finish("ended");
   if (is("more registers than there are")) divide_registers<32, 120><<<1, 640>>>(), finish("ended");
+  if (is("registers of two blocks")) divide_registers<40, 216, 256, 2><<<1, 256>>>(), finish("ended");
+  if (is("more registers than two blocks have")) divide_registers<40, 224, 256, 2><<<1, 256>>>(), finish("ended");
   if (is("never begun")) never_begun<<<1, 1>>>(), finish("ended");
   if (is("beyond global")) beyond_global<<<1, 65>>>(numbers(64)), finish("ended");
   if (is("beyond shared")) beyond_shared<<<1, 32, 128>>>(numbers(32), 1), finish("ended");

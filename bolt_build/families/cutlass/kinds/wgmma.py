@@ -190,12 +190,9 @@ class WgmmaTile:
         if (reason := refuse_whole(blocks, self.m * self.n, gpu, product)) is not None:
             return reason
         waves = ceil(blocks / gpu.sms)
-        if self.single:
-            if waves > _BESIDE:
-                return Reason(
-                    "{} tiles are more than {} blocks on each of {} multiprocessors", blocks, _BESIDE, gpu.sms
-                )
-        elif waves > 1 and blocks < _FILLED * waves * gpu.sms:
+        if self.single and waves > _BESIDE:
+            return Reason("{} tiles are more than {} blocks on each of {} multiprocessors", blocks, _BESIDE, gpu.sms)
+        if waves > 1 and not self.single and blocks < _FILLED * waves * gpu.sms:
             return Reason(
                 "{} tiles fill little more than half of {} waves over {} multiprocessors", blocks, waves, gpu.sms
             )
@@ -256,8 +253,7 @@ def store_bytes(n: int, together: int, residual: bool, stage: int, taken: int = 
     that takes tiles in turns with it."""
 
     staged, single = 2 * together * (teams or (2 if together == 1 else 1)), (together, teams) == (1, 1)
-    most = _SINGLE_ROOM if single else _ROOM[together]
-    room, plenty = (most, _PLENTY[together]) if residual else (0, _PLENTY[1])
+    room, plenty = (_SINGLE_ROOM if single else _ROOM[together], _PLENTY[together]) if residual else (0, _PLENTY[1])
 
     def boxes(width: int, room: int) -> int:
         box = 64 * width * 2
@@ -360,8 +356,8 @@ _SHALLOW = 1.28
 _TOGETHER = 1.05
 """Warpgroups that share a tile multiply this much more slowly: they wait for each other."""
 _SINGLE = 2e-8
-"""Seconds that a block with half of a multiprocessor takes longer alone. What it gains where kernels overlap is for
-measurement to say: of products predicted alike it is tried behind tiles in turns. A guess."""
+"""Seconds that a block with half of a multiprocessor takes longer. A guess, so that of products predicted alike tiles
+in turns come first: what it gains where kernels overlap is for measurement to say."""
 _PAIRS_STORE = 0.6
 """Part of a store's time that each takes where two pairs of warpgroups store at once. A guess."""
 _TWO_RUNS = 1.9
@@ -398,4 +394,5 @@ def seconds(
     traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)
     slowest = max(compute, memory, traffic)
     runs = _TWO_RUNS if work.windowed and tile.k > 64 else 1.0
-    return _LAUNCH + (_SINGLE if tile.single else 0.0) + (slowest + _OVERLAP * (compute + memory + traffic - slowest)) * runs
+    launch = _LAUNCH + (_SINGLE if tile.single else 0.0)
+    return launch + (slowest + _OVERLAP * (compute + memory + traffic - slowest)) * runs

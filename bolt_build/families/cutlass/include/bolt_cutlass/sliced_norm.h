@@ -17,9 +17,17 @@ struct RowNorm {
   float epsilon;
 };
 
+/// A block a row, which waits by itself for the kernel in front.
+template <typename Body>
+__global__ void __launch_bounds__(row_threads) normed_rows_kernel(const Body body) {
+  body(blockIdx.x);
+}
+
 /// y = normalised(epilogue(sums of all slices + bias, residual)) * scale + shift, a block a row, of at most `loads` *
 /// row_threads * wide columns, a multiple of `wide`. `centred`: by mean and variance, otherwise by the mean of squares.
-/// Statistics are in fp32, of what was not rounded yet. Slices are added in their order. Throws std::runtime_error.
+/// Statistics are in fp32, of what was not rounded yet. Slices are added in their order. Bias, scale and shift are constants,
+/// asked for before the wait for the slices: where an engine's weights exceed L2, memory takes as long for them as the whole
+/// sum. Throws std::runtime_error.
 template <int loads, bool centred, typename Out, typename Stages>
 void add_up_normed(const Run& r, const Sums& p, const float* sums, const float* bias, const void* residual, void* y,
                    const RowNorm& norm, const Stages& stages) {
@@ -29,18 +37,29 @@ void add_up_normed(const Run& r, const Sums& p, const float* sums, const float* 
   const auto* other = static_cast<const Out*>(residual);
   auto* out = static_cast<Out*>(y);
   auto* kept = static_cast<Out*>(norm.kept);
-  portable::launch_blocks<row_threads>(r, p.rows, [=] __device__(std::uint32_t row) {
+  const auto body = [=] __device__(std::uint32_t row) {
     const portable::Index slice = static_cast<portable::Index>(p.rows) * p.columns;
     const Out* const added = other + static_cast<portable::Index>(row) * p.residual_row;
     const auto first = [](int k) { return (k * row_threads + static_cast<int>(threadIdx.x)) * wide; };
     const auto add = [](float a, float b) { return a + b; };
-    float x[loads][wide] = {}, more[wide];
+    float biases[loads][wide], scales[loads][wide], shifts[loads][wide];
+#pragma unroll
+    for (int k = 0; k < loads; ++k) {
+      const int column = first(k);
+      if (column >= p.columns) continue;
+      if (bias != nullptr) portable::load_lanes<wide>(bias + column, biases[k]);
+      if (norm.scale != nullptr) portable::load_lanes<wide>(norm.scale + column, scales[k]);
+      if (norm.shift != nullptr) portable::load_lanes<wide>(norm.shift + column, shifts[k]);
+    }
+    portable::await_earlier();
+    float x[loads][wide] = {}, residuals[loads][wide], more[wide];
     float mean = 0.0f, squares = 0.0f;
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
       const int column = first(k);
       if (column >= p.columns) continue;
       const portable::Index at = static_cast<portable::Index>(row) * p.columns + column;
+      if constexpr (Stages::reads_residual) portable::load_lanes<wide>(added + column, residuals[k]);
       portable::load_lanes<wide>(sums + at, x[k]);
 #pragma unroll 4
       for (int i = 1; i < p.slices; ++i) {
@@ -49,14 +68,12 @@ void add_up_normed(const Run& r, const Sums& p, const float* sums, const float* 
         for (int lane = 0; lane < wide; ++lane) x[k][lane] += more[lane];
       }
       if (bias != nullptr) {
-        portable::load_lanes<wide>(bias + column, more);
 #pragma unroll
-        for (int lane = 0; lane < wide; ++lane) x[k][lane] += more[lane];
+        for (int lane = 0; lane < wide; ++lane) x[k][lane] += biases[k][lane];
       }
-      if constexpr (Stages::reads_residual) portable::load_lanes<wide>(added + column, more);
 #pragma unroll
       for (int lane = 0; lane < wide; ++lane) {
-        x[k][lane] = stages(x[k][lane], Stages::reads_residual ? more[lane] : 0.0f);
+        x[k][lane] = stages(x[k][lane], Stages::reads_residual ? residuals[k][lane] : 0.0f);
         mean += x[k][lane];
       }
       if (kept != nullptr) portable::store_lanes<wide>(kept + at, x[k]);
@@ -76,18 +93,18 @@ void add_up_normed(const Run& r, const Sums& p, const float* sums, const float* 
 #pragma unroll
       for (int lane = 0; lane < wide; ++lane) x[k][lane] = (x[k][lane] - mean) * factor;
       if (norm.scale != nullptr) {
-        portable::load_lanes<wide>(norm.scale + column, more);
 #pragma unroll
-        for (int lane = 0; lane < wide; ++lane) x[k][lane] *= more[lane];
+        for (int lane = 0; lane < wide; ++lane) x[k][lane] *= scales[k][lane];
       }
       if (norm.shift != nullptr) {
-        portable::load_lanes<wide>(norm.shift + column, more);
 #pragma unroll
-        for (int lane = 0; lane < wide; ++lane) x[k][lane] += more[lane];
+        for (int lane = 0; lane < wide; ++lane) x[k][lane] += shifts[k][lane];
       }
       portable::store_lanes<wide>(out + static_cast<portable::Index>(row) * p.columns + column, x[k]);
     }
-  }, "sum of slices");
+  };
+  portable::launch<row_threads>(r, portable::counted(p.rows, "sum of slices"), "sum of slices",
+                                normed_rows_kernel<decltype(body)>, body);
 }
 
 /// Both kernels, and what they hold. `Out`: the type of residual and results.

@@ -296,7 +296,7 @@ struct TileStore
       Tile, const At& at, const Sums& sums, const Mma&, int thread, TensorStorage& storage, int = -1) {
     const Fragment fragment(thread);
     // Of the block: warpgroups that take turns have both a `fragment.warpgroup` of 0. The first one only loads.
-    const int own = static_cast<int>(threadIdx.x) / 128 - 1;
+    const int own = Boxes::single ? 0 : static_cast<int>(threadIdx.x) / 128 - 1;
     const int columns = cute::get<1>(problem);
     const int row = cute::get<0>(at) * m + fragment.warpgroup * 64, column = cute::get<1>(at) * n;
     const bool leads = thread % 128 == 0;
