@@ -8,12 +8,14 @@ timed from a replayed graph over buffers that exceed L2.
 FOLDER keeps what was compiled. Times, measured and predicted, are us of one launch. `gain` is the time of the fastest
 other kernel over that of the fastest in such tiles, `expected` the same by prediction. Products of one image or
 sequence with the normalisation behind them are compared too: slices that are normalised where they are added up, beside
-clusters. Locks have the times of both apart.
+clusters. Locks have the times of both apart. Rows of one image or sequence that end in `single` have blocks of half a
+multiprocessor as new kernels, and the fastest others by prediction beside them.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +77,11 @@ ENCODERS = (
 )
 
 
+SINGLE = (
+    Encoder("ViT-B/16 b1", 1, 197, recipe="vit_b16", transposed=True),
+    Encoder("BERT-base 128 b1", 1, 128, recipe="bert_base"),
+)
+
 SLICED = tuple(
     (f"{name} b1 {what} + norm", product(f"{name} {what}", (1, length, depth), 768, ADD, by=False))
     for name, length in (("ViT-B/16", 197), ("BERT-base 128", 128))
@@ -85,14 +92,38 @@ SLICED = tuple(
 
 def sliced_trials(layer: Layer, count: int) -> list[tuple[str, gpu_harness.Trial]]:
     """`count` kernels of either kind, first by prediction; what is normalised is stored too."""
+    return _normed(layer, count, {"new": is_sliced, "others": lambda each: "norm" in dict(each.parameters)})
+
+
+def single_sliced_trials(layer: Layer, count: int) -> list[tuple[str, gpu_harness.Trial]]:
+    """The same of slices by blocks of half a multiprocessor, beside those by whole ones."""
+    ways = {
+        "new": lambda each: is_sliced(each) and is_single(each),
+        "others": lambda each: is_sliced(each) and not is_single(each),
+    }
+    return _normed(layer, count, ways)
+
+
+def _normed(
+    layer: Layer, count: int, ways: Mapping[str, Callable[[Candidate], bool]]
+) -> list[tuple[str, gpu_harness.Trial]]:
     both, step = step_of(layer, keeps=True)
     candidates = FAMILY.candidates(step.problem, TARGET)[0]
-    ways = {"new": "sliced_norm", "others": "norm"}
     return [
         (way, gpu_harness.Trial(both, step, each, timed=True))
-        for way, stated in ways.items()
-        for each in [each for each in candidates if stated in dict(each.parameters)][:count]
+        for way, takes in ways.items()
+        for each in [each for each in candidates if takes(each)][:count]
     ]
+
+
+def is_sliced(candidate: Candidate) -> bool:
+    """True for slices that are normalised where they are added up."""
+    return "sliced_norm" in dict(candidate.parameters)
+
+
+def is_single(candidate: Candidate) -> bool:
+    """True for blocks that leave half of a multiprocessor to others."""
+    return dict(candidate.parameters).get("warpgroups") == "single"
 
 
 def locked(problem: KernelProblem, recipe: str | None) -> list[Candidate]:
@@ -119,7 +150,9 @@ def of_other_sizes(candidates: list[Candidate], count: int) -> list[Candidate]:
     return sizes + [each for each in candidates if "cluster" in dict(each.parameters)][:1]
 
 
-def trials_of(layer: Layer, recipe: str | None, count: int) -> list[tuple[str, gpu_harness.Trial]]:
+def trials_of(
+    layer: Layer, recipe: str | None, count: int, of_way: Callable[[Candidate], bool] = is_new
+) -> list[tuple[str, gpu_harness.Trial]]:
     """New kernels of `count` sizes and others of as many, first by prediction, each also in clusters, and those of the
     lock."""
     graph, node = graph_with(layer)
@@ -127,8 +160,8 @@ def trials_of(layer: Layer, recipe: str | None, count: int) -> list[tuple[str, g
     step = ProposedStep(problem, tuple(f"x{index}" for index in range(len(problem.inputs))), ("y",))
     candidates = sorted(FAMILY.candidates(problem, TARGET)[0], key=lambda each: FAMILY.predict(problem, each, TARGET))
     own = locked(problem, recipe)
-    others = of_other_sizes([each for each in candidates if not is_new(each)], count)
-    new = of_other_sizes([each for each in candidates if is_new(each)], count)
+    others = of_other_sizes([each for each in candidates if not of_way(each)], count)
+    new = of_other_sizes([each for each in candidates if of_way(each)], count)
     ways = (("locked", own), ("others", [each for each in others if each not in own]), ("new", new))
     return [
         (way, gpu_harness.Trial(layer, step, each, timed=True)) for way, found in ways for each in dict.fromkeys(found)
@@ -156,6 +189,19 @@ def main() -> int:
         for name, layer in SLICED
         if name.startswith(arguments.only)
         for each in sliced_trials(layer, arguments.count)
+    ]
+    planned += [
+        (f"{layer.label} single", *each)
+        for encoder in SINGLE
+        if encoder.name.startswith(arguments.only)
+        for layer in encoder.layers
+        for each in trials_of(layer, encoder.recipe, arguments.count, is_single)
+    ]
+    planned += [
+        (f"{name} single", *each)
+        for name, layer in SLICED
+        if name.startswith(arguments.only)
+        for each in single_sliced_trials(layer, arguments.count)
     ]
     library = kernel_trials.library(arguments, [trial for *_, trial in planned])
     if library is None:
