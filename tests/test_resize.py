@@ -19,12 +19,12 @@ WAYS = ("half_pixel", "pytorch_half_pixel", "asymmetric", "half_pixel_symmetric"
 NEAREST = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
 
 
-def resize(x: tuple[int, ...], given: str, asked: object, **attributes: object) -> ModelProto:
+def resize(x: tuple[int, ...], given: str, asked: object, opset: int = 19, **attributes: object) -> ModelProto:
     inputs = {"scales": "x - asked", "sizes": "x - - asked"}[given]
     nodes = [node("Resize", inputs, "y", **attributes)]
     for each in nodes:
         each.input[:] = ["" if name == "-" else name for name in each.input]
-    return model(nodes, [tensor("x", x)], constants={"asked": np.asarray(asked)}, opset=19)
+    return model(nodes, [tensor("x", x)], constants={"asked": np.asarray(asked)}, opset=opset)
 
 
 def same_as_onnxruntime(folder: pytest.TempPathFactory, proto: ModelProto, x: object) -> None:
@@ -64,3 +64,28 @@ def test_one_result_of_pytorch_s_half_pixels_is_the_first_element(
         found = evaluate(bound(tmp_path_factory.mktemp("one"), proto), {"x": x})["y"]
         np.testing.assert_array_equal(found, x[..., :1])
         same_as_onnxruntime(tmp_path_factory, proto, x)
+
+
+@pytest.mark.parametrize(("opset", "factors"), [(18, (0.4, 0.6, 1.3, 1.7)), (19, (1.3, 1.7))])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_aligned_corners_lie_at_the_last_result_whatever_the_factor(
+    tmp_path_factory: pytest.TempPathFactory, mode: str, opset: int, factors: tuple[float, ...]
+) -> None:
+    """As PyTorch has them, where a factor makes no whole number. ONNX's cases of opset 19 have smaller images
+    otherwise, and are followed there."""
+    x = np.random.RandomState(0).normal(size=(1, 1, 10, 11)).astype(np.float32)
+    for factor in factors:
+        asked = np.asarray([1, 1, factor, factor], np.float32)
+        proto = resize(x.shape, "scales", asked, opset, mode=mode, coordinate_transformation_mode="align_corners")
+        same_as_onnxruntime(tmp_path_factory, proto, x)
+
+
+@pytest.mark.parametrize("way", ["asymmetric", "half_pixel"])
+def test_the_nearest_place_is_found_in_single_precision(tmp_path_factory: pytest.TempPathFactory, way: str) -> None:
+    """Result 3 of a factor of 0.6 lies at 5, and in double precision right before it; 0.7 makes 7 of 10 elements."""
+    x = np.random.RandomState(0).normal(size=(1, 1, 10, 11)).astype(np.float32)
+    for factor in (0.3, 0.6, 0.7, 1.1, 1.3):
+        asked = np.asarray([1, 1, factor, factor], np.float32)
+        for nearest in NEAREST:
+            attributes = {"mode": "nearest", "coordinate_transformation_mode": way, "nearest_mode": nearest}
+            same_as_onnxruntime(tmp_path_factory, resize(x.shape, "scales", asked, **attributes), x)

@@ -26,7 +26,9 @@ _MASK, _PAST_KEY, _PAST_VALUE, _LENGTHS = 3, 4, 5, 6
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class Sizes:
+    """Extents of one attention; `past`: keys in front of the first query's own."""
+
     batch: int
     heads: int
     kv_heads: int
@@ -59,17 +61,17 @@ def import_attention(node: NodeImport) -> None:
     causal = bool(node.integer("is_causal", 0))
     window = (node.integer("left_window_size", -1), node.integer("right_window_size", -1))
     plain = causal and not past and not node.has(_LENGTHS)
-    spelled = cap != 0.0 or bool(outputs[3])
-    masks = _masks(node, sizes, causal and not (plain and not spelled), window)
-    if spelled:
-        result = _spelled(node, sizes, (q, k, v), masks, scale, cap, mode if outputs[3] else None)
+    apart = cap != 0.0 or bool(outputs[3])
+    masks = _masks(node, sizes, causal and not (plain and not apart), window)
+    if apart:
+        result = spelled(node, sizes, (q, k, v), masks, scale, cap, mode if outputs[3] else None)
     else:
         op = Attention(sizes.heads, sizes.kv_heads, scale, plain, False, bool(masks))
-        rows = [_rows(node, name) for name in (q, k, v)]
+        rows = [rows_of(node, name) for name in (q, k, v)]
         if node.type(0).rank == 3:
-            node.emit(op, [*rows, *_together(node, masks)], 0)
+            node.emit(op, [*rows, *together(node, masks)], 0)
             return
-        result = node.emit(op, [*rows, *_together(node, masks)])
+        result = node.emit(op, [*rows, *together(node, masks)])
     if node.type(0).rank == 4:
         split = node.emit(Reshape((sizes.batch, sizes.queries, sizes.heads, sizes.columns)), [result])
         node.emit(Transpose((0, 2, 1, 3)), [split], 0)
@@ -95,23 +97,23 @@ def _by_head(node: NodeImport, index: int, whose: str) -> str:
     return node.emit(Transpose((0, 2, 1, 3)), [split])
 
 
-def _rows(node: NodeImport, name: str) -> str:
+def rows_of(node: NodeImport, name: str) -> str:
     """[N, heads, rows, D] as rows with the heads side by side."""
     batch, heads, rows, depth = node.type_of(name).shape
     return node.emit(Reshape((batch, rows, heads * depth)), [node.emit(Transpose((0, 2, 1, 3)), [name])])
 
 
-def _sizes(node: NodeImport, q: str, k: str, v: str, past: int) -> _Sizes:
+def _sizes(node: NodeImport, q: str, k: str, v: str, past: int) -> Sizes:
     for name in ("q_num_heads", "kv_num_heads"):
         if node.given(name):  # of four axes they only repeat what shapes say
             node.integer(name)
     (batch, heads, queries, depth), (_, kv_heads, keys, _) = node.type_of(q).shape, node.type_of(k).shape
     if not kv_heads or heads % kv_heads:
         raise ShapeError(f"{heads} heads cannot share {kv_heads} heads of keys and values equally")
-    return _Sizes(batch, heads, kv_heads, queries, keys, depth, node.type_of(v).shape[3], past)
+    return Sizes(batch, heads, kv_heads, queries, keys, depth, node.type_of(v).shape[3], past)
 
 
-def _masks(node: NodeImport, sizes: _Sizes, causal: bool, window: tuple[int, int]) -> list[str]:
+def _masks(node: NodeImport, sizes: Sizes, causal: bool, window: tuple[int, int]) -> list[str]:
     """What is added to the scores. `window`: how many keys before its own place, and behind, a query reads; -1: all."""
     dtype, masks = node.type(0).dtype, list[str]()
     if node.has(_MASK):
@@ -153,15 +155,15 @@ def _chosen(node: NodeImport, seen: str) -> str:
     return node.emit(Where(), [seen, node.scalar_like(0.0, q), node.scalar_like(-np.inf, q)])
 
 
-def _together(node: NodeImport, masks: list[str]) -> list[str]:
+def together(node: NodeImport, masks: list[str]) -> list[str]:
     """Their sum, where there are any."""
     while len(masks) > 1:
         masks = [node.emit(Binary("add"), masks[:2]), *masks[2:]]
     return masks
 
 
-def _spelled(
-    node: NodeImport, sizes: _Sizes, sources: tuple[str, str, str], masks: list[str], scale: float, cap: float,
+def spelled(
+    node: NodeImport, sizes: Sizes, sources: tuple[str, str, str], masks: list[str], scale: float, cap: float,
     mode: int | None,
 ) -> str:  # fmt: skip
     """[N, rows, heads, columns], with every step a node; `mode` says which of them is output 3."""
@@ -178,7 +180,7 @@ def _spelled(
         scores = node.emit(Binary("mul"), [bounded, node.scalar_like(cap, scores)], 3 if mode == 1 else None)
     elif mode == 1:
         scores = node.emit(Reshape(node.type_of(scores).shape), [scores], 3)
-    for mask in _together(node, masks):
+    for mask in together(node, masks):
         scores = node.emit(Binary("add"), [scores, mask], 3 if mode == 2 else None)
     if mode == 2 and not masks:
         scores = node.emit(Reshape(node.type_of(scores).shape), [scores], 3)
@@ -196,7 +198,7 @@ def _spelled(
     return node.emit(Transpose((0, 2, 1, 3)), [node.emit(MatMul(), [shares, v])])
 
 
-def _repeated(node: NodeImport, name: str, sizes: _Sizes) -> str:
+def _repeated(node: NodeImport, name: str, sizes: Sizes) -> str:
     """Each head of keys or values as often as heads of queries read it."""
     batch, heads, rows, depth = node.type_of(name).shape
     apart = node.emit(Reshape((batch, heads, 1, rows, depth)), [name])

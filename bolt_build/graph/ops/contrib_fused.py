@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.ir import ShapeError
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import convolution
@@ -21,11 +22,8 @@ _DOMAIN = "com.microsoft"
 
 
 def import_fused_matmul(node: NodeImport) -> None:
-    """alpha A' B': of factors of one axis as they are, of others with their last two axes swapped where asked."""
-    for name in ("transBatchA", "transBatchB"):
-        if node.integer(name, 0):
-            raise Refusal("unsupported-attribute", f"{name}=1 is not supported")
-    alpha, left, right = node.real("alpha", 1.0), _factor(node, 0, "transA"), _factor(node, 1, "transB")
+    """alpha A' B': of factors of one axis as they are, of others with their axes moved where asked."""
+    alpha, left, right = node.real("alpha", 1.0), _factor(node, 0, "A"), _factor(node, 1, "B")
 
     def multiplied(a: str, b: str, output: int | None) -> str:
         return node.emit(MatMul(), [a, b], output)
@@ -37,11 +35,18 @@ def import_fused_matmul(node: NodeImport) -> None:
     node.emit(Binary("mul"), [product, node.scalar_like(alpha, product)], 0)
 
 
-def _factor(node: NodeImport, index: int, swapped: str) -> str:
+def _factor(node: NodeImport, index: int, name: str) -> str:
+    """The first axis behind the other batches, where asked; then the last two swapped, where asked."""
     rank = node.type(index).rank
-    if not node.integer(swapped, 0) or rank < 2:
-        return node.input(index)
-    return node.emit(Transpose((*range(rank - 2), rank - 1, rank - 2)), [node.input(index)])
+    swapped, batches = (bool(node.integer(f"{what}{name}", 0)) for what in ("trans", "transBatch"))
+    axes = list(range(rank))
+    if batches:
+        if rank < 3 or node.type(1 - index).rank != rank:
+            raise ShapeError(f"transBatch{name}=1 needs factors of three axes or more, as many in both")
+        axes = [*axes[1:-1], 0, rank - 1]
+    if swapped and rank > 1:
+        axes[-2:] = axes[:-3:-1]
+    return node.input(index) if axes == sorted(axes) else node.emit(Transpose(tuple(axes)), [node.input(index)])
 
 
 _ACTIVATIONS: dict[str, Callable[[float, float], Activation]] = {
@@ -98,7 +103,7 @@ _MATRIX = Data((2, 8))
 IMPORTERS = (
     Importer(
         "FusedMatMul", (1,), import_fused_matmul, domain=_DOMAIN,
-        example=Example((_MATRIX, Weights((4, 8))), (("transB", 1),)), note="no transposed batches",
+        example=Example((_MATRIX, Weights((4, 8))), (("transB", 1),)),
     ),
     Importer(
         "TransposeMatMul", (1,), import_fused_matmul, domain=_DOMAIN,

@@ -64,6 +64,8 @@ class _Way:
     cubic: float
     exclude: bool
     antialias: bool
+    counted: bool
+    """Whether aligned corners take the number of results also where images become smaller."""
 
 
 _COORDINATES = (
@@ -77,25 +79,31 @@ _CLOSE = 1e-6
 
 
 def _origins(way: _Way, extent: int, made: int, scale: float, roi: tuple[float, float]) -> Array:
-    """Where each result lies in the input. What a scale makes of an extent is no whole number, and counts as it is."""
-    at = np.arange(made, dtype=np.float64)
-    width = float(made) if abs(scale * extent - made) < _CLOSE else scale * extent
+    """Where each result lies in the input, in single precision as onnxruntime computes it: the nearest place of a
+    result is then the same one. What a scale makes of an extent is no whole number, and counts as it is."""
+    at, one, half = np.arange(made, dtype=np.float32), np.float32(1), np.float32(0.5)
+    size, factor = np.float32(extent), np.float32(scale)
+    width = np.float32(made if abs(scale * extent - made) < _CLOSE else scale * extent)
     match way.coordinates:
         case "asymmetric":
-            return at / scale
+            return at / factor
         case "align_corners":
-            return at * (extent - 1) / (width - 1) if width != 1 else at * 0.0
+            if way.counted or scale > 1:
+                # The text of ONNX says the number of results, as onnxruntime and PyTorch do. Its cases of smaller
+                # images take what the scale makes, before it is cut off.
+                width = np.float32(made)
+            return at * (size - one) / (width - one) if width != 1 else at * np.float32(0)
         case "pytorch_half_pixel" if made == 1:
-            return at * 0.0
+            return at * np.float32(0)
         case "half_pixel_symmetric":
-            offset = extent * (width - made) / (2 * width)
-            return offset + (at + 0.5) / scale - 0.5
+            offset = size * (width - np.float32(made)) / (2 * width)
+            return offset + (at + half) / factor - half
         case "tf_crop_and_resize":
-            start, end = roi
+            start, end = np.float32(roi[0]), np.float32(roi[1])
             if width == 1:
-                return at + 0.5 * (start + end) * (extent - 1)
-            return start * (extent - 1) + at * (end - start) * (extent - 1) / (width - 1)
-    return (at + 0.5) / scale - 0.5
+                return at + half * (start + end) * (size - one)
+            return start * (size - one) + at * (end - start) * (size - one) / (width - one)
+    return (at + half) / factor - half
 
 
 def _cubic(x: Array, a: float) -> Array:
@@ -142,6 +150,7 @@ def _way(node: NodeImport) -> _Way:
         node.real("cubic_coeff_a", -0.75),
         bool(node.integer("exclude_outside", 0)),
         bool(node.integer("antialias", 0)),
+        node.version < 19,
     )
     known = ((way.mode, ("nearest", "linear", "cubic")), (way.coordinates, _COORDINATES), (way.nearest, _NEAREST))
     for given, names in known:
@@ -171,7 +180,9 @@ def _sizes(node: NodeImport, axes: tuple[int, ...]) -> tuple[tuple[int, ...], tu
     else:
         given = [float(scale) for scale in node.static(scales_at, "the list of scales").reshape(-1)]
     node.text("keep_aspect_ratio_policy", "stretch")
-    return tuple(floor(s * extent) for s, extent in zip(given, extents, strict=True)), tuple(given)
+    # In single precision, as scales are: 0.7 is stored as less, and makes 7 of 10.
+    made = (np.float32(scale) * np.float32(extent) for scale, extent in zip(given, extents, strict=True))
+    return tuple(floor(each) for each in made), tuple(given)
 
 
 def import_resize(node: NodeImport) -> None:

@@ -28,6 +28,12 @@ def import_rotary(node: NodeImport) -> None:
     if turned % 2 or not 0 < turned <= depth:
         raise ShapeError(f"{turned} elements of heads of {depth} cannot be turned in pairs")
     cos, sin = (_angles(node, index, (batch, rows, turned // 2), apart) for index in (1, 2))
+    node.emit(Reshape(shape), [rotated(node, x, cos, sin, interleaved)], 0)
+
+
+def rotated(node: NodeImport, x: str, cos: str, sin: str, interleaved: bool) -> str:
+    """`x` of four axes, of whose heads as many pairs are turned as `cos` and `sin` have angles along the last axis."""
+    depth, turned = node.type_of(x).shape[3], 2 * node.type_of(cos).shape[-1]
     first, second = (_half(node, x, turned, part, interleaved) for part in (0, 1))
 
     def pair(function: str, a: str, b: str) -> str:
@@ -42,8 +48,7 @@ def import_rotary(node: NodeImport) -> None:
         parts = halves
     if turned < depth:
         parts.append(node.emit(Slice((0, 0, 0, turned), (*outer, depth - turned), (1,) * 4), [x]))
-    whole = parts[0] if len(parts) == 1 else node.emit(Concat(3), parts)
-    node.emit(Reshape(shape), [whole], 0)
+    return parts[0] if len(parts) == 1 else node.emit(Concat(3), parts)
 
 
 def _angles(node: NodeImport, index: int, wanted: tuple[int, ...], apart: tuple[int, ...]) -> str:
