@@ -48,6 +48,7 @@ from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.normalization import Lrn
 from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.recurrent import Recurrent
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat
 from bolt_build.graph.ops.softmax import Softmax
@@ -336,7 +337,8 @@ _IN_BF16 = 4
 
 def trials() -> list[Trial]:
     """Everything, in the order in which it runs."""
-    found = [trial for layer in (*LAYERS, *SINGLE) for trial in trials_of(layer, "portable")]
+    several = {layer: 12 for layer in LAYERS if isinstance(layer.op, Recurrent)}
+    found = [trial for layer in (*LAYERS, *SINGLE) for trial in trials_of(layer, "portable", several.get(layer, 1))]
     wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
                     precision=DType.F16, tolerance=TOLERANCE, label=f"wide-{layer.label}")
             for layer in BANDWIDTH]  # fmt: skip

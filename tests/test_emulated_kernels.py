@@ -125,6 +125,8 @@ LABELS = (
     "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",
     "rows-pool-stem+max3-cutlass-16x16x4xturnsx3x1-f16/channels_last-f16/channels_last-rows72",
     "f16-lstm-everything-portable-direct-f16/row-f16/row",
+    "f16-lstm-everything-portable-rowsx4x2-f16/row-f16/row",
+    "f16-gru-portable-rowsx2x8-f16/row-f16/row",
     "squeeze+gate-portable-direct-f16/channels_last-f16/channels_last",
     "squeeze-odd+gate-portable-direct-f16/channels_last-f16/channels_last",
     "prologue-cutlass-128x128x64xpingpongxaffine-f16/channels_last-f16/channels_last",

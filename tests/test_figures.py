@@ -15,7 +15,7 @@ import ci_run  # noqa: E402
 import figures  # noqa: E402
 import record  # noqa: E402
 import rendered  # noqa: E402
-from rendered import peers  # noqa: E402
+from rendered import bandwidth, peers  # noqa: E402
 
 KNOWN = {"mean": "2.06", "peers": "| a | b |\n| --- | --- |\n| 1 | 2 |"}
 
@@ -158,3 +158,27 @@ def test_tests_are_counted_from_pytests_report(tmp_path: Path) -> None:
     report = tmp_path / "tests.xml"
     report.write_text('<testsuites><testsuite tests="9" failures="1" errors="2" skipped="2" time="3.5"/></testsuites>')
     assert ci_run.counts(report) == {"passed": 4, "failed": 3, "skipped": 2, "pytest_wall_s": 3.5}
+
+
+def moving(case: str, batch: int, us: float) -> dict[str, object]:
+    return {"kind": "normalisation", "case": case, "batch": batch, "us": us, "bytes": 1_000_000}
+
+
+def test_steps_of_one_pair_of_batches_have_it_in_the_head() -> None:
+    rows = [moving("a", batch, 2.0) for batch in (1, 32, 256)]
+    assert bandwidth.bandwidth({"peak": 1e12, "rows": rows})["bandwidth"].splitlines() == [
+        "| kind | step | us, batch 32 | of 1.0 TB/s | us, batch 256 | of 1.0 TB/s |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| normalisation | a | 2.0 | 50% | 2.0 | 50% |",
+    ]
+
+
+def test_steps_of_several_pairs_of_batches_say_their_own() -> None:
+    rows = [moving("a", 32, 2.0), moving("a", 256, 4.0), moving("long_rows", 2, 8.0), moving("long_rows", 32, 10.0)]
+    assert bandwidth.bandwidth({"peak": 1e12, "rows": [*rows, moving("once", 4, 5.0)]})["bandwidth"].splitlines() == [
+        "| kind | step | batch | us | of 1.0 TB/s | batch | us | of 1.0 TB/s |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| normalisation | a | 32 | 2.0 | 50% | 256 | 4.0 | 25% |",
+        "| normalisation | long rows | 2 | 8.0 | 12% | 32 | 10.0 | 10% |",
+        "| normalisation | once | 4 | 5.0 | 20% |  |  |  |",
+    ]

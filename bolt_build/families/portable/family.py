@@ -41,6 +41,8 @@ def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
     efficiency = rule.efficiency(problem)
     if target.gpu is None:
         return roofline(problem, target, efficiency)
+    if rule.gpu_seconds is not None:
+        return rule.gpu_seconds(problem, target)
     if rule.gpu_single is not None and in_single(problem):
         efficiency = rule.gpu_single(problem)
     elif rule.gpu_efficiency is not None:

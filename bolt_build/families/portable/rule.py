@@ -10,7 +10,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, s
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.portable.form import AnyForm
 from bolt_build.graph.ir import Layout, Node, Op, TensorType
-from bolt_build.targets import Gpu
+from bolt_build.targets import Gpu, Target
 
 Layouts = tuple[tuple[Layout, ...], Layout]
 """A layout for each input and one for the output."""
@@ -39,10 +39,11 @@ class Rule:
     is the part of the target's peak arithmetic rate that is expected; `gpu_efficiency` the same on a GPU, whose peak is
     that of tensor cores, which none of these kernels use (None: no other than elsewhere), `gpu_single` of problems all
     in fp32, whose peak is that of plain instructions (None: as of others), `gpu_bandwidth` the part of a GPU's
-    bandwidth, `gpu_latency` the seconds that a kernel there takes on top of that, because its threads wait. `in_place`
-    names inputs of the op itself whose memory may also be the output's. Where `is_view`, nothing runs: the output is
-    the input's bytes from `view_offset` on. Where `pitched`, rows of the output may be stored further apart than they
-    are long; `reads_apart` are the inputs whose rows may lie so.
+    bandwidth, `gpu_latency` the seconds that a kernel there takes on top of that, because its threads wait,
+    `gpu_seconds` all of its time, where those do not say it. `in_place` names inputs of the op itself whose memory may
+    also be the output's. Where `is_view`, nothing runs: the output is the input's bytes from `view_offset` on. Where
+    `pitched`, rows of the output may be stored further apart than they are long; `reads_apart` are the inputs whose
+    rows may lie so.
 
     All that is of the plain kernel, which candidates call direct. `forms` are other kernels that a GPU has.
     """
@@ -55,6 +56,7 @@ class Rule:
     gpu_single: Callable[[KernelProblem], float] | None = None
     gpu_bandwidth: Callable[[KernelProblem], float] = lambda problem: 1.0
     gpu_latency: Callable[[KernelProblem], float] = lambda problem: 0.0
+    gpu_seconds: Callable[[KernelProblem, Target], float] | None = None
     layouts: Callable[[Node, tuple[TensorType, ...], TensorType], tuple[Layouts, ...]] = same_layouts
     in_place: tuple[int, ...] = ()
     is_view: Callable[[KernelProblem], bool] = lambda problem: False
