@@ -44,7 +44,6 @@ REFUSED = {
     "test_training_dropout_default_mask": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_training_dropout_mask": f"Dropout 'Dropout_0': {_TRAINING}",
     "test_attention_local_window_gqa_rank4_mask": f"Attention 'Attention_0': {_PRECISION}",
-    "test_einsum_batch_diagonal": "Einsum 'Einsum_0': term '...ii' takes a diagonal, which is not supported",
     **{
         f"test_mod_{what}": f"Mod 'Mod_0': {_MOD}"
         for bits in (16, 32, 64)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from math import prod
 
 from bolt_build.graph.example import Data, Example
-from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import ShapeError
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Identity, Reshape, Transpose
+from bolt_build.graph.ops.shape import Identity, Reshape, Slice, Transpose
 
 _DOTS = "..."
 _TERM = re.compile(r"([A-Za-z]|\.\.\.)*")
@@ -28,7 +28,6 @@ class _Term:
 
 
 def import_einsum(node: NodeImport) -> None:
-    """Letters that an input repeats, its diagonal, are refused."""
     equation = node.text("equation").replace(" ", "")
     left, arrow, right = equation.partition("->")
     texts = left.split(",")
@@ -38,7 +37,8 @@ def import_einsum(node: NodeImport) -> None:
     _check_extents(node, terms)
     seen = [label for term in terms for label in term.labels]
     dots = tuple(sorted({label for label in seen if label.isdigit()}, key=int, reverse=True))
-    wanted = _labels(right, dots) if arrow else (*dots, *sorted(x for x in set(seen) - {*dots} if seen.count(x) == 1))
+    once = sorted(label for label in set(seen) - {*dots} if left.count(label) == 1)
+    wanted = _labels(right, dots) if arrow else (*dots, *once)
     if len(set(wanted)) != len(wanted) or not set(wanted) <= set(seen):
         raise ShapeError(f"equation '{equation}' asks for axes that no input has, or for one twice")
     result = terms[0]
@@ -61,9 +61,26 @@ def _term(node: NodeImport, index: int, text: str) -> _Term:
     if hidden < 0 or (hidden and _DOTS not in text):
         raise ShapeError(f"term '{text}' does not fit input {index} {list(node.type(index).shape)}")
     labels = _labels(text, tuple(str(number) for number in reversed(range(hidden))))
-    if len(set(labels)) != len(labels):
-        raise Refusal("unsupported-attribute", f"term '{text}' takes a diagonal, which is not supported")
-    return _Term(node.input(index), labels)
+    return _diagonal(node, _Term(node.input(index), labels))
+
+
+def _diagonal(node: NodeImport, term: _Term) -> _Term:
+    """Of axes with one letter the elements that have one index along all: every (n + 1)th of two axes of n as one."""
+    repeated = next((label for label in term.labels if term.labels.count(label) > 1), None)
+    if repeated is None:
+        return term
+    first, second = [axis for axis, label in enumerate(term.labels) if label == repeated][:2]
+    shape = node.type_of(term.name).shape
+    extent = shape[first]
+    if shape[second] != extent:
+        raise ShapeError(f"'{repeated}' stands for the extents {extent} and {shape[second]}")
+    others = [axis for axis in range(len(shape)) if axis not in (first, second)]
+    outer = tuple(shape[axis] for axis in others)
+    moved = node.emit(Transpose((*others, first, second)), [term.name])
+    flat = node.emit(Reshape((*outer, extent * extent)), [moved])
+    zeros, ones = (0,) * (len(outer) + 1), (1,) * len(outer)
+    name = node.emit(Slice(zeros, (*outer, extent), (*ones, extent + 1)), [flat])
+    return _diagonal(node, _Term(name, (*(term.labels[axis] for axis in others), repeated)))
 
 
 def _check_extents(node: NodeImport, terms: Sequence[_Term]) -> None:
@@ -141,6 +158,5 @@ IMPORTERS = (
         (12, 28),
         import_einsum,
         example=Example((Data((2, 3, 4)), Data((2, 4, 5))), (("equation", "bij,bjk->bik"),)),
-        note="no diagonals",
     ),
 )
