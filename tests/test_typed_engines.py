@@ -92,6 +92,23 @@ def arithmetic() -> list[Small]:
     return found
 
 
+def doubles() -> list[Small]:
+    """Beside constants, which stay doubles: in single precision they would be off by a millionth of a millionth."""
+    x, c = numbers((2, 3, 4), np.float64), numbers((4,), np.float64, 0.5, 2)
+    exact: dict[str, Array] = {
+        "Add": x + c, "Sub": x - c, "Mul": x * c, "Div": x / c, "Max": np.maximum(x, c), "Min": np.minimum(x, c),
+    }  # fmt: skip
+    found = [Small(f"doubles-{op}", op, (x,), wanted, (c,)) for op, wanted in exact.items()]
+    found += [
+        Small("doubles-Less", "Less", (x,), x < c, (c,)),
+        Small("doubles-Where", "Where", (x > 0, x), np.where(x > 0, x, c), (c,)),
+        Small("doubles-Concat", "Concat", (x,), np.concatenate([x, x[:1]]), (x[:1],), {"axis": 0}),
+        Small("doubles-Pow", "Pow", (x,), x * x, (np.full((4,), 2.0),)),
+        Small("doubles-Clip", "Clip", (x,), np.clip(x, -0.1, 0.7), (np.asarray(-0.1), np.asarray(0.7))),
+    ]
+    return found
+
+
 def casts() -> list[Small]:
     """To the nearest that an integer type holds, towards zero; low bits of integers; a boolean is what is not zero."""
     reals = np.asarray([[0, -0.5, 1.9, -1.9, 127.5, 300, -300, 1e20, -1e20, np.inf, -np.inf, np.nan]], np.float32)
@@ -224,7 +241,7 @@ def reductions() -> list[Small]:
 
 @functools.cache
 def smalls() -> list[Small]:
-    return [*arithmetic(), *casts(), *logic(), *moved(), *reductions()]
+    return [*arithmetic(), *doubles(), *casts(), *logic(), *moved(), *reductions()]
 
 
 @pytest.fixture(scope="module")

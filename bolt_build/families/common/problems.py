@@ -20,7 +20,7 @@ def problem_of(
     """The node as a problem. `inputs` has one layout for each of the node's inputs, ignored for constants.
 
     Constants are row-major; factors (weights) and what an op only moves are stored in `precision`, all other constants,
-    such as biases, in f32.
+    such as biases, in f32; integers, booleans and doubles as they are.
     """
     scales = node.op.scales
     operands = tuple(
@@ -42,7 +42,8 @@ def _constant(t: TensorType, node: Node, index: int, precision: DType) -> Operan
     is_factor = index < node.op.factors
     of_stage = any(stage.operand == index for stage in node.epilogue)
     is_moved = node.op.moves and not of_stage
-    dtype = stored(t.dtype, precision) if is_factor or is_moved or not t.dtype.is_float else DType.F32
+    narrowed = t.dtype in PRECISIONS.values() and not (is_factor or is_moved)
+    dtype = DType.F32 if narrowed else stored(t.dtype, precision)
     return Operand(t.shape, TensorFormat(dtype, Layout.ROW), constant=True)
 
 
