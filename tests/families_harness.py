@@ -309,7 +309,7 @@ class Preparing : public bolt::Prepare {
   int threads() const override { return threads_; }
   const void* weight(int index) const override { return copies_[index].data(); }
   std::shared_ptr<const void> shared(const std::string& key, std::size_t bytes,
-                                     const std::function<void(void*)>& fill) const override {
+                                     bolt::FunctionRef<void(void*)> fill) const override {
     keys += key + "\\n";
     void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     fill(memory);

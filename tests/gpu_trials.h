@@ -76,7 +76,7 @@ class Preparing : public bolt::Prepare {
   int threads() const override { return 1; }
   const void* weight(int index) const override { return inputs_[index]; }
   std::shared_ptr<const void> shared(const std::string&, std::size_t bytes,
-                                     const std::function<void(void*)>& fill) const override {
+                                     bolt::FunctionRef<void(void*)> fill) const override {
     std::vector<char> host(bytes);
     fill(host.data());
     auto buffer = std::make_shared<Buffer>(bytes, host.data());

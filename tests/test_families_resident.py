@@ -40,7 +40,7 @@ struct Memory : bolt::Prepare {
   int threads() const override { return 1; }
   const void* weight(int) const override { return nullptr; }
   std::shared_ptr<const void> shared(const std::string&, std::size_t,
-                                     const std::function<void(void*)>& fill) const override {
+                                     bolt::FunctionRef<void(void*)> fill) const override {
     fill(to);
     return nullptr;
   }

@@ -162,7 +162,7 @@ double median_ms(const Work& work) {
 
 }  // namespace
 
-Timing time_runs(const Model& model, const Choice& choice, const Load& load, const std::function<void(Session&)>& fill) {
+Timing time_runs(const Model& model, const Choice& choice, const Load& load, bolt::FunctionRef<void(Session&)> fill) {
   std::vector<std::unique_ptr<Session>> sessions;
   for (int64_t i = 0; i < load.callers; ++i) {
     sessions.push_back(std::make_unique<Session>(model, choice, load.callers > 1));

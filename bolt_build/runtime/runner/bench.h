@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 
+#include "bolt/function_ref.h"
 #include "session.h"
 
 namespace bolt_runner {
@@ -46,6 +46,6 @@ struct Timing {
 
 /// `fill` gives a session its inputs. Each caller warms up for 3 runs and 0.2 s at least; then `runs` runs are timed, or as many as
 /// begin within `seconds` (3 at least, kMostRuns at most). Throws Problem where a session or a run fails.
-Timing time_runs(const Model& model, const Choice& choice, const Load& load, const std::function<void(Session&)>& fill);
+Timing time_runs(const Model& model, const Choice& choice, const Load& load, bolt::FunctionRef<void(Session&)> fill);
 
 }  // namespace bolt_runner

@@ -100,7 +100,7 @@ std::uint32_t* watched() { return nullptr; }
 
 void unwatch(std::uint32_t*) noexcept {}
 
-void fill(void* memory, std::size_t, const std::function<void(void*)>& fill) { fill(memory); }
+void fill(void* memory, std::size_t, FunctionRef<void(void*)> fill) { fill(memory); }
 
 void copy(void* to, const void* from, std::size_t bytes, void*) { std::memcpy(to, from, bytes); }
 
@@ -111,7 +111,7 @@ void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t fro
 
 void zero(void* memory, std::size_t bytes, void*) { std::memset(memory, 0, bytes); }
 
-void for_each(int count, const std::function<void(int)>& body) {
+void for_each(int count, FunctionRef<void(int)> body) {
 #pragma omp parallel for schedule(dynamic)
   for (int i = 0; i < count; ++i) body(i);
 }
@@ -128,7 +128,7 @@ void wait(void*) {}
 
 bool overlaps() noexcept { return false; }
 
-double seconds(void* stream, int repeats, const std::function<void(void*)>& queue) {
+double seconds(void* stream, int repeats, FunctionRef<void(void*)> queue) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < repeats; ++i) queue(stream);
@@ -139,6 +139,6 @@ double seconds(void* stream, int repeats, const std::function<void(void*)>& queu
 struct Recording::State {};
 Recording::Recording() = default;
 Recording::~Recording() = default;
-void Recording::play(void* stream, bool, const std::function<void(void*)>& queue) { queue(stream); }
+void Recording::play(void* stream, bool, FunctionRef<void(void*)> queue) { queue(stream); }
 
 }  // namespace bolt::device

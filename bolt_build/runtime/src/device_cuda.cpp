@@ -167,7 +167,7 @@ void unwatch(std::uint32_t* word) noexcept {
   if (cudaFreeHost(word) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
-void fill(void* memory, std::size_t bytes, const std::function<void(void*)>& fill) {
+void fill(void* memory, std::size_t bytes, FunctionRef<void(void*)> fill) {
   struct Free {
     void operator()(void* at) const { std::free(at); }
   };
@@ -196,7 +196,7 @@ void zero(void* memory, std::size_t bytes, void* stream) {
   check(cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream)), "queueing zeros failed");
 }
 
-void for_each(int count, const std::function<void(int)>& body) {
+void for_each(int count, FunctionRef<void(int)> body) {
   std::atomic<int> next{0};
   const auto work = [&] {
     for (int i = next++; i < count; i = next++) body(i);
@@ -261,7 +261,7 @@ Event make_event() {
 }
 
 // What `queue` queues, as a graph. Other threads may go on calling CUDA meanwhile.
-Graph record(cudaStream_t on, const std::function<void(void*)>& queue) {
+Graph record(cudaStream_t on, FunctionRef<void(void*)> queue) {
   check(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal), "recording a graph failed");
   cudaGraph_t graph = nullptr;
   try {
@@ -283,7 +283,7 @@ Exec instantiate(const Graph& graph) {
 
 }  // namespace
 
-double seconds(void* stream, int repeats, const std::function<void(void*)>& queue) {
+double seconds(void* stream, int repeats, FunctionRef<void(void*)> queue) {
   const auto on = static_cast<cudaStream_t>(stream);
   const Stream capture = make_stream();
   const Exec ready = instantiate(record(capture.get(), [&](void* to) {
@@ -321,7 +321,7 @@ struct Recording::State {
 Recording::Recording() = default;
 Recording::~Recording() = default;
 
-void Recording::play(void* stream, bool changed, const std::function<void(void*)>& queue) {
+void Recording::play(void* stream, bool changed, FunctionRef<void(void*)> queue) {
   const auto on = static_cast<cudaStream_t>(stream);
   if (on != nullptr) {
     // A caller who records a graph of its own gets the kernels themselves: a graph cannot be launched into a recording.

@@ -25,7 +25,7 @@ class Preparation final : public Prepare {
   int threads() const override { return threads_; }
   const void* weight(int index) const override { return payload_ + engine_.weights[index].offset; }
   std::shared_ptr<const void> shared(const std::string& key, std::size_t bytes,
-                                     const std::function<void(void*)>& fill) const override {
+                                     FunctionRef<void(void*)> fill) const override {
     Entry& entry = shared_[key];
     if (std::shared_ptr<const void> found = entry.memory.lock()) {
       if (entry.bytes != bytes) throw Failure(BOLT_INTERNAL, "two sizes for the shared memory '" + key + "'");

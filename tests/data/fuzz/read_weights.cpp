@@ -13,7 +13,7 @@
 #include "bolt/failure.h"
 #include "bolt/weights_file.h"
 
-void bolt::device::for_each(int count, const std::function<void(int)>& body) {
+void bolt::device::for_each(int count, FunctionRef<void(int)> body) {
   for (int i = 0; i < count; ++i) body(i);
 }
 

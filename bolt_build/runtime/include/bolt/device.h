@@ -4,8 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+
+#include "bolt/function_ref.h"
 
 namespace bolt::device {
 
@@ -52,7 +53,7 @@ void* allocate(std::size_t bytes);
 void release(void* memory) noexcept;
 
 /// Lets `fill` write `bytes` bytes in memory that the CPU sees, and has them in `memory` of allocate() afterwards.
-void fill(void* memory, std::size_t bytes, const std::function<void(void*)>& fill);
+void fill(void* memory, std::size_t bytes, FunctionRef<void(void*)> fill);
 
 /// A word that kernels write and the CPU reads whenever it likes, 0 at first; null on a device whose kernels can throw.
 /// Throws std::bad_alloc.
@@ -70,7 +71,7 @@ void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t fro
 void zero(void* memory, std::size_t bytes, void* stream);
 
 /// Calls body(0) .. body(count - 1) on the CPU threads of the enclosing Scope. `body` does not throw.
-void for_each(int count, const std::function<void(int)>& body);
+void for_each(int count, FunctionRef<void(int)> body);
 
 /// Throws Failure where `stream` is none of this device's.
 void check_stream(void* stream);
@@ -89,7 +90,7 @@ bool overlaps() noexcept;
 
 /// Seconds that one of `repeats` executions of what `queue` queues takes on the device, the CPU's part left out where the
 /// device can work without it. Waits for them. Throws Failure, and what `queue` throws.
-double seconds(void* stream, int repeats, const std::function<void(void* stream)>& queue);
+double seconds(void* stream, int repeats, FunctionRef<void(void* stream)> queue);
 
 /// What a plan queues, recorded where the device can record (a CUDA graph) and played again without the plan. Plays of
 /// one recording do not overlap, whatever their streams.
@@ -102,7 +103,7 @@ class Recording {
 
   /// Queues on `stream` what `queue` queues on the stream that it is given. It is asked anew where there is no
   /// recording yet or it has `changed` since. Throws Failure, and what `queue` throws.
-  void play(void* stream, bool changed, const std::function<void(void* stream)>& queue);
+  void play(void* stream, bool changed, FunctionRef<void(void* stream)> queue);
 
  private:
   struct State;

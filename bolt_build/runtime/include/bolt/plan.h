@@ -3,10 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
+
+#include "bolt/function_ref.h"
 
 namespace bolt {
 
@@ -20,7 +21,7 @@ class Prepare {
   virtual const void* weight(int index) const = 0;
   /// Memory (64-byte aligned, kept as long as any holder) filled once for `key`, shared by all plans of the model.
   virtual std::shared_ptr<const void> shared(const std::string& key, std::size_t bytes,
-                                             const std::function<void(void*)>& fill) const = 0;
+                                             FunctionRef<void(void*)> fill) const = 0;
   /// Says that what follows prepares step `index` of the plan, so that a failure can name it. Returns itself.
   virtual const Prepare& step(int index) const { return static_cast<void>(index), *this; }
 };

@@ -14,7 +14,7 @@ class BorderPrepare : public Prepare {
   int threads() const override { return 1; }
   const void* weight(int index) const override { return border_.weight(border_.owner, index); }
   std::shared_ptr<const void> shared(const std::string& key, std::size_t bytes,
-                                     const std::function<void(void*)>& fill) const override {
+                                     FunctionRef<void(void*)> fill) const override {
     Filling filling{fill, nullptr};
     const void* memory = border_.shared(border_.owner, key.c_str(), bytes, &Filling::call, &filling);
     if (filling.thrown) std::rethrow_exception(filling.thrown);
@@ -25,7 +25,7 @@ class BorderPrepare : public Prepare {
 
  private:
   struct Filling {
-    const std::function<void(void*)>& fill;
+    FunctionRef<void(void*)> fill;
     std::exception_ptr thrown;
     static void call(void* how, void* memory) {
       auto* self = static_cast<Filling*>(how);
