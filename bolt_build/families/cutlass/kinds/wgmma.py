@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 from itertools import product as every
 from math import ceil
@@ -16,13 +15,13 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import (
     HOPPER,
-    MEASURED_RATE,
     NARROW,
     REGISTERS,
     refuse_whole,
     too_many_sums,
     wasted_rows,
 )
+from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.product import Product, Work
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.cutlass.slices import counts, refuse
@@ -47,6 +46,7 @@ _SCHEDULES = {"pingpong": (False, 2), "cooperative": (True, 1), "pairs": (True, 
 _SUMS = {3: ("three", 96), 4: ("four", 64)}
 """So many warpgroups in a word, and registers of a thread that hold sums where they share a multiprocessor's."""
 _CLUSTERS = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2)}
+_F16 = ", bolt::portable::f16"
 _BESIDE, _SYSTEMS = 2, 1024
 """Blocks of one warpgroup on a multiprocessor, and the shared memory of each that the system keeps."""
 _FILLED = 0.55
@@ -62,6 +62,7 @@ class WgmmaTile:
     `cluster` counts the blocks along m and n that load together what they have in common. `pairs`: two warpgroups
     compute a tile together, and another two the next one meanwhile. Twice as many warps hide what epilogues wait for.
     `single`: one warpgroup computes all tiles of a block, which leaves half of a multiprocessor to another block.
+    `halved`: blocks share the tiles of the last wave, half of the rows each.
     """
 
     m: int
@@ -71,6 +72,7 @@ class WgmmaTile:
     cluster: tuple[int, int] = (1, 1)
     pairs: bool = False
     single: bool = False
+    halved: bool = False
 
     header: ClassVar[str] = "_warpgroup"
     memory_mb: ClassVar[int] = 700
@@ -131,20 +133,24 @@ class WgmmaTile:
     def parameters(self) -> Named:
         names = {shape: name for name, shape in _CLUSTERS.items()}
         cluster = (("cluster", names[self.cluster]),) if self.cluster != (1, 1) else ()
-        return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", self.schedule), *cluster)
+        halves = (("halves", 1),) if self.halved else ()
+        return (("m", self.m), ("n", self.n), ("k", self.k), ("warpgroups", self.schedule), *cluster, *halves)
 
     @classmethod
     def read(cls, reader: Reader) -> WgmmaTile:
         m, n, k = map(reader.number, ("m", "n", "k"))
         together, teams = reader.word("warpgroups", _SCHEDULES)
         cluster = reader.word("cluster", _CLUSTERS, "1x1")
-        return cls(m, n, k, together, cluster, pairs=together and teams == 2, single=not together and teams == 1)
+        halved = reader.has("halves") and reader.number("halves") == 1
+        pairs, single = together and teams == 2, not together and teams == 1
+        return cls(m, n, k, together, cluster, pairs=pairs, single=single, halved=halved)
 
     def cxx(self, product: Product, gpu: Gpu) -> str:
         """`bolt::cutlass_kernels::WarpgroupTile<128, 128, 64, false, 1, 1>`"""
-        teams = (self.teams,) if self.pairs or self.single or product.element else ()
+        teams = (self.teams,) if self.pairs or self.single or self.halved or product.element else ()
         values = (self.m, self.n, self.k, boolean(self.cooperative), *self.cluster, *teams)
-        return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}{product.element}>"
+        halved = f"{product.element or _F16}, true" if self.halved else product.element
+        return f"{SPACE}::WarpgroupTile<{', '.join(map(str, values))}{halved}>"
 
     def packed(self, product: Product) -> str:
         return product.weights
@@ -190,6 +196,8 @@ class WgmmaTile:
         if (reason := refuse_whole(blocks, self.m * self.n, gpu, product)) is not None:
             return reason
         waves = ceil(blocks / gpu.sms)
+        if self.halved and (reason := self._refuse_halves(blocks, gpu, product)) is not None:
+            return reason
         if self.single and waves > _BESIDE:
             return Reason("{} tiles are more than {} blocks on each of {} multiprocessors", blocks, _BESIDE, gpu.sms)
         if waves > 1 and not self.single and blocks < _FILLED * waves * gpu.sms:
@@ -198,7 +206,17 @@ class WgmmaTile:
             )
         return None
 
+    def _refuse_halves(self, blocks: int, gpu: Gpu, product: Product) -> str | None:
+        if product.kernel != "Gemm" or product.residual:
+            return "halves of tiles are of matrix products without a residual"
+        rest = blocks % gpu.sms
+        if not 0 < 2 * rest <= gpu.sms or blocks < gpu.sms:
+            return Reason("a last wave of {} tiles has no two blocks for each of them", rest or gpu.sms)
+        return None
+
     def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
+        if self.halved:
+            return "halves of tiles are of whole products"
         return refuse(self, gpu, product)
 
     def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
@@ -215,7 +233,7 @@ class WgmmaTile:
     def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
         """Where there is more than one wave and more than one row and column of tiles."""
         down, across = ceil(product.m / self.m), ceil(product.n / self.n)
-        if min(down, across) < 2 or down * across <= gpu.sms:
+        if min(down, across) < 2 or down * across <= gpu.sms or self.halved:
             return ()
         bands = [width for width, least in _BANDS if min(down, across) >= least]
         # Without a setting, blocks follow each other along the axis with fewer tiles.
@@ -303,6 +321,14 @@ SINGLE = tuple(
 )
 """Tiles of blocks of which two share a multiprocessor, for products of few tiles."""
 
+HALVED = (
+    WgmmaTile(128, 128, 64, cooperative=False, halved=True),
+    WgmmaTile(128, 96, 64, cooperative=False, halved=True),
+    WgmmaTile(256, 128, 64, cooperative=True, halved=True),
+)
+"""For example 6304 rows of 3072 columns are 1200 tiles of 128 x 128: 9 waves of 132, and 12 tiles whose lower halves
+have no rows. Blocks that had such tiles in the wave before compute these."""
+
 WGMMA_TILES = tuple(
     dict.fromkeys(
         _USUAL
@@ -314,6 +340,7 @@ WGMMA_TILES = tuple(
         + tuple(WgmmaTile(m, n, k, True, pairs=True) for k, (m, n) in every(_DEPTHS, _PAIRS))
         + tuple(WgmmaTile(m, n, 64, m > 64, cluster) for cluster, (m, n) in every(_CLUSTERS.values(), WAVES))
         + SINGLE
+        + HALVED
     )
 )
 
@@ -336,63 +363,3 @@ def refuse_product(gpu: Gpu, product: Product) -> str | None:
     if product.step > _STEPS:
         return Reason("the stride is {}, TMA takes {} at most", product.step, _STEPS)
     return None
-
-
-# Fitted to 5120 times measured on an H200: every legal kernel of eleven windows (benchmarks/results/pruning.json), and
-# some of each of 185 other products of ResNet-50, VGG-16 and RepVGG-A0 at batches 1 to 128. It is off by 12% on average
-# where a kernel takes less than twice the fastest one's time; the fastest of the first one, three and six that it names
-# takes 2.8, 1.4 and 0.5% longer than the fastest of all. Products in a second of one SM; seconds of a step, of a store,
-# of that of 128 x 128 results and of a launch; bytes in a second from memory, in parts of what the row states (outputs
-# may stay in L2), and of one SM from L2.
-_MULTIPLIES = 4.05e12
-_STEP, _STORE_BEGINS, _STORE, _LAUNCH = 1.01e-7, 1.1e-7, 1.22e-6, 3.04e-6
-_MEMORY, _L2_RATE, _OVERLAP = 1.38, 1.01e11, 0.22
-_STORE_SIZE, _IN_FLIGHT = 0.9, 0.21
-"""Exponents with which a store's time, and the rate from memory, grow with the tile."""
-_WINDOWS = 1.12
-"""Steps over windows take this much longer."""
-_SHALLOW = 1.28
-"""Steps of less than 64 columns of depth, a short run of each row, take this much longer."""
-_TOGETHER = 1.05
-"""Warpgroups that share a tile multiply this much more slowly: they wait for each other."""
-_SINGLE = 2e-8
-"""Seconds that a block with half of a multiprocessor takes longer. A guess, so that of products predicted alike tiles
-in turns come first: what it gains where kernels overlap is for measurement to say."""
-_PAIRS_STORE = 0.6
-"""Part of a store's time that each takes where two pairs of warpgroups store at once. A guess."""
-_TWO_RUNS = 1.9
-"""Windows of more than 64 columns of depth, which take two loads each, take this much longer in all."""
-
-
-def seconds(
-    tile: WgmmaTile, work: Work, target: Target, then: int | None = None, before: float = 0.0, beside: float = 0.0
-) -> float:
-    """Predicted time of a product whose tiles are dealt out to as many blocks as there are SMs.
-
-    `then`: columns of a second product behind every tile, whose left factor is the tile, and which is stored instead.
-    `before`: seconds in which the warpgroups of a tile transform the left factor of a step, before they multiply.
-    `beside`: those that their other instructions of a step take, while its products are under way.
-    """
-    gpu = target.gpu
-    assert gpu is not None
-    speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
-    steps = ceil(work.taps * ceil(work.depth / tile.k) / work.slices)
-    blocks = tile.blocks(work.m, work.n) * work.slices
-    rounds = ceil(blocks / gpu.sms)
-    step = max(tile.m * tile.n * tile.k / (_MULTIPLIES * speed), _STEP, beside)
-    products = steps * step * (_SHALLOW if tile.k < 64 else 1.0) * (_WINDOWS if work.windowed else 1.0)
-    size = tile.m * (tile.n if then is None else then) / (128 * 128)
-    second = 0.0 if then is None else tile.m * tile.n * then / (_MULTIPLIES * speed)
-    products += second + steps * before
-    store = _STORE_BEGINS + _STORE * math.pow(size, _STORE_SIZE)
-    together = rounds * (products * _TOGETHER + store)
-    compute = together if tile.cooperative else rounds * max(products, second + store) + store
-    if tile.pairs:
-        compute = rounds * max(products * _TOGETHER, _PAIRS_STORE * store) + store
-    memory = work.nbytes / (_MEMORY * target.bandwidth * math.pow(size, _IN_FLIGHT))
-    # Blocks of a cluster share loads, which gains or loses up to a tenth: no rule was found for when it does which.
-    traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)
-    slowest = max(compute, memory, traffic)
-    runs = _TWO_RUNS if work.windowed and tile.k > 64 else 1.0
-    launch = _LAUNCH + (_SINGLE if tile.single else 0.0)
-    return launch + (slowest + _OVERLAP * (compute + memory + traffic - slowest)) * runs

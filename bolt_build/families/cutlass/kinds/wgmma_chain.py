@@ -20,10 +20,10 @@ from bolt_build.families.cutlass.kinds.wgmma import (
     TURNS,
     WgmmaTile,
     refuse_product,
-    seconds,
     stages,
     store_bytes,
 )
+from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.product_chain import ProductChain
 from bolt_build.families.reason import Reason

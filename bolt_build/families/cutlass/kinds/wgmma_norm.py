@@ -32,10 +32,10 @@ from bolt_build.families.cutlass.kinds.wgmma import (
     TURNS,
     WgmmaTile,
     refuse_product,
-    seconds,
     stages,
     store_bytes,
 )
+from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import Product, aligned, work
 from bolt_build.families.cutlass.products import multiplies, product_of, refuse_problem

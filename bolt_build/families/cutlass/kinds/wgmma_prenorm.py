@@ -22,8 +22,8 @@ from bolt_build.families.cutlass.kinds.wgmma import (
     TURNS,
     WgmmaTile,
     refuse_product,
-    seconds,
 )
+from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.prenorm import Prenormed, prenormed, refuse_prenorm
 from bolt_build.families.cutlass.product import Product, Work, work
 from bolt_build.families.cutlass.products import multiplies

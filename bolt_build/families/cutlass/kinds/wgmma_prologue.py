@@ -37,9 +37,9 @@ from bolt_build.families.cutlass.kinds.wgmma import (
     TURNS,
     WgmmaTile,
     refuse_product,
-    seconds,
     stages,
 )
+from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.product import Product, Work, work
 from bolt_build.families.cutlass.products import multiplies
 from bolt_build.families.cutlass.prologue import Prologue, behind, prologue_of, refuse_prologue

@@ -289,16 +289,18 @@ struct TileStore
     }
   }
 
-  /// The threads of a warpgroup (cooperative: of all that share it): a tile from registers to memory.
+  /// The threads of a warpgroup (cooperative: of all that share it): a tile from registers to memory, or the upper (`half` is
+  /// 0) or the lower half of its rows, whose sums come first.
   template <typename Problem, typename Tile, typename At, typename Sums, typename Mma>
   CUTLASS_DEVICE cute::tuple<LoadPipelineState, StorePipelineState> store(
       LoadPipeline pipeline, LoadPipelineState wait, StorePipeline, StorePipelineState free, const Problem& problem,
-      Tile, const At& at, const Sums& sums, const Mma&, int thread, TensorStorage& storage, int = -1) {
+      Tile, const At& at, const Sums& sums, const Mma&, int thread, TensorStorage& storage, int half = -1) {
     const Fragment fragment(thread);
     // Of the block: warpgroups that take turns have both a `fragment.warpgroup` of 0. The first one only loads.
     const int own = Boxes::single ? 0 : static_cast<int>(threadIdx.x) / 128 - 1;
     const int columns = cute::get<1>(problem);
-    const int row = cute::get<0>(at) * m + fragment.warpgroup * 64, column = cute::get<1>(at) * n;
+    const int row = cute::get<0>(at) * m + fragment.warpgroup * 64 + (half == 1 ? m / 2 : 0);
+    const int column = cute::get<1>(at) * n;
     const bool leads = thread % 128 == 0;
 #pragma unroll
     for (int j = 0; j < across; ++j) {
@@ -307,6 +309,7 @@ struct TileStore
       const float2* const bias = Boxes::single ? early_[Boxes::single ? j : 0] : loaded;
 #pragma unroll
       for (int i = 0; i < down; ++i) {
+        if (half >= 0 && i > 0) continue;
         // All stores but the latest: the one before it was of this box.
         if (leads) cute::tma_store_wait<1>();
         sync(own);

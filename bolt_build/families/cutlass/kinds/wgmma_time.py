@@ -1,0 +1,93 @@
+"""The predicted time of kernels of WGMMA (`wgmma.py`)."""
+
+from __future__ import annotations
+
+import math
+from math import ceil
+from typing import Protocol
+
+from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
+from bolt_build.families.cutlass.product import Work
+from bolt_build.targets import Target
+
+
+class TimedTile(Protocol):
+    """What of a tile its kernel's time follows from: `WgmmaTile`."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def cooperative(self) -> bool: ...
+    @property
+    def pairs(self) -> bool: ...
+    @property
+    def single(self) -> bool: ...
+    @property
+    def halved(self) -> bool: ...
+    def blocks(self, m: int, n: int) -> int:
+        """Blocks that a product of so many rows and columns takes."""
+        ...
+
+
+# Fitted to 5120 times measured on an H200: every legal kernel of eleven windows (benchmarks/results/pruning.json), and
+# some of each of 185 other products of ResNet-50, VGG-16 and RepVGG-A0 at batches 1 to 128. It is off by 12% on average
+# where a kernel takes less than twice the fastest one's time; the fastest of the first one, three and six that it names
+# takes 2.8, 1.4 and 0.5% longer than the fastest of all. Products in a second of one SM; seconds of a step, of a store,
+# of that of 128 x 128 results and of a launch; bytes in a second from memory, in parts of what the row states (outputs
+# may stay in L2), and of one SM from L2.
+_MULTIPLIES = 4.05e12
+_STEP, _STORE_BEGINS, _STORE, _LAUNCH = 1.01e-7, 1.1e-7, 1.22e-6, 3.04e-6
+_MEMORY, _L2_RATE, _OVERLAP = 1.38, 1.01e11, 0.22
+_STORE_SIZE, _IN_FLIGHT = 0.9, 0.21
+"""Exponents with which a store's time, and the rate from memory, grow with the tile."""
+_WINDOWS = 1.12
+"""Steps over windows take this much longer."""
+_SHALLOW = 1.28
+"""Steps of less than 64 columns of depth, a short run of each row, take this much longer."""
+_TOGETHER = 1.05
+"""Warpgroups that share a tile multiply this much more slowly: they wait for each other."""
+_SINGLE = 2e-8
+"""Seconds that a block with half of a multiprocessor, or with halves of tiles, takes longer. A guess, so that others
+come first where all else is alike: what these gain is for measurement to say."""
+_PAIRS_STORE = 0.6
+"""Part of a store's time that each takes where two pairs of warpgroups store at once. A guess."""
+_TWO_RUNS = 1.9
+"""Windows of more than 64 columns of depth, which take two loads each, take this much longer in all."""
+
+
+def seconds(
+    tile: TimedTile, work: Work, target: Target, then: int | None = None, before: float = 0.0, beside: float = 0.0
+) -> float:
+    """Predicted time of a product whose tiles are dealt out to as many blocks as there are SMs.
+
+    `then`: columns of a second product behind every tile, whose left factor is the tile, and which is stored instead.
+    `before`: seconds in which the warpgroups of a tile transform the left factor of a step, before they multiply.
+    `beside`: those that their other instructions of a step take, while its products are under way.
+    """
+    gpu = target.gpu
+    assert gpu is not None
+    speed = target.rate("fp16") / gpu.sms / MEASURED_RATE
+    steps = ceil(work.taps * ceil(work.depth / tile.k) / work.slices)
+    blocks = tile.blocks(work.m, work.n) * work.slices
+    rounds = ceil(blocks / gpu.sms)
+    step = max(tile.m * tile.n * tile.k / (_MULTIPLIES * speed), _STEP, beside)
+    products = steps * step * (_SHALLOW if tile.k < 64 else 1.0) * (_WINDOWS if work.windowed else 1.0)
+    size = tile.m * (tile.n if then is None else then) / (128 * 128)
+    second = 0.0 if then is None else tile.m * tile.n * then / (_MULTIPLIES * speed)
+    products += second + steps * before
+    store = _STORE_BEGINS + _STORE * math.pow(size, _STORE_SIZE)
+    together = rounds * (products * _TOGETHER + store)
+    compute = together if tile.cooperative else rounds * max(products, second + store) + store
+    if tile.pairs:
+        compute = rounds * max(products * _TOGETHER, _PAIRS_STORE * store) + store
+    memory = work.nbytes / (_MEMORY * target.bandwidth * math.pow(size, _IN_FLIGHT))
+    # Blocks of a cluster share loads, which gains or loses up to a tenth: no rule was found for when it does which.
+    traffic = blocks * steps * (tile.m + tile.n) * tile.k * 2 / (_L2_RATE * gpu.sms)
+    slowest = max(compute, memory, traffic)
+    runs = _TWO_RUNS if work.windowed and tile.k > 64 else 1.0
+    launch = _LAUNCH + (_SINGLE if tile.single or tile.halved else 0.0)
+    return launch + (slowest + _OVERLAP * (compute + memory + traffic - slowest)) * runs
