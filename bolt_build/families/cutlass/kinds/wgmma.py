@@ -113,8 +113,8 @@ class WgmmaTile:
         of the prediction."""
         if self.warpgroups > 2:
             return "three of WGMMA together"
-        if self.single:
-            return "single WGMMA"
+        if self.single or self.halved:
+            return "single WGMMA" if self.single else "halves of WGMMA tiles"
         return "WGMMA in turns" if self.teams > 1 else "WGMMA together"
 
     @property
