@@ -153,7 +153,7 @@ def tables(kind: str) -> Made:
     import transformers
 
     config = getattr(transformers, f"{kind}Config")(
-        use_timm_backbone=False,
+        use_timm_backbone=False, use_pretrained_backbone=False,
         backbone_config=transformers.ResNetConfig(out_features=["stage4"], depths=[1, 1, 1, 1]),
         backbone=None, d_model=128, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=256, decoder_ffn_dim=256,
         encoder_attention_heads=4, decoder_attention_heads=4,
@@ -295,13 +295,13 @@ OTHERS: dict[str, Callable[[], Made]] = {
     "transformers.PoolFormer": lambda: vision_model("PoolFormer", depths=_ONCE),
     "transformers.Pvt": lambda: dense_model("Pvt", "logits", depths=_ONCE),
     "transformers.PvtV2": lambda: dense_model("PvtV2", "logits", depths=_ONCE),
-    "transformers.Cvt": lambda: vision_model("Cvt", depth=[1, 1, 1]),
+    "transformers.Cvt": lambda: vision_model("Cvt", depth=[1, 1, 2]),
     "transformers.FocalNet": lambda: vision_model("FocalNet", depths=_ONCE, embed_dim=48),
     "transformers.Segformer": lambda: vision_model("Segformer", depths=_ONCE),
     "transformers.SegformerHead": lambda: segmenting_model("Segformer", depths=_ONCE),
     "transformers.DPT": lambda: dense_model(
-        "DPT", "predicted_depth", backbone_out_indices=[0, 0, 1, 1], neck_hidden_sizes=[32, 64, 96, 128],
-        image_size=224, fusion_hidden_size=64, **_SMALL,
+        "DPT", "predicted_depth", backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[32, 64, 96, 128],
+        image_size=224, fusion_hidden_size=64, **(_SMALL | {"num_hidden_layers": 4}),
     ),
     "transformers.GLPN": lambda: dense_model("GLPN", "predicted_depth", depths=_ONCE),
     "transformers.Wav2Vec2": lambda: audio_model("Wav2Vec2"),
@@ -323,5 +323,11 @@ OTHERS: dict[str, Callable[[], Made]] = {
 
 MODELS = NAMED | OTHERS
 
-ONE_FORM = {"transformers.Tapas": "dynamo18", "transformers.XLNet": "ts17"}
+ONE_FORM = {
+    "transformers.Tapas": "dynamo18", "transformers.XLNet": "ts17",
+    **dict.fromkeys(
+        ("transformers.Cohere", "transformers.StableLm", "transformers.MobileViTV2", "transformers.Cvt", "timm.halonet26t"),
+        "dynamo18",
+    ),
+}  # fmt: skip
 """The form of those that the exporter of the other does not take."""

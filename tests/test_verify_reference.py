@@ -48,6 +48,21 @@ def test_a_newer_opset_is_restated_where_its_operators_are_old() -> None:
     assert readable(PATH, relu(opset=25), up_to(13, 22)) == relu(opset=22)
 
 
+def test_what_the_largest_are_is_sorted_where_a_model_leaves_the_order_open(tmp_path: Path) -> None:
+    """As engines do in any case."""
+    proto = model(
+        [node("TopK", "x k", "values places", sorted=0)],
+        [tensor("x", [1, 64])],
+        ["values", "places"],
+        {"k": np.asarray([20])},
+    )
+    saved(tmp_path, proto)
+    x = np.random.RandomState(0).permutation(64).astype(np.float32)[None]
+    found = Reference(tmp_path / "test.onnx", ()).outputs({"x": x})
+    np.testing.assert_array_equal(found["values"], [np.arange(63.0, 43.0, -1.0)])
+    np.testing.assert_array_equal(found["places"], np.argsort(-x)[:, :20])
+
+
 def test_a_newer_operator_is_converted() -> None:
     proto = model([node("Reshape", "x s", "y")], [tensor("x", [1, 4])], constants={"s": np.asarray([4])}, opset=21)
     found = readable(PATH, proto, up_to(8, 18))

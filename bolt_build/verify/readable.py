@@ -54,11 +54,11 @@ def versions_of(model: onnx.ModelProto) -> Versions:
 def readable(path: Path, model: onnx.ModelProto, reads: Reads) -> onnx.ModelProto:
     """The model at `path`, its functions inlined as import does it, in the newest versions that `reads` allows. Shapes
     that graphs inside nodes state of what they compute are left out: exporters write those of another branch, and
-    onnxruntime believes them.
+    onnxruntime believes them. What TopK takes is sorted: where a model leaves the order open, engines sort too.
 
     Raises Unreadable where it has what those versions do not, and BoltError where functions cannot be inlined.
     """
-    model = _unstated(inlined(Findings(path), model))
+    model = _ordered(_unstated(inlined(Findings(path), model)))
     stated = versions_of(model)
     opset = _newest(stated.opset, OLDEST_OPSET, lambda version: reads(OLDEST_IR, version))
     if opset != stated.opset:
@@ -88,6 +88,23 @@ def _unstated(model: onnx.ModelProto) -> onnx.ModelProto:
                     if output.type.HasField("tensor_type"):
                         output.type.tensor_type.ClearField("shape")
     return changed
+
+
+def _ordered(model: onnx.ModelProto) -> onnx.ModelProto:
+    if not any(_leaves_order(node) for node in _nodes(model.graph.node)):
+        return model
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for node in _nodes(changed.graph.node):
+        if _leaves_order(node):
+            for attribute in node.attribute:
+                if attribute.name == "sorted":
+                    attribute.i = 1
+    return changed
+
+
+def _leaves_order(node: onnx.NodeProto) -> bool:
+    return node.op_type == "TopK" and any(each.name == "sorted" and each.i == 0 for each in node.attribute)
 
 
 def reads_of(runtime: Any) -> Reads:
