@@ -295,7 +295,7 @@ OTHERS: dict[str, Callable[[], Made]] = {
     "transformers.PoolFormer": lambda: vision_model("PoolFormer", depths=_ONCE),
     "transformers.Pvt": lambda: dense_model("Pvt", "logits", depths=_ONCE),
     "transformers.PvtV2": lambda: dense_model("PvtV2", "logits", depths=_ONCE),
-    "transformers.Cvt": lambda: vision_model("Cvt", depth=[1, 1, 2]),
+    "transformers.Cvt": lambda: vision_model("Cvt", depth=[1, 2, 3]),
     "transformers.FocalNet": lambda: vision_model("FocalNet", depths=_ONCE, embed_dim=48),
     "transformers.Segformer": lambda: vision_model("Segformer", depths=_ONCE),
     "transformers.SegformerHead": lambda: segmenting_model("Segformer", depths=_ONCE),
@@ -325,9 +325,7 @@ MODELS = NAMED | OTHERS
 
 ONE_FORM = {
     "transformers.Tapas": "dynamo18", "transformers.XLNet": "ts17",
-    **dict.fromkeys(
-        ("transformers.Cohere", "transformers.StableLm", "transformers.MobileViTV2", "transformers.Cvt", "timm.halonet26t"),
-        "dynamo18",
-    ),
+    "transformers.Cohere": "dynamo18", "transformers.StableLm": "dynamo18", "transformers.MobileViTV2": "dynamo18",
+    "timm.halonet26t": "dynamo18",
 }  # fmt: skip
 """The form of those that the exporter of the other does not take."""
