@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -260,3 +262,10 @@ def test_results_are_the_same_whatever_the_environment_says(built: Built, monkey
     built.plan(shell("copy", said, ("a.txt",)))
     built.run()
     assert built.path("a.txt").read_text() == "C 0 0 unset\n"
+
+
+def test_the_process_of_scons_does_not_read_what_is_installed() -> None:
+    """Every build starts it: what asks other packages for what they add is imported where a job is sent alone."""
+    heavy = "{'importlib.metadata', 'bolt_build.plugins', 'bolt_build.toolchain', 'jsonschema', 'numpy', 'onnx'}"
+    code = f"import sys, bolt_build.build.scons_session; assert not (found := {heavy} & sys.modules.keys()), found"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -30,7 +30,7 @@ from bolt_build.build.cache_entry import (
 )
 from bolt_build.build.cache_folders import BLOBS, ENTRIES, CacheFolders, Untrusted
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.toolchain.own_folders import cache_folder
+from bolt_build.own_folders import cache_folder
 
 __all__ = ["DEFAULT_LIMIT", "Cache", "CachedOutput", "RefusedEntry", "default_cache_directory"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bolt_build.build.cache_entry import is_digest
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.toolchain.own_folders import make_own_folder, who_else_writes
+from bolt_build.own_folders import make_own_folder, who_else_writes
 
 ENTRIES, BLOBS = "entries", "blobs"
 _KINDS = (ENTRIES, BLOBS, "keys")

@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from bolt_build.toolchain.own_folders import make_own_folder, state_folder
+from bolt_build.own_folders import make_own_folder, state_folder
 
 _KEPT = 10
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from bolt_build.digest import digest, digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
+from bolt_build.own_folders import cache_folder
 from bolt_build.scratch import scratch_folder
 from bolt_build.targets import Target
 from bolt_build.toolchain import probe
-from bolt_build.toolchain.own_folders import cache_folder
 
 SOURCES = Path(__file__).parent / "src"
 NAME = "libcudart_emulated.so"

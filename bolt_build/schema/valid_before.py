@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bolt_build.digest import digest_file
-from bolt_build.toolchain.own_folders import is_own, make_own_folder, state_folder
+from bolt_build.own_folders import is_own, make_own_folder, state_folder
 from bolt_build.user_files import MEBIBYTE, read_regular
 
 LARGEST_FILE = MEBIBYTE

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bolt_build.toolchain.own_folders import is_own, make_own_folder, state_folder
+from bolt_build.own_folders import is_own, make_own_folder, state_folder
 from bolt_build.user_files import MEBIBYTE, read_regular
 
 LARGEST_FILE = 4 * MEBIBYTE

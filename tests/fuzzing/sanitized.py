@@ -14,7 +14,7 @@ from shared_folders import RUN
 
 from bolt_build import runtime
 from bolt_build.digest import digest, digest_file
-from bolt_build.toolchain.own_folders import cache_folder
+from bolt_build.own_folders import cache_folder
 from bolt_build.tuning.compile import glue
 from fuzzing.case import Violation
 from fuzzing.commands import Finished, program

@@ -12,13 +12,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from bolt_build.build.own_sources import PACKAGE, tree_digest
 from bolt_build.build.plan_file import Places, place_of
 from bolt_build.build.tasks import Task, ValueKind
 
 REMOTE_RULES = ("compile",)
 """Rules of tasks that may run elsewhere. Others read what others made, and take less time than sending that."""
 
+_PACKAGE = Path(__file__).resolve().parents[2]
 _PLACE = re.compile(r"\$\{([\w.]+)\}")
 _OWN = ("directory", "out", "python", "package")
 """Places that every machine has by itself."""
@@ -61,7 +61,10 @@ class Answer:
 @functools.cache
 def package_digest() -> str:
     """Digest of bolt-build's own folder: whoever has another one would make something else."""
-    return tree_digest(PACKAGE)
+    # Every build has this module in SCons's process, and few send jobs: that reads what packages are installed.
+    from bolt_build.build.own_sources import tree_digest
+
+    return tree_digest(_PACKAGE)
 
 
 def job_of(task: Task, places: Places, directory: Path) -> Job | None:
@@ -76,9 +79,9 @@ def job_of(task: Task, places: Places, directory: Path) -> Job | None:
         if name in _OWN or name.partition(".")[0] in known:
             continue
         path = Path(paths[name])
-        if not path.is_relative_to(PACKAGE):
+        if not path.is_relative_to(_PACKAGE):
             return None
-        inside[name] = str(path.relative_to(PACKAGE))
+        inside[name] = str(path.relative_to(_PACKAGE))
     sent = [name for name in task.inputs if not place_of(name)]
     if any(Path(name).is_absolute() or ".." in Path(name).parts for name in (*sent, *task.outputs)):
         return None
