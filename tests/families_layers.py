@@ -245,7 +245,7 @@ MOVES = [
       for perm in ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (3, 2, 1, 0), (1, 0, 2, 3), (0, 1, 2, 3))),
     one("transpose-matrix", Transpose((1, 0)), (70, 45)),
     one("transpose-colours", Transpose((0, 2, 3, 1)), (2, 3, 40, 31)),
-    *(one(f"transpose-{few}-colours", Transpose((0, 2, 3, 1)), (2, few, 4, 31)) for few in (2, 3, 4)),
+    *(one(f"transpose-{few}-colours", Transpose((0, 2, 3, 1)), (2, few, 40, 31)) for few in (2, 3, 4)),
     *(one(f"transpose-to-{few}-colours", Transpose((0, 3, 1, 2)), (2, 6, 8, few)) for few in (2, 3, 4)),
     one("transpose-tiles", Transpose((0, 2, 1)), (2, 72, 132)),
     one("transpose-blocks", Transpose((0, 2, 1)), (2, 72, 136)),

@@ -90,6 +90,7 @@ LABELS = (
     "f16-rearrange-pixels-portable-direct-f16/channels_last-f16/channels_last",
     "rearrange-part-portable-direct-f32/channels_last-f32/row",
     "f16-transpose-blocks-portable-direct-f16/row-f16/row",
+    "f16-transpose-3-colours-portable-direct-f16/row-f16/row",
     "slices-3x3s2-residual-cutlass-64x64x64x32x32x5x1x2-f16/channels_last-f16/channels_last",
     "form-3x3s2-residual-cutlass-128x64x64xcooperativex2x1-f16/channels_last-f16/channels_last",
     "slices-3x3s2-residual-cutlass-128x32x64xpingpongx2x1x1x4-f16/channels_last-f16/channels_last-shares3",

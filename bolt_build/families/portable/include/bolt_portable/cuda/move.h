@@ -1,6 +1,8 @@
 // CUDA drivers of move.h.
 #pragma once
 
+#include <type_traits>
+
 #include "bolt_portable/cuda/launch.h"
 
 namespace bolt::portable {
@@ -139,40 +141,75 @@ void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
       "transposition");
 }
 
-/// Planes of `few` columns that become interleaved (`into`), or of `few` interleaved ones that become planes, as those of
-/// an image's colours: four pixels a thread. `along` is the axis of pixels, `beside` that of colours.
+/// Planes of `few` colours that become interleaved, four pixels a thread. They go through shared memory: a thread's pixels are
+/// no whole sectors of memory, and those of a block are written as they lie.
 template <int few, typename In, typename Out>
-void interleave(const Run& r, const StridedCopy& p, const In* in, Out* out, int along, int beside, bool into) {
+void interleave(const Run& r, const StridedCopy& p, const In* in, Out* out) {
+  constexpr int pixels = 4, together = block_threads * pixels;
+  const int along = p.rank - 2, beside = p.rank - 1;
+  const std::uint32_t blocks = static_cast<std::uint32_t>((p.extent[along] + together - 1) / together);
+  Index planes = 1;
+  for (int axis = 0; axis < along; ++axis) planes *= p.extent[axis];
+  launch_blocks(
+      r, planes * blocks,
+      [=] __device__(std::uint32_t block) {
+        __shared__ Lanes<Out, pixels> tile[block_threads * few];
+        Index from = 0, to = 0;
+        locate(p, 2, block / blocks, &from, &to);
+        const Index first = static_cast<Index>(block % blocks) * together, left = p.extent[along] - first;
+        const int there = static_cast<int>(left < together ? left : together), own = threadIdx.x * pixels;
+        if (own < there) {
+          Out found[few * pixels];
+#pragma unroll
+          for (int i = 0; i < few; ++i) {
+            const auto read = *reinterpret_cast<const Lanes<In, pixels>*>(in + from + first + own + i * p.in[beside]);
+#pragma unroll
+            for (int j = 0; j < pixels; ++j) found[j * few + i] = converted<In, Out>(read.at[j]);
+          }
+#pragma unroll
+          for (int i = 0; i < few; ++i) {
+            Lanes<Out, pixels> written;
+#pragma unroll
+            for (int j = 0; j < pixels; ++j) written.at[j] = found[i * pixels + j];
+            tile[threadIdx.x * few + i] = written;
+          }
+        }
+        __syncthreads();
+        Lanes<Out, pixels>* const target = reinterpret_cast<Lanes<Out, pixels>*>(out + to + first * few);
+        for (int at = threadIdx.x; at < there / pixels * few; at += block_threads) target[at] = tile[at];
+      },
+      "interleaving");
+}
+
+/// `few` interleaved colours that become planes, four pixels a thread.
+template <int few, typename In, typename Out>
+void separate(const Run& r, const StridedCopy& p, const In* in, Out* out) {
   constexpr int pixels = 4;
+  const int beside = p.rank - 2, along = p.rank - 1;
   const std::uint32_t groups = static_cast<std::uint32_t>(p.extent[along] / pixels);
   Index planes = 1;
-  for (int axis = 0; axis < p.rank - 2; ++axis) planes *= p.extent[axis];
+  for (int axis = 0; axis < beside; ++axis) planes *= p.extent[axis];
   launch_each(
       r, planes * groups,
       [=] __device__(std::uint32_t item) {
         Index from = 0, to = 0;
         locate(p, 2, item / groups, &from, &to);
         const Index first = static_cast<Index>(item % groups) * pixels;
-        const In* source = in + from + first * p.in[along];
-        Out* target = out + to + first * p.out[along];
-        Out found[pixels * few];  // interleaved
+        const In* source = in + from + first * few;
+        Out* target = out + to + first;
+        Out found[few * pixels];
 #pragma unroll
         for (int i = 0; i < few; ++i) {
-          const auto read = *reinterpret_cast<const Lanes<In, pixels>*>(source + i * (into ? p.in[beside] : pixels));
+          const auto read = *reinterpret_cast<const Lanes<In, pixels>*>(source + i * pixels);
 #pragma unroll
-          for (int j = 0; j < pixels; ++j) {
-            if (into)
-              found[j * few + i] = converted<In, Out>(read.at[j]);
-            else
-              found[i * pixels + j] = converted<In, Out>(read.at[j]);
-          }
+          for (int j = 0; j < pixels; ++j) found[i * pixels + j] = converted<In, Out>(read.at[j]);
         }
 #pragma unroll
         for (int i = 0; i < few; ++i) {
           Lanes<Out, pixels> written;
 #pragma unroll
-          for (int j = 0; j < pixels; ++j) written.at[j] = into ? found[i * pixels + j] : found[j * few + i];
-          *reinterpret_cast<Lanes<Out, pixels>*>(target + i * (into ? pixels : p.out[beside])) = written;
+          for (int j = 0; j < pixels; ++j) written.at[j] = found[j * few + i];
+          *reinterpret_cast<Lanes<Out, pixels>*>(target + i * p.out[beside]) = written;
         }
       },
       "interleaving");
@@ -191,10 +228,16 @@ bool interleaved(const Run& r, const StridedCopy& p, const In* in, Out* out) {
     fit = fit && (axis == along || (axis == beside && into) || p.out[axis] % 4 == 0);
   }
   if (!fit || p.extent[beside] < 2) return false;
+  const auto move = [&](auto few) {
+    if (into)
+      interleave<few()>(r, p, in, out);
+    else
+      separate<few()>(r, p, in, out);
+  };
   switch (p.extent[beside]) {
-    case 2: interleave<2>(r, p, in, out, along, beside, into); break;
-    case 3: interleave<3>(r, p, in, out, along, beside, into); break;
-    default: interleave<4>(r, p, in, out, along, beside, into);
+    case 2: move(std::integral_constant<int, 2>{}); break;
+    case 3: move(std::integral_constant<int, 3>{}); break;
+    default: move(std::integral_constant<int, 4>{});
   }
   return true;
 }
