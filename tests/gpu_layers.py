@@ -338,22 +338,7 @@ _IN_BF16 = 4
 
 def trials() -> list[Trial]:
     """Everything, in the order in which it runs."""
-    several = {layer: 12 for layer in LAYERS if isinstance(layer.op, Recurrent)}
-    found = [trial for layer in (*LAYERS, *SINGLE) for trial in trials_of(layer, "portable", several.get(layer, 1))]
-    wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
-                    precision=DType.F16, tolerance=TOLERANCE, label=f"wide-{layer.label}")
-            for layer in BANDWIDTH]  # fmt: skip
-    found += [trial for layer in wide for trial in trials_of(layer, "portable")]
-    for layer in (*SHAPES, *EPILOGUES, *MATMULS):
-        found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
-    for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
-        found += trials_of(layer, "cutlass", kind="warpgroups")
-    found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
-    found += attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
-    found += sliced_norm_trials() + prenorm_trials() + slabs()
-    found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
-    found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
-    found += _apart(found)
+    found = _of_small_layers()
     for batch in (1, 32):
         for layer in resnet50(batch):
             reference = len(found)
@@ -369,13 +354,32 @@ def trials() -> list[Trial]:
     return found
 
 
+def _of_small_layers() -> list[Trial]:
+    several = {layer: 12 for layer in LAYERS if isinstance(layer.op, Recurrent)}
+    found = [trial for layer in (*LAYERS, *SINGLE) for trial in trials_of(layer, "portable", several.get(layer, 1))]
+    wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
+                    precision=DType.F16, tolerance=TOLERANCE, label=f"wide-{layer.label}")
+            for layer in BANDWIDTH]  # fmt: skip
+    found += [trial for layer in wide for trial in trials_of(layer, "portable")]
+    for layer in (*SHAPES, *EPILOGUES, *MATMULS):
+        found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
+    for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
+        found += trials_of(layer, "cutlass", kind="warpgroups")
+    found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
+    found += attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
+    found += sliced_norm_trials() + prenorm_trials() + slabs()
+    found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
+    found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
+    return found + _apart(found)
+
+
 @functools.cache
 def small_trials() -> dict[str, Trial]:
     """Those that are not large, by label: found once for all workers of a run of tests, which takes seconds."""
     with entered("small-trials") as folder:
         kept = folder / "trials.pkl"
         if not kept.exists():
-            kept.write_bytes(pickle.dumps([trial for trial in trials() if not trial.large]))
+            kept.write_bytes(pickle.dumps([trial for trial in _of_small_layers() if not trial.large]))
         return {trial.label: trial for trial in pickle.loads(kept.read_bytes())}
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checked_memory import under_valgrind
 from recipe_projects import PATIENCE_SECONDS, ROOT, Project, new_project
 
 from bolt_build.errors import ExitCode
@@ -69,10 +70,8 @@ def test_an_example_finds_the_package_and_runs(packed: Project, tmp_path: Path) 
         command("cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={root}", cwd=example)
         command("cmake", "--build", "build", cwd=example)
         said.append(command("build/example", cwd=example))
-        if shutil.which("valgrind"):
-            # Threads that OpenMP keeps are reachable at the end, and no leak.
-            kinds = ("--show-leak-kinds=definite", "--errors-for-leak-kinds=definite")
-            checked = ("valgrind", "-q", "--error-exitcode=9", "--leak-check=full", *kinds, "build/example")
+        checked = under_valgrind(["build/example"])
+        if checked is not None:
             said.append(command(*checked, cwd=example))
     if shutil.which("pkg-config"):
         found = ("pkg-config", f"--with-path={root}/lib/pkgconfig")

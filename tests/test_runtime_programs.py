@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from checked_memory import under_valgrind
 from tiny_engine import build_engine, build_program, build_runner, tiny_constants, tiny_plan
 
 from bolt_build import runtime
@@ -58,14 +59,10 @@ def test_the_program_can_tell(two_engines: list[str]) -> None:
 
 
 def test_two_engines_under_valgrind(two_engines: list[str]) -> None:
-    valgrind = shutil.which("valgrind")
-    if valgrind is None:
+    checked = under_valgrind([*two_engines, "2"], PROGRAMS / "valgrind.supp")
+    if checked is None:
         pytest.skip("valgrind is not installed")
-    done = subprocess.run(
-        [valgrind, "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite",
-         "--show-leak-kinds=definite", f"--suppressions={PROGRAMS / 'valgrind.supp'}", *two_engines, "2"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = subprocess.run(checked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 

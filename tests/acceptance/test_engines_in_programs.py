@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from checked_memory import under_valgrind
 from engine_builds import Built, build_engine
 from nets import pooling_net, residual_net
 
@@ -54,12 +54,8 @@ def test_two_engines_four_threads_and_swapped_weights(command: list[str]) -> Non
 
 def test_the_same_under_valgrind(command: list[str]) -> None:
     """No error and no definite leak in engines, runtime, oneDNN or OpenMP. The suppressions say why they are there."""
-    valgrind = shutil.which("valgrind")
-    if valgrind is None:
+    checked = under_valgrind([*command, "2"], PROGRAMS / "valgrind.supp")
+    if checked is None:
         pytest.skip("valgrind is not installed")
-    done = subprocess.run(
-        [valgrind, "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite",
-         "--show-leak-kinds=definite", f"--suppressions={PROGRAMS / 'valgrind.supp'}", *command, "2"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = subprocess.run(checked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
