@@ -159,8 +159,8 @@ class MemoryExchange {
       count(counter);
       while (peek(counter) < across) {
       }
-      // Once more behind the wait: whoever is the last of all brings the counter back to zero.
-      count(counter);
+      // Once more behind the wait: whoever is the last of all brings the counter back to zero. Nobody reads by this.
+      asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "n"(2 * across - 1) : "memory");
     }
     sync();
 #pragma unroll

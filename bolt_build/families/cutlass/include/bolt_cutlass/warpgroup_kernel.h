@@ -141,6 +141,8 @@ struct WarpgroupKernel {
       Registers::load();
       if (warp == 0)
         load_factors(params, shared.factors, pipeline, shared.pipeline, after_factors);
+      else if (warp == 1 && params.order.first() < params.order.tiles)
+        Store::ask_ahead(params.store, params.order.place(params.order.first()).column * n, params.columns);
       else if (warp == 2 && store.is_producer_load_needed())
         load_residuals(params, shared, store, residuals, after_factors);
     } else {

@@ -57,6 +57,12 @@ struct NormStore : TileStore<m, n, cooperative, Stages, stage, Exchange::bytes, 
     if constexpr (keeps) cute::prefetch_tma_descriptor(&params.kept);
   }
 
+  CUTLASS_DEVICE static void ask_ahead(const Params& params, int first, int columns) {
+    ask_for<n>(params.bias, first, columns);
+    ask_for<n>(params.scale, first, columns);
+    ask_for<n>(params.shift, first, columns);
+  }
+
   CUTLASS_DEVICE NormStore(const Params& params, TensorStorage& storage) : Base(params, storage), params_(params) {
     if (threadIdx.x == 0) Exchange::begin(storage);
   }

@@ -107,6 +107,12 @@ struct SecondProduct : TileStore<m, second_n, cooperative, After, (m + n) * k * 
     Store::prefetch_tma_descriptors(params);
   }
 
+  /// Of both products; whole rows of the first are in one tile.
+  CUTLASS_DEVICE static void ask_ahead(const Params& params, int, int columns) {
+    ask_for<n>(params.first_bias, 0, columns);
+    ask_for<second_n>(params.bias, 0, params.second_columns);
+  }
+
   /// The warp that loads the first product's factors is the one to begin here too: the kernels make one of these for it
   /// exactly once, what it sets up is seen by whoever has seen its first load arrive, and it has not yet waited for the
   /// kernel in front, which cannot have written weights.

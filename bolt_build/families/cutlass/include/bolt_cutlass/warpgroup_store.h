@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "bolt_cutlass/launch.h"
+#include "bolt_cutlass/next_kernel.h"
 #include "bolt_cutlass/shared_memory.h"
 #include "bolt_cutlass/sharing.h"
 #include "bolt_cutlass/swizzle.h"
@@ -82,6 +83,7 @@ struct PartialStore : StoreBase<0> {
     return 1;
   }
   CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params&) {}
+  CUTLASS_DEVICE static void ask_ahead(const Params&, int, int) {}
   template <typename At>
   CUTLASS_DEVICE void prepare(int, const At&, int) {}
 
@@ -235,6 +237,10 @@ struct TileStore
   CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params& params) {
     cute::prefetch_tma_descriptor(&params.y);
     if constexpr (reads_residual) cute::prefetch_tma_descriptor(&params.residual);
+  }
+  /// One warp: asks for the constants of a tile's columns, from `first` on.
+  CUTLASS_DEVICE static void ask_ahead(const Params& params, int first, int columns) {
+    ask_for<n>(params.bias, first, columns);
   }
 
   CUTLASS_DEVICE TileStore(const Params& params, TensorStorage&) : params_(params) {}
