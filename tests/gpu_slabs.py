@@ -14,7 +14,9 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Layout
 from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels.norm_passes import PassTile
 from bolt_build.families.portable.kernels.norm_slabs import SlabTile
+from bolt_build.families.portable.kernels.norm_turns import TurnTile
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.reduce import Reduce
 
@@ -41,6 +43,11 @@ LAYERS = (
           Input((48, 1, 1), True), Input((2, 48, 12, 11)), Input((48, 1, 1), True)),
           (stage("add", 3), RELU, stage("mul", 4))),
     norm("slab-long", Norm("variance", (1,), 1e-5), (6, 16384), (16384,)),
+    norm("turn-narrow", Norm("variance", (1,), 1e-5), (201, 200), (200,)),
+    Layer("turn-rms", Norm("rms", (2,), 1e-5), (Input((7, 11, 1048)), Input((1048,), True))),
+    Layer("turn-chain", Norm("variance", (1,), 1e-5), (Input((35, 520)), Input((520,)), Input((520,)),
+          Input((35, 520))), (stage("add", 3), RELU)),
+    norm("turn-bare", Norm("l2", (1,)), (90, 776)),
     one("mean-7-of-many", MEAN, (66, 2048, 7, 7)),
     one("mean-28-of-many", MEAN, (36, 64, 28, 27)),
     one("mean-few", MEAN, (2, 96, 56, 55)),
@@ -50,7 +57,7 @@ LAYERS = (
 
 
 IN_BOTH_LAYOUTS = ("slab-groups", "slab-planes", "slab-groups-chain")
-TILES = {
+TILES: dict[str, tuple[SlabTile, ...]] = {
     "slab-2": (SlabTile(1, 2, 4, 1, 128), SlabTile(1, 3, 8, 2, 256), SlabTile(2, 1, 2, 1, 128, 3)),
     "slab-2-data": (SlabTile(2, 3, 1, 1, 128, 2),),
     "slab-1": (SlabTile(1, 1, 1, 7, 512), SlabTile(2, 1, 8, 1, 128, 1)),
@@ -61,7 +68,25 @@ TILES = {
     "slab-groups-chain": (SlabTile(1, 3, 2, 2, 256), SlabTile(2, 3, 1, 1, 128, 3)),
     "slab-long": (SlabTile(1, 8, 4, 1, 256), SlabTile(2, 8, 8, 1, 128, 2)),
 }
-"""Slabs that prediction would not put first: of each number of slabs, with several of all else."""
+PASSES: dict[str, tuple[PassTile, ...]] = {
+    "slab-2": (PassTile(6, 7, 128, 1), PassTile(2, 3, 128, 2)),
+    "slab-2-data": (PassTile(3, 1, 256, 2),),
+    "slab-1": (PassTile(2, 20, 256, 1), PassTile(1, 1, 256, 1)),
+    "slab-rms": (PassTile(5, 4, 128, 1),),
+    "slab-groups": (PassTile(5, 9, 256, 1),),
+    "slab-one-group": (PassTile(1, 3, 256, 1),),
+    "slab-groups-chain": (PassTile(3, 4, 128, 3),),
+    "slab-planes": (PassTile(4, 2, 128, 2),),
+    "slab-long": (PassTile(8, 2, 128, 2),),
+}
+TURNS: dict[str, tuple[TurnTile, ...]] = {
+    "slab-long": (TurnTile(512, "registers", 2), TurnTile(1024, "shared", 4), TurnTile(256, "shared", 5)),
+    "turn-narrow": (TurnTile(8, "registers", 1), TurnTile(16, "shared", 2), TurnTile(32, "registers", 3)),
+    "turn-rms": (TurnTile(64, "registers", 7), TurnTile(128, "shared", 30), TurnTile(256, "registers", 3)),
+    "turn-chain": (TurnTile(32, "shared", 1), TurnTile(64, "registers", 4)),
+    "turn-bare": (TurnTile(32, "registers", 2), TurnTile(128, "registers", 13)),
+}
+"""Kernels that prediction would not put first: of each number of slabs, with several of all else."""
 
 
 def slabs() -> list[Trial]:
@@ -69,15 +94,16 @@ def slabs() -> list[Trial]:
     found = []
     for layer in LAYERS:
         half = replace(layer, precision=DType.F16, tolerance=TOLERANCE)
-        trials = trials_of(half, "portable", 9)
-        both = layer.label in IN_BOTH_LAYOUTS or len(layer.inputs[0].shape) == 2
+        trials = trials_of(half, "portable", 4)
+        both = layer.label in IN_BOTH_LAYOUTS or layer.label.startswith(("slab-long", "turn-"))
         trials = [each for each in trials if both or each.step.problem.inputs[0].format.layout is not Layout.ROW]
         plain = [
             each for each in trials if each.shared is None and each.step.problem.outputs[0].format.dtype.nbytes == 2
         ]
-        for tile in TILES.get(layer.label, ()):
-            candidate = Candidate("portable", (("algorithm", "slabs"), *tile.parameters), tile.settings)
-            assert PORTABLE.refuse(plain[-1].step.problem, candidate, TARGET) is None, (layer.label, candidate)
-            trials.append(replace(plain[-1], candidate=candidate))
+        stated = {"slabs": TILES, "passes": PASSES, "turns": TURNS}
+        for algorithm, tile in ((name, tile) for name in stated for tile in stated[name].get(layer.label, ())):
+            candidate = Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
+            trial = next(each for each in plain[::-1] if PORTABLE.refuse(each.step.problem, candidate, TARGET) is None)
+            trials.append(replace(trial, candidate=candidate))
         found += list({trial.label: trial for trial in trials}.values())
     return found

@@ -21,7 +21,8 @@ from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.norm_loops import STATISTICS, loops_of
-from bolt_build.families.portable.kernels.norm_slabs import FORM, Nest, SlabTile, nest_of, refuse_tile, tiles
+from bolt_build.families.portable.kernels.norm_nest import Nest, nest_of
+from bolt_build.families.portable.kernels.norm_slabs import FORM, SlabTile, refuse_tile, tiles
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.planner.plan_engine import plan_engine
@@ -62,7 +63,7 @@ def in_slabs(asked: KernelProblem) -> tuple[Nest, SlabTile]:
     """The fastest by prediction."""
     nest = nest_of(loops_of(asked))
     assert isinstance(nest, Nest)
-    return nest, FORM.tile_of(next(each for each in offered(asked) if each != DIRECT))
+    return nest, FORM.tile_of(next(each for each in offered(asked) if "algorithm=slabs" in str(each)))
 
 
 def shared(asked: KernelProblem) -> int:
@@ -131,7 +132,7 @@ def test_rows_in_registers_and_hosts_have_none() -> None:
 def test_what_is_no_whole_loads_is_refused_and_plain(asked: KernelProblem, reason: str) -> None:
     found, refusals = FAMILY.candidates(asked, H200)
     assert found == (DIRECT,)
-    assert [(each.what, each.reason) for each in refusals] == [("norm", reason)]
+    assert ("norm", reason) in [(each.what, each.reason) for each in refusals]
     assert FAMILY.refuse(asked, slabs_candidate(SlabTile(1, 1, 1, 1, 128)), H200) == reason
 
 
@@ -202,7 +203,7 @@ def test_a_candidate_states_all_that_emission_takes() -> None:
 
 def test_each_number_of_slabs_is_a_kernel_and_all_else_a_setting() -> None:
     asked = of_channels(256, 64, 56, 56)
-    kernels = [each for each in offered(asked) if each != DIRECT]
+    kernels = [each for each in offered(asked) if "algorithm=slabs" in str(each)]
     assert sorted(dict(each.parameters)["slabs"] for each in kernels) == [1, 2]
     for kernel in kernels:
         variants = FAMILY.variants(asked, kernel, H200)

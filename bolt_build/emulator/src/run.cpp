@@ -273,8 +273,9 @@ void run(const Launch& launch, const Chance& chance, InFront& in_front) {
       next = clusters;
     }
   };
+  // Blocks that wait for earlier ones go one after the other where they do not go together.
   const std::uint64_t processors =
-      launch.together ? 1 : std::min<std::uint64_t>(clusters, std::max(1u, std::thread::hardware_concurrency()));
+      launch.together || acquires(*launch.entry) ? 1 : std::min<std::uint64_t>(clusters, std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::thread> others;
   for (std::uint64_t i = 1; i < processors; ++i) others.emplace_back(work);
   work();

@@ -9,7 +9,7 @@ from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.epilogue import chain, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.portable.kernels import norm_slabs
+from bolt_build.families.portable.kernels import norm_passes, norm_slabs, norm_turns
 from bolt_build.families.portable.kernels.norm_loops import loops_of, norm_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.rows import WARP
 from bolt_build.families.portable.rule import Rule, computed_only
@@ -46,10 +46,20 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 def _bandwidth(problem: KernelProblem) -> float:
-    """Less where rows do not fit into registers: they are read three times."""
-    return 0.7 if loops_of(problem).in_registers[0] else 0.25
+    """Less where a block has one row, because it waits for its sums, and where rows do not fit into registers: they are
+    read three times."""
+    loads, threads = loops_of(problem).in_registers
+    return (0.7 if threads <= WARP else 0.55) if loads else 0.25
 
 
 RULES = (
-    Rule(Norm, _refuse, _emit, lambda problem: 0.05, gpu_bandwidth=_bandwidth, in_place=(0,), forms=(norm_slabs.FORM,)),
+    Rule(
+        Norm,
+        _refuse,
+        _emit,
+        lambda problem: 0.05,
+        gpu_bandwidth=_bandwidth,
+        in_place=(0,),
+        forms=(norm_slabs.FORM, norm_passes.FORM, norm_turns.FORM),
+    ),
 )

@@ -3,29 +3,20 @@ shared memory, so that each element is read once."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
-from bolt_build.families.common.cost import roofline
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.norm_loops import (
-    Loops,
-    loop_text,
-    loops_of,
-    norm_text,
-    pointers_text,
-    types_text,
-)
+from bolt_build.families.portable.kernels.norm_loops import loop_text, loops_of, norm_text, pointers_text, types_text
+from bolt_build.families.portable.kernels.norm_nest import Nest, element_bytes, nest_for, refuse, seconds_of, serves
 from bolt_build.families.portable.kernels.rows import LANES, WARP
-from bolt_build.families.portable.rule import in_single
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
@@ -34,31 +25,6 @@ CLUSTERS, THREADS = (1, 2, 4, 8), (128, 256, 512)
 """Blocks of a cluster, and threads of a block."""
 _MOST_ACROSS = 64
 """Loads of a slab's width that are tried."""
-
-
-@dataclass(frozen=True)
-class Nest:
-    """`kept` are the loops around `channels`, `positions` those inside; steps as in the loops that they are made of.
-    `group` neighbouring channels have one statistic."""
-
-    kept: tuple[Loop, ...]
-    positions: tuple[Loop, ...]
-    channels: Loop
-    group: int
-
-    @property
-    def many(self) -> int:
-        """Positions of a channel."""
-        return prod(loop.extent for loop in self.positions)
-
-    @property
-    def operands(self) -> str:
-        """What is known of scale and bias (`NormOperands`)."""
-        around = [step for loop in (*self.kept, *self.positions) if loop.extent > 1 for step in loop.steps[1:3]]
-        if not any(step for loop in self.positions if loop.extent > 1 for step in loop.steps[1:3]):
-            return "fixed"
-        loads = set(self.channels.steps[1:3]) == {1} and not any(step % LANES for step in around)
-        return "side_by_side" if loads else "any"
 
 
 @dataclass(frozen=True)
@@ -116,55 +82,6 @@ class SlabTile:
         return prod(loop.extent for loop in nest.kept) * (nest.channels.extent // self.width)
 
 
-def _scaled(loop: Loop, by: int) -> tuple[int, ...]:
-    return tuple(step * by for step in loop.steps)
-
-
-def nest_of(loops: Loops) -> Nest | str:
-    """Loops around, inside and along neighbouring channels, or why loads of channels would not be aligned."""
-    nest: Nest | None = None
-    kept, reduced = loops.kept, loops.reduced
-    *outer, last = kept
-    *positions, inner = reduced
-    if last.steps[0] == 1:
-        nest = Nest(tuple(outer), reduced, last, 1)
-    elif inner.steps[0] == 1 and positions and last.steps == _scaled(inner, inner.extent):
-        channels = Loop(last.extent * inner.extent, inner.steps)
-        nest = Nest(tuple(outer), tuple(positions), channels, inner.extent)
-    elif inner.steps[0] == 1 and inner.extent % LANES == 0:
-        # One statistic of all that lies side by side, as much of it a slab's width as a warp's threads share evenly.
-        across = next(each for each in (8, 4, 2, 1) if inner.extent % (each * LANES) == 0)
-        rest = Loop(inner.extent // (across * LANES), _scaled(inner, across * LANES))
-        nest = Nest(kept, (*positions, rest), Loop(across * LANES, inner.steps), across * LANES)
-    if nest is None:
-        what = "{} elements side by side have one statistic, no multiple of the {} that a thread loads at once"
-        return Reason(what, inner.extent, LANES)
-    if nest.channels.extent % LANES:
-        return Reason("{} channels are no multiple of the {} that a thread loads at once", nest.channels.extent, LANES)
-    return nest
-
-
-@functools.lru_cache(maxsize=256)
-def _nest(problem: KernelProblem) -> Nest:
-    found = nest_of(loops_of(problem))
-    assert isinstance(found, Nest), found
-    return found
-
-
-def _element(problem: KernelProblem) -> int:
-    return problem.inputs[0].format.dtype.nbytes
-
-
-def _serves(problem: KernelProblem) -> bool:
-    """Where registers have room for rows, the plain kernel reads each element once too."""
-    return isinstance(problem.op, Norm) and not loops_of(problem).in_registers[0]
-
-
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-    found = nest_of(loops_of(problem))
-    return found if isinstance(found, str) else None
-
-
 def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[SlabTile]:
     """Slabs of every width that channels are a multiple of, in blocks that keep their share whole, if they can; as
     large a part of it as leaves room for a second or a fourth block; and blocks of two slabs."""
@@ -217,8 +134,6 @@ def refuse_tile(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> str | Non
     return refuse_shared(tile.shared(nest, element), gpu)
 
 
-_SINGLE, _HALF = 0.4, 0.03
-"""The part of a GPU's peak rate in single, and in half precision, that plain arithmetic has."""
 _WAITS = {1: 1.0, 2: 0.99, 4: 0.97, 8: 0.93}
 """Blocks of a cluster, and a guess at what is left of the bandwidth: they wait for each other."""
 _RESIDENT, _SEVERAL, _TWICE = {1: 0.6, 2: 0.7}, 0.75, 0.85
@@ -263,14 +178,14 @@ def bandwidth(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> float:
 
 def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
     assert target.gpu is not None, "slabs are for GPUs"
-    reached = bandwidth(tile, _nest(problem), _element(problem), target.gpu)
-    return roofline(problem, target, _SINGLE if in_single(problem) else _HALF, reached)
+    reached = bandwidth(tile, nest_for(problem), element_bytes(problem), target.gpu)
+    return seconds_of(problem, target, reached)
 
 
 def _emit(problem: KernelProblem, tile: SlabTile, at: StepExpressions) -> StepCode:
     op = problem.op
     assert isinstance(op, Norm)
-    loops, nest = loops_of(problem), _nest(problem)
+    loops, nest = loops_of(problem), nest_for(problem)
     slab = struct(
         "bolt::portable::NormSlab",
         across=tile.across,
@@ -294,10 +209,10 @@ def _emit(problem: KernelProblem, tile: SlabTile, at: StepExpressions) -> StepCo
 
 FORM: Form[SlabTile] = Form(
     "slabs",
-    _serves,
-    _refuse,
-    lambda problem, gpu: tiles(_nest(problem), _element(problem), gpu),
-    lambda problem, tile, gpu: refuse_tile(tile, _nest(problem), _element(problem), gpu),
+    serves,
+    refuse,
+    lambda problem, gpu: tiles(nest_for(problem), element_bytes(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, nest_for(problem), element_bytes(problem), gpu),
     _seconds,
     SlabTile.read,
     _emit,

@@ -1,8 +1,10 @@
 // CUDA drivers of norm.h: rows of neighbours in registers, of a few threads, a warp or a block each; slabs of neighbouring
-// channels in shared memory; other neighbouring statistics a few at a time; any other a block each.
+// channels in shared memory, or read once more from L2; other neighbouring statistics a few at a time; any other a block each.
 #pragma once
 
+#include "bolt_portable/cuda/norm_passes.h"
 #include "bolt_portable/cuda/norm_slabs.h"
+#include "bolt_portable/cuda/norm_turns.h"
 
 namespace bolt::portable {
 
@@ -248,6 +250,33 @@ void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (aligned_to_16(in, out, end.scale, end.bias) && slab_bytes(s, sizeof(In)) <= slab_memory())
     norm_slabs<twice, operands, Statistic>(r, q, s, in, out, end);
+  else
+    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+}
+
+/// The same in passes `s`, whose statistics are in scratch memory.
+template <NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+void norm_in_passes(const Run& r, const Norm& p, const Norm& q, const NormPasses& s, const void* input, const void* scale,
+                    const void* bias, void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (aligned_to_16(in, out, end.scale, end.bias))
+    norm_passes<operands, Statistic>(r, q, s, in, out, end);
+  else
+    norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
+}
+
+/// The same of rows of neighbours, one after the other in `blocks` blocks.
+template <int loads, int threads, NormKeeps keeps, bool early, typename Statistic, typename In, typename Scale,
+          typename Bias, typename Out, typename Epilogue>
+void norm_in_turns(const Run& r, const Norm& p, Index blocks, const void* input, const void* scale, const void* bias,
+                   void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
+  if (aligned_to_16(in, out, end.scale, end.bias))
+    norm_turns<loads, threads, keeps, early, Statistic>(r, p, blocks, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }

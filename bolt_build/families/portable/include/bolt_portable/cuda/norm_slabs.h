@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "bolt_portable/cuda/async_copy.h"
-#include "bolt_portable/cuda/launch.h"
-#include "bolt_portable/cuda/norm_neighbours.h"
+#include "bolt_portable/cuda/norm_sums.h"
 
 namespace bolt::portable {
 
@@ -21,16 +20,10 @@ struct NormSlab {
 
 constexpr int most_slab_threads = 512;
 
-/// Floats that partial sums of a block take: of each warp where a warp's lanes end with a run of channels, else of each part.
-BOLT_HD inline Index slab_partials(const NormSlab& s) {
-  return s.across <= 32 && 32 % s.across == 0 ? s.threads / 32 * s.across * wide
-                                              : s.threads / s.across * s.across * wide;
-}
-
 /// Bytes of shared memory of a block: elements, partial sums, the statistics of its share, and those of the slab.
 inline Index slab_bytes(const NormSlab& s, Index element) {
   const Index statistics = s.across * wide / s.group;
-  return (s.clusters > 0 ? 2 : 1) * s.chunk * s.across * wide * element + 4 * slab_partials(s) + 16 * statistics;
+  return (s.clusters > 0 ? 2 : 1) * s.chunk * s.across * wide * element + 4 * slab_partials(s.across, s.threads) + 16 * statistics;
 }
 
 /// Elements are read from memory once, and stored once, where a block's share is one chunk: all loads are under way at
@@ -97,7 +90,7 @@ struct NormSlabs {
 
   __device__ void normalise(std::uint32_t item, In* slab, float* partial) const {
     const std::uint32_t across = s.across, group = s.group, statistics = across * wide / group;
-    float2* const ours = reinterpret_cast<float2*>(partial + slab_partials(s));
+    float2* const ours = reinterpret_cast<float2*>(partial + slab_partials(s.across, s.threads));
     float2* const all = ours + statistics;
     const std::uint32_t cluster = s.cluster, lane = threadIdx.x % across, part = threadIdx.x / across;
     const std::uint32_t parts = blockDim.x / across;
@@ -150,7 +143,8 @@ struct NormSlabs {
           pivot[i] += apart[i];
           mean[i] = own_many * pivot[i];
         }
-        total(mean, partial, parts, [&](std::uint32_t at, float found) { all[at].x = there > 0 ? found / many : 0.0f; });
+        slab_total(mean, partial, across, group, parts,
+                   [&](std::uint32_t at, float found) { all[at].x = there > 0 ? found / many : 0.0f; });
         if (part < parts)
 #pragma unroll
           for (int i = 0; i < wide; ++i) {
@@ -158,10 +152,11 @@ struct NormSlabs {
             sum[i] += own_many * apart * apart;
           }
       }
-      total(sum, partial, parts, [&](std::uint32_t at, float found) {
+      slab_total(sum, partial, across, group, parts, [&](std::uint32_t at, float found) {
         const float2 chunks{Statistic::centred ? all[at].x : 0.0f, found};
-        const float many = static_cast<float>(there), before = static_cast<float>(begin - first);
-        ours[at] = begin == first ? chunks : together(ours[at], before, chunks, many);
+        const float each = static_cast<float>(group), before = static_cast<float>(begin - first) * each;
+        ours[at] = begin == first ? chunks
+                                  : norm_together<Statistic>(ours[at], before, chunks, static_cast<float>(there) * each);
       });
       if (end_of_share - begin <= chunk) break;
       begin += chunk;
@@ -219,56 +214,6 @@ struct NormSlabs {
       }
       commit();
     }
-  }
-
-  /// Mean and squares (or what is summed instead) of both, of `before` and of `many` positions.
-  __device__ float2 together(float2 a, float before, float2 b, float many) const {
-    if constexpr (!Statistic::centred) return {0.0f, a.y + b.y};
-    const float apart = b.x - a.x, part = many / (before + many);
-    return {a.x + apart * part, a.y + b.y + apart * apart * before * part * static_cast<float>(s.group)};
-  }
-
-  /// Calls put(statistic, sum of its channels over all parts), each on one thread; ends with the block together.
-  template <typename Put>
-  __device__ void total(float* values, float* partial, std::uint32_t parts, const Put& put) const {
-    const std::uint32_t across = s.across, own = across * wide, group = s.group, statistics = own / group;
-    const std::uint32_t lane = threadIdx.x % across;
-    std::uint32_t rows = parts;
-    __syncthreads();  // an earlier sum may still be read
-    if (across <= 32 && 32 % across == 0) {
-      rows = blockDim.x / 32;
-#pragma unroll
-      for (int i = 0; i < wide; ++i) {
-#pragma unroll
-        for (int distance = 16; distance > 0; distance /= 2)
-          if (distance >= across) values[i] += __shfl_xor_sync(0xffffffffu, values[i], distance);
-        if (threadIdx.x % 32 < across) partial[threadIdx.x / 32 * own + lane * wide + i] = values[i];
-      }
-    } else if (threadIdx.x / across < parts) {
-#pragma unroll
-      for (int i = 0; i < wide; ++i) partial[threadIdx.x / across * own + lane * wide + i] = values[i];
-    }
-    __syncthreads();
-    if (group == 1) {
-      for (std::uint32_t at = threadIdx.x; at < own; at += blockDim.x) {
-        float sum = 0.0f;
-#pragma unroll 8
-        for (std::uint32_t row = 0; row < rows; ++row) sum += partial[row * own + at];
-        put(at, sum);
-      }
-    } else {
-      const std::uint32_t columns = min(group, 32u), rows_at_once = 32 / columns;
-      const std::uint32_t lines = threadIdx.x % 32 < columns * rows_at_once ? rows : 0u;
-      for (std::uint32_t at = threadIdx.x / 32; at < statistics; at += blockDim.x / 32) {
-        float sum = 0.0f;
-        for (std::uint32_t row = threadIdx.x % 32 / columns; row < lines; row += rows_at_once)
-          for (std::uint32_t k = threadIdx.x % 32 % columns; k < group; k += columns)
-            sum += partial[row * own + at * group + k];
-        sum = over_warp(sum, [](float a, float b) { return a + b; });
-        if (threadIdx.x % 32 == 0) put(at, sum);
-      }
-    }
-    __syncthreads();
   }
 
   /// The mean and the factor of a statistic whose parts the cluster's blocks have at the same place.

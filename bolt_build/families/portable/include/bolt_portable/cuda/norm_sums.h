@@ -1,0 +1,67 @@
+// Sums over the positions of neighbouring channels, by the threads of a block: of norm_slabs.h and norm_passes.h.
+#pragma once
+
+#include "bolt_portable/cuda/norm_neighbours.h"
+
+namespace bolt::portable {
+
+/// Floats that partial sums of a block take: of each warp where a warp's lanes end with a run of channels, else of each part.
+BOLT_HD inline Index slab_partials(Index across, Index threads) {
+  return across <= 32 && 32 % across == 0 ? threads / 32 * across * wide : threads / across * across * wide;
+}
+
+/// Sums of `wide` neighbouring channels, `across` threads of which lie side by side, over the `parts` of a block that each
+/// have other positions. Calls put(statistic, sum of its `group` channels over all parts), each on one thread; begins and
+/// ends with the block together. `partial`: `slab_partials` floats of shared memory.
+template <typename Put>
+__device__ inline void slab_total(float* values, float* partial, std::uint32_t across, std::uint32_t group,
+                                  std::uint32_t parts, const Put& put) {
+  const std::uint32_t own = across * wide, statistics = own / group;
+  const std::uint32_t lane = threadIdx.x % across;
+  std::uint32_t rows = parts;
+  __syncthreads();  // an earlier sum may still be read
+  if (across <= 32 && 32 % across == 0) {
+    rows = blockDim.x / 32;
+#pragma unroll
+    for (int i = 0; i < wide; ++i) {
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2)
+        if (distance >= across) values[i] += __shfl_xor_sync(0xffffffffu, values[i], distance);
+      if (threadIdx.x % 32 < across) partial[threadIdx.x / 32 * own + lane * wide + i] = values[i];
+    }
+  } else if (threadIdx.x / across < parts) {
+#pragma unroll
+    for (int i = 0; i < wide; ++i) partial[threadIdx.x / across * own + lane * wide + i] = values[i];
+  }
+  __syncthreads();
+  if (group == 1) {
+    for (std::uint32_t at = threadIdx.x; at < own; at += blockDim.x) {
+      float sum = 0.0f;
+#pragma unroll 8
+      for (std::uint32_t row = 0; row < rows; ++row) sum += partial[row * own + at];
+      put(at, sum);
+    }
+  } else {
+    const std::uint32_t columns = min(group, 32u), rows_at_once = 32 / columns;
+    const std::uint32_t lines = threadIdx.x % 32 < columns * rows_at_once ? rows : 0u;
+    for (std::uint32_t at = threadIdx.x / 32; at < statistics; at += blockDim.x / 32) {
+      float sum = 0.0f;
+      for (std::uint32_t row = threadIdx.x % 32 / columns; row < lines; row += rows_at_once)
+        for (std::uint32_t k = threadIdx.x % 32 % columns; k < group; k += columns)
+          sum += partial[row * own + at * group + k];
+      sum = over_warp(sum, [](float a, float b) { return a + b; });
+      if (threadIdx.x % 32 == 0) put(at, sum);
+    }
+  }
+  __syncthreads();
+}
+
+/// Mean and sum of squared distances from it (or 0 and what is summed instead) of `before` elements and of `many` others.
+template <typename Statistic>
+__device__ inline float2 norm_together(float2 a, float before, float2 b, float many) {
+  if constexpr (!Statistic::centred) return {0.0f, a.y + b.y};
+  const float apart = b.x - a.x, part = many / (before + many);
+  return {a.x + apart * part, a.y + b.y + apart * apart * before * part};
+}
+
+}  // namespace bolt::portable

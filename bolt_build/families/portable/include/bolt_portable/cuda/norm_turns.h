@@ -1,0 +1,156 @@
+// The CUDA kernel of norm.h whose threads normalise one row after the other, and load the next one meanwhile.
+#pragma once
+
+#include <algorithm>
+
+#include "bolt_portable/cuda/norm_neighbours.h"
+
+namespace bolt::portable {
+
+/// Where scale and bias of all rows wait: in registers of the threads, or in shared memory.
+enum class NormKeeps { registers, shared };
+
+/// Threads of a block whose rows have `threads` threads.
+constexpr int turn_threads(int threads) { return threads <= 32 ? block_threads : threads; }
+
+/// Rows of at most `loads` times `threads` times `wide` neighbours, all with the same scale and bias, which a block reads
+/// once. A row's elements are in registers, and those of the next row are on their way, so memory is read while threads
+/// wait for each other's sums. `early`: scale and bias are constants, asked for before kernels in front have ended.
+///
+/// A row has a warp or less of a block, or all of it. Sums of a row's warps lie in one of two places in turns: whoever writes
+/// to the one has seen all others write to the other, so they have read the one.
+template <int loads, int threads, NormKeeps keeps, bool early, typename Statistic, typename In, typename Out, typename End>
+struct NormTurns {
+  static constexpr int own = turn_threads(threads), together = own / threads, warps = own / 32;
+  static constexpr bool shares = keeps == NormKeeps::shared;
+
+  struct Row {
+    Lanes<In, wide> x[loads];
+  };
+
+  Norm p;
+  const In* in;
+  Out* out;
+  std::uint32_t many, count;
+  End end;
+
+  /// Bytes of shared memory.
+  static Index bytes(Index count) { return shares ? 8 * count : 0; }
+
+  __device__ void operator()() const {
+    extern __shared__ __align__(16) float turn_operands[];
+    const NormLoop& inner = p.reduced[0];
+    float scale[shares ? 1 : loads][wide], bias[shares ? 1 : loads][wide];
+    if constexpr (!early) await_earlier();
+    if constexpr (shares) {
+      for (std::uint32_t k = threadIdx.x * wide; k < count; k += own * wide) {
+        norm_operands(end.scale + k * inner.scale, inner.scale, scale[0]);
+        norm_operands(end.bias + k * inner.bias, inner.bias, bias[0]);
+        store_lanes<wide>(turn_operands + k, scale[0]);
+        store_lanes<wide>(turn_operands + count + k, bias[0]);
+      }
+      __syncthreads();
+    } else {
+#pragma unroll
+      for (int k = 0; k < loads; ++k) {
+        if (first(k) >= count) continue;
+        norm_operands(end.scale + first(k) * inner.scale, inner.scale, scale[k]);
+        norm_operands(end.bias + first(k) * inner.bias, inner.bias, bias[k]);
+      }
+    }
+    if constexpr (early) await_earlier();
+    const std::uint32_t stride = gridDim.x * together, lane = threadIdx.x / threads;
+    int place = 0;
+    Row row, next;
+    std::uint32_t item = blockIdx.x * together;
+    read(item + lane, next);
+    // The threads of a warp stay together: those behind the last row have an empty one.
+    for (; item < many; item += stride) {
+      row = next;
+      read(item + stride + lane, next);
+      float mean = 0.0f;
+      if (Statistic::centred)
+        mean = total(row, place ^= 1, [](float value) { return value; }) / static_cast<float>(count);
+      const float sum = total(row, place ^= 1, [&](float value) { return Statistic::term(value - mean); });
+      const float factor = Statistic::factor(sum, static_cast<float>(count), p.epsilon);
+      if (item + lane >= many) continue;
+      const NormAt start = offset(NormAt{}, p.kept, p.kept_rank, item + lane);
+#pragma unroll
+      for (int k = 0; k < loads; ++k) {
+        if (first(k) >= count) continue;
+        const NormAt at = step(start, inner, first(k));
+        float y[wide], more[wide];
+        load_wide(row.x[k].at, y);
+        float* const factors = shares ? more : scale[shares ? 0 : k];
+        if constexpr (shares) load_lanes<wide>(turn_operands + first(k), more);
+#pragma unroll
+        for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean) * factor * factors[i];
+        float* const added = shares ? more : bias[shares ? 0 : k];
+        if constexpr (shares) load_lanes<wide>(turn_operands + count + first(k), more);
+#pragma unroll
+        for (int i = 0; i < wide; ++i)
+          y[i] = end.epilogue(y[i] + added[i], Place{at.x + i, at.channel + i * inner.channel});
+        store_wide(out + at.x, y);
+      }
+    }
+  }
+
+ private:
+  /// The element with which this thread's load `k` of a row begins.
+  __device__ static std::uint32_t first(int k) { return (k * threads + threadIdx.x % threads) * wide; }
+
+  __device__ void read(std::uint32_t item, Row& row) const {
+    if (item >= many) return;
+    const In* const from = in + offset(NormAt{}, p.kept, p.kept_rank, item).x;
+#pragma unroll
+    for (int k = 0; k < loads; ++k)
+      if (first(k) < count) row.x[k] = *reinterpret_cast<const Lanes<In, wide>*>(from + first(k));
+  }
+
+  /// The sum of what `term` makes of a row's elements, in each of its threads.
+  template <typename Term>
+  __device__ float total(const Row& row, int place, const Term& term) const {
+    __shared__ float partial[2][warps];
+    const auto add = [](float a, float b) { return a + b; };
+    float sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < loads; ++k)
+      if (first(k) < count) {
+        float x[wide];
+        load_wide(row.x[k].at, x);
+#pragma unroll
+        for (int i = 0; i < wide; ++i) sum += term(x[i]);
+      }
+    if constexpr (threads <= 32) return over_warp<threads>(sum, add);
+    sum = over_warp(sum, add);
+    if (threadIdx.x % 32 == 0) partial[place][threadIdx.x / 32] = sum;
+    __syncthreads();
+    if constexpr (warps > 8) return over_warp<warps>(partial[place][threadIdx.x % warps], add);
+    float all = partial[place][0];
+#pragma unroll
+    for (int warp = 1; warp < warps; ++warp) all = add(all, partial[place][warp]);
+    return all;
+  }
+};
+
+template <typename Turns>
+__global__ void __launch_bounds__(Turns::own) norm_turns_kernel(const Turns turns) {
+  turns();
+}
+
+/// Queues `blocks` blocks at most. Raises std::runtime_error where the launch fails.
+template <int loads, int threads, NormKeeps keeps, bool early, typename Statistic, typename In, typename Out, typename End>
+void norm_turns(const Run& r, const Norm& p, Index blocks, const In* in, Out* out, const End& end) {
+  using Turns = NormTurns<loads, threads, keeps, early, Statistic, In, Out, End>;
+  const std::uint32_t many = counted(trips(p.kept, p.kept_rank), "normalisation");
+  const std::uint32_t count = counted(trips(p.reduced, p.reduced_rank), "normalisation");
+  if (many == 0) return;
+  Launch how{.blocks = counted(std::min(blocks, (Index{many} + Turns::together - 1) / Turns::together), "normalisation"),
+             .threads = Turns::own};
+  how.shared = static_cast<int>(Turns::bytes(count));
+  how.overlap = r.overlap;
+  how.stream = r.stream;
+  queue("a normalisation kernel", how, norm_turns_kernel<Turns>, Turns{p, in, out, many, count, end});
+}
+
+}  // namespace bolt::portable

@@ -1,0 +1,103 @@
+"""The loops of a normalisation around neighbouring channels, and over their positions: what is cut in slabs."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from math import prod
+
+from bolt_build.families.base import KernelProblem, rate
+from bolt_build.families.common.cost import roofline
+from bolt_build.families.common.geometry import Loop
+from bolt_build.families.portable.kernels.norm_loops import Loops, loops_of
+from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import Gpu, Target
+
+
+@dataclass(frozen=True)
+class Nest:
+    """`kept` are the loops around `channels`, `positions` those inside; steps as in the loops that they are made of.
+    `group` neighbouring channels have one statistic."""
+
+    kept: tuple[Loop, ...]
+    positions: tuple[Loop, ...]
+    channels: Loop
+    group: int
+
+    @property
+    def many(self) -> int:
+        """Positions of a channel."""
+        return prod(loop.extent for loop in self.positions)
+
+    @property
+    def operands(self) -> str:
+        """What is known of scale and bias (`NormOperands`)."""
+        around = [step for loop in (*self.kept, *self.positions) if loop.extent > 1 for step in loop.steps[1:3]]
+        if not any(step for loop in self.positions if loop.extent > 1 for step in loop.steps[1:3]):
+            return "fixed"
+        loads = set(self.channels.steps[1:3]) == {1} and not any(step % LANES for step in around)
+        return "side_by_side" if loads else "any"
+
+
+def _scaled(loop: Loop, by: int) -> tuple[int, ...]:
+    return tuple(step * by for step in loop.steps)
+
+
+def nest_of(loops: Loops) -> Nest | str:
+    """Loops around, inside and along neighbouring channels, or why loads of channels would not be aligned."""
+    nest: Nest | None = None
+    kept, reduced = loops.kept, loops.reduced
+    *outer, last = kept
+    *positions, inner = reduced
+    if last.steps[0] == 1:
+        nest = Nest(tuple(outer), reduced, last, 1)
+    elif inner.steps[0] == 1 and positions and last.steps == _scaled(inner, inner.extent):
+        channels = Loop(last.extent * inner.extent, inner.steps)
+        nest = Nest(tuple(outer), tuple(positions), channels, inner.extent)
+    elif inner.steps[0] == 1 and inner.extent % LANES == 0:
+        # One statistic of all that lies side by side, as much of it a slab's width as a warp's threads share evenly.
+        across = next(each for each in (8, 4, 2, 1) if inner.extent % (each * LANES) == 0)
+        rest = Loop(inner.extent // (across * LANES), _scaled(inner, across * LANES))
+        nest = Nest(kept, (*positions, rest), Loop(across * LANES, inner.steps), across * LANES)
+    if nest is None:
+        what = "{} elements side by side have one statistic, no multiple of the {} that a thread loads at once"
+        return Reason(what, inner.extent, LANES)
+    if nest.channels.extent % LANES:
+        return Reason("{} channels are no multiple of the {} that a thread loads at once", nest.channels.extent, LANES)
+    return nest
+
+
+@functools.lru_cache(maxsize=256)
+def nest_for(problem: KernelProblem) -> Nest:
+    """The nest of a problem that is not refused."""
+    found = nest_of(loops_of(problem))
+    assert isinstance(found, Nest), found
+    return found
+
+
+def element_bytes(problem: KernelProblem) -> int:
+    """Of what is normalised."""
+    return problem.inputs[0].format.dtype.nbytes
+
+
+def serves(problem: KernelProblem) -> bool:
+    """Where registers have room for rows, the plain kernel reads each element once too."""
+    return isinstance(problem.op, Norm) and not loops_of(problem).in_registers[0]
+
+
+def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    """Why nothing can be cut in slabs, None where it can."""
+    found = nest_of(loops_of(problem))
+    return found if isinstance(found, str) else None
+
+
+_ARITHMETIC = 0.4
+"""A guess at the part of a GPU's peak rate in single precision that plain arithmetic reaches."""
+
+
+def seconds_of(problem: KernelProblem, target: Target, reached: float) -> float:
+    """Predicted time where memory moves the problem's bytes at `reached` times its bandwidth."""
+    efficiency = _ARITHMETIC * target.rate("fp32") / rate(problem, target)
+    return roofline(problem, target, efficiency, reached)

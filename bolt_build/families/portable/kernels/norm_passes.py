@@ -1,0 +1,183 @@
+"""How a GPU normalises in two passes: elements are read from memory for their statistics, and soon again from L2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.cxx import struct
+from bolt_build.families.common.epilogue import chain
+from bolt_build.families.common.geometry import Loop
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.norm_loops import loop_text, loops_of, norm_text, pointers_text, types_text
+from bolt_build.families.portable.kernels.norm_nest import Nest, element_bytes, nest_for, refuse, seconds_of, serves
+from bolt_build.families.portable.kernels.rows import LANES, WARP
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import Gpu, Target
+
+THREADS = (128, 256)
+"""Threads of a block."""
+MOST_SLABS = 4095
+"""Of `most_pass_slabs`: each slab has a counter."""
+_BYTES = (32 << 10, 64 << 10, 128 << 10)
+"""Parts of a slab that are tried."""
+_AHEAD = (8 << 20, 16 << 20, 24 << 20)
+"""Bytes between what is gathered and what is stored that are tried, of a GPU with 50 MB of L2."""
+
+
+@dataclass(frozen=True)
+class PassTile:
+    """`across` loads of `LANES` channels make a slab, whose positions are cut in `parts`. Of each part a block of
+    `threads` threads gathers statistics, and another one stores results. So many slabs are gathered `ahead` of the
+    first that is stored."""
+
+    across: int
+    parts: int
+    threads: int
+    ahead: int
+
+    @property
+    def parameters(self) -> Named:
+        return ()
+
+    @property
+    def settings(self) -> Named:
+        return ("across", self.across), ("parts", self.parts), ("threads", self.threads), ("ahead", self.ahead)
+
+    @staticmethod
+    def read(reader: Reader) -> PassTile:
+        return PassTile(*(reader.number(name) for name in ("across", "parts", "threads", "ahead")))
+
+    @property
+    def width(self) -> int:
+        """Channels of a slab."""
+        return self.across * LANES
+
+    def share(self, nest: Nest) -> int:
+        """Positions of a part."""
+        return ceil(nest.many / self.parts)
+
+    def items(self, nest: Nest) -> int:
+        """Slabs of the whole problem."""
+        return prod(loop.extent for loop in nest.kept) * (nest.channels.extent // self.width)
+
+    def statistics(self, nest: Nest) -> int:
+        """Of a slab."""
+        return self.width // nest.group
+
+    def shared(self, nest: Nest) -> int:
+        """Bytes of shared memory of a block."""
+        rows = self.threads // WARP if WARP % self.across == 0 else self.threads // self.across
+        return 4 * (rows * self.width + self.statistics(nest))
+
+    def scratch(self, nest: Nest) -> int:
+        """Bytes: mean and squares of each part, mean and factor of each slab."""
+        return 8 * self.items(nest) * (self.parts + 1) * self.statistics(nest)
+
+
+def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[PassTile]:
+    """The widest slabs that blocks have threads for, in parts of several sizes."""
+    loads = nest.channels.extent // LANES
+    for threads in THREADS:
+        widths = [each for each in range(min(loads, threads), 0, -1) if loads % each == 0]
+        across = next((each for each in widths if each * LANES % nest.group == 0), widths[0])
+        slab = nest.many * across * LANES * element
+        parts = dict.fromkeys(min(max(1, ceil(slab / most)), nest.many) for most in _BYTES)
+        for part in parts:
+            part = ceil(nest.many / ceil(nest.many / part))
+            items = PassTile(across, part, threads, 1).items(nest)
+            wanted = (ceil(most * gpu.l2 / (50 << 20) / slab) for most in _AHEAD)
+            for ahead in dict.fromkeys(min(each, items) for each in wanted):
+                yield PassTile(across, part, threads, ahead)
+
+
+def refuse_tile(tile: PassTile, nest: Nest, gpu: Gpu) -> str | None:
+    """Why no kernel normalises in such passes on this GPU, None where one does."""
+    if tile.threads not in THREADS:
+        return "there are kernels of 128 or 256 threads"
+    if nest.channels.extent % tile.width:
+        return Reason("{} channels are no whole slabs of {}", nest.channels.extent, tile.width)
+    if tile.width % nest.group:
+        return Reason("a slab of {} channels has no whole groups of {}", tile.width, nest.group)
+    if tile.across > tile.threads:
+        return Reason("{} threads are fewer than the {} loads of a position", tile.threads, tile.across)
+    if ceil(nest.many / tile.share(nest)) != tile.parts:
+        return Reason("{} positions are not cut in {} parts of one size", nest.many, tile.parts)
+    items = tile.items(nest)
+    if items > MOST_SLABS:
+        return Reason("{} slabs are more than the {} that there are counters for", items, MOST_SLABS)
+    if tile.ahead > items:
+        return Reason("{} slabs ahead are more than the {} that there are", tile.ahead, items)
+    return refuse_shared(tile.shared(nest), gpu)
+
+
+_REACHED = 0.75
+"""A guess at the part of a GPU's bandwidth that blocks reach which load, or load and store, and do little else."""
+_BEGIN = 5e-6
+"""A guess at the seconds until the first slab is gathered, and put together, and until the last one is stored."""
+_KEEPS = 0.5
+"""The part of L2 that is expected to keep what was read: its other part is where results wait for memory."""
+_REGISTERS = 80
+
+
+def _seconds(problem: KernelProblem, tile: PassTile, target: Target) -> float:
+    """All constants are guesses: no GPU has timed the kernels."""
+    gpu, nest, element = target.gpu, nest_for(problem), element_bytes(problem)
+    assert gpu is not None, "passes are for GPUs"
+    resident = beside(tile.threads, _REGISTERS, tile.shared(nest), gpu) * gpu.sms
+    part = tile.share(nest) * tile.width * element
+    slab = nest.many * tile.width * element
+    waits = min(resident, 2 * tile.items(nest) * tile.parts) * part // 2
+    # What is not gathered yet is waited for; what is gathered too early is read from memory again.
+    wait = min(1.0, (tile.ahead * slab + 1) / waits)
+    read = 1.0 if (tile.ahead + 1) * slab + waits <= _KEEPS * gpu.l2 else 2 / 3
+    reached = _REACHED * read * (0.5 + 0.5 * wait)
+    return seconds_of(problem, target, reached) + _BEGIN
+
+
+def _emit(problem: KernelProblem, tile: PassTile, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, Norm)
+    loops, nest = loops_of(problem), nest_for(problem)
+    passes = struct(
+        "bolt::portable::NormPasses",
+        across=tile.across,
+        share=tile.share(nest),
+        group=nest.group,
+        threads=tile.threads,
+        ahead=tile.ahead,
+        channels=loop_text(nest.channels),
+    )
+    inputs, constants = list(at.inputs), list[str]()
+    for index, operand in enumerate(problem.inputs):
+        if index and operand.constant:
+            expression = at.prepare_inputs[index]
+            inputs[index] = f"kernel.constant({len(constants)})"
+            constants.append(f'bolt::portable::PassedConstant{{{expression}, "{expression}", {operand.nbytes}}}')
+    at = replace(at, inputs=tuple(inputs))
+    call = (
+        f"bolt::portable::norm_in_passes<bolt::portable::NormOperands::{nest.operands}, {types_text(problem)}>(r, "
+        f"{norm_text(loops.kept, loops.reduced, op.epsilon)}, "
+        f"{norm_text(nest.kept or (Loop(1, (0, 0, 0, 0)),), nest.positions, op.epsilon)}, "
+        f"{passes}, {pointers_text(problem, at)}, {chain(problem, at)});"
+    )
+    member = "bolt::portable::PassedNorm"
+    arguments = ", ".join((str(tile.scratch(nest)), *constants))
+    return StepCode(("bolt_portable/norm.h",), member, arguments, call, counts=True)
+
+
+FORM: Form[PassTile] = Form(
+    "passes",
+    serves,
+    refuse,
+    lambda problem, gpu: tiles(nest_for(problem), element_bytes(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, nest_for(problem), gpu),
+    _seconds,
+    PassTile.read,
+    _emit,
+)

@@ -1,0 +1,175 @@
+"""Normalisations that read elements twice, the second time from L2, and those that take rows in turns: what candidates
+state, that each element is in one part, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from families_harness import Input, Layer, graph_with
+from families_layers import norm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.families.portable.family import Portable
+from bolt_build.families.portable.kernels import norm_passes, norm_turns
+from bolt_build.families.portable.kernels.norm_nest import nest_for
+from bolt_build.families.portable.kernels.norm_passes import PassTile
+from bolt_build.families.portable.kernels.norm_turns import TurnTile
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.targets import target_named
+
+FAMILY, H200 = Portable(), target_named("h200")
+AT = StepExpressions(("x", "r.weight(1)", "r.weight(2)"), ("y",), (None, "p.weight(1)", "p.weight(2)"))
+
+
+def problem_of(layer: Layer, layout: Layout = Layout.ROW, target: str = "h200") -> KernelProblem:
+    graph, node = graph_with(replace(layer, precision=DType.F16))
+    found = FAMILY.propose(graph, node, target_named(target), DType.F16)[0]
+    return next(each.steps[0].problem for each in found if each.steps[0].problem.inputs[0].format.layout is layout)
+
+
+def images(*shape: int, groups: int = 0, target: str = "h200") -> KernelProblem:
+    op = Norm("variance", (1, 2, 3) if groups else (2, 3), 1e-5, max(groups, 1))
+    return problem_of(norm("n", op, shape, (shape[1], 1, 1)), Layout.CHANNELS_LAST, target)
+
+
+def rows(many: int, extent: int, target: str = "h200") -> KernelProblem:
+    return problem_of(norm("n", Norm("variance", (1,), 1e-5), (many, extent), (extent,)), Layout.ROW, target)
+
+
+def passes(tile: PassTile) -> Candidate:
+    return Candidate("portable", (("algorithm", "passes"), *tile.parameters), tile.settings)
+
+
+def turns(tile: TurnTile) -> Candidate:
+    return Candidate("portable", (("algorithm", "turns"), *tile.parameters), tile.settings)
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        (PassTile(40, 64, 256, 4), None),
+        (PassTile(40, 64, 512, 4), "there are kernels of 128 or 256 threads"),
+        (PassTile(15, 64, 256, 4), "320 channels are no whole slabs of 120"),
+        (PassTile(8, 64, 256, 4), "a slab of 64 channels has no whole groups of 10"),
+        (PassTile(40, 3000, 256, 4), "4096 positions are not cut in 3000 parts of one size"),
+        (PassTile(40, 5000, 256, 4), "4096 positions are not cut in 5000 parts of one size"),
+        (PassTile(40, 64, 256, 33), "33 slabs ahead are more than the 32 that there are"),
+    ],
+    ids=str,
+)
+def test_passes_that_are_not_legal_have_a_reason(tile: PassTile, reason: str | None) -> None:
+    """32 images of 64 x 64 positions and 320 channels, in 32 groups."""
+    for target in ("h200", "t4"):
+        asked = images(32, 320, 64, 64, groups=32, target=target)
+        assert FAMILY.refuse(asked, passes(tile), target_named(target)) == reason
+
+
+def test_wide_slabs_and_many_slabs_are_refused_too() -> None:
+    wide, many = images(2, 2048, 3, 3), images(3000, 16, 3, 3)
+    reason = "128 threads are fewer than the 256 loads of a position"
+    assert FAMILY.refuse(wide, passes(PassTile(256, 2, 128, 1)), H200) == reason
+    assert FAMILY.refuse(many, passes(PassTile(2, 1, 128, 1)), H200) is None
+    reason = "6000 slabs are more than the 4095 that there are counters for"
+    assert FAMILY.refuse(many, passes(PassTile(1, 1, 128, 1)), H200) == reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "tile", "reason"),
+    [
+        (rows(16384, 4096), TurnTile(256, "registers", 528), None),
+        (rows(16384, 4096), TurnTile(96, "registers", 528),
+         "there are kernels of 8, 16, 32, 64, 128, 256, 512 or 1024 threads a row"),
+        (rows(16384, 4096), TurnTile(32, "registers", 528),
+         "4096 elements are 16 loads of each of 32 threads, which hold 8 at most"),
+        (rows(2048, 16384), TurnTile(1024, "registers", 132),
+         "takes about 80 registers of a thread, of which 1024 threads have 64"),
+        (rows(2048, 16384), TurnTile(1024, "shared", 132), None),
+        (rows(512, 4096), TurnTile(256, "registers", 528),
+         "of 512 rows 528 are normalised at once, so no block has a second one"),
+        (rows(4096, 32768), TurnTile(512, "shared", 132),
+         "takes 262144 bytes of shared memory, a block has 232448"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_turns_that_are_not_legal_have_a_reason(asked: KernelProblem, tile: TurnTile, reason: str | None) -> None:
+    assert FAMILY.refuse(asked, turns(tile), H200) == reason
+
+
+def test_rows_with_operands_of_their_own_take_no_turns() -> None:
+    """Of each channel's row there are as many scales as elements."""
+    own = Input((96, 512), True)
+    layer = replace(Layer("n", Norm("variance", (2,), 1e-5), (Input((64, 96, 512)), own, own)), precision=DType.F16)
+    graph, node = graph_with(layer)
+    found, refusals = FAMILY.propose(graph, node, H200, DType.F16)
+    assert "turns: rows have scales or biases of their own" in [each.reason for each in refusals]
+    assert all("turns" not in str(each) for each in FAMILY.candidates(found[0].steps[0].problem, H200)[0])
+
+
+def test_what_a_candidate_states_is_what_runs() -> None:
+    code = FAMILY.emit(rows(16384, 4096), turns(TurnTile(128, "shared", 660)), H200, AT)
+    assert code.call.startswith("bolt::portable::norm_in_turns<4, 128, bolt::portable::NormKeeps::shared, true, ")
+    assert ".epsilon = 1e-05f}, 660, x, r.weight(1), r.weight(2), y, " in code.call
+    assert (code.member_type, code.counts) == (None, False)
+    code = FAMILY.emit(images(32, 320, 64, 64, groups=32), passes(PassTile(20, 32, 128, 6)), H200, AT)
+    assert ".across = 20, .share = 128, .group = 10, .threads = 128, .ahead = 6, " in code.call
+    assert "x, kernel.constant(0), kernel.constant(1), y, " in code.call
+    # Of 64 slabs with 16 groups each, mean and squares of 32 parts, and of the whole.
+    constants = ", ".join(f'bolt::portable::PassedConstant{{p.weight({i}), "p.weight({i})", 1280}}' for i in (1, 2))
+    assert code.member_type == "bolt::portable::PassedNorm"
+    assert code.member_arguments == f"{64 * 33 * 16 * 8}, {constants}"
+    assert code.counts
+
+
+def test_a_candidate_that_lacks_something_is_refused() -> None:
+    for asked, candidate in (
+        (images(32, 320, 64, 64, groups=32), passes(PassTile(40, 64, 256, 4))),
+        (rows(16384, 4096), turns(TurnTile(128, "shared", 660))),
+    ):
+        bare = candidate.compiled
+        reason = f"{bare} states not all that its kernel takes, or something else"
+        assert FAMILY.refuse(asked, bare, H200) == reason
+        with pytest.raises(ValueError, match=f"^{reason}$"):
+            FAMILY.emit(asked, bare, H200, AT)
+
+
+def test_images_that_no_cluster_has_room_for_are_read_from_l2_and_long_rows_take_turns() -> None:
+    assert "passes" in str(FAMILY.candidates(images(32, 128, 128, 128), H200)[0][0])
+    assert "turns" in str(FAMILY.candidates(rows(16384, 4096), H200)[0][0])
+    assert FAMILY.candidates(rows(128, 768), H200)[0][0] == Candidate("portable", (("algorithm", "direct"),))
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_what_is_offered_is_legal_and_walks_over_each_element_once(data: st.DataObject) -> None:
+    draw = data.draw
+    target = draw(st.sampled_from(("h200", "a100", "t4")))
+    gpu = target_named(target).gpu
+    assert gpu is not None
+    groups = draw(st.sampled_from((0, 2, 3)))
+    shape = draw(st.integers(1, 40)), 24 * draw(st.integers(1, 12)), draw(st.integers(1, 40)), draw(st.integers(1, 40))
+    asked = images(*shape, groups=groups, target=target)
+    candidates = FAMILY.candidates(asked, target_named(target))[0]
+    for first in candidates:
+        for each in (first, *FAMILY.variants(asked, first, target_named(target))):
+            assert FAMILY.refuse(asked, each, target_named(target)) is None
+            if "passes" not in str(each):
+                continue
+            tile, nest = norm_passes.FORM.tile_of(each), nest_for(asked)
+            share = tile.share(nest)
+            assert (tile.parts - 1) * share < nest.many <= tile.parts * share
+            assert tile.items(nest) * tile.width * nest.many == asked.outputs[0].type.elements
+            assert 1 <= tile.ahead <= tile.items(nest)
+    many, extent = draw(st.integers(1, 5000)), 8 * draw(st.integers(1, 4000))
+    long = rows(many, extent, target)
+    for each in FAMILY.candidates(long, target_named(target))[0]:
+        assert FAMILY.refuse(long, each, target_named(target)) is None
+        if "turns" in str(each):
+            turn = norm_turns.FORM.tile_of(each)
+            loads = norm_turns._rows(long)
+            assert turn.threads * 8 * turn.loads(loads) >= extent
+            assert turn.blocks * turn.together < many
