@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from bolt_build.errors import BoltError
 from bolt_build.graph import reference
 from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array
@@ -67,3 +69,11 @@ def same_as_onnxruntime(case: Case, folder: Path, batch: int = 2) -> None:
     for output, wanted in zip(case.compared, session.run(case.compared, feeds), strict=True):
         assert found[output].shape == wanted.shape
         np.testing.assert_allclose(found[output], wanted, rtol=2e-4, atol=2e-5)
+
+
+def refusal(case: Case, folder: Path) -> list[str]:
+    """What binding the model says is in the way."""
+    case.saved(folder / "case.onnx")
+    with pytest.raises(BoltError) as raised:
+        load_model(folder / "case.onnx").bind(2)
+    return [found.message for found in raised.value.diagnostics]

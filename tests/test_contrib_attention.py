@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contrib_nodes import Case, drawn, same_as_onnxruntime
+from contrib_nodes import Case, drawn, refusal, same_as_onnxruntime
 
-from bolt_build.errors import BoltError
 from bolt_build.graph import reference
 from bolt_build.graph.onnx_import import load_model
 
@@ -58,13 +57,6 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_onnxruntime(name: str, tmp_path: Path) -> None:
     same_as_onnxruntime(CASES[name], tmp_path)
-
-
-def refusal(case: Case, folder: Path) -> list[str]:
-    case.saved(folder / "case.onnx")
-    with pytest.raises(BoltError) as raised:
-        load_model(folder / "case.onnx").bind(2)
-    return [found.message for found in raised.value.diagnostics]
 
 
 UNDOCUMENTED = {

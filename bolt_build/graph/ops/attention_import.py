@@ -18,7 +18,7 @@ from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.logic import Ask, Compare, Where
 from bolt_build.graph.ops.matmul import MatMul
-from bolt_build.graph.ops.shape import Cast, Concat, Pad, Reshape, Transpose
+from bolt_build.graph.ops.shape import Cast, Concat, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.softmax import Softmax
 
 _MASK, _PAST_KEY, _PAST_VALUE, _LENGTHS = 3, 4, 5, 6
@@ -164,9 +164,10 @@ def together(node: NodeImport, masks: list[str]) -> list[str]:
 
 def spelled(
     node: NodeImport, sizes: Sizes, sources: tuple[str, str, str], masks: list[str], scale: float, cap: float,
-    mode: int | None,
+    mode: int | None = None, sink: str | None = None,
 ) -> str:  # fmt: skip
-    """[N, rows, heads, columns], with every step a node; `mode` says which of them is output 3."""
+    """[N, rows, heads, columns], with every step a node; `mode` says which of them is output 3. Of `sink`,
+    [heads, 1, 1], each head has one more score, of no value."""
     q, k, v = sources
     dtype = node.type(0).dtype
     if sizes.kv_heads != sizes.heads:
@@ -185,7 +186,12 @@ def spelled(
     if mode == 2 and not masks:
         scores = node.emit(Reshape(node.type_of(scores).shape), [scores], 3)
     wide = scores if dtype is DType.F32 else node.emit(Cast(DType.F32), [scores])
+    if sink is not None:
+        column = node.emit(Expand((sizes.batch, sizes.heads, sizes.queries, 1)), [sink])
+        wide = node.emit(Concat(3), [wide, column])
     shares = node.emit(Softmax(3), [wide])
+    if sink is not None:
+        shares = node.emit(Slice((0,) * 4, node.type_of(scores).shape, (1,) * 4), [shares])
     if masks:
         empty = node.emit(Ask("nan"), [shares])
         shares = node.emit(Where(), [empty, node.scalar_like(0.0, shares), shares])
