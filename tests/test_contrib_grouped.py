@@ -45,6 +45,7 @@ CASES = {
         "GroupQueryAttention", PROMPT, (total(5), *TABLES, np.tile(np.arange(5, dtype=np.int64), (2, 1))), ROTARY
     ),
     "room": Case("GroupQueryAttention", (*rows(5), *cache(8), full(5)), (total(5),), HEADS, ALL),
+    "ended": Case("GroupQueryAttention", (*rows(5), None, None, np.asarray([4, 1], np.int32)), (total(5),), HEADS, ALL),
     "window": Case("GroupQueryAttention", PROMPT, (total(5),), {**HEADS, "local_window_size": 2}),
     "both-ways": Case("GroupQueryAttention", PROMPT, (total(5),), {**HEADS, "causal": 0}),
     "capped": Case("GroupQueryAttention", PROMPT, (total(5),), {**HEADS, "softcap": 2.0, "scale": 0.5}),

@@ -257,3 +257,20 @@ def test_a_reason_of_versions_says_what_would_help(tmp_path: Path, monkeypatch: 
     (found,) = raised.value.diagnostics
     assert found.message.startswith("onnxruntime reads opset 20, and operators of the model are newer (Swish); ")
     assert found.hint == "install a newer onnxruntime, or export the model with an older opset"
+
+
+def test_a_cache_that_a_layer_leaves_is_asked_for_where_the_layer_is_computed_again(tmp_path: Path) -> None:
+    """onnxruntime's attention needs all its outputs, and cannot tell of what type a cache is that it begins."""
+    heads = {"num_heads": 1, "kv_num_heads": 1, "domain": "com.microsoft"}
+    single = node("GroupQueryAttention", "x x x - - ends total", "y keys values", "step", **heads)
+    given = [tensor("x", [1, 2, 16]), tensor("ends", [1], TensorProto.INT32)]
+    constants = {"total": np.asarray(2, np.int32)}
+    outputs = ["y", "keys", "values"]
+    saved(tmp_path, model([single], given, outputs, constants, opsets=[("com.microsoft", 1)]))
+    held = {"x": np.ones((1, 2, 16), np.float32), "ends": np.asarray([1], np.int32)}
+    sources = tuple(Source(name, name, dtype) for name, dtype in (("x", DType.F32), ("ends", DType.I32)))
+    fp32 = DType.F32
+    tap = Tap(0, "step", ("step",), "y", "y", "kernel", (1, 2, 16), sources, fp32, fp32, 1, 1, fp32, False)
+    (expected,) = Reference(tmp_path / "test.onnx", ()).expected([tap], held, {name: name for name in held})
+    np.testing.assert_allclose(expected.tensor, held["x"], rtol=1e-6)
+    assert expected.variance is not None

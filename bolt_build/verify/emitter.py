@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx.defs
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 ALL_AXES_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18}
 """Opset from which a reduction takes its axes as an input."""
@@ -27,6 +27,7 @@ class Emitter:
         self._prefix = prefix
         self._count = 0
         self._constants: dict[tuple[str, tuple[float, ...]], str] = {}
+        self._typed: list[ValueInfoProto] = []
 
     def fresh(self) -> str:
         """A name that was not given before."""
@@ -72,11 +73,21 @@ class Emitter:
         # An opset may lack the operator: onnxruntime's optimiser writes LayerNormalization into any.
         known = not node.domain and onnx.defs.has(node.op_type, self.opset, "")
         least = int(onnx.defs.get_schema(node.op_type, self.opset, "").min_output) if known else 1
-        names = [self.fresh() for _ in range(max(output + 1, least))]
+        if node.domain not in ("", "ai.onnx"):  # what such a kernel needs beside its result, the model asks for
+            least = len(node.output)
+        asked = [*node.output, *[None] * least]
+        names = [self.fresh() if asked[index] != "" else "" for index in range(max(output + 1, least))]
+        self.typed(node, names)
         other = helper.make_node(node.op_type, inputs, names, domain=node.domain, **(changed or {}))
         other.attribute.extend(_kept(node.attribute, changed or {}))
         self.nodes.append(other)
         return names[output]
+
+    def typed(self, node: NodeProto, names: Sequence[str]) -> None:
+        """Says of what type `names` are, as `node` makes them, where onnxruntime does not know that itself: caches
+        that an attention begins."""
+        if node.op_type == "GroupQueryAttention" and node.domain == "com.microsoft":
+            self._typed += [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names if name]
 
     def constant(self, values: float | Sequence[int]) -> str:
         """A scalar in fp32, or a list of integers."""
@@ -131,7 +142,7 @@ class Emitter:
 
     def graph(self, name: str) -> GraphProto:
         """The nodes and constants; the caller adds inputs and outputs."""
-        return helper.make_graph(self.nodes, name, [], [], self.initializers)
+        return helper.make_graph(self.nodes, name, [], [], self.initializers, value_info=self._typed)
 
 
 def _kept(attributes: Iterable[AttributeProto], changed: Mapping[str, Any]) -> list[AttributeProto]:

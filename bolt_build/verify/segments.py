@@ -303,6 +303,7 @@ class _Segment:
         if _is_own(node) and node.op_type in EXACT and len(node.output) == 1:
             self._emit.in_fp64(copy)
         else:
+            self._emit.typed(node, outputs)
             self._emit.nodes.append(copy)
         constants = self._cut.initializers
         stored = [tensor in constants and constants[tensor].data_type in _REAL for tensor in node.input]

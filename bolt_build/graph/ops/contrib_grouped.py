@@ -14,7 +14,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.example import Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
-from bolt_build.graph.ir import ShapeError
+from bolt_build.graph.ir import Array, ShapeError
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.attention import Attention
 from bolt_build.graph.ops.attention_import import Sizes, rows_of, spelled, together
@@ -162,13 +162,17 @@ def _cached(node: NodeImport, step: _Step, rows: str, index: int, kv_heads: int)
     table = node.emit(Concat(1), [rows_of(node, node.input(_PAST_KEY + index)), rows])
     found = _placed(node, step, table)
     if wanted:
-        count = np.arange(step.keys, dtype=np.int64)[None, :, None]
-        ends = node.emit(Reshape((step.batch, 1, 1)), [step.lengths])
-        there = node.emit(Compare("less"), [node.helper(count, "count"), ends])
-        kept = node.emit(Where(), [there, found, node.scalar_like(0.0, found)])
-        heads = by_head(node, kept, kv_heads)
+        heads = by_head(node, _ended(node, step, found), kv_heads)
         node.emit(Reshape(node.type_of(heads).shape), [heads], index + 1)
     return found
+
+
+def _ended(node: NodeImport, step: _Step, rows: str) -> str:
+    """`rows`, zero behind the end of each image."""
+    count = np.arange(node.type_of(rows).shape[1], dtype=np.int64)[None, :, None]
+    ends = node.emit(Reshape((step.batch, 1, 1)), [step.lengths])
+    there = node.emit(Compare("less"), [node.helper(count, "count"), ends])
+    return node.emit(Where(), [there, rows, node.scalar_like(0.0, rows)])
 
 
 def _placed(node: NodeImport, step: _Step, table: str) -> str:
@@ -193,12 +197,16 @@ def _attended(node: NodeImport, step: _Step, sources: tuple[str, str, str], head
     causal, window = bool(node.integer("causal", 1)), node.integer("local_window_size", -1)
     plain = step.first and causal and window < 0
     masks = [] if plain else _seen(node, step, q, causal, window)
+    known = node.array(step.lengths)
+    if step.first and causal and (known is None or (known < step.queries).any()):
+        # Rows behind an image's end read those in front of it, as they do in onnxruntime.
+        masks.append(_compared(node, step, q, "less", np.arange(step.keys, dtype=np.int64)))
     if node.has(_BIAS):
         masks.append(_bias(node, step))
     masks = together(node, masks)
     cap, smooth = node.real("softcap", 0.0), bool(node.integer("smooth_softmax", 0))
     if not cap and not smooth and not node.has(_SINK):
-        node.emit(Attention(heads, kv_heads, scale, plain), [q, k, v, *masks], 0)
+        node.emit(Attention(heads, kv_heads, scale, plain, safe=window >= 0), [q, k, v, *masks], 0)
         return
     if plain:
         masks = together(node, [*masks, *_seen(node, step, q, causal, window)])
@@ -232,17 +240,21 @@ def _seen(node: NodeImport, step: _Step, like: str, causal: bool, window: int) -
         seen = (behind <= 0) & ((behind > -window) | (window < 0))
         hidden = np.where(seen, 0.0, -np.inf).astype(numpy_dtype(node.type_of(like).dtype))
         return [node.helper(hidden, "seen")]
-    ends = node.emit(Reshape((step.batch, 1, 1, 1)), [step.lengths])
     # A query's own key is that of the end of its image, less the queries behind it and itself.
     own = behind + step.queries
-    compared = [("less_equal", own)] if causal else [("less", np.arange(step.keys, dtype=np.int64))]
+    found = [_compared(node, step, like, "less_equal", own)] if causal else []
+    if not causal:
+        found.append(_compared(node, step, like, "less", np.arange(step.keys, dtype=np.int64)))
     if window >= 0:
-        compared.append(("greater", own + window))
-    found = []
-    for question, places in compared:
-        asked = node.emit(Compare(question), [node.helper(places, "places"), ends])
-        found.append(node.emit(Where(), [asked, node.scalar_like(0.0, like), node.scalar_like(-np.inf, like)]))
+        found.append(_compared(node, step, like, "greater", own + window))
     return found
+
+
+def _compared(node: NodeImport, step: _Step, like: str, question: str, places: Array) -> str:
+    """What hides keys unless their `places` are `question` the end of their image."""
+    ends = node.emit(Reshape((step.batch, 1, 1, 1)), [step.lengths])
+    asked = node.emit(Compare(question), [node.helper(places, "places"), ends])
+    return node.emit(Where(), [asked, node.scalar_like(0.0, like), node.scalar_like(-np.inf, like)])
 
 
 _ROWS = Data((1, 4, 8))
