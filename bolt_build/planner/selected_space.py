@@ -207,10 +207,13 @@ def _as_covered(space: SearchSpace, selection: Selection) -> tuple[SearchSpace, 
 
 
 def _choice(space: SearchSpace, selection: Selection) -> EngineChoice | None:
-    """The selection's choice of kernels for the whole engine of this batch, of this graph's if it has it."""
+    """The selection's choice of kernels for the whole engine of this batch: of this graph in the caller's forms if it
+    has one, else in the model's own, else of another."""
     swapping = [each for each in selection.engines if each.batch == space.graph.batch and each.swaps]
-    own = [each for each in swapping if each.graph == digest_of(space)]
-    return next(iter(own or [each for each in swapping if sizes_of(each) == sizes_of(space.graph)]), None)
+    for graph in (digest_of(space), graph_digest(space.graph)):
+        if (own := next((each for each in swapping if each.graph == graph), None)) is not None:
+            return own
+    return next((each for each in swapping if sizes_of(each) == sizes_of(space.graph)), None)
 
 
 def _as_engine(
@@ -227,15 +230,15 @@ def _as_engine(
     that their families still name, `gone` the problems whose winners do not hold here.
 
     They are taken all or none: they were measured together, in the plan that the selection's cover and winners give.
-    Costs stay those of the winners, so that they lead to that plan again.
+    Costs stay those of the winners, so that they lead to that plan again. Where the caller has other forms than the
+    model's own, for which they were measured, they have the same neighbours but at the border, where the cover does
+    not hold.
     """
     subject = str(sizes_of(space.graph))
-    reason = ""
-    if choice.graph != digest_of(space):
+    reason, own = "", choice.graph == digest_of(space)
+    if not own and choice.graph != graph_digest(space.graph):
         reason = "they were measured in another graph"
-        if choice.graph == graph_digest(space.graph):
-            reason = "they were measured with inputs and outputs of other forms"
-    elif not cover_holds:
+    elif own and not cover_holds:
         reason = "they were measured with its cover"
     elif len(swaps) != len(choice.swaps) or not all(_replaces(swap, winners.get(of)) for of, swap in swaps.items()):
         reason = "not all of its kernels, and of the winners that they replace, are there any more"
@@ -246,7 +249,7 @@ def _as_engine(
         return _declining(replace(space, decisions=(*space.decisions, decision)), "engine", reason), winners
     times = (
         f"the engine takes {choice.after * 1e6:.1f} us with them, not {choice.before * 1e6:.1f} us "
-        f"({1 - choice.after / choice.before:.1%} less)"
+        f"({1 - choice.after / choice.before:.1%} less){'' if own else ', with inputs and outputs of other forms'}"
     )
     count = f"{len(swaps)} kernel{'s' if len(swaps) > 1 else ''}"
     taken = [Decision("tuning", subject, f"took {count} of the whole engine's choice in {source}", times)]
