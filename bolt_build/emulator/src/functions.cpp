@@ -115,6 +115,10 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
         require(static_cast<std::size_t>(value) <= kMostShared, cudaErrorInvalidValue);
         of.most_dynamic_shared = static_cast<std::size_t>(value);
         return;
+      case cudaFuncAttributePreferredSharedMemoryCarveout:
+        // In percent. Here is no L1 that gets less.
+        require(value <= 100, cudaErrorInvalidValue);
+        return;
       case cudaFuncAttributeNonPortableClusterSizeAllowed:
         of.large_clusters = value != 0;
         return;

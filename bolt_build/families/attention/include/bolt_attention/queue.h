@@ -15,7 +15,7 @@ void queue(void (*kernel)(Parameters), Index blocks, int threads, int shared, co
   if (blocks > 0x7fffffff) throw std::runtime_error("tensors are too large for an attention kernel");
   const portable::Launch how{
       .blocks = static_cast<unsigned>(blocks), .threads = static_cast<unsigned>(threads), .shared = shared,
-      .overlap = overlaps, .stream = stream};
+      .overlap = overlaps, .stream = stream, .beside = overlaps};
   portable::queue("an attention kernel", how, kernel, parameters);
 }
 

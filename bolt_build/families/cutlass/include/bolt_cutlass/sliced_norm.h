@@ -103,7 +103,7 @@ void add_up_normed(const Run& r, const Sums& p, const float* sums, const float* 
       portable::store_lanes<wide>(out + static_cast<portable::Index>(row) * p.columns + column, x[k]);
     }
   };
-  portable::launch<row_threads>(r, portable::counted(p.rows, "sum of slices"), "sum of slices",
+  portable::launch<row_threads, true>(r, portable::counted(p.rows, "sum of slices"), "sum of slices",
                                 normed_rows_kernel<decltype(body)>, body);
 }
 

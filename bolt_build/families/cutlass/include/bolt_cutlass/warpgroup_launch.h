@@ -89,6 +89,9 @@ void launch(const typename Kernel::Arguments& arguments, bool overlap, void* str
   void* values[] = {&params};
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::SharedStorageSize);
+  // Two blocks have room where nothing is left to L1.
+  if (Kernel::MinBlocksPerMultiprocessor > 1 && error == cudaSuccess)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   if (error == cudaSuccess) error = cudaLaunchKernelExC(&config, kernel, values);
   if (error != cudaSuccess) {
     static_cast<void>(cudaGetLastError());

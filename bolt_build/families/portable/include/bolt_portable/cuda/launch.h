@@ -24,11 +24,12 @@ __device__ inline void await_earlier() {
 #endif
 }
 
-/// Queues blocks of `threads` threads.
-template <int threads = block_threads, typename... Parameters, typename... Arguments>
+/// Queues blocks of `threads` threads. `beside`: as in Launch.
+template <int threads = block_threads, bool beside = false, typename... Parameters, typename... Arguments>
 void launch(const Run& r, std::uint32_t blocks, const char* what, void (*kernel)(Parameters...),
             const Arguments&... arguments) {
-  const Launch how{.blocks = blocks, .threads = threads, .overlap = r.overlap, .stream = r.stream};
+  const Launch how{
+      .blocks = blocks, .threads = threads, .overlap = r.overlap, .stream = r.stream, .beside = beside && r.overlap};
   const cudaError_t error = queued(how, kernel, arguments...);
   if (error == cudaSuccess) return;
   throw std::runtime_error(std::string("could not launch a ") + what + " kernel: " + cudaGetErrorString(error));

@@ -221,7 +221,8 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
       const std::uint32_t many = counted(rows, "normalisation");
       constexpr Index a_block = Index{each} * Rows::together;
       const std::uint32_t blocks = counted((rows + a_block - 1) / a_block, "normalisation");
-      if (blocks > 0) launch(r, blocks, "normalisation", norm_rows_kernel<Rows>, Rows{p, in, out, many, count, end});
+      if (blocks > 0)
+        launch<block_threads, true>(r, blocks, "normalisation", norm_rows_kernel<Rows>, Rows{p, in, out, many, count, end});
       return;
     }
   }

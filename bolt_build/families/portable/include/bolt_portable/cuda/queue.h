@@ -16,6 +16,9 @@ struct Launch {
   bool overlap = false;   ///< it may begin before the kernel in front of it has ended (programmatic dependent launch)
   unsigned cluster = 1;   ///< neighbouring blocks that run at once on one GPC, along x
   void* stream = nullptr; ///< a cudaStream_t
+  /// It wants no L1: all of it is shared memory, as for kernels of matrix products. A multiprocessor divides both alike for
+  /// all blocks that it holds, so that only such kernels are there beside each other.
+  bool beside = false;
 };
 
 /// Queues a kernel. Returns what went wrong, and leaves no error behind in the runtime.
@@ -24,6 +27,8 @@ cudaError_t queued(const Launch& how, void (*kernel)(Parameters...), const Argum
   cudaError_t error = cudaSuccess;
   // A block has 48 KB unless it asks for more.
   if (how.shared > 48 << 10) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, how.shared);
+  if (error == cudaSuccess && how.beside)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   if (error == cudaSuccess) {
     cudaLaunchAttribute attributes[2]{};
     unsigned count = 0;
