@@ -1,15 +1,16 @@
 """How much of a GPU's memory bandwidth each kind of step reaches that only moves bytes: normalisations, movements,
 reductions and generated chains, at sizes of real models.
 
-    python benchmarks/bandwidth.py FOLDER build [--target h200]      # anywhere: three engines of many small graphs
+    python benchmarks/bandwidth.py FOLDER build [--target h200]      # anywhere: four engines of many small graphs
+    python benchmarks/bandwidth.py FOLDER tune                       # or on the GPU, which measures their kernels first
     python benchmarks/bandwidth.py FOLDER measure                    # on the GPU: writes FOLDER/bandwidth_rows.json
     python benchmarks/bandwidth.py FOLDER close                      # anywhere: writes results/bandwidth.json
 
-`--only norms` restricts all of it to one of the engines: rows, images or norms.
+`--only norms` restricts all of it to one of the engines: rows, images, norms or long.
 
 Every step is timed alone, executions one after the other (`Context.step_seconds`). Its bytes are those of its inputs
 and outputs, each once; of a gather, of the rows that it takes. What fits the L2 may stay there, as in an engine: the
-tensors of batch 32 do on an H200, those of 256 mostly not; those of `norms` are larger.
+tensors of batch 32 do on an H200, those of 256 mostly not; those of `norms` and `long` are larger.
 `share` is of the target's bandwidth, launch included.
 """
 
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 import onnx
 import record
-from bolt_command import ROOT, build_one
+from bolt_command import ROOT, bolt, build_one
 from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(ROOT))
@@ -148,11 +149,14 @@ NORMS = (
     Case("normalisation", "mean_variance_56", (64, 56, 56),
          lambda n, c, x: n.node(c, "MeanVarianceNormalization", x, axes=[2, 3])),
     Case("normalisation", "lp_norm_56", (256, 56, 56), lambda n, c, x: n.node(c, "LpNormalization", x, axis=1, p=2)),
+)  # fmt: skip
+"""Normalisations of style transfer and diffusion models: images channels last."""
+LONG = (
     Case("normalisation", "rms_norm_4096", (512, 4096),
          lambda n, c, x: n.node(c, "RMSNormalization", x, n.vector(c, 4096), axis=-1)),
     Case("normalisation", "layer_norm_16384", (64, 16384), lambda n, c, x: layer_norm(n, c, x, 16384)),
 )  # fmt: skip
-"""Normalisations of style transfer, diffusion and language models: images channels last, and long rows."""
+"""Normalisations of language models: long rows."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,7 @@ SETS = {
     "rows": Engines(ROWS, layout=""),
     "images": Engines(IMAGES),
     "norms": Engines(NORMS, batches=(2, 32), opset=23),
+    "long": Engines(LONG, batches=(2, 32), opset=23, layout=""),
 }
 
 
@@ -187,7 +192,7 @@ def write_model(path: Path, of: Engines) -> None:
 
 
 def build(arguments: argparse.Namespace) -> int:
-    """The engines; what became of each in `engines.json`."""
+    """The engines, of kernels that are tuned here first, or of a lock there; what became of each in `engines.json`."""
     folder, made = arguments.folder, {}
     for name in arguments.only:
         of = SETS[name]
@@ -197,7 +202,10 @@ def build(arguments: argparse.Namespace) -> int:
             f"bolt: 1\nmodel: {{onnx: {name}.onnx, batch: {list(arguments.batches or of.batches)}}}\n"
             f"targets: {{{arguments.target}: {{precision: fp16}}}}\n"
             f"engine: {{io: {{dtype: fp16{layout}}}}}\nverify: {{samples: 1}}\n"
+            f"tuning: {{lock: {name}.lock, engine: false}}\n"
         )
+        if arguments.stage == "tune":
+            bolt(folder, "tune", f"{name}.yaml", "--target", arguments.target)
         made[name] = build_one(folder, f"{name}.yaml", "--target", arguments.target)
         print(f"{name}: {made[name]}", flush=True)
     record.save(folder / "engines.json", made)
@@ -275,7 +283,7 @@ def close(arguments: argparse.Namespace) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("stage", choices=("build", "measure", "close"))
+    parser.add_argument("stage", choices=("tune", "build", "measure", "close"))
     parser.add_argument("--target", default="h200")
     parser.add_argument("--batches", type=int, nargs="+", help="instead of each engine's own")
     parser.add_argument("--only", nargs="+", choices=tuple(SETS), default=list(SETS), help="engines")
@@ -283,7 +291,7 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.resolve()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    return {"build": build, "measure": measure, "close": close}[arguments.stage](arguments)
+    return {"tune": build, "build": build, "measure": measure, "close": close}[arguments.stage](arguments)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.reason import Reason, within
 from bolt_build.targets import Gpu, Target
 
-MOST_VARIANTS = 24
-"""Settings that are worth a measurement beside those that are predicted to be fastest."""
+MOST_KERNELS, MOST_VARIANTS = 3, 12
+"""Kernels of a form that are offered, and settings of each that are worth a measurement beside its first ones."""
 
 
 class Tile(Protocol):
@@ -54,13 +54,15 @@ class Form(Generic[T]):
     def offers(
         self, family: str, problem: KernelProblem, target: Target
     ) -> tuple[tuple[Candidate, ...], tuple[Refusal, ...]]:
-        """Of each compiled kernel the tile with the fastest settings by prediction, fastest first; and why others are
+        """Of the compiled kernels that are predicted to be fastest each with its fastest settings; and why others are
         none, tiles of one reason once."""
         legal, refused = self._legal(family, problem, target)
         first: dict[Named, Candidate] = {}
         for _, candidate in legal:
             first.setdefault(candidate.parameters, candidate)
-        return tuple(first.values()), refused
+        reason = Reason("{} other kernels of its form are predicted to be faster", MOST_KERNELS)
+        slower = (Refusal(family, str(candidate), reason) for candidate in tuple(first.values())[MOST_KERNELS:])
+        return tuple(first.values())[:MOST_KERNELS], (*refused, *slower)
 
     def variants(
         self, family: str, problem: KernelProblem, candidate: Candidate, target: Target

@@ -95,6 +95,13 @@ def refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
 
 _ARITHMETIC = 0.4
 """A guess at the part of a GPU's peak rate in single precision that plain arithmetic reaches."""
+_OPERANDS = 0.6
+"""A guess at what is left of the bandwidth where each element has a scale and a bias of its own, which L2 reads."""
+
+
+def operands_share(nest: Nest) -> float:
+    """What is left of the bandwidth beside scale and bias."""
+    return 1.0 if nest.operands == "fixed" else _OPERANDS
 
 
 def seconds_of(problem: KernelProblem, target: Target, reached: float) -> float:

@@ -14,7 +14,15 @@ from bolt_build.families.common.geometry import Loop
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_loops import loop_text, loops_of, norm_text, pointers_text, types_text
-from bolt_build.families.portable.kernels.norm_nest import Nest, element_bytes, nest_for, refuse, seconds_of, serves
+from bolt_build.families.portable.kernels.norm_nest import (
+    Nest,
+    element_bytes,
+    nest_for,
+    operands_share,
+    refuse,
+    seconds_of,
+    serves,
+)
 from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
@@ -136,7 +144,7 @@ def _seconds(problem: KernelProblem, tile: PassTile, target: Target) -> float:
     # What is not gathered yet is waited for; what is gathered too early is read from memory again.
     wait = min(1.0, (tile.ahead * slab + 1) / waits)
     read = 1.0 if (tile.ahead + 1) * slab + waits <= _KEEPS * gpu.l2 else 2 / 3
-    reached = _REACHED * read * (0.5 + 0.5 * wait)
+    reached = _REACHED * read * (0.5 + 0.5 * wait) * operands_share(nest)
     return seconds_of(problem, target, reached) + _BEGIN
 
 

@@ -15,7 +15,15 @@ from bolt_build.families.common.geometry import Loop
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_loops import loop_text, loops_of, norm_text, pointers_text, types_text
-from bolt_build.families.portable.kernels.norm_nest import Nest, element_bytes, nest_for, refuse, seconds_of, serves
+from bolt_build.families.portable.kernels.norm_nest import (
+    Nest,
+    element_bytes,
+    nest_for,
+    operands_share,
+    refuse,
+    seconds_of,
+    serves,
+)
 from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
@@ -178,7 +186,8 @@ def bandwidth(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> float:
 
 def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
     assert target.gpu is not None, "slabs are for GPUs"
-    reached = bandwidth(tile, nest_for(problem), element_bytes(problem), target.gpu)
+    nest = nest_for(problem)
+    reached = bandwidth(tile, nest, element_bytes(problem), target.gpu) * operands_share(nest)
     return seconds_of(problem, target, reached)
 
 
