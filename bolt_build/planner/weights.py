@@ -21,6 +21,8 @@ def _stored(array: Array, dtype: DType) -> Array:
         return array.astype(kind, copy=False)
     most = float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
     wide = array if array.dtype == np.float64 else array.astype(np.float32, copy=False)
+    if array.size == 0 or (-most <= wide.min() and wide.max() <= most):  # false where there is a NaN
+        return wide.astype(kind)
     return np.where(np.isfinite(wide), np.clip(wide, -most, most), wide).astype(kind)
 
 
