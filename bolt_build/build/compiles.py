@@ -134,7 +134,8 @@ def _runtime(context: BuildContext) -> list[Task]:
     for path in dict.fromkeys((*sources(context.target.where), *runner_sources())):
         # The layer of a kind of device speaks to it through the tools of its targets.
         layer = _others(context) if path.stem == f"device_{context.target.where}" else ()
-        soon = SOON_COMPILED if path.parent == runner_include_dir() else ()
+        # Neither has a loop over elements.
+        soon = SOON_COMPILED if path.parent == runner_include_dir() or path.stem == "core" else ()
         flags, values = (
             (*_OWN, *_tool_flags(layer), *_facts(context.target, path), *soon),
             (*tool_values([_cxx(context), *layer]), _headers(path)),
