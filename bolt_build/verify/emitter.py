@@ -75,8 +75,9 @@ class Emitter:
         least = int(onnx.defs.get_schema(node.op_type, self.opset, "").min_output) if known else 1
         if node.domain not in ("", "ai.onnx"):  # what such a kernel needs beside its result, the model asks for
             least = len(node.output)
-        asked = [*node.output, *[None] * least]
-        names = [self.fresh() if asked[index] != "" else "" for index in range(max(output + 1, least))]
+        count = max(output + 1, least)
+        left_out = {index for index, name in enumerate(node.output) if name == ""} - {output}
+        names = ["" if index in left_out else self.fresh() for index in range(count)]
         self.typed(node, names)
         other = helper.make_node(node.op_type, inputs, names, domain=node.domain, **(changed or {}))
         other.attribute.extend(_kept(node.attribute, changed or {}))
