@@ -1,6 +1,8 @@
 // What follows a product whose depth was computed in slices: their sums are added, and the epilogue is applied.
 #pragma once
 
+#include <type_traits>
+
 #include "bolt_cutlass/epilogue.h"
 #include "bolt_portable/cuda/launch.h"
 
@@ -13,12 +15,20 @@ struct Sums {
   std::size_t bytes() const { return sizeof(float) * slices * rows * columns; }
 };
 
-/// y = epilogue(sums of all slices + bias, residual), which is stored as y is, of `lanes` neighbouring columns; slices are added in their order.
+/// y = epilogue(sums of all slices + bias, residual), which is stored as y is; slices are added in their order. A thread has `lanes`
+/// neighbouring columns, of which rows are a multiple. It asks for its bias, a constant, before it waits for the slices.
 template <int lanes, typename Out, typename Stages>
-__device__ inline void add_up_cell(const Sums& p, const float* sums, const float* bias, const Out* residual, Out* y,
-                                   const Stages& stages, portable::Index item) {
-  const portable::Index at = item * lanes, slice = static_cast<portable::Index>(p.rows) * p.columns;
-  float total[lanes], more[lanes];
+__global__ void __launch_bounds__(portable::block_threads)
+    add_up_kernel(std::uint32_t items, Sums p, const float* sums, const float* bias, const Out* residual, Out* y, Stages stages) {
+  const std::uint32_t item = blockIdx.x * portable::block_threads + threadIdx.x;
+  if (item >= items) return;
+  const std::uint32_t of_row = static_cast<std::uint32_t>(p.columns) / lanes, column = item % of_row * lanes;
+  const portable::Index row = item / of_row, at = static_cast<portable::Index>(item) * lanes;
+  const portable::Index slice = static_cast<portable::Index>(p.rows) * p.columns;
+  float total[lanes], more[lanes], added[lanes], other[lanes];
+  if (bias != nullptr) portable::load_lanes<lanes>(bias + column, added);
+  portable::await_earlier();
+  if constexpr (Stages::reads_residual) portable::load_lanes<lanes>(residual + row * p.residual_row + column, other);
   portable::load_lanes<lanes>(sums + at, total);
 #pragma unroll 4
   for (int i = 1; i < p.slices; ++i) {
@@ -27,15 +37,13 @@ __device__ inline void add_up_cell(const Sums& p, const float* sums, const float
     for (int lane = 0; lane < lanes; ++lane) total[lane] += more[lane];
   }
   if (bias != nullptr) {
-    portable::load_lanes<lanes>(bias + at % p.columns, more);
 #pragma unroll
-    for (int lane = 0; lane < lanes; ++lane) total[lane] += more[lane];
+    for (int lane = 0; lane < lanes; ++lane) total[lane] += added[lane];
   }
-  if constexpr (Stages::reads_residual) portable::load_lanes<lanes>(residual + at / p.columns * p.residual_row + at % p.columns, more);
 #pragma unroll
   for (int lane = 0; lane < lanes; ++lane)
-    total[lane] = stages(total[lane], Stages::reads_residual ? more[lane] : 0.0f);
-  portable::store_lanes<lanes>(y + at / p.columns * p.y_row + at % p.columns, total);
+    total[lane] = stages(total[lane], Stages::reads_residual ? other[lane] : 0.0f);
+  portable::store_lanes<lanes>(y + row * p.y_row + column, total);
 }
 
 template <typename Out, typename Stages>
@@ -43,17 +51,18 @@ void add_up(const Run& r, const Sums& p, const float* sums, const float* bias, c
             const Stages& stages) {
   const auto* other = static_cast<const Out*>(residual);
   auto* out = static_cast<Out*>(y);
-  const portable::Index cells = static_cast<portable::Index>(p.rows) * p.columns;
-  const bool aligned = portable::aligned_to_16(sums, bias, residual, y);
-  if (p.columns % portable::wide == 0 && aligned) {
-    portable::launch_each(r, cells / portable::wide, [=] __device__(std::uint32_t item) {
-      add_up_cell<portable::wide>(p, sums, bias, other, out, stages, item);
-    }, "sum of slices");
-  } else {
-    portable::launch_each(r, cells, [=] __device__(std::uint32_t item) {
-      add_up_cell<1>(p, sums, bias, other, out, stages, item);
-    }, "sum of slices");
-  }
+  const auto queue = [&](auto lanes) {
+    const portable::Index cells = static_cast<portable::Index>(p.rows) * p.columns / lanes();
+    const std::uint32_t items = portable::counted(cells, "sum of slices");
+    if (items == 0) return;
+    const std::uint32_t blocks = (items + portable::block_threads - 1) / portable::block_threads;
+    portable::launch<portable::block_threads, true>(r, blocks, "sum of slices", add_up_kernel<lanes(), Out, Stages>, items, p,
+                                                    sums, bias, other, out, stages);
+  };
+  if (p.columns % portable::wide == 0 && portable::aligned_to_16(sums, bias, residual, y))
+    queue(std::integral_constant<int, portable::wide>{});
+  else
+    queue(std::integral_constant<int, 1>{});
 }
 
 }  // namespace bolt::cutlass_kernels
