@@ -153,6 +153,27 @@ def test_names_defined_twice_or_not_at_all(tmp_path: Path) -> None:
     ]
 
 
+def test_nodes_may_stand_in_any_order(tmp_path: Path) -> None:
+    """As converters to half precision leave them, which append casts; also those that a graph inside a node reads."""
+    nodes = [
+        node("Add", "cast x", "sum", "add"),
+        node("Relu", "sum", "y", "relu"),
+        node("Neg", "x", "minus", "neg"),
+        node("Cast", "minus", "cast", "cast", to=TensorProto.FLOAT),
+    ]
+    found = load_model(saved(tmp_path, model(nodes))).nodes
+    assert [each.name for each in found] == ["neg", "cast", "add", "relu"]
+    given = [*nodes[2:], *nodes[:2]]
+    assert [each.name for each in load_model(saved(tmp_path, model(given))).nodes] == ["neg", "cast", "add", "relu"]
+
+
+def test_nodes_that_wait_for_each_other_have_no_order(tmp_path: Path) -> None:
+    nodes = [node("Add", "x b", "a", "one"), node("Relu", "a", "b", "two"), node("Relu", "b", "y", "three")]
+    assert only(saved(tmp_path, model(nodes))) == (
+        "undefined-tensor", "Add 'one' reads 'b', before it is computed", None
+    )  # fmt: skip
+
+
 def test_initializers_that_cannot_be_read(tmp_path: Path) -> None:
     proto = conv_model()
     proto.graph.initializer[0].raw_data = b"short"

@@ -19,6 +19,7 @@ from bolt_build.graph.importing import NO_SCHEMA, Attribute, Branch, OnnxNode
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_findings import Findings
 from bolt_build.graph.onnx_functions import inlined
+from bolt_build.graph.onnx_order import in_order
 from bolt_build.graph.onnx_parse import opsets_of, parse_model
 from bolt_build.graph.onnx_structure import captured, check_definitions, live_nodes, unique_names
 from bolt_build.graph.onnx_tensor import Tensors
@@ -56,7 +57,7 @@ def read_onnx(path: Path) -> OnnxContents:
     findings = Findings(path, files=[path])
     model = parse_model(findings)
     opsets = opsets_of(findings, model)
-    graph = inlined(findings, model, added_operators() if model.functions else ()).graph
+    graph = in_order(inlined(findings, model, added_operators() if model.functions else ())).graph
     if not graph.output:
         raise findings.fail("model-without-outputs", "the model's graph has no outputs")
     check_definitions(findings, graph)

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from bolt_build.graph.onnx_findings import Findings
 from bolt_build.graph.onnx_functions import inlined
+from bolt_build.graph.onnx_order import in_order
 from bolt_build.graph.onnx_parse import subgraphs
 
 Reads = Callable[[int, int], bool]
@@ -54,11 +55,12 @@ def versions_of(model: onnx.ModelProto) -> Versions:
 def readable(path: Path, model: onnx.ModelProto, reads: Reads) -> onnx.ModelProto:
     """The model at `path`, its functions inlined as import does it, in the newest versions that `reads` allows. Shapes
     that graphs inside nodes state of what they compute are left out: exporters write those of another branch, and
-    onnxruntime believes them. What TopK takes is sorted: where a model leaves the order open, engines sort too.
+    onnxruntime believes them. Nodes are in order. What TopK takes is sorted: where a model leaves the order open,
+    engines sort too.
 
     Raises Unreadable where it has what those versions do not, and BoltError where functions cannot be inlined.
     """
-    model = _ordered(_unstated(inlined(Findings(path), model)))
+    model = _sorted(_unstated(in_order(inlined(Findings(path), model))))
     stated = versions_of(model)
     opset = _newest(stated.opset, OLDEST_OPSET, lambda version: reads(OLDEST_IR, version))
     if opset != stated.opset:
@@ -90,7 +92,7 @@ def _unstated(model: onnx.ModelProto) -> onnx.ModelProto:
     return changed
 
 
-def _ordered(model: onnx.ModelProto) -> onnx.ModelProto:
+def _sorted(model: onnx.ModelProto) -> onnx.ModelProto:
     if not any(_leaves_order(node) for node in _nodes(model.graph.node)):
         return model
     changed = onnx.ModelProto()
