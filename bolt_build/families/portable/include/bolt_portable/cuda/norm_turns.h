@@ -150,6 +150,7 @@ void norm_turns(const Run& r, const Norm& p, Index blocks, const In* in, Out* ou
   how.shared = static_cast<int>(Turns::bytes(count));
   how.overlap = r.overlap;
   how.stream = r.stream;
+  how.beside = r.overlap;
   queue("a normalisation kernel", how, norm_turns_kernel<Turns>, Turns{p, in, out, many, count, end});
 }
 
