@@ -33,6 +33,8 @@ GRAPHS = {
     "bert_base": lambda: bert.build_base().zeros(),
     "bert_base_384": lambda: bert.build_base().zeros(),
     "bert_base_40": lambda: bert.build_base().zeros(),
+    "bert_large": lambda: bert.build_large().zeros(),
+    "clip_vision": lambda: vit.build_clip().zeros(),
     "convnext_tiny": convnext_tiny.build,
     "densenet121": densenet121.build,
     "distilbert": lambda: bert.build_distil().zeros(),
@@ -40,6 +42,7 @@ GRAPHS = {
     "mobilenet_v2": mobilenet_v2.build,
     "mobilenet_v3_small": mobilenet_v3_small.build,
     "repvgg_a0": repvgg.build_a0,
+    "repvgg_a1": repvgg.build_a1,
     "repvgg_b0": repvgg.build_b0,
     "resnet18": resnet18.build,
     "resnet50": resnet50.build,
@@ -48,15 +51,12 @@ GRAPHS = {
     "vit_b16": lambda: vit.build_b16().zeros(),
     "whisper_tiny_encoder": lambda: whisper.build_tiny().zeros(),
 }
-HEAVY = {
-    name: [pytest.mark.large]
-    for name in ("bert_base", "bert_base_384", "bert_base_40", "distilbert", "vgg16", "vit_b16")
-}
-UNTUNED = {
-    "bert_base_masked",
-    "bert_large", "clip_vision",
-    "repvgg_a1", "vgg19",
-}  # fmt: skip
+_LARGE = (
+    "bert_base", "bert_base_384", "bert_base_40", "bert_large", "clip_vision", "distilbert", "repvgg_a1", "vgg16",
+    "vit_b16",
+)  # fmt: skip
+HEAVY = {name: [pytest.mark.large] for name in _LARGE}
+UNTUNED = {"bert_base_masked", "vgg19"}
 """Recipes that name the lock they are to have: until it is there, their kernels are predicted, and builds say so."""
 
 
