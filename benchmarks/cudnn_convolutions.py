@@ -136,17 +136,27 @@ def ratios(row: PeerRow, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def batch_summary(rows: dict[PeerRow, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Of all steps of a batch, and of those with one convolution (`single`), and what both sides take in whole engines:
+    each step as often as it is there."""
+    steps = [step for each in rows.values() for step in each]
+    single = {row: [step for step in each if len(step["cudnn_us"]) == 1] for row, each in rows.items()}
+    return {
+        "all": peer_rows.summary([one for row, each in rows.items() for one in ratios(row, each)]),
+        "single": peer_rows.summary([one for row, each in single.items() for one in ratios(row, each)]),
+        "us": sum(step["us"] * step["steps"] for step in steps),
+        "cudnn_us": sum(sum(step["cudnn_us"]) * step["steps"] for step in steps),
+    }
+
+
 def close(arguments: argparse.Namespace) -> int:
     found = {row: load(arguments.folder / f"convolutions_{row.name}.json") for row in rows_of(arguments)}
     there = {row: each for row, each in found.items() if each is not None}
-    alone = [
-        one for row, each in there.items() for one in ratios(row, [s for s in each["steps"] if len(s["cudnn_us"]) == 1])
-    ]
-    every = [one for row, each in there.items() for one in ratios(row, each["steps"])]
     result = next(iter(there.values()))["environment"] | {
         "command": "python benchmarks/cudnn_convolutions.py FOLDER measure (then close)",
         "precision": "fp16", "accumulator": "fp32", "rows_missing": [row.name for row in found if row not in there],
-        "summary": {"single": peer_rows.summary(alone), "all": peer_rows.summary(every)},
+        "summary": {f"b{batch}": batch_summary({row: each["steps"] for row, each in there.items() if row.batch == batch})
+                    for batch in sorted({row.batch for row in there})},
         "rows": {row.name: {"summary": peer_rows.summary(ratios(row, each["steps"])), "steps": each["steps"]}
                  for row, each in there.items()},
     }  # fmt: skip

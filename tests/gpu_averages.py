@@ -21,7 +21,7 @@ from bolt_build.graph.ops.reduce import Reduce
 LAYERS = [
     conv("mean-3x3", (3, 96, 30, 29), 96, (3, 3), groups=96, epilogue=SILU),
     conv("mean-5x5s2", (2, 48, 31, 33), 48, (5, 5), 2, groups=48),
-    conv("mean-odd", (5, 35, 9, 11), 35, (3, 3), groups=35, epilogue=RESIDUAL),
+    conv("mean-odd", (2, 35, 66, 70), 35, (3, 3), groups=35, epilogue=RESIDUAL),
     conv("mean-7", (9, 72, 7, 7), 72, (5, 5), groups=72, epilogue=SILU),
     conv("mean-times-2", (2, 24, 9, 11), 48, (3, 3), groups=24),
     conv("mean-1d", (2, 24, 50), 24, (5,), groups=24, bias=False, epilogue=()),

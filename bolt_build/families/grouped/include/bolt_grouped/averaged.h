@@ -20,6 +20,14 @@ class ImageSums {
   template <typename Half>
   void average(const Run& r, const float* sums, void* means) const {
     Half* const to = static_cast<Half*>(means);
+    if (tiles_ <= few) return average_by_thread(r, sums, to);
+    if (tiles_ <= some) return average_by_block<8>(r, sums, to);
+    average_by_block<32>(r, sums, to);
+  }
+
+  // Public because nvcc takes no device lambda of a private function.
+  template <typename Half>
+  void average_by_thread(const Run& r, const float* sums, Half* to) const {
     const int channels = channels_, tiles = tiles_;
     const float scale = scale_;
     portable::launch_each(
@@ -27,14 +35,47 @@ class ImageSums {
         [=] __device__(std::uint32_t item) {
           const float* const from = sums + portable::Index{item / channels} * tiles * channels + item % channels;
           float sum = 0.0f;
-#pragma unroll 8
-          for (int tile = 0; tile < tiles; ++tile) sum += from[portable::Index{tile} * channels];
+#pragma unroll
+          for (int tile = 0; tile < few; ++tile)
+            if (tile < tiles) sum += from[portable::Index{tile} * channels];
           portable::store(to + item, sum * scale);
+        },
+        "means");
+  }
+  /// A warp has every `strips`th tile of some channels. One thread alone would wait for memory once in eight tiles, and a
+  /// batch of 1 has too few channels to hide that.
+  template <int strips, typename Half>
+  void average_by_block(const Run& r, const float* sums, Half* to) const {
+    const int channels = channels_, tiles = tiles_, groups = (channels + across - 1) / across;
+    const float scale = scale_;
+    portable::launch_blocks<across * strips>(
+        r, portable::Index{images_} * groups,
+        [=] __device__(std::uint32_t block) {
+          __shared__ float part[strips][across];
+          const int image = static_cast<int>(block) / groups, lane = threadIdx.x % across, strip = threadIdx.x / across;
+          const int channel = static_cast<int>(block) % groups * across + lane;
+          const float* const from = sums + portable::Index{image} * tiles * channels + channel;
+          float sum = 0.0f;
+          if (channel < channels) {
+#pragma unroll 8
+            for (int tile = strip; tile < tiles; tile += strips) sum += from[portable::Index{tile} * channels];
+          }
+          part[strip][lane] = sum;
+          __syncthreads();
+          if (strip > 0 || channel >= channels) return;
+#pragma unroll
+          for (int other = 1; other < strips; ++other) sum += part[other][lane];
+          portable::store(to + portable::Index{image} * channels + channel, sum * scale);
         },
         "means");
   }
 
  private:
+  /// Tiles that a thread adds up by itself, its loads all under way at once, and tiles that 8 threads do.
+  static constexpr int few = 8, some = 64;
+  /// Channels beside each other: a warp reads whole cache lines.
+  static constexpr int across = 32;
+
   int images_, channels_, tiles_;
   float scale_;
 };

@@ -1,0 +1,40 @@
+"""Steps of the locks by kind, beside their bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import figures, percent, table
+
+
+@figures("kinds")
+def kinds(data: Any) -> dict[str, str]:
+    """A row an engine; and a row a kind of all of them together, what takes longest first."""
+    engines = [
+        [name, f"{each['us']:.0f}", percent(each["bound_us"] / each["us"]),
+         ", ".join(f"{row['kind']} {percent(row['part'])} at {percent(row['share'])}" for row in _slow(each)) or "none",
+         f"{each['measured']} of {each['steps']}"]
+        for name, each in data["engines"].items()
+    ]  # fmt: skip
+    batch = data["batch"]
+    head = [
+        f"batch {batch}, fp16, fp32 accumulation, H200", "us, all steps alone", "of the bound",
+        "over 3% of the time and under a quarter of the bound", "steps measured",
+    ]  # fmt: skip
+    total = sum(row["us"] for row in data["kinds"])
+    together = [
+        [row["kind"], str(row["steps"]), percent(row["us"] / total, 1), percent(row["share"])]
+        for row in data["kinds"]
+        if row["us"] > 0.002 * total
+    ]
+    encoders = [each for each in data["engines"].values() if each["encoder"]]
+    return {
+        "kinds.engines": table(head, engines),
+        "kinds": table(["kind of step", "steps", "of the time of all engines", "of the bound"], together),
+        "kinds.encoders": str(len(encoders)),
+        "kinds.under_half": str(sum(len(each["under_half"]) for each in encoders)),
+    }
+
+
+def _slow(engine: Any) -> list[Any]:
+    return [row for row in engine["kinds"] if row["kind"] in engine["slow_kinds"]]
