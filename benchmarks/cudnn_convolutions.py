@@ -152,11 +152,15 @@ def batch_summary(rows: dict[PeerRow, list[dict[str, Any]]]) -> dict[str, Any]:
 def close(arguments: argparse.Namespace) -> int:
     found = {row: load(arguments.folder / f"convolutions_{row.name}.json") for row in rows_of(arguments)}
     there = {row: each for row, each in found.items() if each is not None}
+    batches = sorted({row.batch for row in there})
+    summaries = {
+        f"b{batch}": batch_summary({row: each["steps"] for row, each in there.items() if row.batch == batch})
+        for batch in batches
+    }
     result = next(iter(there.values()))["environment"] | {
         "command": "python benchmarks/cudnn_convolutions.py FOLDER measure (then close)",
         "precision": "fp16", "accumulator": "fp32", "rows_missing": [row.name for row in found if row not in there],
-        "summary": {f"b{batch}": batch_summary({row: each["steps"] for row, each in there.items() if row.batch == batch})
-                    for batch in sorted({row.batch for row in there})},
+        "summary": summaries,
         "rows": {row.name: {"summary": peer_rows.summary(ratios(row, each["steps"])), "steps": each["steps"]}
                  for row, each in there.items()},
     }  # fmt: skip

@@ -125,6 +125,7 @@ def main() -> int:
             print(f"{recipe.stem}: {total:.0f} us, {engines[recipe.stem]['bound_us'] / total:.0%}, {slow}", flush=True)
     result = record.environment() | {
         "target": arguments.target, "batch": arguments.batch, "bandwidth": BANDWIDTH, "rate": RATE, "launch": LAUNCH,
+        "part": PART, "reached": REACHED, "half": HALF,
         "kinds": by_kind(together), "engines": engines,
     }  # fmt: skip
     if arguments.recipe and arguments.out is None:

@@ -19,7 +19,7 @@ def kinds(data: Any) -> dict[str, str]:
     batch = data["batch"]
     head = [
         f"batch {batch}, fp16, fp32 accumulation, H200", "us, all steps alone", "of the bound",
-        "over 3% of the time and under a quarter of the bound", "steps measured",
+        f"over {percent(data['part'])} of the time and under {percent(data['reached'])} of the bound", "steps measured",
     ]  # fmt: skip
     total = sum(row["us"] for row in data["kinds"])
     together = [
@@ -27,10 +27,13 @@ def kinds(data: Any) -> dict[str, str]:
         for row in data["kinds"]
         if row["us"] > 0.002 * total
     ]
+    bounds = f"{data['bandwidth'] / 1e12:g} TB/s, {data['rate'] / 1e12:g} TFLOP/s, {1e6 * data['launch']:g} us"
     encoders = [each for each in data["engines"].values() if each["encoder"]]
     return {
         "kinds.engines": table(head, engines),
         "kinds": table(["kind of step", "steps", "of the time of all engines", "of the bound"], together),
+        "kinds.bounds": bounds,
+        "kinds.part": percent(data["part"]),
         "kinds.encoders": str(len(encoders)),
         "kinds.under_half": str(sum(len(each["under_half"]) for each in encoders)),
     }
