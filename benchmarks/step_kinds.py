@@ -22,13 +22,14 @@ def members(problem: KernelProblem) -> Iterator[tuple[Op, tuple[TensorType, ...]
     """Each operator of a problem with the types that it reads, without the operands of stages behind it."""
     left = list(enumerate(problem.inputs))
     through: tuple[TensorType, ...] = ()
-    for member in problem.op.sequence:
+    *before, last = problem.op.sequence
+    for member in (*before, last):
         taken = left[: member.own]
         left = left[len(taken) :]
         stages = {stage.operand for stage in (problem.epilogue if member.own is None else member.between)}
         types = (*through, *(operand.type for index, operand in taken if index not in stages))
         yield member.op, types
-        if left:  # biases are wider than what they are added to
+        if member is not last:  # biases are wider than what they are added to
             through = member.op.infer([TensorType(types[0].dtype, each.shape) for each in types])[-1:]
 
 
