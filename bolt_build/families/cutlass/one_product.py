@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from bolt_build.digest import digest
@@ -29,10 +30,9 @@ from bolt_build.families.cutlass.kinds.kind import FAMILY, SPACE, Offer, Offers,
 from bolt_build.families.cutlass.padding import refuse_padding
 from bolt_build.families.cutlass.product import ALIGNMENT, Product, Work, work
 from bolt_build.families.cutlass.products import multiplies, narrow_loads_of, product_of, refuse_problem
-from bolt_build.families.cutlass.settings import Settings
+from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.targets import Gpu, Target
 
-DEFAULT = Settings()
 _MOST_SLICES = 4
 """Other numbers of slices that are worth a measurement."""
 
@@ -112,13 +112,20 @@ class Kernel(Generic[S]):
     tile: S
     partial: bool = False
 
-    def __str__(self) -> str:
+    @cached_property
+    def _text(self) -> str:
         return f"tile {self.tile} with split-K" if self.partial else f"tile {self.tile}"
+
+    @cached_property
+    def _parameters(self) -> Named:
+        return (*self.tile.parameters, *((("partial", 1),) if self.partial else ()))
+
+    def __str__(self) -> str:
+        return self._text
 
     def candidate(self, settings: Settings = DEFAULT) -> Candidate:
         """The kernel with settings."""
-        parameters = (*self.tile.parameters, *((("partial", 1),) if self.partial else ()))
-        return Candidate(FAMILY, parameters, settings.named)
+        return Candidate(FAMILY, self._parameters, settings.named)
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,11 @@ class ProductKind(Generic[T]):
     tiles: tuple[T, ...]
     read: Callable[[Reader], T]
     narrow: bool = False
+
+    @cached_property
+    def _kernels(self) -> tuple[tuple[Kernel[T], Kernel[T]], ...]:
+        """Of each tile the kernel of whole products and that of split-K: every problem is asked about the same ones."""
+        return tuple((Kernel(tile), Kernel(tile, partial=True)) for tile in self.tiles)
 
     def kernel_of(self, candidate: Candidate) -> Kernel[T]:
         """The kernel that a candidate of this kind states. Raises ValueError for one that is of another kind."""
@@ -157,9 +169,12 @@ class ProductKind(Generic[T]):
             return Offers(none=(reason,))
         needed, copy = work(problem, product), copy_seconds(problem, product, target)
         found, refusals = [], []
-        for tile in (tile for tile in self.tiles if tile.loads == loads):
+        for kernels in self._kernels:
+            tile = kernels[0].tile
+            if tile.loads != loads:
+                continue
             none = tile.refuse(gpu, product) or refuse_half(tile.halves, product.dtype)
-            for kernel in (Kernel(tile), Kernel(tile, partial=True))[: 2 if none is None and not self.narrow else 1]:
+            for kernel in kernels[: 2 if none is None and not self.narrow else 1]:
                 reason = none or self._refuse_use(kernel, gpu, product)
                 if reason is None:
                     group = "split-K" if kernel.partial else tile.group
@@ -300,5 +315,7 @@ def sliced_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Ta
     """Predicted time of both kernels of split-K. Sums in fp32 go from one to the other, for the most part through L2:
     at twice the bandwidth."""
     sums = count * product.m * product.n * 4
-    part = replace(needed, slices=count, nbytes=needed.nbytes + sums // 2)
+    # Not `replace`, which takes longer than the prediction, for every number of slices of every tile.
+    moved = needed.nbytes + sums // 2
+    part = Work(needed.m, needed.n, needed.depth, needed.taps, needed.windowed, moved, count)
     return kernel.tile.seconds(product, part, target) + target.launch_seconds + sums / (2 * target.bandwidth)

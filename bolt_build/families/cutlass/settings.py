@@ -4,6 +4,7 @@ the length of their strips."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from bolt_build.families.common.text_form import Named, Reader
 
@@ -21,7 +22,7 @@ class Settings:
     along: str | None = None
     strip: int = 0
 
-    @property
+    @cached_property
     def named(self) -> Named:
         """As candidates state them."""
         order = (("swizzle", self.swizzle), ("along", self.along))
@@ -46,3 +47,7 @@ class Settings:
         order = (("swizzle", self.swizzle), ("along", along))
         found = (("slices", self.slices or None), *order, ("strip", self.strip or None))
         return tuple((name, value) for name, value in found if value is not None)
+
+
+DEFAULT = Settings()
+"""Those of a kernel that is given none."""

@@ -15,7 +15,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
 from bolt_build.families.cutlass.product import Product, Work
-from bolt_build.families.cutlass.settings import Settings
+from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -119,7 +119,7 @@ class ResidentTile:
 
     def usual(self, product: Product, gpu: Gpu) -> Settings:
         """It has none."""
-        return Settings()
+        return DEFAULT
 
     def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
         """None but the one that blocks have."""

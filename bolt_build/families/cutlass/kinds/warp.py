@@ -12,7 +12,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import FITTED, HOPPER, NARROW, refuse_whole, too_many_sums, wasted_rows
 from bolt_build.families.cutlass.product import Product, Work
-from bolt_build.families.cutlass.settings import Settings
+from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.families.cutlass.slices import counts, refuse
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -130,7 +130,7 @@ class WarpTile:
 
     def usual(self, product: Product, gpu: Gpu) -> Settings:
         """It has none."""
-        return Settings()
+        return DEFAULT
 
     def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
         """None but the one that blocks have."""

@@ -23,7 +23,7 @@ from bolt_build.families.cutlass.kinds.rules import (
 )
 from bolt_build.families.cutlass.kinds.wgmma_time import seconds
 from bolt_build.families.cutlass.product import Product, Work
-from bolt_build.families.cutlass.settings import Settings
+from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.families.cutlass.slices import counts, refuse
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -228,7 +228,7 @@ class WgmmaTile:
 
     def usual(self, product: Product, gpu: Gpu) -> Settings:
         """The kernel's own."""
-        return Settings()
+        return DEFAULT
 
     def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
         """Where there is more than one wave and more than one row and column of tiles."""
