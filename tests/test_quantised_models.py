@@ -49,6 +49,9 @@ CASES: dict[str, tuple[str, tuple[Array, ...], dict[str, Any]]] = {
     "mul-signed": ("QLinearMul", (*part(IMAGE, np.int8), *part(IMAGE, np.int8), *scaled(np.int8)), {}),
     "sigmoid": ("QLinearSigmoid", (*part(), *scaled(scale=1 / 256)), {}),
     "leaky": ("QLinearLeakyRelu", (*part(IMAGE, np.int8), *scaled(np.int8)), {"alpha": 0.1}),
+    "softmax": ("QLinearSoftmax", (*part(), *scaled(scale=1 / 256)), {"opset": 13, "axis": 2}),
+    "softmax-of-several-axes": ("QLinearSoftmax", (*part(), *scaled(scale=1 / 256)), {"opset": 11, "axis": 2}),
+    "where": ("QLinearWhere", (whole(IMAGE) > 99, *part(), *part((5, 1)), *scaled()), {}),
     "concat": ("QLinearConcat", (*scaled(), *part(), *part()), {"axis": 1}),
     "mean": ("QLinearGlobalAveragePool", (*part(), *scaled()), {"channels_last": 0}),
     "mean-last": ("QLinearGlobalAveragePool", (*part(), *scaled()), {"channels_last": 1}),
@@ -103,6 +106,25 @@ def test_agrees_with_onnxruntime(name: str, tmp_path: Path) -> None:
     differences = np.abs(found.astype(int) - wanted.astype(int))
     assert differences.max() <= 1  # a half may be rounded to either side where it was computed in another order
     assert np.mean(differences > 0) < 0.02
+
+
+def test_one_scale_of_one_channel_is_of_the_whole_tensor(tmp_path: Path) -> None:
+    """onnxruntime's quantiser states the axis of a layer with one channel, too."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["r"], "back", axis=0),
+        helper.make_node("MatMul", ["x", "r"], ["y"], "product"),
+    ]
+    made = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 1])],
+        [numpy_helper.from_array(np.ones((4, 1), np.int8), "w"), numpy_helper.from_array(np.float32([0.5]), "s")],
+    )  # fmt: skip
+    path = tmp_path / "net.onnx"
+    path.write_bytes(
+        helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+    found = reference.evaluate(load_model(path).bind(2), {"x": np.ones((2, 4), np.float32)})
+    np.testing.assert_array_equal(found["y"], [[2.0], [2.0]])
 
 
 def test_weights_of_four_bits_become_plain_ones(tmp_path: Path) -> None:

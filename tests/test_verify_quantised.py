@@ -84,3 +84,27 @@ def test_many_steps_at_a_border_are_wrong(tmp_path: Path) -> None:
     other = STEPS.copy()
     other[BORDER] = 60
     assert not layer_report(tap, made("q", other), found).ok
+
+
+def test_the_nearest_of_integers_are_verified(tmp_path: Path) -> None:
+    """An enlarged image of a quantised model, behind a sum whose roundings reach it."""
+    scale, zero = np.float32(0.02), np.asarray(np.uint8(9))
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "quantise"),
+        helper.make_node("Resize", ["q", "", "f"], ["large"], "enlarge", mode="nearest"),
+        helper.make_node("DequantizeLinear", ["large", "s", "z"], ["y"], "back"),
+    ]
+    given = {"s": scale, "z": zero, "f": np.float32([1, 1, 2, 2])}
+    made = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 2, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in given.items()],
+    )  # fmt: skip
+    path = tmp_path / "net.onnx"
+    path.write_bytes(
+        helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+    fp32, held = DType.F32, {"x": np.asarray([[[[0.1, 0.2], [0.3, 0.4]]]], np.float32)}
+    tap = Tap(0, "back", (), "y", "y", "k", (1, 1, 4, 4), (Source("x", "x", fp32),), fp32, fp32, 1, 1, fp32, False)
+    (expected,) = Reference(path, ()).expected([tap], held, {"x": "x"})
+    np.testing.assert_allclose(expected.tensor[0, 0, ::2, ::2], held["x"][0, 0], atol=0.011)

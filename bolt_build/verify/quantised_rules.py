@@ -127,6 +127,24 @@ def _joined(work: Work) -> Variance:
     return steps(work, work.emit.quotient(joined, work.inputs[0]), None)
 
 
+def _softmax(work: Work) -> Variance:
+    """QLinearSoftmax: along one axis, or before opset 13 over all from one on."""
+    emit, x, axis = work.emit, _real(work, 0), work.integer("axis", -1)
+    if work.integer("opset", 13) < 13:
+        made = emit.add("Softmax", [emit.add("Flatten", [x], axis=axis)], axis=1)
+        made = emit.add("Reshape", [made, emit.add("Shape", [x])])
+    else:
+        made = emit.add("Softmax", [x], axis=axis)
+    number = emit.quotient(made, work.inputs[3])
+    return steps(work, number, emit.scaled(emit.square(number), FUNCTION))
+
+
+def _chosen(work: Work) -> Variance:
+    """QLinearWhere: the result's scale comes last."""
+    chosen = work.emit.add("Where", [work.inputs[0], _real(work, 1), _real(work, 4)])
+    return steps(work, work.emit.quotient(chosen, work.inputs[7]), None)
+
+
 def _exact(work: Work) -> Variance:
     """Integers of a product of integers: the few roundings behind its sums are the same on both sides."""
     return None
@@ -147,6 +165,7 @@ def _scaled(bias: int) -> Rule:
 
 OF_CONTRIB: dict[str, Rule] = {
     "QLinearAdd": _two("Add"), "QLinearMul": _two("Mul"), "QLinearConcat": _joined,
+    "QLinearSoftmax": _softmax, "QLinearWhere": _chosen,
     "QLinearSigmoid": _one("Sigmoid", FUNCTION), "QLinearLeakyRelu": _one("LeakyRelu"),
     "QLinearAveragePool": _one("AveragePool"), "QLinearGlobalAveragePool": _one("GlobalAveragePool", 64.0 * OWN),
     "QGemm": _exact, "MatMulIntegerToFloat": _scaled(6), "DynamicQuantizeMatMul": _scaled(4),

@@ -306,11 +306,11 @@ def _chosen(work: Work) -> Variance:
 
 def _resized(work: Work) -> Variance:
     """Linear and cubic: where a result lies in the input is computed in fp32, and off by as much as the last bit of the
-    largest place. An error of 1 there is as much as the neighbours are. `nearest` takes one of them."""
+    largest place. An error of 1 there is as much as the neighbours are. `nearest` takes one, of integers too."""
     emit, (x, *rest), y = work.emit, work.inputs, work.outputs[0]
     mode = next((attribute.s for attribute in work.node.attribute if attribute.name == "mode"), b"nearest")
     if mode == b"nearest":
-        return measured(work)
+        return _moved(work)
     shapes = [emit.add("Shape", [name]) for name in (x, y)]
     moved = emit.add("Cast", [emit.add("Not", [emit.add("Equal", shapes)])], to=1)
     extents = emit.product(emit.add("Cast", [shapes[0]], to=1), moved)

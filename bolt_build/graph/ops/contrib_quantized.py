@@ -8,6 +8,7 @@ which are exact.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from bolt_build.graph.ir import Array, Op, ShapeError
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import import_window
+from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.quantize import (
@@ -39,7 +41,8 @@ from bolt_build.graph.ops.quantized import (
     zero_point,
 )
 from bolt_build.graph.ops.reduce import Reduce
-from bolt_build.graph.ops.shape import Concat, Transpose
+from bolt_build.graph.ops.shape import Concat, Reshape, Transpose
+from bolt_build.graph.ops.softmax import Softmax
 
 _DOMAIN = "com.microsoft"
 
@@ -104,6 +107,23 @@ def import_average_pool(node: NodeImport) -> None:
     window = import_window(node)
     ceil, include = bool(node.integer("ceil_mode", 0)), bool(node.integer("count_include_pad", 0))
     _between(node, False, lambda x: node.emit(Pool("average", *window, ceil, include), [x]))
+
+
+def import_softmax(node: NodeImport) -> None:
+    """Along one axis as from opset 13 on, or over all from `axis` on together: `opset` says which Softmax it was."""
+    real, shape = _real(node, 0, 1, 2), node.type(0).shape
+    axis = node.axis(node.integer("axis", -1), len(shape))
+    if node.integer("opset") >= 13:
+        made = node.emit(Softmax(axis), [real])
+    else:
+        flat = node.emit(Reshape((prod(shape[:axis]), prod(shape[axis:]))), [real])
+        made = node.emit(Reshape(shape), [node.emit(Softmax(1), [flat])])
+    _whole(node, made, 3, 4, node.type(0).dtype)
+
+
+def import_where(node: NodeImport) -> None:
+    sides = [_real(node, 1, 2, 3), _real(node, 4, 5, 6)]
+    _whole(node, node.emit(Where(), [node.input(0), *sides]), 7, 8, node.type(1).dtype)
 
 
 def import_concat(node: NodeImport) -> None:
@@ -212,6 +232,8 @@ IMPORTERS = (
     _of("QLinearMul", _two("mul"), *_PART, *_PART, _SCALE, _ZERO),
     _of("QLinearSigmoid", _one(lambda node: Activation("sigmoid")), *_PART, _SCALE, _ZERO),
     _of("QLinearLeakyRelu", _one(_leaky), *_PART, _SCALE, _ZERO),
+    _of("QLinearSoftmax", import_softmax, *_PART, _SCALE, _ZERO, opset=13),
+    _of("QLinearWhere", import_where, Data(IMAGE, DType.BOOL), *_PART, *_PART, _SCALE, _ZERO),
     _of("QLinearConcat", import_concat, _SCALE, _ZERO, *_PART, *_PART, axis=1),
     _of("QLinearGlobalAveragePool", import_global_average, *_PART, _SCALE, _ZERO),
     _of("QLinearAveragePool", import_average_pool, *_PART, _SCALE, _ZERO, kernel_shape=(2, 2)),

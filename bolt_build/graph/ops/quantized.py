@@ -147,10 +147,10 @@ def dequantized(q: Array, scale: Array, zero: Array, to: DType) -> Array:
 
 def _spread(node: NodeImport, array: Array, block: int) -> Array:
     """Scales or zero points as what broadcasts to input 0. Raises ShapeError."""
-    shape = node.type(0).shape
+    shape, given = node.type(0).shape, node.integer("axis", 1)
     if array.size == 1 and not block:
         return array.reshape(())
-    axis = node.axis(node.integer("axis", 1), len(shape))
+    axis = node.axis(given, len(shape))
     if not block:
         if array.shape != (shape[axis],):
             raise ShapeError(f"scales {list(array.shape)} must be one, or [{shape[axis]}], one a position of the axis")
