@@ -20,10 +20,8 @@ import sys
 from collections.abc import Sequence
 
 import peer_rows
-import record
-from against_peers import load
 from peer_rows import PeerRow as Row
-from peer_rows import line, summary
+from peer_rows import summary
 
 OVERHEAD, AUTOTUNE = "torch-reduce-overhead", "torch-compile"
 PEERS = ("torch", "torch-graph", OVERHEAD)
@@ -57,14 +55,7 @@ def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
 def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     """The table of all rows that are measured, with the geometric mean of each batch's."""
     found = peer_rows.measured(arguments, rows)
-    before = load(record.RESULTS / f"{arguments.table}.json") if arguments.keep else None
-    lines = []
-    for row in rows:
-        if row in found:
-            lines.append(line(row, found[row]["bench"]) | {"date": found[row]["environment"]["date"]})
-        elif before is not None:
-            kept = [old for old in before["rows"] if (old["model"], old["batch"]) == (row.model, row.batch)]
-            lines += [{"date": before["date"], **old} for old in kept]
+    lines = peer_rows.lines_of(arguments, arguments.table, rows, found)
     summaries = {"all": summary(lines)} | {
         f"b{batch}": summary([each for each in lines if each["batch"] == batch])
         for batch in sorted({each["batch"] for each in lines})
@@ -77,7 +68,6 @@ def main() -> int:
     parser.add_argument("--table", choices=tuple(TABLES), default="cnn_peers")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these, resnet50_b32 say")
     parser.add_argument("--autotune", action="store_true", help="measure: torch.compile max-autotune is a peer too")
-    parser.add_argument("--keep", action="store_true", help="keep rows of the result before that FOLDER has not")
     arguments = peer_rows.parsed(parser)
     rows = [row for row in TABLES[arguments.table] if arguments.rows is None or row.name in arguments.rows]
     return {"build": build, "measure": measure, "close": close}[arguments.stage](arguments, rows)

@@ -162,6 +162,21 @@ def measured(arguments: argparse.Namespace, rows: Sequence[R]) -> dict[R, Any]:
     return {row: each for row, each in found.items() if each is not None}
 
 
+def lines_of(
+    arguments: argparse.Namespace, table: str, rows: Sequence[R], found: Mapping[R, Any]
+) -> list[dict[str, Any]]:
+    """The lines of rows that are measured, with their dates; with `--keep` the others' from the result before."""
+    before = load(record.RESULTS / f"{table}.json") if arguments.keep else None
+    lines = []
+    for row in rows:
+        if row in found:
+            lines.append(line(row, found[row]["bench"]) | {"date": found[row]["environment"]["date"]})
+        elif before is not None:
+            kept = [old for old in before["rows"] if (old["model"], old["batch"]) == (row.model, row.batch)]
+            lines += [{"date": before["date"], **old} for old in kept]
+    return lines
+
+
 def write(
     arguments: argparse.Namespace,
     table: str,
@@ -172,14 +187,16 @@ def write(
 ) -> int:
     """Writes a table; its head is that of the row that was measured `first`. 1 where rows are missing."""
     engines = load(arguments.folder / "engines.json") or {}
+    built = {name: {key: each.get(key) for key in ("verified", "failed")} for name, each in engines.items()}
+    if arguments.keep:
+        built = (load(record.RESULTS / f"{table}.json") or {"built": {}})["built"] | built
     there = {(each["model"], each["batch"]) for each in lines}
     result = first["environment"] | {
         "command": f"python benchmarks/{Path(sys.argv[0]).name} FOLDER measure (then close)",
         "gpu": first["bench"]["device"], "precision": first["bench"]["precision"], "accumulator": "fp32",
         "summary": dict(summaries),
         "rows_missing": [row.name for row in rows if (row.model, row.batch) not in there],
-        "built": {name: {key: each.get(key) for key in ("verified", "failed")} for name, each in engines.items()},
-        "rows": list(lines),
+        "built": built, "rows": list(lines),
     }  # fmt: skip
     print(json.dumps(result["summary"], indent=1))
     print(record.write(table, result, arguments.out))
@@ -197,6 +214,7 @@ def parser_of(description: str | None, *stages: str) -> argparse.ArgumentParser:
     parser.add_argument("--builds", type=int, default=4, help="engines that are built at once")
     parser.add_argument("--limit", type=float, default=570, help="seconds of one `measure`")
     parser.add_argument("--out", type=Path, help="write here instead of results/")
+    parser.add_argument("--keep", action="store_true", help="close: keep rows of the result before that FOLDER has not")
     return parser
 
 

@@ -36,8 +36,10 @@ def encoder_peers(data: Any) -> dict[str, str]:
         peers = [_time(row, name) for name in _PEERS]
         speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
         own = ran["engine"]["sustained_images_per_second"]
-        other = max(ran[name]["sustained_images_per_second"] for name in _PEERS if name in ran)
-        loaded = [f"{own:.0f}", f"{other:.0f}", f"{own / other:.2f}"]
+        loaded = [f"{own:.0f}", "", ""]
+        if row["speedup"] is not None:
+            other = max(ran[name]["sustained_images_per_second"] for name in _PEERS if name in ran)
+            loaded[1:] = [f"{other:.0f}", f"{own / other:.2f}"]
         rows.append([_NAMES[row["model"]], str(row["batch"]), f"{row['engine_ms']:.3f}", *peers, speedup, *loaded])
     summary = data["summary"]["all"]
     return {
