@@ -52,10 +52,10 @@ def recipe(folder: Path, model: str, persistent: str = "auto") -> Recipe:
     return load_recipe(path)
 
 
-def problems(folder: Path, model: str) -> TuningSet:
+def problems(folder: Path, model: str, candidates: int = 3) -> TuningSet:
     found = recipe(folder, model)
     graph = load_model(folder / f"{model}.onnx").bind(32, ())
-    return tuning_set(search_spaces([graph], found, found.targets[0], H200, FAMILIES), FAMILIES, H200, 3)
+    return tuning_set(search_spaces([graph], found, found.targets[0], H200, FAMILIES), FAMILIES, H200, candidates)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_a_step_is_left_out_of_a_lock_as_if_it_had_never_been_measured(
     from bolt_build.workflows.evidence import Evidence
 
     save_classifier(tmp_path)
-    found = problems(tmp_path, "classifier")
+    found = problems(tmp_path, "classifier", 12)  # so that some are without slices
     records = tuple(
         (ON_H200, ok(each.problem.digest, trial.candidate, 1.0 if steps.has(trial.candidate, "partial") else 9.0))
         for each in found.problems
