@@ -103,7 +103,8 @@ def slabs() -> list[Trial]:
         stated = {"slabs": TILES, "passes": PASSES, "turns": TURNS}
         for algorithm, tile in ((name, tile) for name in stated for tile in stated[name].get(layer.label, ())):
             candidate = Candidate("portable", (("algorithm", algorithm), *tile.parameters), tile.settings)
-            trial = next(each for each in plain[::-1] if PORTABLE.refuse(each.step.problem, candidate, TARGET) is None)
-            trials.append(replace(trial, candidate=candidate))
+            legal = (each for each in plain[::-1] if PORTABLE.refuse(each.step.problem, candidate, TARGET) is None)
+            # GPUs before Hopper have no clusters.
+            trials += [replace(trial, candidate=candidate) for trial in [next(legal, None)] if trial is not None]
         found += list({trial.label: trial for trial in trials}.values())
     return found
