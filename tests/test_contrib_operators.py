@@ -44,6 +44,10 @@ CASES = {
     "embeddings-of-words": Case(
         "EmbedLayerNormalization", (IDS,), (None, *EMBEDDINGS[:2], None, *EMBEDDINGS[3:]), {}, ("y", "unused")
     ),
+    "triangle": Case("Trilu", (X,), (np.asarray(-1),), {"upper": 0}),
+    "rows": Case("GatherND", (X, np.asarray([[0, 3], [1, 4]]))),
+    "samples": Case("GridSample", (IMAGE, drawn(2, 3, 4, 2) / 2), (), {"padding_mode": "border", "align_corners": 1}),
+    "samples-cubic": Case("GridSample", (IMAGE, drawn(2, 3, 4, 2) / 2), (), {"mode": "bicubic"}),
     "fused-product": Case("FusedMatMul", (X, SKIP), (), {"transB": 1, "alpha": 0.5}),
     "fused-product-of-columns": Case("FusedMatMul", (X, drawn(2, 5, 7)), (), {"transA": 1}),
     "fused-product-of-batches": Case(

@@ -393,3 +393,17 @@ def test_statistics_of_one_image_are_those_of_the_weights_that_nfnets_standardis
     found = refusals(tmp_path, model(nodes, [tensor("x", [2, 3, 8, 8])], constants=vectors))
     message = "BatchNormalization 'BatchNormalization_0': training_mode=1 is not supported"
     assert ("unsupported-attribute", message) in found
+
+
+def test_what_onnxruntime_wrote_for_one_cpu_is_refused_with_what_helps(tmp_path: Path) -> None:
+    proto = model(
+        [node("ReorderInput", "x", "y", "order", domain="com.microsoft.nchwc")], opsets=[("com.microsoft.nchwc", 1)]
+    )
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, proto)
+    assert [(each.message, each.hint) for each in raised.value.diagnostics] == [
+        (
+            "operator com.microsoft.nchwc.ReorderInput is not supported: node 'order'",
+            "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED",
+        )
+    ]

@@ -71,13 +71,15 @@ def _missing_operators(nodes: Iterable[OnnxNode], table: ImporterTable) -> list[
             found.append(Diagnostic("unsupported-op", message, hint=_UNROLL))
         else:
             message = f"operator {label} is not supported: {where}"
-            found.append(Diagnostic("unsupported-op", message, hint=_REPLACE))
+            hint = _PORTABLE if domain == "com.microsoft.nchwc" else _REPLACE
+            found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
 
 
 _CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
 _UNROLL = "export the model traced, with its branches taken and its loops unrolled"
 _REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
+_PORTABLE = "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED"
 _FOLD = "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it"
 
 
