@@ -34,6 +34,7 @@ from gpu_pairs import pooling, ranked, with_pooled_tiles
 from gpu_prenorm import prenorm_trials
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 from gpu_prologues import prologues
+from gpu_recurrent import of_rows
 from gpu_rolling import rolling_trials
 from gpu_row_layers import row_trials
 from gpu_row_sums import row_sums
@@ -355,8 +356,9 @@ def trials() -> list[Trial]:
 
 
 def _of_small_layers() -> list[Trial]:
-    several = {layer: 12 for layer in LAYERS if isinstance(layer.op, Recurrent)}
-    found = [trial for layer in (*LAYERS, *SINGLE) for trial in trials_of(layer, "portable", several.get(layer, 1))]
+    found = []
+    for layer in (*LAYERS, *SINGLE):
+        found += of_rows(layer) if isinstance(layer.op, Recurrent) else trials_of(layer, "portable")
     wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
                     precision=DType.F16, tolerance=TOLERANCE, label=f"wide-{layer.label}")
             for layer in BANDWIDTH]  # fmt: skip
