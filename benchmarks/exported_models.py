@@ -212,7 +212,8 @@ _CAUSAL: dict[str, dict[str, Any]] = {
     "Qwen2": {"num_key_value_heads": 2}, "Gemma": {"num_key_value_heads": 1, "head_dim": 32},
     "Phi": {}, "GPTNeoX": {}, "Qwen3": {"num_key_value_heads": 2, "head_dim": 32},
     "Gemma2": {"num_key_value_heads": 2, "head_dim": 32}, "Gemma3Text": {"num_key_value_heads": 2, "head_dim": 32},
-    "Phi3": {"num_key_value_heads": 2, "pad_token_id": 0}, "Olmo": {}, "Olmo2": {}, "StableLm": {},
+    "Phi3": {"num_key_value_heads": 2, "pad_token_id": 0}, "Olmo": {}, "Olmo2": {},
+    "StableLm": {"num_key_value_heads": 4},
     "Starcoder2": {"num_key_value_heads": 2}, "SmolLM3": {"num_key_value_heads": 2, "pad_token_id": 0},
     "Granite": {}, "Cohere": {}, "Glm": {"num_key_value_heads": 2, "head_dim": 32, "pad_token_id": 0},
     "Falcon": {}, "Helium": {"num_key_value_heads": 2, "head_dim": 32},
@@ -325,7 +326,7 @@ MODELS = NAMED | OTHERS
 
 ONE_FORM = {
     "transformers.Tapas": "dynamo18", "transformers.XLNet": "ts17",
-    "transformers.Cohere": "dynamo18", "transformers.StableLm": "dynamo18", "transformers.MobileViTV2": "dynamo18",
+    "transformers.Cohere": "dynamo18", "transformers.MobileViTV2": "dynamo18",
     "timm.halonet26t": "dynamo18",
 }  # fmt: skip
 """The form of those that the exporter of the other does not take."""
