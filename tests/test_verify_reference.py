@@ -274,3 +274,21 @@ def test_a_cache_that_a_layer_leaves_is_asked_for_where_the_layer_is_computed_ag
     (expected,) = Reference(tmp_path / "test.onnx", ()).expected([tap], held, {name: name for name in held})
     np.testing.assert_allclose(expected.tensor, held["x"], rtol=1e-6)
     assert expected.variance is not None
+
+
+def test_weights_that_a_batch_normalisation_standardises_are_computed_again_with_all_its_outputs(
+    tmp_path: Path,
+) -> None:
+    """As timm's NF-ResNets are exported: by statistics of the weights, which such a node leaves too."""
+    given = {"w": np.arange(12.0, dtype=np.float32).reshape(1, 3, 4), "s": ones(3), "b": 0 * ones(3), "m": ones(3)}
+    nodes = [
+        node("BatchNormalization", "w s b m s", "unit mean variance", "unit", training_mode=1, epsilon=0.0),
+        node("Mul", "x unit", "y", "scale"),
+    ]
+    saved(tmp_path, model(nodes, [tensor("x", [1, 3, 4])], constants=given))
+    held, fp32 = {"x": np.ones((1, 3, 4), np.float32)}, DType.F32
+    source = (Source("x", "x", fp32),)
+    tap = Tap(0, "scale", ("scale",), "y", "y", "kernel", (1, 3, 4), source, fp32, fp32, 1, 1, fp32, False)
+    (expected,) = Reference(tmp_path / "test.onnx", ()).expected([tap], held, {"x": "x"})
+    wanted = (np.arange(4) - 1.5) / np.sqrt(1.25)
+    np.testing.assert_allclose(expected.tensor, np.broadcast_to(wanted, (1, 3, 4)), rtol=1e-5)

@@ -73,7 +73,9 @@ class Emitter:
         # An opset may lack the operator: onnxruntime's optimiser writes LayerNormalization into any.
         known = not node.domain and onnx.defs.has(node.op_type, self.opset, "")
         least = int(onnx.defs.get_schema(node.op_type, self.opset, "").min_output) if known else 1
-        if node.domain not in ("", "ai.onnx"):  # what such a kernel needs beside its result, the model asks for
+        # What such a kernel needs beside its result, the model asks for; so does a BatchNormalization of its own input.
+        trains = any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
+        if trains or node.domain not in ("", "ai.onnx"):
             least = len(node.output)
         count = max(output + 1, least)
         left_out = {index for index, name in enumerate(node.output) if name == ""} - {output}
