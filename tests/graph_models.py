@@ -11,8 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.errors import BoltError
+from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.text import format_graph
 
 Dims = Sequence[int | str | None]
 FLOAT = TensorProto.FLOAT
@@ -80,3 +82,9 @@ def said(path: Path) -> list[tuple[str, str]]:
 
 def of(tmp_path: Path, proto: onnx.ModelProto) -> list[tuple[str, str]]:
     return said(saved(tmp_path, proto))
+
+
+def body(graph: Graph) -> list[str]:
+    """The lines of the graph's text between its braces, without indentation."""
+    check(graph)
+    return [line.strip() for line in format_graph(graph).splitlines()[1:-1]]

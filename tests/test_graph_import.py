@@ -11,25 +11,17 @@ import numpy as np
 import onnx
 import onnx.version_converter
 import pytest
-from graph_models import bound, model, node, ones, refusals, tensor
+from graph_models import body, bound, model, node, ones, refusals, tensor
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.errors import BoltError
 from bolt_build.graph import onnx_import, reference
 from bolt_build.graph.invariants import check
-from bolt_build.graph.ir import Graph
 from bolt_build.graph.onnx_import import ImporterTable, load_model
 from bolt_build.graph.ops import conv
-from bolt_build.graph.text import format_graph
 
 IMAGE = tensor("x", [1, 3, 8, 8])
 LIGHT_MODELS = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
-
-
-def body(graph: Graph) -> list[str]:
-    """The lines of the graph's text between its braces, without indentation."""
-    check(graph)
-    return [line.strip() for line in format_graph(graph).splitlines()[1:-1]]
 
 
 # -- operators ---------------------------------------------------------------------------------------------------
@@ -223,95 +215,6 @@ def test_what_has_no_elements_is_no_output_and_no_operand(tmp_path: Path, line: 
     constants = {"zero": np.asarray([0]), "none": np.zeros((0, 1), np.int64)}
     proto = model([node("Slice", "x zero zero", "b"), line], [IMAGE], constants=constants)
     assert [text for _, text in refusals(tmp_path, proto)] == [message]
-
-
-# -- names -------------------------------------------------------------------------------------------------------
-
-
-def test_values_keep_onnx_names_and_nodes_get_unique_ones(tmp_path: Path) -> None:
-    nodes = [
-        node("Relu", "x", "Relu_1"),
-        node("Neg", "Relu_1", "/a.b:0", "same"),
-        node("Abs", "/a.b:0", "c", "same"),
-        node("Relu", "c", "y", "Relu_0"),
-    ]
-    assert body(bound(tmp_path, model(nodes, [IMAGE]))) == [
-        '%Relu_1: f32[1,3,8,8] = relu(%x)  // "Relu_0#2"',
-        '%"/a.b:0": f32[1,3,8,8] = neg(%Relu_1)  // "same"',
-        '%c: f32[1,3,8,8] = abs(%"/a.b:0")  // "same#2"',
-        '%y: f32[1,3,8,8] = relu(%c)  // "Relu_0"',
-    ]
-
-
-def test_helpers_are_synthetic_and_collide_with_nothing(tmp_path: Path) -> None:
-    nodes = [
-        node("Sum", "x x x", "s.binary", "s"),
-        node("Relu", "s.binary", "y", "s.binary"),
-    ]
-    assert body(bound(tmp_path, model(nodes, [IMAGE]))) == [
-        '%\'s.binary.2: f32[1,3,8,8] = add(%x, %x) @s.binary.2  // "s"',
-        '%s.binary: f32[1,3,8,8] = add(%\'s.binary.2, %x)  // "s"',
-        '%y: f32[1,3,8,8] = relu(%s.binary)  // "s.binary"',
-    ]
-
-
-def test_gemm_with_scales_becomes_a_product_and_an_addition(tmp_path: Path) -> None:
-    constants = {"w": ones(2, 4), "c": ones(2)}
-    nodes = [node("Gemm", "x w c", "y", "fc", transB=1, alpha=0.5, beta=2.0)]
-    assert body(bound(tmp_path, model(nodes, [tensor("x", [1, 4])], constants=constants))) == [
-        "const %'fc.binary: f32[2,4] {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}",
-        "const %'fc.binary.2: f32[2] {2, 2}",
-        "%y: f32[1,2] = matmul(%x, %'fc.binary, %'fc.binary.2) transpose_b=true  // \"fc\"",
-    ]
-
-
-# -- inputs, outputs, constants ----------------------------------------------------------------------------------
-
-
-def test_initializer_that_is_also_an_input_is_a_constant(tmp_path: Path) -> None:
-    proto = model([node("Add", "x w", "y")], [IMAGE, tensor("w", [1])], constants={"w": ones(1)})
-    graph = bound(tmp_path, proto)
-    assert graph.inputs == ("x",)
-    assert graph.constant("w") is not None
-
-
-def test_unused_input_stays_and_unused_nodes_go(tmp_path: Path) -> None:
-    nodes = [node("Relu", "x", "y", "used"), node("Relu", "idle", "lost", "unused")]
-    graph = bound(tmp_path, model(nodes, [IMAGE, tensor("idle", [1, 2])]))
-    assert graph.inputs == ("x", "idle")
-    assert body(graph) == ['%y: f32[1,3,8,8] = relu(%x)  // "used"']
-
-
-def test_outputs_that_are_constants_are_copied_and_repeated_ones_stand_once(tmp_path: Path) -> None:
-    nodes = [node("Add", "x c", "y", "add")]
-    graph = bound(tmp_path, model(nodes, [IMAGE], ["y", "c", "y"], {"c": ones(1)}))
-    assert graph.outputs == ("y", "c")
-    assert body(graph) == [
-        "const %'c.constant: f32[1] {1}",
-        '%y: f32[1,3,8,8] = add(%x, %\'c.constant)  // "add"',
-        "%c: f32[1] = identity(%'c.constant) @c.copy",
-    ]
-
-
-def test_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
-    assert refusals(tmp_path, model([node("Relu", "x", "y")], [IMAGE], ["y", "x"])) == [
-        ("unsupported-output", "the output 'x' is a graph input: there is nothing to compute for it")
-    ]
-
-
-def test_optional_inputs_and_outputs_may_be_left_out(tmp_path: Path) -> None:
-    nodes = [
-        node("Clip", "x - six", "c", "clip"),
-        node("Conv", "c w -", "y", "conv"),
-        node("Dropout", "y", "z -", "drop"),
-        node("Einsum", "x", "lost -", "dead", equation="ij->ji"),
-    ]
-    graph = bound(tmp_path, model(nodes, [IMAGE], ["z"], {"w": ones(1, 3, 8, 8), "six": np.float32(6).reshape(())}))
-    assert body(graph)[1:] == [
-        '%c: f32[1,3,8,8] = clip(%x) alpha=-3.4028234663852886e+38 beta=6.0  // "clip"',
-        '%y: f32[1,1,1,1] = conv(%c, %w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]  // "conv"',
-        '%z: f32[1,1,1,1] = identity(%y)  // "drop"',
-    ]
 
 
 # -- arithmetic on shapes ----------------------------------------------------------------------------------------
