@@ -16,8 +16,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,14 @@ def plan(model: Path, target_name: str, batch: int, folder: Path) -> Planned:
     return Planned(sum(kind.seconds for kind in kinds.values()), kinds, tuple(cliffs))
 
 
+def planned_alone(model: str, target: str, batch: int) -> dict[str, Any]:
+    """The same of one of `cliff_models`, as JSON has it, in a folder of its own: a process of several plans it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{model}.onnx"
+        onnx.save(cliff_models.MODELS[model](), file)
+        return asdict(plan(file, target, batch, Path(folder)))
+
+
 def show(name: str, planned: Planned) -> None:
     least = sum(kind.bound for kind in planned.kinds.values())
     print(f"{name}: {planned.seconds * 1e6:.1f} us, {least / planned.seconds:.0%} of its bounds")
@@ -152,6 +162,7 @@ def main() -> None:
     parser.add_argument("--onnx", nargs="+", type=Path, default=[])
     parser.add_argument("--target", action="append", default=[])
     parser.add_argument("--batch", action="append", default=[], type=int)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="plans made at once")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     some = bool(arguments.model or arguments.target or arguments.batch or arguments.onnx)
@@ -169,15 +180,19 @@ def main() -> None:
                         show(f"{file.stem} {target} {batch}", plan(file.resolve(), target, batch, folder))
                     except BoltError as error:
                         print(f"{file.stem} {target} {batch}: {error.diagnostics[0].message[:200]}")
-        for model, target, batch in () if arguments.onnx else cases(arguments.model, arguments.target, arguments.batch):
-            label, file = f"{model} {target} {batch}", folder / f"{model}.onnx"
-            if label not in known:
-                if not file.exists():
-                    onnx.save(cliff_models.MODELS[model](), file)
-                known[label] = asdict(plan(file, target, batch, folder))
-                if not some:
-                    record.save(path, record.environment() | {"package": key, "plans": known})
-            show(label, planned_of(known[label]))
+    if arguments.onnx:
+        return
+    wanted = {f"{model} {target} {batch}": (model, target, batch)
+              for model, target, batch in cases(arguments.model, arguments.target, arguments.batch)}  # fmt: skip
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        missing = {pool.submit(planned_alone, *case): label for label, case in wanted.items() if label not in known}
+        for done in as_completed(missing):
+            known[missing[done]] = done.result()
+            if not some:
+                plans = {label: known[label] for label in wanted if label in known}
+                record.save(path, record.environment() | {"package": key, "plans": plans})
+    for label in wanted:
+        show(label, planned_of(known[label]))
 
 
 if __name__ == "__main__":
