@@ -1,4 +1,4 @@
-"""What an engine loses that is built without its lock: of each tuned recipe, the kernels that prediction chooses beside
+"""What an engine loses that is built without its lock: of tuned recipes, the kernels that prediction chooses beside
 those of the lock, both by the times that were measured.
 
     python benchmarks/unlocked.py                    # writes results/unlocked.json; no GPU is needed
@@ -51,7 +51,7 @@ MODELS = {
     "resnet50": resnet50.build, "resnext50_32x4d": resnet50.build_resnext, "vgg16": vgg16.build,
     "vit_b16": lambda: vit.build_b16().zeros(),
 }  # fmt: skip
-"""Those of the recipes that have a lock."""
+"""Recipes with a lock, some of each kind of network; the locks of the others are of networks like these."""
 
 
 @dataclass(frozen=True)
