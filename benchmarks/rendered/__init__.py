@@ -91,6 +91,11 @@ def duration(seconds: float) -> str:
     return f"{round(seconds) // 60} min {round(seconds) % 60} s"
 
 
+def kind_words(kind: str) -> str:
+    """What tables call a kind of `step_kinds`: sums and products in front of a convolution are one."""
+    return kind.replace("binary", "elementwise")
+
+
 def percent(part: float, digits: int = 0) -> str:
     """A part of one as percent."""
     return f"{100 * part:.{digits}f}%"

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from typing import Any
 
-from . import figures, table
+from . import figures, kind_words, table
 
 _LESS = 3
 """Kinds with fewer different steps stand together."""
@@ -42,7 +42,7 @@ def _by_kind(data: Any, batch: str) -> dict[str, list[float]]:
     for name, row in data["rows"].items():
         if name.endswith(f"_{batch}"):
             for step in row["steps"]:
-                kinds[step["kind"].replace("binary", "affine")].append(sum(step["cudnn_us"]) / step["us"])
+                kinds[kind_words(step["kind"])].append(sum(step["cudnn_us"]) / step["us"])
     many = {kind: ratios for kind, ratios in kinds.items() if len(ratios) >= _LESS}
     others = [ratio for kind, ratios in kinds.items() if kind not in many for ratio in ratios]
     return dict(sorted(many.items(), key=lambda item: -len(item[1]))) | {"others": others}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import figures, percent, table
+from . import figures, kind_words, percent, table
 
 
 @figures("kinds")
@@ -12,7 +12,7 @@ def kinds(data: Any) -> dict[str, str]:
     """A row an engine; and a row a kind of all of them together, what takes longest first."""
     engines = [
         [name, f"{each['us']:.0f}", percent(each["bound_us"] / each["us"]),
-         ", ".join(f"{row['kind']} {percent(row['part'])} at {percent(row['share'])}" for row in _slow(each)) or "none",
+         _slow(each) or "none",
          f"{each['measured']} of {each['steps']}"]
         for name, each in data["engines"].items()
     ]  # fmt: skip
@@ -23,7 +23,7 @@ def kinds(data: Any) -> dict[str, str]:
     ]  # fmt: skip
     total = sum(row["us"] for row in data["kinds"])
     together = [
-        [row["kind"], str(row["steps"]), percent(row["us"] / total, 1), percent(row["share"])]
+        [kind_words(row["kind"]), str(row["steps"]), percent(row["us"] / total, 1), percent(row["share"])]
         for row in data["kinds"]
         if row["us"] > 0.002 * total
     ]
@@ -39,5 +39,7 @@ def kinds(data: Any) -> dict[str, str]:
     }
 
 
-def _slow(engine: Any) -> list[Any]:
-    return [row for row in engine["kinds"] if row["kind"] in engine["slow_kinds"]]
+def _slow(engine: Any) -> str:
+    """Kinds that take long and stay far from their bound, with both parts."""
+    rows = [row for row in engine["kinds"] if row["kind"] in engine["slow_kinds"]]
+    return ", ".join(f"{kind_words(row['kind'])} {percent(row['part'])} at {percent(row['share'])}" for row in rows)
