@@ -162,8 +162,8 @@ def test_what_is_offered_is_legal_and_walks_over_each_element_once(data: st.Data
             tile, nest = norm_passes.FORM.tile_of(each), nest_for(asked)
             share = tile.share(nest)
             assert (tile.parts - 1) * share < nest.many <= tile.parts * share
-            assert tile.items(nest) * tile.width * nest.many == asked.outputs[0].type.elements
-            assert 1 <= tile.ahead <= tile.items(nest)
+            assert nest.slabs(tile.width) * tile.width * nest.many == asked.outputs[0].type.elements
+            assert 1 <= tile.ahead <= nest.slabs(tile.width)
     many, extent = draw(st.integers(1, 5000)), 8 * draw(st.integers(1, 4000))
     long = rows(many, extent, target)
     for each in FAMILY.candidates(long, target_named(target))[0]:

@@ -253,7 +253,7 @@ def test_each_element_is_in_one_slab_with_all_of_its_statistic(data: st.DataObje
         assert (tile.cluster - 1) * tile.share(nest) < many + tile.cluster
         assert tile.cluster * tile.share(nest) >= many
         assert tile.chunks * tile.chunk(nest) >= tile.share(nest)
-        assert tile.clusters < tile.items(nest)
+        assert tile.clusters < nest.slabs(tile.width)
 
     # The number of the statistic of each element, in the order of memory.
     ids = np.zeros(shape, dtype=np.int64)

@@ -31,6 +31,10 @@ class Nest:
         """Positions of a channel."""
         return prod(loop.extent for loop in self.positions)
 
+    def slabs(self, width: int) -> int:
+        """Slabs of `width` channels in the whole problem."""
+        return prod(loop.extent for loop in self.kept) * (self.channels.extent // width)
+
     @property
     def operands(self) -> str:
         """What is known of scale and bias (`NormOperands`)."""

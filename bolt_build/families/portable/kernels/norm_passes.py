@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import ceil, prod
+from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
@@ -70,10 +70,6 @@ class PassTile:
         """Positions of a part."""
         return ceil(nest.many / self.parts)
 
-    def items(self, nest: Nest) -> int:
-        """Slabs of the whole problem."""
-        return prod(loop.extent for loop in nest.kept) * (nest.channels.extent // self.width)
-
     def statistics(self, nest: Nest) -> int:
         """Of a slab."""
         return self.width // nest.group
@@ -85,7 +81,7 @@ class PassTile:
 
     def scratch(self, nest: Nest) -> int:
         """Bytes: mean and squares of each part, mean and factor of each slab."""
-        return 8 * self.items(nest) * (self.parts + 1) * self.statistics(nest)
+        return 8 * nest.slabs(self.width) * (self.parts + 1) * self.statistics(nest)
 
 
 def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[PassTile]:
@@ -98,7 +94,7 @@ def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[PassTile]:
         parts = dict.fromkeys(min(max(1, ceil(slab / most)), nest.many) for most in _BYTES)
         for part in parts:
             part = ceil(nest.many / ceil(nest.many / part))
-            items = PassTile(across, part, threads, 1).items(nest)
+            items = nest.slabs(across * LANES)
             wanted = (ceil(most * gpu.l2 / (50 << 20) / slab) for most in _AHEAD)
             for ahead in dict.fromkeys(min(each, items) for each in wanted):
                 yield PassTile(across, part, threads, ahead)
@@ -116,7 +112,7 @@ def refuse_tile(tile: PassTile, nest: Nest, gpu: Gpu) -> str | None:
         return Reason("{} threads are fewer than the {} loads of a position", tile.threads, tile.across)
     if ceil(nest.many / tile.share(nest)) != tile.parts:
         return Reason("{} positions are not cut in {} parts of one size", nest.many, tile.parts)
-    items = tile.items(nest)
+    items = nest.slabs(tile.width)
     if items > MOST_SLABS:
         return Reason("{} slabs are more than the {} that there are counters for", items, MOST_SLABS)
     if tile.ahead > items:
@@ -140,7 +136,7 @@ def _seconds(problem: KernelProblem, tile: PassTile, target: Target) -> float:
     resident = beside(tile.threads, _REGISTERS, tile.shared(nest), gpu) * gpu.sms
     part = tile.share(nest) * tile.width * element
     slab = nest.many * tile.width * element
-    waits = min(resident, 2 * tile.items(nest) * tile.parts) * part // 2
+    waits = min(resident, 2 * nest.slabs(tile.width) * tile.parts) * part // 2
     # What is not gathered yet is waited for; what is gathered too early is read from memory again.
     wait = min(1.0, (tile.ahead * slab + 1) / waits)
     read = 1.0 if (tile.ahead + 1) * slab + waits <= _KEEPS * gpu.l2 else 2 / 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
@@ -85,10 +85,6 @@ class SlabTile:
         elements = self.slabs * self.chunk(nest) * self.width * element
         return elements + 4 * rows * self.width + 16 * self.width // nest.group
 
-    def items(self, nest: Nest) -> int:
-        """Slabs of the whole problem."""
-        return prod(loop.extent for loop in nest.kept) * (nest.channels.extent // self.width)
-
 
 def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[SlabTile]:
     """Slabs of every width that channels are a multiple of, in blocks that keep their share whole, if they can; as
@@ -137,7 +133,7 @@ def refuse_tile(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> str | Non
             return "two slabs of a block are kept whole"
         if not gpu.async_copies:
             return "copies to shared memory go on while a slab is computed from sm_80 on"
-        if not 0 < tile.clusters < (items := tile.items(nest)):
+        if not 0 < tile.clusters < (items := nest.slabs(tile.width)):
             return Reason("of {} slabs {} are computed at once, so no block copies a second one", items, tile.clusters)
     return refuse_shared(tile.shared(nest, element), gpu)
 
@@ -168,7 +164,7 @@ def _at_once(blocks: int, cluster: int, gpu: Gpu) -> int:
 def bandwidth(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> float:
     """The part of a GPU's bandwidth that slabs are expected to reach. All constants are guesses: no GPU has timed the
     kernels as they are."""
-    run, slabs = tile.width * element, tile.items(nest)
+    run, slabs = tile.width * element, nest.slabs(tile.width)
     whole = nest.positions[-1].steps[0] == nest.channels.extent == tile.width
     lines = 1.0 if whole else run / (run + _SECTOR) if run % _LINE else 1 - 5 / run
     resident = beside(tile.threads, _REGISTERS[tile.slabs - 1], tile.shared(nest, element), gpu)
