@@ -44,7 +44,8 @@ TABLES = {"cnn_peers": ROWS, "dense_peers": DENSE}
 
 
 def build(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
-    return peer_rows.build(arguments, rows, lambda model: "dtype: fp16, layout: channels_last")
+    io = "dtype: fp16, layout: channels_last"
+    return peer_rows.build(arguments, rows, lambda model: peer_rows.locked_recipe(arguments, rows, model, io))
 
 
 def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:

@@ -60,7 +60,9 @@ def border(model: str) -> str:
 
 
 def build(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
-    return peer_rows.build(arguments, rows, border)
+    return peer_rows.build(
+        arguments, rows, lambda model: peer_rows.locked_recipe(arguments, rows, model, border(model))
+    )
 
 
 def offer_peers(folder: Path) -> None:

@@ -3,8 +3,8 @@
 Runs in an environment that has these packages and torch, which none of the project's own have (`exporters.py` says
 how to make one and calls this).
 
-    python benchmarks/export_model.py MODEL FORM FILE     # FORM is ts14, ts17, dynamo18 or dynamo23
-    python benchmarks/export_model.py --serve             # lines "MODEL FORM FILE" come in, answers in JSON go out
+    python benchmarks/export_model.py MODEL FORM FILE [BATCH]   # FORM is ts14, ts17, dynamo18 or dynamo23
+    python benchmarks/export_model.py --serve                   # such lines come in, answers in JSON go out
 
 Weights are random and calibrated: what is constant when a model is made (biases, scales, gates) is drawn too, and
 BatchNorm has the statistics of a random batch. So every part of a model has a share in its outputs, and layers keep
@@ -78,7 +78,7 @@ def plain_masks() -> None:
     masking_utils.TransformGetItemToIndex = contextlib.nullcontext
 
 
-def export(name: str, form: str, path: str) -> None:
+def export(name: str, form: str, path: str, batch: str = "1") -> None:
     dynamo, opset = FORMS[form]
     torch.manual_seed(SEED)
     torch.backends.mha.set_fastpath_enabled(False)  # its operator has no form in ONNX
@@ -86,6 +86,7 @@ def export(name: str, form: str, path: str) -> None:
     model.eval()
     drawn(model)
     calibrated(model, inputs)
+    inputs = tuple(each.repeat(int(batch), *[1] * (each.ndim - 1)) for each in inputs)
     with torch.no_grad():
         if dynamo:
             torch.onnx.export(model, inputs, path, dynamo=True, opset_version=opset, external_data=False)
@@ -94,10 +95,10 @@ def export(name: str, form: str, path: str) -> None:
             torch.onnx.export(model, inputs, path, dynamo=False, opset_version=opset)
 
 
-def answered(name: str, form: str, path: str) -> str:
+def answered(*words: str) -> str:
     """ "ok", or the last line of what is wrong."""
     try:
-        export(name, form, path)
+        export(*words)
     except BaseException as error:
         return f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
     return "ok"

@@ -47,9 +47,10 @@ class PeerRow:
 R = TypeVar("R", bound=PeerRow)
 
 
-def recipe_of(folder: Path, model: str, rows: Sequence[PeerRow], target: str, io: str) -> Path:
-    """`folder`/<model>.yaml: the bundled recipe with its lock, for the rows' batches, with `io` at its border."""
-    path = folder / f"{model}.yaml"
+def locked_recipe(arguments: argparse.Namespace, rows: Sequence[PeerRow], model: str, io: str) -> Path:
+    """FOLDER/<model>.yaml: the bundled recipe with its lock, for the rows' batches, with `io` at its border."""
+    folder, target = arguments.folder, arguments.target
+    path: Path = folder / f"{model}.yaml"
     base, lock = (os.path.relpath(ROOT / "recipes" / f"{model}.{kind}", folder) for kind in ("yaml", "lock"))
     kept = lock if (folder / lock).is_file() else "null"
     batches = sorted({row.batch for row in rows if row.model == model})
@@ -60,15 +61,15 @@ def recipe_of(folder: Path, model: str, rows: Sequence[PeerRow], target: str, io
     return path
 
 
-def build(arguments: argparse.Namespace, rows: Sequence[PeerRow], io: Callable[[str], str]) -> int:
-    """Every engine of the rows, some at a time, with the `io` of its model; what became of each in `engines.json`."""
+def build(arguments: argparse.Namespace, rows: Sequence[PeerRow], recipe: Callable[[str], Path]) -> int:
+    """Every engine of the rows, some at a time, from its model's `recipe`; what became of each in `engines.json`."""
     folder: Path = arguments.folder
     words = ["--target", arguments.target, "-j", str(max(1, arguments.jobs // arguments.builds))]
     if arguments.cache is not None:
         words += ["--cache", str(arguments.cache.resolve())]
 
     def made_of(model: str) -> dict[str, Any]:
-        return build_one(folder, recipe_of(folder, model, rows, arguments.target, io(model)).name, *words)
+        return build_one(folder, recipe(model).name, *words)
 
     models = tuple(dict.fromkeys(row.model for row in rows))
     with ThreadPoolExecutor(arguments.builds) as pool:

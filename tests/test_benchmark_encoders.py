@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,11 +26,12 @@ def _benchmarks() -> Iterator[None]:
 
 def test_every_row_has_a_recipe_with_its_batch_and_half_precision_at_the_border(tmp_path: Path) -> None:
     from encoder_peers import ROWS, border
-    from peer_rows import recipe_of
+    from peer_rows import locked_recipe
 
+    given = Namespace(folder=tmp_path, target="h200")
     assert len({row.name for row in ROWS}) == len(ROWS)
     for row in ROWS:
-        recipe = load_recipe(recipe_of(tmp_path, row.model, ROWS, "h200", border(row.model)))
+        recipe = load_recipe(locked_recipe(given, ROWS, row.model, border(row.model)))
         (spec,) = [spec for spec in recipe.targets if spec.name == "h200"]
         assert row.batch in recipe.batches(spec)
         assert recipe.engine.io.dtype == "fp16"
