@@ -18,7 +18,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ import record
 from bolt_build.digest import digest
 from bolt_build.errors import BoltError
 from bolt_build.families import load
-from bolt_build.families.base import KernelProblem, bound
+from bolt_build.families.base import Candidate, KernelProblem, bound
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.schema.load import load_recipe
@@ -91,8 +91,20 @@ def words(problem: KernelProblem) -> str:
     return f"{problem.op.kind} {operands} -> {made.format.dtype.value}{list(made.shape)}".replace(", ", ",")
 
 
-def plan(model: Path, target_name: str, batch: int, folder: Path) -> Planned:
-    """Plans the network for one target and batch, without a lock. Raises BoltError."""
+@dataclass(frozen=True)
+class Timed:
+    """A step of a predicted engine, its seconds and those of its bound."""
+
+    name: str
+    problem: KernelProblem
+    candidate: Candidate
+    seconds: float
+    bound: float
+
+
+def timed_steps(model: Path, target_name: str, batch: int, folder: Path) -> list[Timed]:
+    """The steps of the network's engine for one target and batch that are planned without a lock and compute
+    anything. Raises BoltError."""
     recipe_path = folder / "cliff.yaml"
     recipe_path.write_text(
         f"bolt: 1\nname: cliff\nmodel: {{onnx: {model}, batch: {batch}}}\n"
@@ -104,18 +116,33 @@ def plan(model: Path, target_name: str, batch: int, folder: Path) -> Planned:
     families = {family.name: family for family in load(target)}
     graphs = load_model(model).graphs((batch,), recipe.model.dims, recipe.model.lengths)
     (planned,) = plan_engine(graphs, recipe, spec, target, tuple(families.values())).plan.plans
-    kinds, cliffs = dict[str, Kind](), list[Cliff]()
+    found = []
     for step in planned.steps:
-        if step.view:
-            continue
-        problem, candidate = step.problem, step.candidate
-        seconds, least = families[candidate.family].predict(problem, candidate, target), bound(problem, target)
-        name = f"{candidate.family} {problem.op.kind}"
-        old = kinds.get(name, Kind(0, 0.0, 0.0))
-        kinds[name] = Kind(old.steps + 1, old.seconds + seconds, old.bound + least)
-        if least < CLIFF * seconds:
-            cliffs.append(Cliff(step.name, words(problem), str(candidate), seconds, least))
+        if not step.view:
+            seconds = families[step.candidate.family].predict(step.problem, step.candidate, target)
+            found.append(Timed(step.name, step.problem, step.candidate, seconds, bound(step.problem, target)))
+    return found
+
+
+def planned(steps: Iterable[Timed], name_of: Callable[[Timed], str]) -> Planned:
+    """The steps by the kind that `name_of` gives each, and their cliffs."""
+    kinds, cliffs = dict[str, Kind](), list[Cliff]()
+    for step in steps:
+        old = kinds.get(name_of(step), Kind(0, 0.0, 0.0))
+        kinds[name_of(step)] = Kind(old.steps + 1, old.seconds + step.seconds, old.bound + step.bound)
+        if step.bound < CLIFF * step.seconds:
+            cliffs.append(Cliff(step.name, words(step.problem), str(step.candidate), step.seconds, step.bound))
     return Planned(sum(kind.seconds for kind in kinds.values()), kinds, tuple(cliffs))
+
+
+def operator_of(step: Timed) -> str:
+    """Family and operator."""
+    return f"{step.candidate.family} {step.problem.op.kind}"
+
+
+def plan(model: Path, target_name: str, batch: int, folder: Path) -> Planned:
+    """Plans the network for one target and batch, without a lock. Raises BoltError."""
+    return planned(timed_steps(model, target_name, batch, folder), operator_of)
 
 
 def planned_alone(model: str, target: str, batch: int) -> dict[str, Any]:

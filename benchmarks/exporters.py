@@ -53,7 +53,7 @@ class Exporter:
         self._command = [python, str(SCRIPT), "--serve"]
         self._process: subprocess.Popen[str] | None = None
 
-    def export(self, model: str, form: str, file: Path) -> str:
+    def export(self, model: str, form: str, file: Path, batch: int = 1) -> str:
         """ "ok", or what is wrong."""
         if self._process is None or self._process.poll() is not None:
             environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -63,7 +63,7 @@ class Exporter:
             )  # fmt: skip
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{model} {form} {file}\n")
+        self._process.stdin.write(f"{model} {form} {file} {batch}\n")
         self._process.stdin.flush()
         alarm = threading.Timer(SECONDS, self._process.kill)
         alarm.start()
@@ -208,9 +208,15 @@ def written(rows: list[dict[str, Any]], out: Path | None) -> Path:
     return record.write("exporters", head | summary(rows) | {"rows": rows}, out)
 
 
+def listed_models(python: str) -> dict[str, Any]:
+    """What `export_model.py --list` says: all models, the named ones, and those of one form."""
+    said = subprocess.run([python, SCRIPT, "--list"], capture_output=True, text=True, check=True).stdout
+    return dict(json.loads(said))
+
+
 def wanted(python: str) -> list[tuple[str, str]]:
     """Every model with each form that it is exported in: the named ones once by each exporter, then the others."""
-    listed = json.loads(subprocess.run([python, SCRIPT, "--list"], capture_output=True, text=True, check=True).stdout)
+    listed = listed_models(python)
     others = [model for model in listed["all"] if model not in listed["named"]]
     found = [(model, form) for form in FORMS[:2] for model in listed["named"]]
     found += [(model, listed["one_form"].get(model, FORMS[index % 2])) for index, model in enumerate(others)]
