@@ -199,6 +199,62 @@ def test_a_chain_of_arithmetic_goes_into_a_matrix_product(weight: str) -> None:
     assert said(result) == [("b", "folded", "into the weights of 'a'"), ("y", "folded", "into the weights of 'b'")]
 
 
+def test_arithmetic_behind_a_reshape_that_keeps_rows_goes_into_the_product() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,5,3]) -> (%y) {
+          const %w: f32[3,4] #
+          const %c: f32[1,4] positive
+          const %d: f32[4] #
+          %a = matmul(%x, %w) // "a"
+          %rows = reshape(%a) shape=[10,4] // "rows"
+          %b = div(%rows, %c) // "b"
+          %e = sub(%d, %b) // "e"
+          %y = reshape(%e) shape=[2,5,4] // "y"
+        }""")
+    result = run(FOLD_AFFINE, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["matmul", "reshape", "reshape"]
+    assert result.graph.nodes[0].covers == ("a", "b", "e")
+    moved = "the reshape 'rows', where a product can do it"
+    assert said(result) == [
+        ("b", "computed before", moved), ("b", "folded", "into the weights of 'a'"),
+        ("e", "computed before", moved), ("e", "folded", "into the weights of 'b'"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reshape", "operand", "outputs"),
+    [
+        ("shape=[5,8]", "f32[8]", "%y"),  # other rows
+        ("shape=[10,4]", "f32[10,1]", "%y"),  # one number a row
+        ("shape=[10,4]", "f32[4]", "%y, %rows"),
+        ("shape=[10,4]", "f32[4]", "%y, %a"),
+        ("shape=[2,5,1,4]", "f32[3,4]", "%y"),  # it enlarges
+    ],
+)
+def test_arithmetic_stays_behind_a_reshape(reshape: str, operand: str, outputs: str) -> None:
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,5,3]) -> ({outputs}) {{
+          const %w: f32[3,4] #
+          const %c: {operand} #
+          %a = matmul(%x, %w) // "a"
+          %rows = reshape(%a) {reshape} // "rows"
+          %y = add(%rows, %c) // "y"
+        }}""")
+    assert run(FOLD_AFFINE, before).graph == before
+
+
+def test_arithmetic_stays_behind_the_reshape_of_a_convolution() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,3,5,4]) -> (%y) {
+          const %w: f32[3,3,1,1] #
+          const %c: f32[4] #
+          %a = conv(%x, %w) // "a"
+          %rows = reshape(%a) shape=[15,4] // "rows"
+          %y = mul(%rows, %c) // "y"
+        }""")
+    assert run(FOLD_AFFINE, before).graph == before
+
+
 @pytest.mark.parametrize(
     ("arithmetic", "outputs", "reason"),
     [

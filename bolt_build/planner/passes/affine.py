@@ -1,6 +1,12 @@
-"""Folds arithmetic with one constant, or one a channel, into the weights and bias of the Conv or MatMul before it."""
+"""Folds arithmetic with one constant, or one a channel, into the weights and bias of the Conv or MatMul before it.
+
+A reshape between them that keeps rows whole is left behind. For example torch's BatchNorm1d takes matrices, so a
+product of [images, rows, columns] is flattened for it, and LeViT's blocks would be twice as many steps.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,6 +14,7 @@ from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.shape import Reshape
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.channels import channel_axis, channel_vector, fold_into, weight_obstacle
 from bolt_build.planner.rewrite import GraphEditor
@@ -21,6 +28,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     for old in editor.nodes():
         node = editor.node(old.name)
         while node is not None and isinstance(node.op, Conv | MatMul) and not node.epilogue:
+            _compute_before_reshape(editor, journal, node)
             node = _fold_reader(editor, journal, node)
     return journal.result(editor.finish())
 
@@ -48,6 +56,36 @@ def _fold_reader(editor: GraphEditor, journal: Journal, node: Node) -> Node | No
         journal.did(reader.name, "folded", f"into the weights of '{node.name}'")
         return merged
     return None
+
+
+def _compute_before_reshape(editor: GraphEditor, journal: Journal, node: Node) -> None:
+    """Brings arithmetic that could be folded in front of the reshape between it and the product."""
+    move = _only_reader(editor, node.outputs[0])
+    if not isinstance(node.op, MatMul) or move is None or not isinstance(move.op, Reshape):
+        return
+    reader, out, rows = _only_reader(editor, move.outputs[0]), *map(editor.type, (node.outputs[0], move.outputs[0]))
+    if reader is None or not isinstance(reader.op, Binary) or reader.op.function not in FUNCTIONS:
+        return
+    left = reader.inputs[0] == move.outputs[0]
+    other = reader.inputs[1 if left else 0]
+    array = editor.constant(other)
+    if array is None or not rows.rank or channel_vector(array, rows, rows.rank - 1) is None:
+        return
+    if rows.shape[-1] != out.shape[-1] or editor.type(reader.outputs[0]) != rows or weight_obstacle(editor, node):
+        return
+    between = editor.new_value(f"{reader.outputs[0]}.before", out)
+    row = editor.new_constant(f"{other}.row", array.reshape(-1), editor.type(other).dtype)
+    inputs = (node.outputs[0], row) if left else (row, node.outputs[0])
+    behind = replace(move, inputs=(between,), outputs=reader.outputs)
+    editor.remove(move)
+    editor.replace(reader, replace(reader, inputs=inputs, outputs=(between,)), behind)
+    journal.did(reader.name, "computed before", f"the reshape '{move.name}', where a product can do it")
+
+
+def _only_reader(editor: GraphEditor, value: str) -> Node | None:
+    """The node that alone reads the value, where it has no epilogue."""
+    readers = editor.readers(value)
+    return readers[0] if readers and editor.not_private(value) is None and not readers[0].epilogue else None
 
 
 def _scale_and_shift(function: str, c: Array, left: bool) -> tuple[Array | None, Array | None]:
