@@ -39,7 +39,8 @@ def nothing(graph: Graph, policy: Policy) -> PassResult:
 def test_the_order_is_this() -> None:
     assert [each.name for each in passes()] == [
         "remove-dead", "fold-constants", "remove-copies", "merge-moves", "merge-slices", "remove-copies",
-        "merge-duplicates", "scale-sums", "fake-quantise", "fold-pads", "recognise-activations", "recognise-norms",
+        "merge-duplicates", "broadcast", "scale-sums", "fake-quantise", "fold-pads", "recognise-activations",
+        "recognise-norms", "recognise-group-norms",
         "recognise-attention", "fold-constants", "merge-moves", "remove-copies", "fold-batch-norm", "fold-affine",
         "merge-branches",
         "move-later", "fold-affine", "merge-duplicates", "remove-dead", "multiply-patches", "carry-moves",
@@ -68,7 +69,8 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
     assert found.message == (
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
         "there are remove-dead, fold-constants, remove-copies, merge-moves, merge-slices, merge-duplicates, "
-        "scale-sums, fake-quantise, fold-pads, recognise-activations, recognise-norms, recognise-attention, "
+        "broadcast, scale-sums, fake-quantise, fold-pads, recognise-activations, recognise-norms, "
+        "recognise-group-norms, recognise-attention, "
         "fold-batch-norm, fold-affine, merge-branches, "
         "move-later, multiply-patches, carry-moves, select-early, merge-projections, merge-rearrangements, "
         "fuse-epilogues, flatten-volumes, fold-columns, split-groups, multiply-shuffles, pad-slices, pad-channels, "

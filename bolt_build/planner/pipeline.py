@@ -19,8 +19,10 @@ from bolt_build.planner.passes.dead import REMOVE_DEAD
 from bolt_build.planner.passes.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
+from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
+from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
 from bolt_build.planner.passes.later_moves import MOVE_LATER
 from bolt_build.planner.passes.moves import MERGE_MOVES
@@ -51,11 +53,13 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_SLICES,
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
+    BROADCAST,
     SCALE_SUMS,
     FAKE_QUANTISE,
     FOLD_PADS,
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
     RECOGNISE_NORMS,  # likewise
+    RECOGNISE_GROUP_NORMS,
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
     FOLD_CONSTANTS,  # its masks
     MERGE_MOVES,  # what moves its rows, with what is around it
