@@ -34,24 +34,23 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
-try:
-    from bolt_build.lockfile.reading import load_lock
-except ImportError:  # where it stood before
-    from bolt_build.tuning.lock import load_lock
+from bolt_build.lockfile.reading import load_lock
 
 out, models, *recipes = map(Path, sys.argv[1:])
 for path in recipes:
-    recipe, model = load_recipe(path), models / f"{path.stem}.onnx"
+    recipe = load_recipe(path)
+    model = models / f"{recipe.model.zoo}.onnx"
     if not model.exists():
         within, build = zoo._BUILDERS[recipe.model.zoo]
-        onnx.save(getattr(importlib.import_module(f"bolt_build.graph.zoo.{within}"), build)(), str(model))
+        built = getattr(importlib.import_module(f"bolt_build.graph.zoo.{within}"), build)()
+        onnx.save(built if isinstance(built, onnx.ModelProto) else built.zeros(), str(model))  # no source has weights
     graph = load_model(model)
     for spec in recipe.targets:
         target = target_named(spec.name)
         lock = Path(recipe.tuning.lock) if recipe.tuning.lock else None
         part = load_lock(lock).target(spec.name) if lock is not None and lock.exists() else None
         chosen = [part.selection("the lock")] if part is not None else []
-        graphs = [graph.bind(batch, recipe.model.dims) for batch in recipe.batches(spec)]
+        graphs = graph.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
         plan = plan_engine(graphs, recipe, spec, target, load(target), *chosen).plan
         for file in (*emit(plan, target, load(target)), emit_runner(plan)):
             at = out / f"{path.stem}:{spec.name}" / file.path

@@ -65,6 +65,14 @@ def stated(problem: KernelProblem, text: str) -> Candidate | None:
     return None
 
 
+def with_cut(problem: KernelProblem, candidate: Candidate) -> Candidate:
+    """A plain kernel as it is offered today: candidates of earlier locks do not state how it is cut."""
+    if candidate.parameters != (("algorithm", "direct"),):
+        return candidate
+    offered, _ = FAMILIES[candidate.family].candidates(problem, TARGET)
+    return next((each for each in offered if each.parameters[:1] == candidate.parameters), candidate)
+
+
 def _pair(word: str) -> tuple[str, int | str]:
     name, _, value = word.partition("=")
     return name, int(value) if value.isdigit() else value

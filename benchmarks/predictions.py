@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import record
-from kernel_times import FAMILIES, RECIPES, TARGET, Time, times_of
+from kernel_times import FAMILIES, RECIPES, TARGET, Time, times_of, with_cut
 from problem_texts import problem_of
 
 from bolt_build.families.base import Candidate, KernelProblem
@@ -123,7 +123,8 @@ def points(times: Iterable[Time]) -> tuple[list[Point], int]:
             continue
         predicted = family.predict(problem, each.candidate, TARGET)
         if predicted > 0:
-            found[key] = Point(problem, each.what, each.candidate, each.source, each.us * 1e-6, predicted)
+            candidate = with_cut(problem, each.candidate)
+            found[key] = Point(problem, each.what, candidate, each.source, each.us * 1e-6, predicted)
     return list(found.values()), lost
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import onnx
 import record
-from kernel_times import FAMILIES, RECIPES, TARGET
+from kernel_times import FAMILIES, RECIPES, TARGET, with_cut
 from predictions import Point, by_kind, geometric_mean, kind_of, measured, points
 
 from bolt_build.families.base import Candidate
@@ -77,7 +77,7 @@ class Times:
         for step in plan.steps:
             if step.view:
                 continue
-            problem, candidate = step.problem, step.candidate
+            problem, candidate = step.problem, with_cut(step.problem, step.candidate)
             seconds = self._measured.get((problem.digest, candidate))
             known = seconds is not None
             if seconds is None:

@@ -15,6 +15,7 @@ from bolt_build import families
 from bolt_build.emit.engine import emit
 from bolt_build.families import load
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.families.portable.kernels import norm, row_sum, rows, squeeze
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.lockfile.contents import LockedTarget, LockEntry
@@ -67,6 +68,19 @@ NORMS = graph("""
       %h = norm(%g) statistic=variance axes=[1,2,3] epsilon=1e-5 groups=32 // "groups"
       %r = norm(%l, %t, %t) statistic=variance axes=[1] epsilon=1e-5 // "rows"
     }""")
+# A gate of squeeze and excitation, a sum of rows, a normalisation and a softmax: plain kernels of the portable family.
+PLAIN = graph("""
+    graph plain batch=8 (%x: f32[8,96,1,1], %q: f32[4096,768], %k: f32[4096,768], %l: f32[96,512]) -> (%g, %n, %s, %r) {
+      const %w0: f32[16,96,1,1] #
+      const %w1: f32[96,16,1,1] #
+      const %scale: f32[768] #
+      %h = conv(%x, %w0) | relu // "squeeze"
+      %g = conv(%h, %w1) | sigmoid // "excite"
+      %a = add(%q, %k) // "sum"
+      %n = norm(%a, %scale, %scale) statistic=variance axes=[1] epsilon=1e-5 // "normed"
+      %s = softmax(%l) axis=1 // "softmax"
+      %r = norm(%q, %scale, %scale) statistic=variance axes=[1] epsilon=1e-5 // "rows"
+    }""")
 RULES = {"_FILLED", "e"}
 """Constants that decide what is legal, not what is fast; and the base of logarithms."""
 
@@ -107,14 +121,23 @@ def change_predictions(monkeypatch: pytest.MonkeyPatch) -> int:
     return changed
 
 
+def change_usual_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How plain kernels are cut where no candidate says so."""
+    monkeypatch.setattr(rows, "_USUAL", ((rows.BLOCK, 4),))
+    monkeypatch.setattr(norm, "MANY_ROWS", 1 << 30)
+    monkeypatch.setattr(row_sum, "MANY_ROWS", 1 << 30)
+    monkeypatch.setattr(squeeze, "_BLOCKS", 8)
+
+
 @pytest.mark.parametrize(
     ("net", "settings", "chosen"),
     [
         (NET, {"slices", "strip"}, {"cutlass", "portable"}),
         (OTHERS, {"run"}, {"grouped", "cutlass", "attention", "portable"}),
         (NORMS, {"across", "cluster", "chunks", "threads", "clusters"}, {"portable"}),
+        (PLAIN, {"blocks"}, {"portable"}),
     ],
-    ids=["products", "others", "norms"],
+    ids=["products", "others", "norms", "plain"],
 )
 def test_a_locked_engine_does_not_change_with_predictions(
     net: Graph, settings: set[str], chosen: set[str], monkeypatch: pytest.MonkeyPatch
@@ -126,6 +149,7 @@ def test_a_locked_engine_does_not_change_with_predictions(
     assert {candidate.family for candidate in candidates} == chosen
     text = sources(before)
     assert change_predictions(monkeypatch) > 90
+    change_usual_cuts(monkeypatch)
     slow = replace(H200, bandwidth=H200.bandwidth / 7, launch_seconds=3e-5)
     assert sources(planned(selection, slow, net)) == text
     assert sources(planned(PREDICTED, slow, net)) != sources(predicted)

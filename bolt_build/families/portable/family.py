@@ -31,6 +31,7 @@ from bolt_build.families.portable.form import AnyForm
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.families.portable.kernels.row_sum import summed
 from bolt_build.families.portable.kernels.squeeze import squeezed
+from bolt_build.families.portable.plain import DIRECT
 from bolt_build.families.portable.rule import Rule, in_single
 from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.shape import Convert
@@ -75,16 +76,16 @@ def _as_the_model_has_it(graph: Graph, node: Node, problem: KernelProblem) -> Ke
 
 
 class RuleFamily:
-    """`Family` over rules: another package's family can be one of these. Each operator has one kernel, and on GPUs
-    those of its rule's forms, all of it in headers under `include_dir`; `joins` are the targets whose rows it joins
-    (`AddedFamily`)."""
+    """`Family` over rules: another package's family can be one of these. Each operator has one kernel, the plain one,
+    and on GPUs those of its rule's forms, all of it in headers under `include_dir`; `joins` are the targets whose rows
+    it joins (`AddedFamily`)."""
 
     def __init__(
         self, name: str, rules: Mapping[type[Op], Rule], include_dir: Path, joins: tuple[str, ...] = ()
     ) -> None:
         self.name, self.joins = name, joins
         self._rules, self._include_dir = rules, include_dir
-        self._candidate = Candidate(name, (("algorithm", "direct"),))
+        self._candidate = Candidate(name, (("algorithm", DIRECT),))
 
     @property
     def include_dir(self) -> Path:
@@ -146,9 +147,10 @@ class RuleFamily:
         reason = f"there is no {self.name} body for {what}" if rule is None else _refuse(rule, problem, target)
         if rule is None or reason is not None:
             return (), (Refusal(self.name, what, str(reason)),)
-        forms = rule.forms if target.gpu is not None else ()
+        forms, plain = (rule.forms, rule.plain) if target.gpu is not None else ((), None)
         found = [form.offers(self.name, problem, target) for form in forms]
-        candidates = [self._candidate, *(candidate for some, _ in found for candidate in some)]
+        direct = self._candidate if plain is None else plain.candidate(self.name, problem)
+        candidates = [direct, *(candidate for some, _ in found for candidate in some)]
         if len(candidates) > 1:
             candidates.sort(key=lambda each: self.predict(problem, each, target))
         return tuple(candidates), tuple(refusal for _, refused in found for refusal in refused)
@@ -170,19 +172,25 @@ class RuleFamily:
         return Expense(problem.nbytes, problem.flops)
 
     def refuse(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
-        form = None if target.gpu is None else self._form(problem, candidate)
         rule = self._rules.get(type(problem.op))
-        if form is None or rule is None:
+        if rule is None or target.gpu is None:
             return refuse_unoffered(self, problem, candidate, target)
-        return _refuse(rule, problem, target) or form.refuse_candidate(problem, candidate, target)
+        if (form := self._form(problem, candidate)) is not None:
+            return _refuse(rule, problem, target) or form.refuse_candidate(problem, candidate, target)
+        if rule.plain is not None:
+            return _refuse(rule, problem, target) or rule.plain.refuse_candidate(problem, candidate)
+        return refuse_unoffered(self, problem, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
         form = self._form(problem, candidate)
         if form is not None:
             return form.emit(problem, form.tile_of(candidate), at)
-        if candidate != self._candidate:
+        rule = self._rules[type(problem.op)]
+        if candidate == self._candidate:
+            return rule.emit(problem, at)
+        if rule.plain is None:
             raise ValueError(f"{candidate} is no kernel for the problem")
-        return self._rules[type(problem.op)].emit(problem, at)
+        return rule.plain.emit_candidate(problem, candidate, at)
 
     def _form(self, problem: KernelProblem, candidate: Candidate) -> AnyForm | None:
         """The form that a candidate names; None where it names none of the operator's."""

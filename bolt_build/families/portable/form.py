@@ -28,6 +28,24 @@ class Tile(Protocol):
 T = TypeVar("T", bound=Tile)
 
 
+def candidate_of(family: str, algorithm: str, tile: Tile) -> Candidate:
+    """A kernel as candidates state it."""
+    return Candidate(family, (("algorithm", algorithm), *tile.parameters), tile.settings)
+
+
+def tile_of(candidate: Candidate, algorithm: str, read: Callable[[Reader], T]) -> T:
+    """What a candidate of the algorithm states. Raises ValueError where it states not all, or something else."""
+    reader = Reader((*candidate.parameters[1:], *candidate.settings))
+    try:
+        tile = read(reader)
+        reader.end()
+    except ValueError:
+        tile = None
+    if tile is None or candidate_of(candidate.family, algorithm, tile) != candidate:
+        raise ValueError(f"{candidate} states not all that its kernel takes, or something else")
+    return tile
+
+
 @dataclass(frozen=True)
 class Form(Generic[T]):
     """Kernels of one `algorithm`, as candidates call it, for the problems that `serves` takes.
@@ -74,15 +92,7 @@ class Form(Generic[T]):
 
     def tile_of(self, candidate: Candidate) -> T:
         """What a candidate of the form states. Raises ValueError where it states not all, or something else."""
-        reader = Reader((*candidate.parameters[1:], *candidate.settings))
-        try:
-            tile = self.read(reader)
-            reader.end()
-        except ValueError:
-            tile = None
-        if tile is None or self._candidate(candidate.family, tile) != candidate:
-            raise ValueError(f"{candidate} states not all that its kernel takes, or something else")
-        return tile
+        return tile_of(candidate, self.algorithm, self.read)
 
     def refuse_candidate(self, problem: KernelProblem, candidate: Candidate, target: Target) -> str | None:
         """Why a candidate that names the form is none for the problem; predictions have no part in it."""
@@ -97,9 +107,6 @@ class Form(Generic[T]):
             return str(error)
         return self.refuse_tile(problem, tile, target.gpu)
 
-    def _candidate(self, family: str, tile: T) -> Candidate:
-        return Candidate(family, (("algorithm", self.algorithm), *tile.parameters), tile.settings)
-
     def _legal(
         self, family: str, problem: KernelProblem, target: Target
     ) -> tuple[list[tuple[float, Candidate]], tuple[Refusal, ...]]:
@@ -111,7 +118,7 @@ class Form(Generic[T]):
             return [], (Refusal(family, problem.op.kind, reason),)
         legal, reasons = list[tuple[float, Candidate]](), dict[str, Refusal]()
         for tile in self.tiles(problem, target.gpu):
-            candidate = self._candidate(family, tile)
+            candidate = candidate_of(family, self.algorithm, tile)
             if (why := self.refuse_tile(problem, tile, target.gpu)) is None:
                 legal.append((self.seconds(problem, tile, target), candidate))
             else:

@@ -9,6 +9,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, same_bytes
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.portable.form import AnyForm
+from bolt_build.families.portable.plain import AnyPlain
 from bolt_build.graph.ir import Layout, Node, Op, TensorType
 from bolt_build.targets import Gpu, Target
 
@@ -45,7 +46,8 @@ class Rule:
     `pitched`, rows of the output may be stored further apart than they are long; `reads_apart` are the inputs whose
     rows may lie so.
 
-    All that is of the plain kernel, which candidates call direct. `forms` are other kernels that a GPU has.
+    All that is of the plain kernel, which candidates call direct. `plain` says how a GPU's is cut, where there is a
+    choice. `forms` are other kernels that a GPU has.
     """
 
     op: type[Op]
@@ -64,6 +66,7 @@ class Rule:
     pitched: Callable[[KernelProblem], bool] = lambda problem: False
     reads_apart: Callable[[KernelProblem], tuple[int, ...]] = lambda problem: ()
     refuse_gpu: Callable[[KernelProblem, Gpu], str | None] = lambda problem, gpu: None
+    plain: AnyPlain | None = None
     forms: tuple[AnyForm, ...] = ()
 
 

@@ -39,7 +39,7 @@ def _code(problem: KernelProblem, at: StepExpressions, function: str, parameters
 
 
 _ACCESS = 16
-"""Bytes that a GPU's thread moves at once, where neighbours are there."""
+"""Bytes that a GPU's thread moves at once, where neighbours are there: no instruction moves more."""
 
 
 def _gather_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType) -> tuple[Layouts, ...]:

@@ -11,7 +11,8 @@ from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.portable.kernels import norm_passes, norm_slabs, norm_turns
 from bolt_build.families.portable.kernels.norm_loops import loops_of, norm_text, pointers_text, types_text
-from bolt_build.families.portable.kernels.rows import WARP
+from bolt_build.families.portable.kernels.rows import WARP, RowTile, refuse_row
+from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
@@ -29,18 +30,38 @@ def _refuse(problem: KernelProblem) -> str | None:
     return Reason("normalises in {} loops, at most {} are supported", most, MOST_AXES) if most > MOST_AXES else None
 
 
-def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    """The plain kernel: rows in registers, or elements that are read three times."""
-    assert isinstance(problem.op, Norm)
+def _early(problem: KernelProblem) -> bool:
+    """True where scale and bias are constants that all rows share, which warps may ask for before they wait."""
+    own = op_operands(problem)
+    return loops_of(problem).shares_operands and all(problem.inputs[index].constant for index in own[1:])
+
+
+def _usual(problem: KernelProblem) -> RowTile | None:
+    """Rows in registers; None where elements are read three times."""
     loops = loops_of(problem)
     loads, threads = loops.in_registers
     rows = prod(loop.extent for loop in loops.kept)
-    early = loops.shares_operands and all(problem.inputs[index].constant for index in op_operands(problem)[1:])
-    each = 2 if early and threads == WARP and rows >= MANY_ROWS else 1
+    twice = _early(problem) and threads == WARP and rows >= MANY_ROWS
+    return RowTile(threads, 2 if twice else 1) if loads else None
+
+
+def _refuse_tile(problem: KernelProblem, tile: RowTile) -> str | None:
+    neighbours = loops_of(problem).neighbours
+    return (
+        refuse_row(tile, neighbours)
+        if neighbours
+        else "statistics are not of rows of neighbours that begin at whole loads"
+    )
+
+
+def _emit(problem: KernelProblem, tile: RowTile | None, at: StepExpressions) -> StepCode:
+    assert isinstance(problem.op, Norm)
+    loops = loops_of(problem)
+    tile, loads = (RowTile(WARP), 0) if tile is None else (tile, tile.loads(loops.neighbours))
     call = (
-        f"bolt::portable::norm<{loads}, {threads}, {each}, {boolean(early)}, {types_text(problem)}>(r, "
-        f"{norm_text(loops.kept, loops.reduced, problem.op.epsilon)}, {pointers_text(problem, at)}, "
-        f"{chain(problem, at)});"
+        f"bolt::portable::norm<{loads}, {tile.threads}, {tile.rows}, {boolean(_early(problem))}, "
+        f"{types_text(problem)}>(r, {norm_text(loops.kept, loops.reduced, problem.op.epsilon)}, "
+        f"{pointers_text(problem, at)}, {chain(problem, at)});"
     )
     return StepCode(("bolt_portable/norm.h",), None, "", call)
 
@@ -52,14 +73,16 @@ def _bandwidth(problem: KernelProblem) -> float:
     return (0.7 if threads <= WARP else 0.55) if loads else 0.25
 
 
+_PLAIN = Plain(_usual, RowTile.read, _refuse_tile, _emit)
 RULES = (
     Rule(
         Norm,
         _refuse,
-        _emit,
+        _PLAIN.emit_usual,
         lambda problem: 0.05,
         gpu_bandwidth=_bandwidth,
         in_place=(0,),
+        plain=_PLAIN,
         forms=(norm_slabs.FORM, norm_passes.FORM, norm_turns.FORM),
     ),
 )

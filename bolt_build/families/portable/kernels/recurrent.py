@@ -55,7 +55,7 @@ class RowsTile:
 
 
 def _plain(problem: KernelProblem) -> RowsTile:
-    """A row a block, whose weights are read as many at once as there may be."""
+    """A row a block, whose weights are read as many at once as an instruction can: the other tiles are stated."""
     weights = problem.inputs[1]
     return RowsTile(1, next(n for n in _LANES if _reads(n, weights)))
 

@@ -10,7 +10,8 @@ from bolt_build.families.common.cxx import braces, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
-from bolt_build.families.portable.kernels.rows import LANES, WARP, held
+from bolt_build.families.portable.kernels.rows import LANES, WARP, RowTile, held, refuse_row
+from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, no_epilogue
 from bolt_build.families.portable.typed import ctype, is_computed
 from bolt_build.families.reason import Reason
@@ -107,26 +108,43 @@ _SHORT = 32
 """Elements of lines below which a GPU's thread has a line of its own."""
 
 
-def _line_in_registers(problem: KernelProblem) -> tuple[int, int, int]:
-    """Loads a thread, threads a line and elements a load with which a GPU reads lines once; no loads where it does
-    not."""
+def _line(problem: KernelProblem) -> tuple[int, int, int]:
+    """Lines, elements of one, and elements between them; see `around`."""
     assert isinstance(problem.op, Softmax)
-    _, axis, inner = around(problem.outputs[0], problem.op.axis)
-    lanes = LANES if axis % LANES == 0 else 1
-    return (*(held(axis, lanes) if inner == 1 and axis >= _SHORT else (0, WARP)), lanes)
+    return around(problem.outputs[0], problem.op.axis)
+
+
+def _lanes(axis: int) -> int:
+    """Elements of a line that a thread loads at once: as many as there are kernels for."""
+    return LANES if axis % LANES == 0 else 1
+
+
+def _usual_line(problem: KernelProblem) -> RowTile | None:
+    """Lines in registers, None where they are read again."""
+    _, axis, inner = _line(problem)
+    loads, threads = held(axis, _lanes(axis)) if inner == 1 and axis >= _SHORT else (0, WARP)
+    return RowTile(threads) if loads else None
+
+
+def _refuse_line_tile(problem: KernelProblem, tile: RowTile) -> str | None:
+    _, axis, inner = _line(problem)
+    if inner > 1:
+        return "elements of a line are no neighbours"
+    return "a line has threads of its own: one at a time" if tile.rows > 1 else refuse_row(tile, axis, _lanes(axis))
 
 
 def _softmax_bandwidth(problem: KernelProblem) -> float:
     """Less where lines do not fit into registers and are read twice again, from caches."""
-    return 0.7 if _line_in_registers(problem)[0] else 0.3
+    return 0.3 if _usual_line(problem) is None else 0.7
 
 
-def _emit_softmax(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    assert isinstance(problem.op, Softmax)
-    outer, axis, inner = around(problem.outputs[0], problem.op.axis)
+def _emit_softmax(problem: KernelProblem, tile: RowTile | None, at: StepExpressions) -> StepCode:
+    outer, axis, inner = _line(problem)
     parameters = struct("bolt::portable::Softmax", outer=outer, axis=axis, inner=inner)
-    registers = ", ".join(map(str, _line_in_registers(problem)))
-    call = f"bolt::portable::softmax<{registers}, {_types(problem)}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
+    lanes = _lanes(axis)
+    loads, threads = (0, WARP) if tile is None else (tile.loads(axis, lanes), tile.threads)
+    how = f"{loads}, {threads}, {lanes}, {_types(problem)}"
+    call = f"bolt::portable::softmax<{how}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]});"
     return StepCode(("bolt_portable/softmax.h",), None, "", call)
 
 
@@ -174,6 +192,7 @@ def _reduce_latency(problem: KernelProblem) -> float:
     return _ACROSS + _POSITION * prod(loop.extent for loop in reduced)
 
 
+_SOFTMAX = Plain(_usual_line, RowTile.read, _refuse_line_tile, _emit_softmax)
 RULES = (
     Rule(
         Reduce,
@@ -184,6 +203,9 @@ RULES = (
         gpu_latency=_reduce_latency,
         layouts=_reduce_layouts,
     ),
-    Rule(Softmax, _refuse_line, _emit_softmax, lambda problem: 0.002, gpu_bandwidth=_softmax_bandwidth, in_place=(0,)),
+    Rule(
+        Softmax, _refuse_line, _SOFTMAX.emit_usual, lambda problem: 0.002, gpu_bandwidth=_softmax_bandwidth,
+        in_place=(0,), plain=_SOFTMAX,
+    ),
     Rule(Lrn, _refuse_line, _emit_lrn, lambda problem: 0.02),
-)
+)  # fmt: skip

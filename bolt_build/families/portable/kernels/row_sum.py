@@ -13,9 +13,11 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.geometry import Loop, merged, strides
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import aligned, may_share
+from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.kernels.norm import MANY_ROWS
 from bolt_build.families.portable.kernels.norm_loops import STATISTICS
-from bolt_build.families.portable.kernels.rows import held
+from bolt_build.families.portable.kernels.rows import RowTile, held, refuse_row
+from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, no_epilogue
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -28,6 +30,8 @@ from bolt_build.targets import Target
 _SPACE = "bolt::portable"
 _MOST_LOOPS, _MOST_TERMS = 4, 8
 """Axes of a sum's rows that the kernel's parameters have room for, and tensors whose rows are added."""
+
+_FACTORS = {"early": "early", "late": "late"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,27 @@ class _Form:
     norm: Norm | None
     behind: int
     stores_sum: bool
+
+
+@dataclass(frozen=True)
+class SumTile:
+    """So many `threads` share a row. Scale and bias are asked for `early`, before the kernels in front have finished,
+    or `late`, where registers are not to hold them."""
+
+    threads: int
+    factors: str
+
+    @property
+    def parameters(self) -> Named:
+        return ("threads", self.threads), ("factors", self.factors)
+
+    @property
+    def settings(self) -> Named:
+        return ()
+
+    @staticmethod
+    def read(reader: Reader) -> SumTile:
+        return SumTile(reader.number("threads"), reader.word("factors", _FACTORS))
 
 
 def _form(problem: KernelProblem) -> _Form:
@@ -141,11 +166,26 @@ def _axis_of(form: _Form, loops: Sequence[Loop], axis: int) -> int:
     return [place for place, loop in enumerate(loops) if loop.fixed][fixed.index(axis)]
 
 
-def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+def _usual(problem: KernelProblem) -> SumTile:
+    """Of few rows nothing else hides how long scale and bias take."""
+    form = _form(problem)
+    _, threads = held(form.extent)
+    early = form.norm is not None and prod(form.axes) < MANY_ROWS
+    return SumTile(threads, "early" if early else "late")
+
+
+def _refuse_tile(problem: KernelProblem, tile: SumTile) -> str | None:
+    form = _form(problem)
+    if tile.factors == "early" and form.norm is None:
+        return "a sum that is not normalised has no factors"
+    return refuse_row(RowTile(tile.threads), form.extent)
+
+
+def _emit(problem: KernelProblem, tile: SumTile | None, at: StepExpressions) -> StepCode:
+    assert tile is not None, "registers keep rows of every problem that is not refused"
     form = _form(problem)
     loops = _loops(form)
-    loads, threads = held(form.extent)
-    rows = prod(form.axes)
+    loads, rows = RowTile(tile.threads).loads(form.extent), prod(form.axes)
     sources = [_source(problem, at, form, loops, index) for index in range(len(form.sources))]
     kinds = [kind for kind, _ in sources]
     nested = "{}"
@@ -165,13 +205,13 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
         factors = [at.inputs[index] for index in own] + factors[len(names) :]
     else:
         scale, bias = f"{_SPACE}::{scale}", f"{_SPACE}::{bias}"
-    early = boolean(form.norm is not None and rows < MANY_ROWS)
     total = at.outputs[0] if form.stores_sum else "nullptr"
     normed = at.outputs[-1] if form.norm is not None else "nullptr"
     types = [COMPUTED[problem.outputs[0].format.dtype], COMPUTED[problem.outputs[-1].format.dtype]]
-    held_by = f"{loads}, {threads}, {early}, {boolean(form.stores_sum)}"
+    how = f"{loads}, {tile.threads}, {boolean(tile.factors == 'early')}, {boolean(form.stores_sum)}"
+
     call = (
-        f"{_SPACE}::row_sum<{held_by}, {_SPACE}::{statistic}, {scale}, {bias}, {', '.join(types)}>(r, {shape}, "
+        f"{_SPACE}::row_sum<{how}, {_SPACE}::{statistic}, {scale}, {bias}, {', '.join(types)}>(r, {shape}, "
         f"{_SPACE}::RowTerms<{', '.join(kinds)}>{nested}, {', '.join(factors)}, {literal(epsilon)}, {total}, {normed});"
     )
     return StepCode(("bolt_portable/cuda/row_sum.h",), None, "", call)
@@ -248,6 +288,8 @@ def _bandwidth(problem: KernelProblem) -> float:
     return 0.7
 
 
+_PLAIN = Plain(_usual, SumTile.read, _refuse_tile, _emit)
 RULES = tuple(
-    Rule(op, _refuse, _emit, lambda problem: 0.05, gpu_bandwidth=_bandwidth) for op in (RowSum, NormedRows, KeptRows)
+    Rule(op, _refuse, _PLAIN.emit_usual, lambda problem: 0.05, gpu_bandwidth=_bandwidth, plain=_PLAIN)
+    for op in (RowSum, NormedRows, KeptRows)
 )

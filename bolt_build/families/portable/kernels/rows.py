@@ -2,22 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import ceil
+
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.reason import Reason
+
 LANES, WARP, BLOCK = 8, 32, 256
 """Of the CUDA drivers: elements that a thread loads at once, threads of a warp and of a block."""
-_HELD = 4
-"""Such loads that a thread holds."""
-_THREADS = ((4, 3), (8, 3), (16, 3), (WARP, _HELD), (BLOCK, _HELD))
-"""Threads that share a row, and how many loads each of them has at most: rows of 96 elements have four with three."""
-_SINGLE = ((WARP, 8), (BLOCK, 8))
+_THREADS, _MOST_LOADS = (4, 8, 16, WARP, BLOCK), 8
+"""Threads that may share a row, and loads that one of them has registers for."""
+_USUAL = ((4, 3), (8, 3), (16, 3), (WARP, 4), (BLOCK, 4))
+"""Threads that share a row where no candidate says so, and how many loads each of them then has at most: rows of 96
+elements have four with three."""
+_USUAL_SINGLE = ((WARP, 8), (BLOCK, 8))
 """The same where elements are loaded one by one."""
 
 
 def held(extent: int, lanes: int = LANES) -> tuple[int, int]:
-    """Loads of `lanes` (`LANES` or 1) elements a thread, and threads a row of `extent`; (0, `WARP`) for rows that are
-    too long or are no multiple of `lanes`."""
+    """Usual loads of `lanes` (`LANES` or 1) elements a thread, and threads a row of `extent`; (0, `WARP`) for rows that
+    are too long or are no multiple of `lanes`."""
     if extent % lanes == 0:
-        for threads, most in _THREADS if lanes == LANES else _SINGLE:
+        for threads, most in _USUAL if lanes == LANES else _USUAL_SINGLE:
             loads = -(-extent // (threads * lanes))
             if loads <= most:
                 return loads, threads
     return 0, WARP
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """So many `threads` share a row, and take so many `rows` at a time."""
+
+    threads: int
+    rows: int = 1
+
+    @property
+    def parameters(self) -> Named:
+        return (("threads", self.threads), *((("rows", self.rows),) if self.rows > 1 else ()))
+
+    @property
+    def settings(self) -> Named:
+        return ()
+
+    @staticmethod
+    def read(reader: Reader) -> RowTile:
+        return RowTile(reader.number("threads"), reader.number("rows", 1))
+
+    def loads(self, extent: int, lanes: int = LANES) -> int:
+        """Of a thread."""
+        return ceil(extent / (self.threads * lanes))
+
+
+def refuse_row(tile: RowTile, extent: int, lanes: int = LANES) -> str | None:
+    """Why no kernel holds rows of `extent` neighbours so, None where one does."""
+    if tile.threads not in _THREADS or tile.rows not in (1, 2):
+        return "there are kernels of 4, 8, 16, 32 or 256 threads a row, of 1 or 2 rows"
+    if tile.rows > 1 and tile.threads > WARP:
+        return "a block has one row at a time"
+    if extent % lanes:
+        return Reason("rows of {} elements are no whole loads of {}", extent, lanes)
+    if (loads := tile.loads(extent, lanes)) > _MOST_LOADS:
+        what = "{} elements are {} loads of each of {} threads, which hold {} at most"
+        return Reason(what, extent, loads, tile.threads, _MOST_LOADS)
+    return None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
@@ -12,6 +12,8 @@ from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.problems import op_operands, problem_of
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.plain import Plain
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.reason import Reason
 from bolt_build.graph.chains import NodeChain, chain_from
@@ -23,12 +25,31 @@ from bolt_build.targets import Target
 _MOST, _MOST_BETWEEN = 4096, 1024
 """Channels that shared memory has room for, and those between the products."""
 _THREADS, _BLOCKS = 256, 160
-"""Results of a block, and about how many blocks there are to be: as many as a large GPU has multiprocessors."""
+"""Results of a block, and about how many blocks are usual: as many as a large GPU has multiprocessors."""
 _PIXEL = (1, 1)
 
 _WEIGHT = 2.6e-10
 """Seconds that each of the first product's weights takes: a block has all of them, and few loads under way. Fitted to
 26 times of an H200."""
+
+
+@dataclass(frozen=True)
+class SqueezeTile:
+    """An image has so many `blocks`. Each computes all that lies between the products."""
+
+    blocks: int
+
+    @property
+    def parameters(self) -> Named:
+        return ()
+
+    @property
+    def settings(self) -> Named:
+        return (("blocks", self.blocks),)
+
+    @staticmethod
+    def read(reader: Reader) -> SqueezeTile:
+        return SqueezeTile(reader.number("blocks"))
 
 
 def _products(problem: KernelProblem) -> tuple[KernelProblem, KernelProblem] | None:
@@ -67,22 +88,38 @@ def _refuse(problem: KernelProblem) -> str | None:
     return computed_only(problem) or refuse_stages(first, axis=1) or refuse_stages(second, axis=1)
 
 
+def _most_blocks(problem: KernelProblem) -> int:
+    """Of an image, as long as each has results."""
+    return -(-problem.outputs[0].shape[1] // _THREADS)
+
+
+def _usual(problem: KernelProblem) -> SqueezeTile:
+    images = problem.inputs[0].shape[0]
+    return SqueezeTile(max(1, min(_most_blocks(problem), _BLOCKS // max(images, 1))))
+
+
+def _refuse_tile(problem: KernelProblem, tile: SqueezeTile) -> str | None:
+    if tile.blocks <= (most := max(1, _most_blocks(problem))):
+        return None
+    return Reason("an image has results for {} blocks of {} threads, not for {}", most, _THREADS, tile.blocks)
+
+
 def _lanes(extent: int) -> int:
-    """Neighbours of a row of so many that are read at once."""
+    """Neighbours of a row of so many that are read at once: as many as one load can have."""
     return next(lanes for lanes in (8, 4, 2, 1) if extent % lanes == 0)
 
 
-def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
+def _emit(problem: KernelProblem, tile: SqueezeTile | None, at: StepExpressions) -> StepCode:
     both = _products(problem)
     assert both is not None
+    assert tile is not None, "every gate has blocks"
     first, second = both
     count = len(first.inputs)
     behind = replace(at, inputs=("", *at.inputs[count:]))
     images, channels = first.inputs[0].shape[:2]
     between, out = first.outputs[0].shape[1], second.outputs[0].shape[1]
-    blocks = max(1, min(-(-out // _THREADS), _BLOCKS // max(images, 1)))
     parameters = struct(
-        "bolt::portable::Squeeze", images=images, channels=channels, between=between, out=out, blocks=blocks
+        "bolt::portable::Squeeze", images=images, channels=channels, between=between, out=out, blocks=tile.blocks
     )
     ones, others = op_operands(first), op_operands(second)
     operands = (first.inputs[0], first.inputs[ones[1]], second.inputs[others[1]], problem.outputs[0])
@@ -123,4 +160,10 @@ def _latency(problem: KernelProblem) -> float:
     return _WEIGHT * problem.inputs[1].type.elements
 
 
-RULES = (Rule(Chain, _refuse, _emit, lambda problem: 0.02, gpu_efficiency=0.005, gpu_latency=_latency),)
+_PLAIN = Plain(_usual, SqueezeTile.read, _refuse_tile, _emit)
+RULES = (
+    Rule(
+        Chain, _refuse, _PLAIN.emit_usual, lambda problem: 0.02, gpu_efficiency=0.005, gpu_latency=_latency,
+        plain=_PLAIN,
+    ),
+)  # fmt: skip

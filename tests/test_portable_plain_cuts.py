@@ -1,0 +1,130 @@
+"""How plain kernels are cut for a GPU: candidates state it; those of earlier locks have what they had."""
+
+from __future__ import annotations
+
+import pytest
+from gpu_row_sums import GRAPHS
+from planner_checks import graph
+
+from bolt_build.dtypes import DType
+from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
+from bolt_build.families.portable.family import Portable
+from bolt_build.graph.ir import Graph
+from bolt_build.targets import HOST, target_named
+
+FAMILY, H200 = Portable(), target_named("h200")
+GATE = graph("""
+    graph gate batch=8 (%x: f32[8,96,1,1]) -> (%g) {
+      const %w0: f32[16,96,1,1] #
+      const %w1: f32[960,16,1,1] #
+      %h = conv(%x, %w0) | relu // "squeeze"
+      %g = conv(%h, %w1) | sigmoid // "excite"
+    }""")
+NORM = """
+    graph norm batch=1 (%x: f32[{rows},{columns}]) -> (%y) {{
+      const %s: f32[{columns}] #
+      %y = norm(%x, %s, %s) statistic=variance axes=[1] epsilon=1e-5 // "norm"
+    }}"""
+SOFTMAX = """
+    graph softmax batch=1 (%x: f32[64,{extent},{inner}]) -> (%y) {{
+      %y = softmax(%x) axis=1 // "softmax"
+    }}"""
+
+
+def problem_of(of: Graph, target: str = "h200") -> KernelProblem:
+    """What is proposed last, one kernel for several nodes where there is one."""
+    found = FAMILY.propose(of, of.nodes[0], target_named(target), DType.F16)[0]
+    return max(found, key=lambda each: len(each.region)).steps[0].problem
+
+
+def norm(rows: int, columns: int, target: str = "h200") -> KernelProblem:
+    return problem_of(graph(NORM.format(rows=rows, columns=columns)), target)
+
+
+def softmax(extent: int, inner: int = 1) -> KernelProblem:
+    return problem_of(graph(SOFTMAX.format(extent=extent, inner=inner)))
+
+
+def direct(*stated: tuple[str, int | str], **settings: int) -> Candidate:
+    return Candidate("portable", (("algorithm", "direct"), *stated), tuple(settings.items()))
+
+
+def call(problem: KernelProblem, candidate: Candidate) -> str:
+    """The function and its template arguments, and what is said of blocks."""
+    inputs = tuple(f"x{index}" for index in range(len(problem.inputs)))
+    outputs = tuple(f"y{index}" for index in range(len(problem.outputs)))
+    return FAMILY.emit(problem, candidate, H200, StepExpressions(inputs, outputs, inputs)).call
+
+
+ROWS = "there are kernels of 4, 8, 16, 32 or 256 threads a row, of 1 or 2 rows"
+CUTS = [
+    (problem_of(GATE), direct(blocks=4), ".blocks = 4}"),
+    (softmax(24), direct(), "softmax<0, 32, 8,"),
+    (softmax(96), direct(("threads", 4)), "softmax<3, 4, 8,"),
+    (softmax(101), direct(("threads", 32)), "softmax<4, 32, 1,"),
+    (softmax(4096), direct(("threads", 256)), "softmax<2, 256, 8,"),
+    (softmax(96, 2), direct(), "softmax<0, 32, 8,"),
+    (norm(2047, 768), direct(("threads", 32)), "norm<3, 32, 1, true,"),
+    (norm(2048, 768), direct(("threads", 32), ("rows", 2)), "norm<3, 32, 2, true,"),
+    (norm(4096, 320), direct(("threads", 16)), "norm<3, 16, 1, true,"),
+    (norm(64, 8200), direct(), "norm<0, 32, 1, true,"),
+    (problem_of(GRAPHS["sum-bert"]), direct(("threads", 4), ("factors", "early")), "row_sum<3, 4, true, false,"),
+]
+
+
+@pytest.mark.parametrize(
+    ("problem", "candidate", "text"), CUTS, ids=lambda each: str(each) if isinstance(each, str) else ""
+)
+def test_what_is_offered_states_its_cut_and_earlier_locks_have_the_same(
+    problem: KernelProblem, candidate: Candidate, text: str
+) -> None:
+    offered = [each for each in FAMILY.candidates(problem, H200)[0] if each.parameters[0] == ("algorithm", "direct")]
+    assert offered == [candidate]
+    assert text in call(problem, candidate)
+    assert call(problem, direct()) == call(problem, candidate)
+    assert [FAMILY.refuse(problem, each, H200) for each in (candidate, direct())] == [None, None]
+
+
+def test_another_cut_is_another_kernel() -> None:
+    assert ".blocks = 1}" in call(problem_of(GATE), direct(blocks=1))
+    assert "softmax<1, 16, 8," in call(softmax(96), direct(("threads", 16)))
+    assert "norm<6, 16, 2, true," in call(norm(64, 768), direct(("threads", 16), ("rows", 2)))
+    late = direct(("threads", 8), ("factors", "late"))
+    assert "row_sum<2, 8, false, false," in call(problem_of(GRAPHS["sum-bert"]), late)
+
+
+@pytest.mark.parametrize(
+    ("problem", "candidate", "reason"),
+    [
+        (problem_of(GATE), direct(blocks=5), "an image has results for 4 blocks of 256 threads, not for 5"),
+        (softmax(96, 2), direct(("threads", 32)), "elements of a line are no neighbours"),
+        (softmax(96), direct(("threads", 32), ("rows", 2)), "a line has threads of its own: one at a time"),
+        (softmax(96), direct(("threads", 64)), ROWS),
+        (softmax(4096), direct(("threads", 32)),
+         "4096 elements are 16 loads of each of 32 threads, which hold 8 at most"),
+        (norm(64, 4096), direct(("threads", 256), ("rows", 2)), "a block has one row at a time"),
+        (norm(64, 771), direct(("threads", 32)), "statistics are not of rows of neighbours that begin at whole loads"),
+        (problem_of(GRAPHS["sum-vit"]), direct(("threads", 64), ("factors", "late")), ROWS),
+        (problem_of(GRAPHS["sum-given"]), direct(("threads", 8), ("factors", "early")),
+         "a sum that is not normalised has no factors"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)  # fmt: skip
+def test_a_cut_that_is_not_legal_has_a_reason(problem: KernelProblem, candidate: Candidate, reason: str) -> None:
+    assert FAMILY.refuse(problem, candidate, H200) == reason
+
+
+@pytest.mark.parametrize("stated", [(("threads", 0),), (("threads", 32), ("rows", 1)), (("blocks", 4),)], ids=str)
+def test_a_candidate_that_states_something_else_is_refused(stated: tuple[tuple[str, int], ...]) -> None:
+    candidate = direct(*stated)
+    reason = f"{candidate} states not all that its kernel takes, or something else"
+    assert FAMILY.refuse(norm(64, 768), candidate, H200) == reason
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        call(norm(64, 768), candidate)
+
+
+def test_hosts_are_not_cut() -> None:
+    asked = norm(64, 768, "host")
+    assert FAMILY.candidates(asked, HOST)[0] == (direct(),)
+    stated = direct(("threads", 32))
+    assert FAMILY.refuse(asked, stated, HOST) == f"{stated} is none of its candidates"
