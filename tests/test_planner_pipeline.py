@@ -45,7 +45,7 @@ def test_the_order_is_this() -> None:
         "merge-branches",
         "move-later", "fold-affine", "merge-duplicates", "remove-dead", "multiply-patches", "carry-moves",
         "merge-moves", "remove-copies",
-        "select-early", "merge-projections", "merge-rearrangements", "fuse-epilogues",
+        "select-early", "merge-projections", "gather-rows", "merge-rearrangements", "fuse-epilogues",
         "flatten-volumes", "fold-columns", "split-groups", "multiply-shuffles", "remove-copies",
         "pad-slices", "pad-channels", "join-slices",
         "pad-filters", "split-batches",
@@ -72,9 +72,9 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "broadcast, scale-sums, fake-quantise, fold-pads, recognise-activations, recognise-norms, "
         "recognise-group-norms, recognise-attention, "
         "fold-batch-norm, fold-affine, merge-branches, "
-        "move-later, multiply-patches, carry-moves, select-early, merge-projections, merge-rearrangements, "
-        "fuse-epilogues, flatten-volumes, fold-columns, split-groups, multiply-shuffles, pad-slices, pad-channels, "
-        "join-slices, "
+        "move-later, multiply-patches, carry-moves, select-early, merge-projections, gather-rows, "
+        "merge-rearrangements, fuse-epilogues, flatten-volumes, fold-columns, split-groups, multiply-shuffles, "
+        "pad-slices, pad-channels, join-slices, "
         "pad-filters, split-batches"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"

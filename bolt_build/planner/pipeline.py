@@ -22,6 +22,7 @@ from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
+from bolt_build.planner.passes.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
 from bolt_build.planner.passes.later_moves import MOVE_LATER
@@ -77,6 +78,7 @@ PIPELINE: tuple[Pass, ...] = (
     REMOVE_COPIES,
     SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
+    GATHER_ROWS,  # attention reads views where it can
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     FUSE_EPILOGUES,
     FLATTEN_VOLUMES,  # with what follows each convolution
