@@ -20,17 +20,13 @@ def kind_of(problem: KernelProblem) -> str:
 
 def members(problem: KernelProblem) -> Iterator[tuple[Op, tuple[TensorType, ...]]]:
     """Each operator of a problem with the types that it reads, without the operands of stages behind it."""
-    left = list(enumerate(problem.inputs))
     through: tuple[TensorType, ...] = ()
-    *before, last = problem.op.sequence
-    for member in (*before, last):
-        taken = left[: member.own]
-        left = left[len(taken) :]
-        stages = {stage.operand for stage in (problem.epilogue if member.own is None else member.between)}
-        types = (*through, *(operand.type for index, operand in taken if index not in stages))
-        yield member.op, types
-        if member is not last:  # biases are wider than what they are added to
-            through = member.op.infer([TensorType(types[0].dtype, each.shape) for each in types])[-1:]
+    for call in problem.calls:
+        stages = {stage.operand for stage in call.stages}
+        types = (*through, *(problem.inputs[index].type for index in call.inputs if index not in stages))
+        yield call.op, types
+        if call is not problem.calls[-1]:  # biases are wider than what they are added to
+            through = call.op.infer([TensorType(types[0].dtype, each.shape) for each in types])[-1:]
 
 
 def _word(op: Op, types: tuple[TensorType, ...]) -> str:

@@ -101,18 +101,15 @@ def problem_text(problem: KernelProblem) -> tuple[str, ...]:
     """One line for the op, one for each stage of the epilogue; of products in one kernel, those of all behind each
     other."""
     lines: list[str] = []
-    for member in problem.op.sequence:
-        lines += [f"then {op_text(member.op)}" if lines else op_text(member.op), *_stages(member.between)]
-    return (*lines, *_stages(problem.epilogue))
+    for call in problem.calls:
+        lines += [f"then {op_text(call.op)}" if lines else op_text(call.op), *map(_stage, call.stages)]
+    return tuple(lines)
 
 
-def _stages(epilogue: tuple[EpilogueOp, ...]) -> list[str]:
-    lines = []
-    for stage in epilogue:
-        side = " on the left" if stage.swapped else ""
-        operand = "" if stage.operand is None else f" with in{stage.operand}{side}"
-        lines.append(f"then {op_text(stage.op)}{operand}")
-    return lines
+def _stage(stage: EpilogueOp) -> str:
+    side = " on the left" if stage.swapped else ""
+    operand = "" if stage.operand is None else f" with in{stage.operand}{side}"
+    return f"then {op_text(stage.op)}{operand}"
 
 
 def kernel_text(candidate: Candidate) -> str:

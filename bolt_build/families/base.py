@@ -86,6 +86,16 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Call:
+    """One operator of a problem with its own inputs of it, by index; what the operator in front leaves comes before
+    them. The operands of `stages` behind it are among them."""
+
+    op: Op
+    inputs: tuple[int, ...]
+    stages: tuple[EpilogueOp, ...]
+
+
+@dataclass(frozen=True)
 class KernelProblem:
     """A kernel to find: equal layers have equal problems, so there is no layer name here.
 
@@ -107,6 +117,16 @@ class KernelProblem:
     @cached_property
     def digest(self) -> str:
         return digest(self)
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """The operators that it computes, one behind the other: of most problems one, which reads all inputs."""
+        found, left = list[Call](), tuple(range(len(self.inputs)))
+        for member in self.op.sequence:
+            stages = self.epilogue if member.own is None else member.between
+            found.append(Call(member.op, left[: member.own], stages))
+            left = left[len(found[-1].inputs) :]
+        return tuple(found)
 
     @property
     def nbytes(self) -> int:

@@ -15,12 +15,9 @@ def describe_problem(problem: KernelProblem) -> str:
     `padded to 8` where the recipe says so.
     """
     calls: list[str] = []
-    operands = list(map(_operand, problem.inputs))
-    for member in problem.op.sequence:
-        own = operands[: member.own]
-        stages = problem.epilogue if member.own is None else member.between
-        calls.append(_call(member.op, ["_", *own] if calls else own, stages))
-        operands = operands[len(own) :]
+    for call in problem.calls:
+        own = [_operand(problem.inputs[index]) for index in call.inputs]
+        calls.append(_call(call.op, ["_", *own] if calls else own, call.stages))
     return f"{' | '.join(calls)} -> {', '.join(map(_operand, problem.outputs))}{_padding(problem.padding)}"
 
 
