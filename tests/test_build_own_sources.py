@@ -24,7 +24,7 @@ from bolt_build.build.written_model import written_model
 from bolt_build.families import load
 from bolt_build.graph import zoo
 from bolt_build.plugins import Offer
-from bolt_build.schema.recipe import ModelSpec, Recipe, VariantSpec
+from bolt_build.schema.recipe import Deepening, ModelSpec, Recipe, VariantSpec
 from bolt_build.targets import target_named
 from bolt_build.toolchain import Tool, Toolchain
 from bolt_build.tuning.compile.tasks import driver_graph
@@ -242,9 +242,8 @@ def test_a_zoo_model_is_written_again_where_what_makes_it_is_edited(
 def test_a_variant_depends_on_what_rewrites_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, again: bool
 ) -> None:
-    model = replace(
-        recipe(), model=ModelSpec(None, "resnet50", (1,), (), "deeper"), variants=(VariantSpec("deeper", deepen="*"),)
-    )
+    deeper = VariantSpec("deeper", deepen=Deepening("*"))
+    model = replace(recipe(), model=ModelSpec(None, "resnet50", (1,), (), "deeper"), variants=(deeper,))
     use(monkeypatch, own())
     assert zoo_writes(monkeypatch, tmp_path, model)
     use(monkeypatch, own(file))

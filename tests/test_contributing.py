@@ -359,6 +359,56 @@ def test_a_recipe_key_is_a_field_and_its_reader(scratch: Scratch) -> None:
     touches(scratch, "recipe key", "greeting")
 
 
+USE_KEYS = """\
+from pathlib import Path
+from bolt_build.schema.load import load_recipe
+from bolt_build.schema.expand import flatten
+
+text = "bolt: 1\\nmodel: {onnx: net.onnx, MODEL}\\ntargets: {host: {TARGET}}\\nvariants: {a: {VARIANT}}\\n"
+def loaded(model, target, variant):
+    written = text.replace("MODEL", model).replace("TARGET", target).replace("VARIANT", variant)
+    Path("net.yaml").write_text(written)
+    return load_recipe(Path("net.yaml"))
+
+Path("net.onnx").write_bytes(b"")
+for keys in (("variant: a, note: x", "power: 250", "drop: {nodes: x}"), ("variant: a", "", "align: {channels: 8}")):
+    recipe = loaded(*keys)
+    (target,), (variant,) = recipe.targets, recipe.variants
+    print(recipe.model.note, target.power, variant.drop)
+    print([key for key, _ in flatten(recipe) if key.rpartition(".")[2] in ("note", "power", "nodes")])
+"""
+
+
+def test_keys_of_models_targets_and_variants_are_fields_too(scratch: Scratch) -> None:
+    """One with a default, one that a recipe need not write, and a change of the model, which is a mapping."""
+    path = "bolt_build/schema/recipe.py"
+    scratch.edit(
+        path, "    variant: str | None = field(\n",
+        '    note: str = field(default="none", metadata=key("Of the model."))\n    variant: str | None = field(\n',
+    )  # fmt: skip
+    scratch.edit(
+        path, "\n\n@dataclass(frozen=True)\nclass FusionPolicy:",
+        '    power: int | None = field(default=None, metadata=key("In watts.", optional=True, minimum=1))\n'
+        "\n\n@dataclass(frozen=True)\nclass FusionPolicy:",
+    )  # fmt: skip
+    scratch.edit(
+        path, "@dataclass(frozen=True)\nclass VariantSpec:",
+        '@dataclass(frozen=True)\nclass Drop:\n    nodes: str = field(metadata=key("A glob.", minLength=1))\n\n\n'
+        "@dataclass(frozen=True)\nclass VariantSpec:",
+    )  # fmt: skip
+    scratch.edit(
+        path, "    align: Alignment | None = field(\n",
+        '    drop: Drop | None = field(default=None, metadata=section("Nodes that are left out."))\n'
+        "    align: Alignment | None = field(\n",
+    )  # fmt: skip
+    scratch.run(RENDER)
+    assert scratch.run(USE_KEYS).splitlines() == [
+        "x 250 Drop(nodes='x')", "['model.note', 'variants.a.drop.nodes', 'targets.host.power']",
+        "none None None", "['model.note']",
+    ]  # fmt: skip
+    assert set(scratch.changed) == {path}
+
+
 def test_a_family_of_another_package_touches_nothing(scratch: Scratch) -> None:
     """The operators' and targets' sides of it, with an engine: test_example_package.py."""
     (scratch.folder / "more.py").write_text(

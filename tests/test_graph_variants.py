@@ -19,10 +19,12 @@ from bolt_build.graph.zoo.calibrate import calibrate
 from bolt_build.graph.zoo.repvgg import build_a0, build_a1, build_b0
 from bolt_build.planner.parameters import count_parameters
 from bolt_build.planner.pipeline import optimize
-from bolt_build.schema.recipe import ActivationChange, VariantSpec
+from bolt_build.schema.recipe import ActivationChange, Alignment, Deepening, VariantSpec
 
-DEEP = VariantSpec("deep", deepen="*")
-ALIGNED = VariantSpec("aligned", align=8)
+DEEP = VariantSpec("deep", deepen=Deepening("*"))
+DEEP_A = VariantSpec("deep", deepen=Deepening("/a/*"))
+NOWHERE = VariantSpec("d", deepen=Deepening("/z"))
+ALIGNED = VariantSpec("aligned", align=Alignment(8))
 
 
 def swapped(to: str, match: str | None = None) -> VariantSpec:
@@ -79,7 +81,7 @@ def test_a_glob_chooses_activations_of_any_kind(tmp_path: Path) -> None:
 
 def test_deepening_puts_a_1x1_and_its_activation_behind_the_block(tmp_path: Path) -> None:
     at = 'strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]  // "/a/act/deepen/Conv"'
-    assert varied(tmp_path, block(), VariantSpec("deep", deepen="/a/*")) == (
+    assert varied(tmp_path, block(), DEEP_A) == (
         f"%c = conv(%x, %w) {CONV}\n"
         f"{NORM}\n"
         '%/a/act/deepen/input = relu(%n)  // "/a/act/Relu"\n'
@@ -90,7 +92,7 @@ def test_deepening_puts_a_1x1_and_its_activation_behind_the_block(tmp_path: Path
 
 
 def test_several_changes_are_made_together(tmp_path: Path) -> None:
-    spec = VariantSpec("all", ActivationChange("hardswish"), "/a/*", 8)
+    spec = VariantSpec("all", ActivationChange("hardswish"), Deepening("/a/*"), Alignment(8))
     assert vary(block(), spec).changes == (
         "deepened by 1 1x1 convolution",
         "hardswish in the place of 2 activations",
@@ -126,7 +128,7 @@ def test_what_two_branches_share_is_deepened_once_behind_their_sum(tmp_path: Pat
 
 def test_new_weights_are_calibrated_and_the_others_stay() -> None:
     base = calibrate(block(), seed=1)
-    found = vary(base, VariantSpec("deep", deepen="/a/*")).model
+    found = vary(base, DEEP_A).model
     arrays = {item.name: numpy_helper.to_array(item) for item in found.graph.initializer}
     for item in base.graph.initializer:
         np.testing.assert_array_equal(arrays[item.name], numpy_helper.to_array(item))
@@ -145,7 +147,7 @@ def test_parameters_of_deepened_repvgg(tmp_path: Path, build: object, plain: int
     convolutions of as many channels add, to the last digit given, and not what 1x1 convolutions do."""
     assert callable(build)
     base = build()
-    found = vary(base, VariantSpec("deep", deepen="/stage[0-3]*/rbr_dense/*"), draw=False).model
+    found = vary(base, VariantSpec("deep", deepen=Deepening("/stage[0-3]*/rbr_dense/*")), draw=False).model
     check(found)
     assert [count_parameters(bound(tmp_path, each), POLICY) for each in (base, found)] == [plain, deepened]
     added = [item.dims for item in found.graph.initializer if item.name.endswith("deepen.weight")]
@@ -156,7 +158,7 @@ def test_parameters_of_deepened_repvgg(tmp_path: Path, build: object, plain: int
 
 
 def test_a_deepened_repvgg_still_merges_into_one_3x3_a_block(tmp_path: Path) -> None:
-    spec = VariantSpec("deep", ActivationChange("gelu"), "/stage[0-3]*/rbr_dense/*")
+    spec = VariantSpec("deep", ActivationChange("gelu"), Deepening("/stage[0-3]*/rbr_dense/*"))
     graph = optimize(bound(tmp_path, vary(build_a0(), spec, draw=False).model), POLICY).graph
     kernels = [graph.type(each.inputs[1]).shape[2:] for each in graph.nodes if each.op.kind == "conv"]
     assert kernels == [(3, 3), (1, 1)] * 21 + [(3, 3)]
@@ -173,7 +175,7 @@ SWAPPABLE = "activations are Relu, LeakyRelu, PRelu, Elu, Selu, Celu, HardSwish,
 
 
 def test_every_mistake_of_a_variant_is_told_at_once() -> None:
-    spec = VariantSpec("bad", ActivationChange("gelu", "/a/b*"), "/b/conv/Conv")
+    spec = VariantSpec("bad", ActivationChange("gelu", "/a/b*"), Deepening("/b/conv/Conv"))
     assert mistakes(block(), spec) == [
         (
             "deepen.behind", "not-3x3", "'/b/conv/Conv' matches '/b/conv/Conv', whose kernel is 1x1, not 3x3",
@@ -193,9 +195,9 @@ def test_every_mistake_of_a_variant_is_told_at_once() -> None:
             swapped("gelu"), "activation", "nothing-to-swap", "the model has no Relu",
             "name its activations with 'match', such as '/a/act/HardSwish' (HardSwish)",
         ),
-        (VariantSpec("d", deepen="/z"), "deepen.behind", "no-match", "'/z' matches no node of the model", None),
+        (NOWHERE, "deepen.behind", "no-match", "'/z' matches no node of the model", None),
         (
-            VariantSpec("d", deepen="*/bn/*"), "deepen.behind", "not-3x3",
+            VariantSpec("d", deepen=Deepening("*/bn/*")), "deepen.behind", "not-3x3",
             "'*/bn/*' matches no convolution: only BatchNormalization", None,
         ),
     ],
@@ -225,7 +227,7 @@ def test_a_block_that_ends_in_no_activation_cannot_be_deepened(nodes: list[onnx.
     )]  # fmt: skip
 
 
-@pytest.mark.parametrize("spec", [ALIGNED, VariantSpec("deep", deepen="/a/*"), swapped("hardswish"), swapped("gelu")])
+@pytest.mark.parametrize("spec", [ALIGNED, DEEP_A, swapped("hardswish"), swapped("gelu")])
 def test_files_that_list_initializers_among_their_inputs(spec: VariantSpec) -> None:
     """As all did before version 4 of the format."""
     plain = calibrate(block(opset=9), seed=1)

@@ -15,9 +15,9 @@ from variant_models import agree, block, check
 from bolt_build.graph.ir import Array
 from bolt_build.graph.variants import vary
 from bolt_build.graph.zoo.calibrate import calibrate
-from bolt_build.schema.recipe import VariantSpec
+from bolt_build.schema.recipe import Alignment, VariantSpec
 
-ALIGNED = VariantSpec("aligned", align=8)
+ALIGNED = VariantSpec("aligned", align=Alignment(8))
 
 
 def test_aligning_repeats_channels_where_they_are_made_and_adds_zeros_where_they_are_read() -> None:
@@ -153,7 +153,7 @@ def networks(draw: st.DrawFn) -> onnx.ModelProto:
 @settings(max_examples=40, deadline=None)
 @given(networks(), st.sampled_from((2, 4, 8, 12)))
 def test_aligning_never_changes_what_a_network_computes(proto: onnx.ModelProto, multiple: int) -> None:
-    variation = vary(proto, VariantSpec("aligned", align=multiple))
+    variation = vary(proto, VariantSpec("aligned", align=Alignment(multiple)))
     found = variation.model
     check(found)
     x = np.random.RandomState(5).standard_normal((1, 3, 8, 8)).astype(np.float32)

@@ -47,7 +47,7 @@ def test_the_shortest_recipe_has_every_default(tmp_path: Path) -> None:
     assert without_place(load_recipe(path)) == Recipe(
         path="",
         name="net",
-        model=ModelSpec(onnx=None, zoo="resnet50", batch=(), dims=()),
+        model=ModelSpec(onnx=None, zoo="resnet50", batch=(), sizes=()),
         targets=(TargetSpec("host", "fp32"),),
         policy=Policy(FusionPolicy(epilogue=True)),
         layers=(),
@@ -81,7 +81,7 @@ tuning: {candidates: 30, budget: 90s, lock: locks/net.yaml, foreign: true}
     assert without_place(load_recipe(path)) == Recipe(
         path="",
         name="other",
-        model=ModelSpec(onnx=str(tmp_path / "m.onnx"), zoo=None, batch=(8,), dims=(("height", 224),)),
+        model=ModelSpec(onnx=str(tmp_path / "m.onnx"), zoo=None, batch=(8,), sizes=(("height", (224,)),)),
         targets=(TargetSpec("host", "bf16"),),
         policy=Policy(FusionPolicy(epilogue=False, persistent="never"), PaddingPolicy("always", 4, (("12", "never"),))),
         layers=(
@@ -248,7 +248,7 @@ def test_an_expanded_recipe_loads_to_an_equal_one(
     recipe = Recipe(
         path=str(tmp_path / "net.yaml"),
         name="net",
-        model=ModelSpec(None, zoo, tuple(batch), tuple(dims.items())),
+        model=ModelSpec(None, zoo, tuple(batch), tuple((name, (extent,)) for name, extent in dims.items())),
         targets=(TargetSpec("host", precision),),
         policy=Policy(FusionPolicy(*fusion)),
         layers=tuple(LayerSpec(match, *values) for match, values in layers.items()),

@@ -13,7 +13,7 @@ from bolt_build.errors import BoltError, ExitCode
 from bolt_build.report.diagnostics import render
 from bolt_build.schema.expand import expand, flatten
 from bolt_build.schema.load import load_recipe
-from bolt_build.schema.recipe import ActivationChange, Recipe, VariantSpec
+from bolt_build.schema.recipe import ActivationChange, Alignment, Deepening, Recipe, VariantSpec
 
 RECIPE = """\
 bolt: 1
@@ -28,7 +28,7 @@ tuning: {lock: locks/net.lock}
 VARIANTS = (
     VariantSpec("gelu", ActivationChange("gelu")),
     VariantSpec("tail", ActivationChange("silu", "/stage4/*")),
-    VariantSpec("all", ActivationChange("softplus"), "/stage1/*", 16),
+    VariantSpec("all", ActivationChange("softplus"), Deepening("/stage1/*"), Alignment(16)),
 )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from bolt_build.schema.document import CORE_RESOLVERS
-from bolt_build.schema.keys import relative, written
-from bolt_build.schema.recipe import RECIPE_VERSION, LayerSpec, Recipe, TargetSpec, VariantSpec
+from bolt_build.schema.keys import written
+from bolt_build.schema.recipe import RECIPE_VERSION, Recipe
 
 
 class _CoreDumper(yaml.SafeDumper):
@@ -48,45 +48,15 @@ def _flat(data: dict[str, Any], prefix: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _target(target: TargetSpec) -> dict[str, Any]:
-    own = {"batch": list(target.batch)} if target.batch else {}
-    return {"precision": target.precision, **own}
-
-
-def _layer(layer: LayerSpec, folder: str) -> dict[str, Any]:
-    return {key: value for key, value in written(layer, folder).items() if value is not None}
-
-
-def _variant(variant: VariantSpec) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if variant.activation is not None:
-        match = {} if variant.activation.match is None else {"match": variant.activation.match}
-        found["activation"] = {"to": variant.activation.to, **match}
-    if variant.deepen is not None:
-        found["deepen"] = {"behind": variant.deepen}
-    if variant.align is not None:
-        found["align"] = {"channels": variant.align}
-    return found
-
-
 def _data(recipe: Recipe) -> dict[str, Any]:
-    model: dict[str, Any] = {}
     folder = os.path.dirname(os.path.abspath(recipe.path))
-    if recipe.model.onnx is not None:
-        model["onnx"] = relative(recipe.model.onnx, folder)
-    else:
-        model["zoo"] = recipe.model.zoo
-    if recipe.model.batch:
-        model["batch"] = list(recipe.model.batch)
-    model["dims"] = {**dict(recipe.model.dims), **{name: list(extents) for name, extents in recipe.model.lengths}}
-    model["variant"] = recipe.model.variant
     return {
         "name": recipe.name,
-        "model": model,
-        "variants": {variant.name: _variant(variant) for variant in recipe.variants},
-        "targets": {target.name: _target(target) for target in recipe.targets},
+        "model": written(recipe.model, folder),
+        "variants": {variant.name: written(variant, folder) for variant in recipe.variants},
+        "targets": {target.name: written(target, folder) for target in recipe.targets},
         "policy": written(recipe.policy, folder),
-        "layers": {layer.match: _layer(layer, folder) for layer in recipe.layers},
+        "layers": {layer.match: written(layer, folder) for layer in recipe.layers},
         "engine": written(recipe.engine, folder),
         "verify": written(recipe.verify, folder),
         "tuning": written(recipe.tuning, folder),

@@ -4,6 +4,8 @@
     samples: int = field(default=4, metadata=key("Seeded random inputs for each batch size.", minimum=1))
 
 A field whose metadata is `section(...)` holds a dataclass of keys below its name. Fields without either are no keys.
+A key without a default has to be written. One that is `optional` has none in the schema either, and no null: where a
+recipe does not write it, the field's default is held and nothing is written.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import functools
 import os
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeVar, get_type_hints
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from bolt_build.errors import Mark
 from bolt_build.schema import durations
@@ -35,80 +38,94 @@ class Form(Enum):
     PLAIN = "as it is"
     DURATION = "a number and its unit; held as seconds"
     PATH = "relative to the recipe that names it; held as an absolute path"
+    EXTENTS = "a whole number, or a list; held as a tuple"
+    EXTENTS_BY_NAME = "the same for each name; held as pairs, names of one extent first, several ascending"
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
     """What a key's metadata says: its description, rules of JSON Schema beside its type, and its form.
 
-    `kind` names a definition of the schema's `$defs`, which then has description and type; "" where there is none.
+    `kind` names a definition of the schema's `$defs`, which has the type, and the description where there is none here.
+    `name` is what recipes call it; "" where that is the field's name.
     """
 
     description: str
     rules: tuple[tuple[str, Any], ...] = ()
     form: Form = Form.PLAIN
     kind: str = ""
+    name: str = ""
+    optional: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """What the metadata of a field says that holds keys."""
+    """What the metadata of a field says that holds keys. A recipe may write the key `short` alone in its place."""
 
     description: str
+    short: str = ""
 
 
-def key(description: str = "", *, form: Form = Form.PLAIN, kind: str = "", **rules: Any) -> dict[str, object]:
+def key(
+    description: str = "", *, form: Form = Form.PLAIN, kind: str = "", name: str = "", optional: bool = False,
+    **rules: Any,
+) -> dict[str, object]:  # fmt: skip
     """Metadata of a field that is a key. `rules` are keywords of JSON Schema: `minimum=1`, `enum=["row", "model"]`."""
-    return {"key": Key(description, tuple(rules.items()), form, kind)}
+    return {"key": Key(description, tuple(rules.items()), form, kind, name, optional)}
 
 
-def section(description: str) -> dict[str, object]:
-    """Metadata of a field that holds a dataclass of keys."""
-    return {"key": Section(description)}
+def section(description: str, *, short: str = "") -> dict[str, object]:
+    """Metadata of a field that holds a dataclass of keys, or None where a recipe need not write it."""
+    return {"key": Section(description, short)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Field:
+    """A key or section: the `name` that recipes call it by, the `field` that holds it, its type and default."""
+
+    name: str
+    field: str
+    said: Key | Section
+    hint: Any
+    default: Any
+
+    @property
+    def optional(self) -> bool:
+        return self.default is None if isinstance(self.said, Section) else self.said.optional
 
 
 def schema_of(kind: type) -> dict[str, Schema]:
     """The schema of each key of a dataclass, by name, defaults included."""
-    return {name: _schema(said, hint, default) for name, said, hint, default in _keys(kind)}
+    return {each.name: _schema(each) for each in _fields(kind)}
 
 
-def overrides_of(kind: type) -> dict[str, Schema]:
-    """The same of a dataclass whose keys say nothing where they are not written, and are None then."""
-    found = schema_of(kind)
-    for rules in found.values():
-        del rules["default"]
-        if isinstance(rules.get("type"), list):
-            (rules["type"],) = (name for name in rules["type"] if name != "null")
-    return found
-
-
-def read(kind: type[T], data: Mapping[str, Any], marks: Mapping[str, Mark], prefix: str) -> T:
+def read(kind: type[T], data: Mapping[str, Any], marks: Mapping[str, Mark], prefix: str, **others: Any) -> T:
     """The dataclass that a mapping of a valid recipe is, its defaults filled in. `prefix` is the mapping's dotted key
-    with a dot behind it; `marks` say where keys stand, and so what paths are relative to."""
+    with a dot behind it; `marks` say where keys stand, and so what paths are relative to. `others` are its fields that
+    are no keys."""
     hashed: Any = kind  # mypy takes no type for Hashable
-    values = {}
-    for name, said, hint, _ in _keys(hashed):
-        dotted = f"{prefix}{name}"
-        if isinstance(said, Section):
-            values[name] = read(hint, data[name], marks, f"{dotted}.")
+    values = dict(others)
+    for each in _fields(hashed):
+        if each.optional and each.name not in data:
+            continue
+        value, dotted = data[each.name], f"{prefix}{each.name}"
+        if isinstance(each.said, Key):
+            values[each.field] = _held(each.said, each.hint, value, marks.get(dotted))
         else:
-            values[name] = _held(said, hint, data[name], marks.get(dotted))
+            below = value if isinstance(value, Mapping) else {each.said.short: value}
+            values[each.field] = read(each.hint, below, marks, f"{dotted}.")
     return kind(**values)
-
-
-def read_overrides(kind: type, data: Mapping[str, Any], marks: Mapping[str, Mark], prefix: str) -> dict[str, Any]:
-    """The keys of such a dataclass that a mapping has, by name."""
-    keys = ((name, said, hint) for name, said, hint, _ in _keys(kind) if name in data)
-    return {name: _held(said, hint, data[name], marks.get(f"{prefix}{name}")) for name, said, hint in keys}
 
 
 def written(value: object, folder: str) -> dict[str, Any]:
     """The keys of a dataclass as a recipe in `folder` writes them: `read`'s inverse."""
     kind: Any = type(value)  # mypy takes no type for Hashable
     found = {}
-    for name, said, _, _ in _keys(kind):
-        held = getattr(value, name)
-        found[name] = written(held, folder) if isinstance(said, Section) else _said(said, held, folder)
+    for each in _fields(kind):
+        held = getattr(value, each.field)
+        if each.optional and held == each.default:
+            continue
+        found[each.name] = _said(each.said, held, folder) if isinstance(each.said, Key) else written(held, folder)
     return found
 
 
@@ -123,28 +140,55 @@ def relative(path: str, folder: str) -> str:
 
 
 @functools.cache
-def _keys(kind: type) -> tuple[tuple[str, Any, Any, Any], ...]:
-    """Name, metadata (a Key or a Section), type and default of the fields that are keys."""
-    hints, fields = get_type_hints(kind), dataclasses.fields(kind)
+def _fields(kind: type) -> tuple[_Field, ...]:
+    """The fields that are keys or sections."""
+    hints = get_type_hints(kind)
+    fields = ((each, each.metadata["key"]) for each in dataclasses.fields(kind) if "key" in each.metadata)
     return tuple(
-        (each.name, each.metadata["key"], hints[each.name], each.default) for each in fields if "key" in each.metadata
+        _Field(getattr(said, "name", "") or each.name, each.name, said, _there(said, hints[each.name]), each.default)
+        for each, said in fields
     )
 
 
-def _schema(said: Key | Section, hint: Any, default: object) -> Schema:
-    if isinstance(said, Section):
-        return {
-            "description": said.description, "type": "object", "additionalProperties": False, "default": {},
-            "properties": schema_of(hint),
-        }  # fmt: skip
-    rules = dict(said.rules)
-    head: Schema = {"$ref": f"#/$defs/{said.kind}"} if said.kind else {"description": said.description}
+def _there(said: Key | Section, hint: Any) -> Any:
+    """The type of a value that a recipe writes."""
+    if isinstance(said, Section) or said.optional:
+        return next((each for each in get_args(hint) if each is not NoneType and NoneType in get_args(hint)), hint)
+    return hint
+
+
+def _schema(field: _Field) -> Schema:
+    said, default = field.said, {} if field.optional else {"default": _default(field)}
+    if field.default is dataclasses.MISSING and isinstance(said, Key):
+        default = {}
+    if isinstance(said, Key):
+        return {**_head(said, field.hint), **dict(said.rules), **default}
+    required = [e.name for e in _fields(field.hint) if e.default is dataclasses.MISSING and not e.optional]
+    below: Schema = {
+        "type": "object", "additionalProperties": False, **({"required": required} if required else {}), **default,
+        "properties": schema_of(field.hint),
+    }  # fmt: skip
+    if said.short:
+        return {"description": said.description, "anyOf": [below["properties"][said.short], below]}
+    return {"description": said.description, **below}
+
+
+def _default(field: _Field) -> Any:
+    return _said(field.said, field.default, "") if isinstance(field.said, Key) else {}
+
+
+def _head(said: Key, hint: Any) -> Schema:
+    """Description and type."""
+    head: Schema = {"description": said.description} if said.description else {}
+    of_kind = {"$ref": f"#/$defs/{said.kind}"}
     if said.form is Form.DURATION:
-        head |= durations.RULES
+        return head | durations.RULES
+    if said.form is Form.EXTENTS_BY_NAME:
+        return head | {"type": "object", "propertyNames": {"minLength": 1}, "additionalProperties": of_kind}
+    if said.kind:
+        return head | of_kind
     # Words that are all there are say more than that one must be a string.
-    elif not said.kind and not ("enum" in rules and hint is str):
-        head["type"] = _JSON_TYPES[hint]
-    return {**head, **rules, "default": _said(said, default, "")}
+    return head if "enum" in dict(said.rules) and hint is str else head | {"type": _JSON_TYPES[hint]}
 
 
 def _held(said: Key, hint: Any, value: Any, mark: Mark | None) -> Any:
@@ -155,7 +199,16 @@ def _held(said: Key, hint: Any, value: Any, mark: Mark | None) -> Any:
     if said.form is Form.PATH:
         assert mark is not None, "a path has no default but None"
         return beside(value, mark)
+    if said.form is Form.EXTENTS:
+        return _extents(value)
+    if said.form is Form.EXTENTS_BY_NAME:
+        pairs = ((name, tuple(sorted(_extents(extents)))) for name, extents in value.items())
+        return tuple(sorted(pairs, key=lambda pair: len(pair[1]) > 1))
     return float(value) if hint in (float, float | None) else value
+
+
+def _extents(value: Any) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)
 
 
 def _said(said: Key, value: Any, folder: str) -> Any:
@@ -163,4 +216,8 @@ def _said(said: Key, value: Any, folder: str) -> Any:
         return None
     if said.form is Form.DURATION:
         return durations.duration_of(value)
+    if said.form is Form.EXTENTS:
+        return list(value)
+    if said.form is Form.EXTENTS_BY_NAME:
+        return {name: extents[0] if len(extents) == 1 else list(extents) for name, extents in value}
     return relative(value, folder) if said.form is Form.PATH else value

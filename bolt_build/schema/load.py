@@ -11,10 +11,9 @@ from typing import Any
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.schema.extend import merge, read_extended
-from bolt_build.schema.keys import beside, read, read_overrides
+from bolt_build.schema.keys import beside, read
 from bolt_build.schema.names import engine_name
 from bolt_build.schema.recipe import (
-    ActivationChange,
     EngineSpec,
     LayerSpec,
     ModelSpec,
@@ -74,8 +73,6 @@ def fill_defaults(data: dict[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
-    model = data["model"]
-    extents_of = {name: _batches(value) for name, value in model["dims"].items()}
     placed = tuple(
         (key, entry.mark if isinstance(entry.value, Table) else entry.value.mark) for key, entry in walk(table)
     )
@@ -83,51 +80,34 @@ def _recipe(data: dict[str, Any], path: Path, table: Table) -> Recipe:
     return Recipe(
         path=str(path),
         name=data.get("name") or _name_of(path),
-        model=ModelSpec(
-            onnx=beside(model["onnx"], marks["model.onnx"]) if "onnx" in model else None,
-            zoo=model.get("zoo"),
-            batch=_batches(model.get("batch", [])),
-            dims=tuple((name, extents[0]) for name, extents in extents_of.items() if len(extents) == 1),
-            variant=model["variant"],
-            lengths=tuple((name, tuple(sorted(extents))) for name, extents in extents_of.items() if len(extents) > 1),
-        ),
+        model=read(ModelSpec, data["model"], marks, "model."),
         targets=tuple(
-            TargetSpec(name, spec.get("precision", target_named(name).precisions[0]), _batches(spec.get("batch", [])))
+            read(TargetSpec, {"precision": _best(name), **spec}, marks, f"targets.{name}.", name=name)
             for name, spec in data["targets"].items()
         ),
         policy=_with_layers(read(Policy, data["policy"], marks, "policy."), data["layers"]),
         layers=tuple(
-            LayerSpec(match, **read_overrides(LayerSpec, spec, marks, f"layers.{match}."))
-            for match, spec in data["layers"].items()
+            read(LayerSpec, spec, marks, f"layers.{match}.", match=match) for match, spec in data["layers"].items()
         ),
         engine=read(EngineSpec, data["engine"], marks, "engine."),
         verify=read(VerifySpec, data["verify"], marks, "verify."),
         marks=placed,
         tuning=read(TuningSpec, data["tuning"], marks, "tuning."),
-        variants=tuple(_variant(name, spec) for name, spec in data["variants"].items()),
+        variants=tuple(
+            read(VariantSpec, spec, marks, f"variants.{name}.", name=name) for name, spec in data["variants"].items()
+        ),
     )
+
+
+def _best(target: str) -> str:
+    """The precision that a target is best at."""
+    return target_named(target).precisions[0]
 
 
 def _with_layers(policy: Policy, layers: dict[str, dict[str, Any]]) -> Policy:
     """The policy with what layers say of padding."""
     by_layer = tuple((match, spec["padding"]) for match, spec in layers.items() if "padding" in spec)
     return replace(policy, padding=replace(policy.padding, layers=by_layer))
-
-
-def _batches(value: Any) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
-def _variant(name: str, data: dict[str, Any]) -> VariantSpec:
-    change = data.get("activation")
-    if isinstance(change, str):
-        change = {"to": change}
-    return VariantSpec(
-        name,
-        None if change is None else ActivationChange(change["to"], change.get("match")),
-        data["deepen"]["behind"] if "deepen" in data else None,
-        data["align"]["channels"] if "align" in data else None,
-    )
 
 
 def _check_name(table: Table, path: Path) -> list[Diagnostic]:

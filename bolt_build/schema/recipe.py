@@ -1,6 +1,6 @@
 """The recipe as the rest of the program sees it: validated, frozen, with every default filled in.
 
-Sections of keys (`policy`, `engine`, `verify`, `tuning`) say here what their keys are, and nowhere else (`keys.py`).
+Keys are said here and nowhere else (`keys.py`); `recipe.schema.json` has what holds of a mapping as a whole.
 """
 
 from __future__ import annotations
@@ -15,57 +15,131 @@ RECIPE_VERSION = 1
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Exactly one of `onnx` (absolute path) and `zoo` is set. `dims` binds symbolic dimensions other than the batch
-    that have one extent, `lengths` has those with several, ascending. `batch` is empty where the recipe leaves it to
-    the model (`OnnxModel.batches`).
+    """Exactly one of `onnx` (absolute path) and `zoo` is set. `sizes` has the extents of symbolic dimensions other than
+    the batch. `batch` is empty where the recipe leaves it to the model (`OnnxModel.batches`).
 
     `variant` names the one of the recipe's variants that is built in place of the model itself.
     """
 
-    onnx: str | None
-    zoo: str | None
-    batch: tuple[int, ...]
-    dims: tuple[tuple[str, int], ...]
-    variant: str | None = None
-    lengths: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    onnx: str | None = field(
+        default=None,
+        metadata=key("An ONNX file, relative to the recipe that names it.", form=Form.PATH, optional=True, minLength=1),
+    )
+    zoo: str | None = field(
+        default=None,
+        metadata=key(
+            "A model that bolt-build writes itself, with seeded weights and calibrated statistics.",
+            optional=True, minLength=1, examples=["resnet18", "resnet50", "vgg16", "vgg19", "repvgg_a0"],
+        ),
+    )  # fmt: skip
+    batch: tuple[int, ...] = field(
+        default=(),
+        metadata=key(
+            "Batch sizes: one engine with one plan for each of them, and one table of weights. Default: the model's "
+            "own first dimension, 1 where that is symbolic.",
+            form=Form.EXTENTS, kind="batches", optional=True,
+        ),
+    )  # fmt: skip
+    sizes: tuple[tuple[str, tuple[int, ...]], ...] = field(
+        default=(),
+        metadata=key(
+            "Sizes of the model's symbolic dimensions other than the batch, by name. Where one has several, the engine "
+            "has a plan for each of them with each batch.",
+            form=Form.EXTENTS_BY_NAME, kind="batches", name="dims",
+        ),
+    )  # fmt: skip
+    variant: str | None = field(
+        default=None,
+        metadata=key(
+            "The one of 'variants' that is built in place of the model itself. On the command line, RECIPE@VARIANT.",
+            minLength=1,
+        ),
+    )
+
+    @property
+    def dims(self) -> tuple[tuple[str, int], ...]:
+        """Symbolic dimensions that have one extent."""
+        return tuple((name, extents[0]) for name, extents in self.sizes if len(extents) == 1)
+
+    @property
+    def lengths(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Those that have several, ascending."""
+        return tuple((name, extents) for name, extents in self.sizes if len(extents) > 1)
 
     @property
     def largest(self) -> tuple[tuple[str, int], ...]:
         """The extents of all these dimensions, the largest of those with several."""
-        return (*self.dims, *((name, extents[-1]) for name, extents in self.lengths))
+        return tuple((name, extents[-1]) for name, extents in self.sizes)
 
 
 @dataclass(frozen=True)
 class ActivationChange:
-    """`to` ("relu", "gelu", "hardswish", "silu" or "softplus") in place of the activations whose node's name matches
-    the glob `match`; without one, of every Relu."""
+    """`to` in place of the activations whose node's name matches the glob `match`; without one, of every Relu."""
 
-    to: str
-    match: str | None = None
+    to: str = field(metadata=key(kind="activation"))
+    match: str | None = field(default=None, metadata=key("A glob of ONNX node names.", optional=True, minLength=1))
+
+
+@dataclass(frozen=True)
+class Deepening:
+    """A convolution `behind` the block of each that the glob names."""
+
+    behind: str = field(metadata=key("A glob of the names of 3x3 Conv nodes.", minLength=1))
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Hidden channels rounded up to a multiple of `channels`."""
+
+    channels: int = field(metadata=key("The number.", minimum=2, maximum=1024))
 
 
 @dataclass(frozen=True)
 class VariantSpec:
-    """A change of the model: another `activation`, a 1x1 convolution behind the block of every 3x3 convolution whose
-    node's name matches the glob `deepen`, hidden channels rounded up to a multiple of `align`."""
+    """Changes of the model, None where there is none."""
 
     name: str
-    activation: ActivationChange | None = None
-    deepen: str | None = None
-    align: int | None = None
+    activation: ActivationChange | None = field(
+        default=None,
+        metadata=section(
+            "What takes the place of the model's activations: of every Relu, or of the nodes that 'match' names.",
+            short="to",
+        ),
+    )
+    deepen: Deepening | None = field(
+        default=None,
+        metadata=section(
+            "A 1x1 convolution with as many channels, a bias and the same activation, behind the activation that "
+            "follows a 3x3 convolution."
+        ),
+    )
+    align: Alignment | None = field(
+        default=None,
+        metadata=section("Hidden channels that are no multiple of a number are rounded up to one."),
+    )
 
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """A target by the name of its row in `bolt_build.targets`, and what it computes in ("fp32", "bf16", "fp16"): the
-    first of the row's precisions where the recipe does not say.
+    """A target by the name of its row in `bolt_build.targets`, and what it computes in: the first of the row's
+    precisions where the recipe does not say.
 
     `batch`: sizes of its own, empty where the model's hold (`Recipe.batches` says which).
     """
 
     name: str
-    precision: str
-    batch: tuple[int, ...] = ()
+    precision: str = field(
+        metadata=key(
+            "What layers compute in. Default: what the target is best at, fp32 on the host and fp16 on GPUs.",
+            kind="precision", optional=True,
+        ),
+    )  # fmt: skip
+    batch: tuple[int, ...] = field(
+        default=(),
+        metadata=key(
+            "Batch sizes of this target, in place of the model's.", form=Form.EXTENTS, kind="batches", optional=True
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -119,15 +193,16 @@ class LayerSpec:
     padding is in `PaddingPolicy.layers` too, where passes find it."""
 
     match: str
-    precision: str | None = field(default=None, metadata=key(kind="precision"))
-    persistent: str | None = field(default=None, metadata=key(kind="persistent"))
+    precision: str | None = field(default=None, metadata=key(kind="precision", optional=True))
+    persistent: str | None = field(default=None, metadata=key(kind="persistent", optional=True))
     tolerance: float | None = field(
         default=None,
         metadata=key(
-            "How far verification lets these layers be off: see 'verify.tolerance'.", minimum=1e-9, maximum=1000
+            "How far verification lets these layers be off: see 'verify.tolerance'.",
+            optional=True, minimum=1e-9, maximum=1000,
         ),
-    )
-    padding: str | None = field(default=None, metadata=key(kind="padding"))
+    )  # fmt: skip
+    padding: str | None = field(default=None, metadata=key(kind="padding", optional=True))
 
 
 @dataclass(frozen=True)

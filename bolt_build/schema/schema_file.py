@@ -1,21 +1,23 @@
-"""`recipe.schema.json`: sections of keys as `recipe.py` has them, and the rest as it stands in the file."""
+"""`recipe.schema.json`: keys as `recipe.py` has them, and the rest as it stands in the file."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from bolt_build.schema.keys import Schema, overrides_of, schema_of
-from bolt_build.schema.recipe import LayerSpec, Recipe
+from bolt_build.schema.keys import Schema, schema_of
+from bolt_build.schema.recipe import LayerSpec, ModelSpec, Recipe, TargetSpec, VariantSpec
 
 _WIDTH = 110
 
 
 def rendered(schema: Schema) -> str:
-    """The text of the file whose contents are `schema`, with the sections of `Recipe` made anew."""
-    properties = {**schema["properties"], **schema_of(Recipe)}
-    layer = {**schema["$defs"]["layer"], "properties": overrides_of(LayerSpec)}
-    return _text({**schema, "properties": properties, "$defs": {**schema["$defs"], "layer": layer}}, 0) + "\n"
+    """The text of the file whose contents are `schema`, with all keys of the dataclasses made anew."""
+    model = {**schema["properties"]["model"], "properties": schema_of(ModelSpec)}
+    named = (("target", TargetSpec), ("variant", VariantSpec), ("layer", LayerSpec))
+    kinds = {name: {**schema["$defs"][name], "properties": schema_of(kind)} for name, kind in named}
+    properties = {**schema["properties"], "model": model, **schema_of(Recipe)}
+    return _text({**schema, "properties": properties, "$defs": {**schema["$defs"], **kinds}}, 0) + "\n"
 
 
 def _text(value: Any, depth: int) -> str:

@@ -128,7 +128,8 @@ def _cut(recipe: Recipe, options: ExploreOptions, say: Callable[[str], None]) ->
     """The recipe for the wanted batches and the largest lengths alone, and where times are only predicted without its
     lock, which variants do not have. Raises BoltError where a target has none of the batches."""
     # Models of one table are compared at one length.
-    recipe = replace(recipe, model=replace(recipe.model, dims=recipe.model.largest, lengths=()))
+    largest = tuple((name, (extent,)) for name, extent in recipe.model.largest)
+    recipe = replace(recipe, model=replace(recipe.model, sizes=largest))
     if options.predict:
         recipe = replace(recipe, tuning=replace(recipe.tuning, lock=None))
     specs = {spec.name: spec for spec in chosen(recipe, options.build.targets)}

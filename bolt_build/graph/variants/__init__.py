@@ -39,7 +39,7 @@ def vary(
     new: tuple[str, ...] = ()
     try:
         if variant.deepen is not None:
-            new = deepen(edited, variant.deepen)
+            new = deepen(edited, variant.deepen.behind)
             changes.append(f"deepened by {_many(len(new) // 2, '1x1 convolution')}")
     except VariantError as error:
         mistakes += error.mistakes
@@ -59,7 +59,7 @@ def vary(
         varied = calibrate(varied, SEED, dims, only=frozenset(new))
     if variant.align is not None:
         edited = EditedModel(varied)
-        changes += _aligned(edited, variant.align)
+        changes += _aligned(edited, variant.align.channels)
         varied = edited.finish()
     return Variation(varied, tuple(changes))
 
