@@ -120,7 +120,12 @@ class Target:
         return dict(self.flops)[precision]
 
 
-_HOST_FLAGS = ("-march=x86-64-v3", "-fopenmp", "-O3", "-fno-math-errno", "-fno-trapping-math")
+_HOST_FLAGS = (
+    "-march=x86-64-v3", "-fopenmp", "-O3", "-fno-math-errno", "-fno-trapping-math",
+    # g++ 12 takes some steps for functions without effect, and leaves out their calls: it loses track of what a loop
+    # writes whose two arrays lie in the same arena. Without these it asks no function what it does.
+    "-fno-ipa-pure-const", "-fno-ipa-modref",
+)  # fmt: skip
 
 HOST = Target(
     name="host",

@@ -227,13 +227,21 @@ def _extent(work: Work) -> str:
     return work.emit.quotient(work.emit.size(work.inputs[0]), work.emit.size(work.outputs[0]))
 
 
-def _function(slope: float, kind: str) -> Rule:
+_REACH = 16.0
+"""Deviations of an argument that a function which levels off is looked at: more than a layer may be off by."""
+
+
+def _function(slope: float, kind: str, *, levels_off: bool = False) -> Rule:
     """A function with slopes of at most `slope`: "exact", or off by FUNCTION relative to 1 + |y| ("bounded") or to
-    |x| + |y| ("product", those that are a product of x with a bounded one)."""
+    |x| + |y| ("product", those that are a product of x with a bounded one). One that rises and `levels_off` is off by
+    no more than it rises around its argument: x sigmoid(x) of a large x is off as x is, not as its square is."""
 
     def rule(work: Work) -> Variance:
         emit, variance = work.emit, work.variances[0]
         carried = None if variance is None else emit.scaled(variance, slope * slope)
+        if variance is not None and levels_off:
+            assert carried is not None
+            carried = emit.add("Min", [carried, _rise(work, variance)])
         if kind == "exact":
             return carried
         size = emit.square(work.outputs[0])
@@ -242,6 +250,14 @@ def _function(slope: float, kind: str) -> Rule:
         return work.plus(carried, own, emit.scaled(size, work.roundings.result))
 
     return rule
+
+
+def _rise(work: Work, variance: str) -> str:
+    """The square of what the node's function rises by between `_REACH` deviations below and above its argument."""
+    emit, (x, *rest) = work.emit, work.inputs
+    reach = emit.scaled(emit.add("Sqrt", [variance]), _REACH * UNIT)
+    above, below = (work.again([emit.add(way, [x, reach]), *rest]) for way in ("Add", "Sub"))
+    return emit.square(emit.scaled(emit.add("Sub", [above, below]), 1.0 / UNIT))
 
 
 def _leaky(work: Work) -> Variance:
@@ -337,12 +353,14 @@ RULES: dict[str, Rule] = {
     "Min": _largest, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
     "LayerNormalization": _layer_norm, "Resize": _resized, "Upsample": _resized,
     "ReduceMean": _mean, "GlobalAveragePool": _mean, "AveragePool": _window_mean, "ReduceSum": _total,
-    "LeakyRelu": _leaky, "Sigmoid": _function(0.25, "bounded"), "HardSigmoid": _function(1.0, "bounded"),
-    "Tanh": _function(1.0, "bounded"), "Erf": _function(1.13, "bounded"), "Softplus": _function(1.0, "bounded"),
+    "LeakyRelu": _leaky, "Sigmoid": _function(0.25, "bounded", levels_off=True),
+    "HardSigmoid": _function(1.0, "bounded", levels_off=True), "Tanh": _function(1.0, "bounded", levels_off=True),
+    "Erf": _function(1.13, "bounded", levels_off=True), "Softplus": _function(1.0, "bounded", levels_off=True),
     "Gelu": _function(1.13, "product"), "Swish": _function(1.1, "product"), "HardSwish": _function(1.5, "product"),
     "Concat": _joined, "Pad": _padded, "Where": _chosen,
     "Gather": _gathered, "ScatterElements": _scattered, "ScatterND": _scattered,
-    **dict.fromkeys(("Relu", "Clip", "Neg", "Abs"), _function(1.0, "exact")),
+    "Clip": _function(1.0, "exact", levels_off=True),
+    **dict.fromkeys(("Relu", "Neg", "Abs"), _function(1.0, "exact")),
     **dict.fromkeys(MOVING, _moved), **quantised_rules.RULES,
 }  # fmt: skip
 """By operator of ONNX's own domain; Split, whose outputs are many, is its segment's."""

@@ -286,11 +286,13 @@ class _Segment:
         return self._rows[name]
 
     def read(self, source: Source, computed: DType) -> None:
-        """A source that is stored in a finer type than its reader computes in is rounded on the way."""
+        """A source that is stored in a finer type than its reader computes in is rounded on the way. The reference
+        computes in fp32, and so rounds what an engine holds in fp64."""
         name = self._first_rows(self._names[source.tensor])
-        if source.stored.is_float and coarser(source.stored, computed) != source.stored:
+        read = coarser(computed, DType.F32)
+        if source.stored.is_float and coarser(source.stored, read) != source.stored:
             square = self._emit.square(name)
-            self.variances[self._names[source.tensor]] = self._emit.scaled(square, variance_of(computed))
+            self.variances[self._names[source.tensor]] = self._emit.scaled(square, variance_of(read))
             self.computed = True
 
     def add(self, node: NodeProto) -> None:

@@ -1,0 +1,93 @@
+"""What rounding is said to do to single layers, beside what it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from alarm_networks import Net
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import Array
+from bolt_build.verify.judgement import judge
+from bolt_build.verify.reference import Expected, Reference
+from bolt_build.verify.taps import Source, Tap
+
+FP32 = DType.F32
+GATES = ("sigmoid", "erf", "tanh", "mish", "hard sigmoid", "clip")
+
+
+def gate(net: Net, kind: str, z: str) -> str:
+    """What lets `z` through, between 0 and 1, in the operators that exporters write."""
+
+    def constant(value: float) -> str:
+        return net.constant(f"constant.{value}", np.float32(value))
+
+    if kind == "sigmoid":
+        return net.node("Sigmoid", "gate", z)
+    if kind == "hard sigmoid":
+        return net.node("HardSigmoid", "gate", z, alpha=1 / 6)
+    if kind == "mish":
+        return net.node("Tanh", "gate", net.node("Softplus", "softplus", z))
+    if kind == "clip":
+        moved = net.node("Clip", "clip", net.node("Add", "moved", z, constant(3)), constant(0), constant(6))
+        return net.node("Mul", "gate", moved, constant(1 / 6))
+    curve = net.node("Erf" if kind == "erf" else "Tanh", "curve", z)
+    return net.node("Mul", "gate", net.node("Add", "moved", curve, constant(1)), constant(0.5))
+
+
+def gated(path: Path, kind: str, size: float) -> tuple[Expected, Array]:
+    """Functions that level off: z gate(z) of a product z as large as `size`, as one kernel computes them; and z in
+    another order of sums."""
+    random = np.random.RandomState(0)
+    net = Net([8, 64])
+    weight = (size * random.standard_normal((64, 64)) / 8).astype(np.float32)
+    z = net.node("MatMul", "dense", "x", net.constant("weight", weight))
+    net.saved(path, net.node("Mul", "y", z, gate(net, kind, z)), [8, 64])
+    held = {"x": random.standard_normal((8, 64)).astype(np.float32)}
+    tap = Tap(0, "y", ("y",), "y", "y", "kernel", (8, 64), (Source("x", "x", FP32),), FP32, FP32, 1, 1, FP32, False)
+    (expected,) = Reference(path, ()).expected([tap], held, {})
+    total = np.zeros((8, 64), np.float32)
+    for k in reversed(range(64)):
+        total += held["x"][:, k : k + 1] * weight[k]
+    return expected, total
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_far_out_a_product_with_its_gate_is_off_as_the_product_is(kind: str, tmp_path: Path) -> None:
+    expected, z = gated(tmp_path / "net.onnx", kind, 1e8)
+    right = np.where(z > 0, z, np.float32(0))
+    found = judge(right, expected.tensor, expected.variance, FP32, expected.relative)
+    assert found.used < 1
+    assert found.noise < 1e-5 * found.signal
+    wrong = right * np.float32(1 + 1e-4)
+    assert judge(wrong, expected.tensor, expected.variance, FP32, expected.relative).used > 1
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_where_it_opens_a_gate_is_off_by_its_slope(kind: str, tmp_path: Path) -> None:
+    expected, z = gated(tmp_path / "net.onnx", kind, 1.0)
+    assert np.abs(z).max() < 5
+    assert judge(expected.tensor, expected.tensor, expected.variance, FP32, expected.relative).tells
+    assert expected.variance is not None
+    bound = np.abs(z) * 2.0**-22
+    assert np.median(np.sqrt(expected.variance) * 2.0**-24 / bound) > 0.1
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_what_an_engine_holds_in_fp64_the_reference_rounds(wrong: bool, tmp_path: Path) -> None:
+    """Exporters compute the corners of boxes in fp64: their difference, of numbers that are alike, is off by fp32's
+    rounding of these, and by no more."""
+    random = np.random.default_rng(0)
+    net = Net([1, 500])
+    for name in "ab":
+        net.node("Mul", name, "x", net.constant(f"{name}.factor", np.float32(2.0)))
+    path = net.saved(tmp_path / "net.onnx", net.node("Sub", "y", "a", "b"), [1, 500])
+    held = {"a": 31 + random.random((1, 500)), "b": 31 - random.random((1, 500))}
+    fp64 = DType.F64
+    sources = tuple(Source(name, name, fp64) for name in "ab")
+    tap = Tap(0, "y", ("y",), "y", "y", "kernel", (1, 500), sources, fp64, fp64, 1, 1, fp64, False)
+    (expected,) = Reference(path, ()).expected([tap], held, {})
+    difference = held["a"] - held["b"] + (1e-4 if wrong else 0)
+    assert (judge(difference, expected.tensor, expected.variance, fp64, expected.relative).used > 1) is wrong
