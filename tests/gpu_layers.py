@@ -26,6 +26,7 @@ from gpu_forms import (
     with_tiles,
 )
 from gpu_grouped_layers import grouped_trials
+from gpu_half_products import half_products
 from gpu_harness import Trial, trials_of
 from gpu_normed import normed_trials
 from gpu_norms import norm_trials, sliced_norm_trials
@@ -306,7 +307,7 @@ def of_warps() -> list[Trial]:
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
     found += squeezes() + row_sums() + slabs() + grouped_trials() + averages() + chain_trials() + inverted_trials()
-    found += normed_trials()
+    found += normed_trials() + half_products()
     return found + attention_trials() + counted_trials()
 
 
@@ -369,7 +370,7 @@ def _of_small_layers() -> list[Trial]:
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     found += attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
-    found += sliced_norm_trials() + prenorm_trials() + slabs()
+    found += sliced_norm_trials() + prenorm_trials() + slabs() + half_products()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
     return found + _apart(found)

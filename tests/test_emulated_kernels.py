@@ -140,6 +140,13 @@ LABELS = (
     "rows-batch-norm-7-portable-direct-f32/channels_last-f32/channels_last-between3",
     "rows-concat-16-f16-portable-direct-f16/channels_last-f16/channels_last-rows56-between8",
     "rows-pool-stem+max3-cutlass-16x16x4xturnsx3x1-f16/channels_last-f16/channels_last-rows72",
+    "half-heads-portable-tensor_coresx64x64-f16/row-f16/row",
+    "half-heads-turned-portable-tensor_coresx32x32-f16/row-f16/row",
+    "half-channels-portable-tensor_coresx64x32-f16/row-f16/row",
+    "half-both-turned-portable-tensor_coresx64x64-f16/row-f16/row",
+    "half-shared-portable-tensor_coresx64x64-f16/row-f16/row",
+    "half-odd-portable-tensor_coresx64x128-f16/row-f16/row",
+    "half-shallow-portable-tensor_coresx128x128-f16/row-f16/row",
     "f16-lstm-everything-portable-direct-f16/row-f16/row",
     "f16-lstm-everything-portable-rowsx4x2-f16/row-f16/row",
     "f16-gru-portable-rowsx2x8-f16/row-f16/row",
@@ -194,6 +201,7 @@ IN_BF16 = (
     "slab-groups-chain-portable-slabsx1x3x2x2x256-f16",
     "slab-groups-chain-portable-passesx3x4x128x3-f16",
     "at-form-attention-warpgroupx1x80x1xownx4xquarter",
+    "half-both-turned-portable-tensor_coresx64x64-f16",
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.geometry import MOST_AXES
-from bolt_build.families.portable.kernels.products import batch_loops, matmul_parameters
+from bolt_build.families.portable.kernels.product_loops import batch_loops, matmul_parameters
 from bolt_build.families.portable.kernels.windows import conv_layouts, conv_parameters
 from bolt_build.families.portable.rule import Rule, no_epilogue, row_major
 from bolt_build.families.portable.typed import ctype

@@ -1,0 +1,185 @@
+// Products of factors in half precision on the tensor-core instructions of one warp. Both factors are tensors, in batches:
+// what kernels for products with packed weights do not take.
+#pragma once
+
+#include <type_traits>
+
+#include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/matmul.h"
+
+namespace bolt::portable {
+
+/// Four matrices of 8 x 8 halves from shared memory; a lane says where its row lies.
+template <bool transposed, typename T>
+__device__ inline void load_matrices(std::uint32_t (&x)[4], const T* row) {
+  const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  if constexpr (transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(at)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+/// sums[16, 8] += left[16, 16] * right[16, 8]. Before sm_80 the depth of an instruction is 8: registers lie the same, and
+/// there is no bf16.
+template <typename T>
+__device__ inline void multiply_halves(float (&sums)[4], const std::uint32_t (&left)[4], std::uint32_t low,
+                                       std::uint32_t high) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, bf16>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
+#else
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(left[0]), "r"(left[1]), "r"(low));
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(left[2]), "r"(left[3]), "r"(high));
+#endif
+}
+
+/// What a step takes of a factor: `lines` of its rows (or columns), `depth` places of each. It lies in shared memory as in
+/// memory: neighbours are places of the depth where it lies `along` it, and lines otherwise. `load` elements are copied at
+/// once. From a row to the next is an odd number of 16 bytes, so that eight rows of a matrix lie in different banks.
+template <typename T, int lines, int depth, int load, bool along>
+struct HalfFactor {
+  static constexpr int inner = along ? depth : lines, outer = along ? lines : depth, pitch = inner + 8;
+  static constexpr int size = outer * pitch;
+
+  /// Begins the copies of line `line` and place `place` on; zeros behind the factor's end.
+  template <int threads>
+  static __device__ void fill(T* to, const T* from, Index step, int line, int line_end, int place, int place_end) {
+    constexpr int of_row = inner / load;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < outer * of_row; i += threads) {
+      const int row = i / of_row, at = i % of_row * load;
+      const int own_line = line + (along ? row : at), own_place = place + (along ? at : row);
+      const bool inside = own_line < line_end && own_place < place_end;
+      const Index offset = along ? own_line * step + own_place : own_place * step + own_line;
+      copy<load>(to + row * pitch + at, inside ? from + offset : from, inside);
+    }
+  }
+
+  /// Rows of a left factor: 16 lines from `line` on by 16 places.
+  static __device__ void left(std::uint32_t (&x)[4], const T* from, int line, int place) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (along)
+      load_matrices<false>(x, from + (line + lane % 16) * pitch + place + lane / 16 * 8);
+    else
+      load_matrices<true>(x, from + (place + lane / 16 * 8 + lane % 8) * pitch + line + lane / 8 % 2 * 8);
+  }
+  /// Columns of a right factor: 16 lines by 16 places, two registers for each eight of them.
+  static __device__ void right(std::uint32_t (&x)[4], const T* from, int line, int place) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (along)
+      load_matrices<false>(x, from + (line + lane / 16 * 8 + lane % 8) * pitch + place + lane / 8 % 2 * 8);
+    else
+      load_matrices<true>(x, from + (place + lane % 16) * pitch + line + lane / 16 * 8);
+  }
+};
+
+/// A block's tile: `rows` by `columns` results, of which four warps have a quarter each. `load` elements of each factor are
+/// read at once, and `along` says which lie along the depth. `pairs`: results are stored two at once.
+template <typename T, typename Out, int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, bool pairs,
+          typename Epilogue>
+struct HalfProduct {
+  static constexpr int depth = 32, threads = 128, down = rows / 32, across = columns / 16;
+  static_assert(rows % 32 == 0 && columns % 32 == 0);
+  using Left = HalfFactor<T, rows, depth, load_a, along_a>;
+  using Right = HalfFactor<T, columns, depth, load_b, along_b>;
+
+  MatMul p;
+  const T* a;
+  const T* b;
+  Out* out;
+  Epilogue epilogue;
+
+  __device__ void operator()(std::uint32_t block) const {
+    __shared__ __align__(16) T left[2][Left::size], right[2][Right::size];
+    const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
+    const std::uint32_t wide = (n + columns - 1) / columns, tiles = wide * ((m + rows - 1) / rows);
+    const std::uint32_t batch = block / tiles;
+    const int row = block % tiles / wide * rows, column = block % tiles % wide * columns;
+    const MatMulAt at(p, batch);
+    const auto fill = [&](int turn, int from) {
+      Left::template fill<threads>(left[turn], a + at.a, along_a ? p.a_row : p.a_column, row, m, from, k);
+      Right::template fill<threads>(right[turn], b + at.b, along_b ? p.b_column : p.b_row, column, n, from, k);
+      commit();
+    };
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int own_row = warp / 2 * (rows / 2), own_column = warp % 2 * (columns / 2);
+    float sum[down][across][4] = {};
+    fill(0, 0);
+    int turn = 0;
+#pragma unroll 1
+    for (int from = 0; from < k; from += depth, turn ^= 1) {
+      settle<0>();
+      __syncthreads();  // this step is there for all, and the other buffer's readers are done
+      if (from + depth < k) fill(turn ^ 1, from + depth);
+#pragma unroll
+      for (int place = 0; place < depth; place += 16) {
+        std::uint32_t x[down][4];
+#pragma unroll
+        for (int i = 0; i < down; ++i) Left::left(x[i], left[turn], own_row + 16 * i, place);
+#pragma unroll
+        for (int two = 0; two < across / 2; ++two) {
+          std::uint32_t y[4];
+          Right::right(y, right[turn], own_column + 16 * two, place);
+#pragma unroll
+          for (int i = 0; i < down; ++i) {
+            multiply_halves<T>(sum[i][2 * two], x[i], y[0], y[1]);
+            multiply_halves<T>(sum[i][2 * two + 1], x[i], y[2], y[3]);
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < down; ++i)
+#pragma unroll
+      for (int j = 0; j < across; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int r = row + own_row + 16 * i + 8 * half + lane / 4, c = column + own_column + 8 * j + lane % 4 * 2;
+          if (r >= m || c >= n) continue;
+          const Index to = (Index{batch} * m + r) * n + c;
+          float two[2] = {sum[i][j][2 * half], sum[i][j][2 * half + 1]};
+          two[0] = epilogue(two[0], Place{to, c});
+          if (c + 1 < n) two[1] = epilogue(two[1], Place{to + 1, c + 1});
+          if constexpr (pairs) {
+            store_lanes<2>(out + to, two);
+          } else {
+            store(out + to, two[0]);
+            if (c + 1 < n) store(out + to + 1, two[1]);
+          }
+        }
+  }
+};
+
+template <int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, bool pairs, typename T, typename Out,
+          typename Epilogue>
+void half_matmul(const Run& r, const MatMul& p, const void* left, const void* right, void* output,
+                 const Epilogue& epilogue) {
+  using Product = HalfProduct<T, Out, rows, columns, load_a, load_b, along_a, along_b, pairs, Epilogue>;
+  Index batches = 1;
+  for (int axis = 0; axis < p.batch_rank; ++axis) batches *= p.batch[axis];
+  const Index tiles = (p.m + rows - 1) / rows * ((p.n + columns - 1) / columns);
+  launch_blocks<Product::threads>(
+      r, batches * tiles, Product{p, static_cast<const T*>(left), static_cast<const T*>(right), static_cast<Out*>(output), epilogue},
+      "matrix product");
+}
+
+}  // namespace bolt::portable

@@ -1,0 +1,159 @@
+"""How a GPU multiplies two tensors in half precision on its tensor cores: scores of heads that no attention is made of,
+products of channels with channels, a constant matrix by every image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+
+from bolt_build.dtypes import PRECISIONS
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.cxx import boolean
+from bolt_build.families.common.element_types import COMPUTED, HALVES
+from bolt_build.families.common.epilogue import bias, chain
+from bolt_build.families.common.geometry import strides
+from bolt_build.families.common.problems import op_operands
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.product_loops import batch_loops, matmul_parameters
+from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.targets import Gpu, Target
+
+SIZES = (32, 64, 128)
+"""Rows and columns of a tile."""
+_DEPTH, _THREADS = 32, 128
+"""Of a step, and of a block: those of the kernel's header."""
+_PITCH = 8
+"""Elements between rows of shared memory."""
+_LOADS = (8, 4, 2, 1)
+
+
+@dataclass(frozen=True)
+class HalfTile:
+    """A block computes so many rows and columns."""
+
+    rows: int
+    columns: int
+
+    @property
+    def parameters(self) -> Named:
+        return ("rows", self.rows), ("columns", self.columns)
+
+    @property
+    def settings(self) -> Named:
+        return ()
+
+    @staticmethod
+    def read(reader: Reader) -> HalfTile:
+        return HalfTile(reader.number("rows"), reader.number("columns"))
+
+    def shared(self, along: tuple[bool, bool]) -> int:
+        """Bytes of shared memory: two steps of both factors."""
+        lines = zip((self.rows, self.columns), along, strict=True)
+        return 4 * sum(n * (_DEPTH + _PITCH) if deep else _DEPTH * (n + _PITCH) for n, deep in lines)
+
+    @property
+    def registers(self) -> int:
+        """An estimate: sums, factors, and what all else takes."""
+        return self.rows * self.columns // _THREADS + self.rows // 8 + 52
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """`batches` products of m by k and k by n; which factors lie along the depth, and how many elements of each are
+    read at once."""
+
+    batches: int
+    m: int
+    n: int
+    k: int
+    along: tuple[bool, bool]
+    loads: tuple[int, int]
+
+
+def _factors(problem: KernelProblem) -> _Factors:
+    op = problem.op
+    assert isinstance(op, MatMul)
+    own, shape = op_operands(problem), problem.outputs[0].shape
+    loads = []
+    for side, index in enumerate(own[:2]):
+        operand = problem.inputs[index]
+        steps = [loop.steps[side] for loop in batch_loops(problem)]
+        lines = (operand.shape[-1], *(strides(operand)[-2:-1] if operand.shape[-2] > 1 else ()), *steps)
+        loads.append(next(load for load in _LOADS if all(step % load == 0 for step in lines)))
+    depth = problem.inputs[own[0]].shape[-2 if op.transpose_a else -1]
+    along = (not op.transpose_a, op.transpose_b)
+    return _Factors(prod(shape[:-2]), shape[-2], shape[-1], depth, along, (loads[0], loads[1]))
+
+
+def _serves(problem: KernelProblem) -> bool:
+    """Products of which no factor is one packed matrix: those are a library's."""
+    if not isinstance(problem.op, MatMul):
+        return False
+    a, b = (problem.inputs[index] for index in op_operands(problem)[:2])
+    packed = b.constant and prod(b.shape[:-2]) == 1 and not problem.op.transpose_a and not a.constant
+    return not packed and len(a.shape) > 1 < len(b.shape)
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    a, b = (problem.inputs[index].format.dtype for index in op_operands(problem)[:2])
+    if a is not b or a not in HALVES:
+        return "multiplies factors that are both in f16, or both in bf16"
+    precision = next(name for name, dtype in PRECISIONS.items() if dtype is a)
+    return None if gpu.instruction(precision) is not None else f"the GPU's tensor cores do not multiply {a.value}"
+
+
+def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[HalfTile]:
+    """No larger than the next power of two from the product's extents."""
+    factors = _factors(problem)
+    for rows in SIZES:
+        for columns in SIZES:
+            if rows < 2 * max(factors.m, 17) and columns < 2 * max(factors.n, 17):
+                yield HalfTile(rows, columns)
+
+
+def _refuse_tile(problem: KernelProblem, tile: HalfTile, gpu: Gpu) -> str | None:
+    if tile.rows not in SIZES or tile.columns not in SIZES:
+        return "there are tiles of 32, 64 or 128 rows and columns"
+    return refuse_shared(tile.shared(_factors(problem).along), gpu)
+
+
+_REACHED, _ARITHMETIC, _STEP, _BEGIN = 0.7, 0.5, 0.5e-6, 1e-6
+"""Guesses, no GPU has timed the kernels: parts of the bandwidth and of the rate of one warp's instructions that are
+reached; seconds of a step of one block, whose copies it waits for; and of its beginning and end."""
+_NARROW = {8: 1.0, 4: 0.8, 2: 0.5, 1: 0.25}
+"""Guesses at what is left of the bandwidth where fewer elements are read at once."""
+
+
+def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
+    gpu, factors = target.gpu, _factors(problem)
+    assert gpu is not None, "tensor cores are a GPU's"
+    blocks = factors.batches * ceil(factors.m / tile.rows) * ceil(factors.n / tile.columns)
+    steps = ceil(factors.k / _DEPTH)
+    resident = beside(_THREADS, tile.registers, tile.shared(factors.along), gpu) * gpu.sms
+    rate = target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _ARITHMETIC
+    arithmetic = ceil(blocks / gpu.sms) * steps * 2 * tile.rows * tile.columns * _DEPTH / rate
+    memory = problem.nbytes / (target.bandwidth * _REACHED * min(_NARROW[load] for load in factors.loads))
+    return max(arithmetic, memory, ceil(blocks / resident) * steps * _STEP) + _BEGIN + target.launch_seconds
+
+
+def _emit(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCode:
+    op, factors, own = problem.op, _factors(problem), op_operands(problem)
+    assert isinstance(op, MatMul)
+    dtype, made = problem.inputs[own[0]].format.dtype, problem.outputs[0].format.dtype
+    alongs = ", ".join(boolean(each) for each in factors.along)
+    pairs = boolean(factors.n % 2 == 0)
+    how = f"{tile.rows}, {tile.columns}, {factors.loads[0]}, {factors.loads[1]}, {alongs}, {pairs}"
+    before = tuple(bias(problem, at, index) for index in own[2:])
+    call = (
+        f"bolt::portable::half_matmul<{how}, {COMPUTED[dtype]}, {COMPUTED[made]}>(r, {matmul_parameters(problem, op)}, "
+        f"{at.inputs[own[0]]}, {at.inputs[own[1]]}, {at.outputs[0]}, {chain(problem, at, before)});"
+    )
+    return StepCode(("bolt_portable/cuda/half_matmul.h",), None, "", call)
+
+
+FORM: Form[HalfTile] = Form(
+    "tensor_cores", _serves, _refuse, _tiles, _refuse_tile, _seconds, HalfTile.read, _emit
+)  # fmt: skip
