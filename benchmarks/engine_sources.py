@@ -24,7 +24,7 @@ import record
 
 ROOT = Path(__file__).resolve().parents[1]
 _EMIT = """
-import importlib, sys
+import sys
 from pathlib import Path
 import onnx
 from bolt_build.emit.engine import emit, emit_runner
@@ -41,9 +41,7 @@ for path in recipes:
     recipe = load_recipe(path)
     model = models / f"{recipe.model.zoo}.onnx"
     if not model.exists():
-        within, build = zoo._BUILDERS[recipe.model.zoo]
-        built = getattr(importlib.import_module(f"bolt_build.graph.zoo.{within}"), build)()
-        onnx.save(built if isinstance(built, onnx.ModelProto) else built.zeros(), str(model))  # no source has weights
+        onnx.save(zoo.blank(recipe.model.zoo), str(model))  # no source has weights
     graph = load_model(model)
     for spec in recipe.targets:
         target = target_named(spec.name)

@@ -23,20 +23,8 @@ from kernel_times import FAMILIES, RECIPES, TARGET, with_cut
 from predictions import Point, by_kind, geometric_mean, kind_of, measured, points
 
 from bolt_build.families.base import Candidate
+from bolt_build.graph import zoo
 from bolt_build.graph.onnx_import import load_model
-from bolt_build.graph.zoo import (
-    bert,
-    convnext_tiny,
-    densenet121,
-    efficientnet_b0,
-    mobilenet_v2,
-    mobilenet_v3_small,
-    repvgg,
-    resnet18,
-    resnet50,
-    vgg16,
-    vit,
-)
 from bolt_build.lockfile.reading import load_lock
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.planner.plan_engine import plan_engine
@@ -44,14 +32,8 @@ from bolt_build.planner.problem_text import describe_problem
 from bolt_build.planner.selection import PREDICTED
 from bolt_build.schema.load import load_recipe
 
-MODELS = {
-    "bert_base": lambda: bert.build_base().zeros(), "convnext_tiny": convnext_tiny.build,
-    "densenet121": densenet121.build, "efficientnet_b0": efficientnet_b0.build, "mobilenet_v2": mobilenet_v2.build,
-    "mobilenet_v3_small": mobilenet_v3_small.build, "repvgg_a0": repvgg.build_a0, "resnet18": resnet18.build,
-    "resnet50": resnet50.build, "resnext50_32x4d": resnet50.build_resnext, "vgg16": vgg16.build,
-    "vit_b16": lambda: vit.build_b16().zeros(),
-}  # fmt: skip
-"""Recipes with a lock, some of each kind of network; the locks of the others are of networks like these."""
+TUNED = tuple(sorted(path.stem for path in RECIPES.glob("*.lock")))
+"""Recipes with a lock."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +72,19 @@ class Times:
 def compared(name: str, folder: Path, times: Times) -> dict[str, tuple[list[Timed], list[Timed]]]:
     """Of each batch the kernels with the lock, and those without."""
     recipe = load_recipe(RECIPES / f"{name}.yaml")
+    assert recipe.model.zoo is not None, name
     (spec,) = [spec for spec in recipe.targets if spec.name == TARGET.name]
     part = load_lock(RECIPES / f"{name}.lock").target(TARGET.name)
     assert part is not None
     path = folder / f"{name}.onnx"
-    onnx.save(MODELS[name](), str(path))
+    onnx.save(zoo.blank(recipe.model.zoo), str(path))
     model = load_model(path)
-    graphs = [model.bind(batch, recipe.model.dims) for batch in recipe.batches(spec)]
+    graphs = model.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
     both = [
         plan_engine(graphs, recipe, spec, TARGET, tuple(FAMILIES.values()), selection).plan.plans
         for selection in (part.selection("the lock"), PREDICTED)
     ]
-    return {str(a.batch): (times.of(a), times.of(b)) for a, b in zip(*both, strict=True)}
+    return {a.sizes.words: (times.of(a), times.of(b)) for a, b in zip(*both, strict=True)}
 
 
 def show(locked: list[Timed], unlocked: list[Timed]) -> None:
@@ -129,13 +112,13 @@ def row(locked: list[Timed], unlocked: list[Timed]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipe", action="append", choices=tuple(MODELS), default=[])
+    parser.add_argument("--recipe", action="append", choices=TUNED, default=[])
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     times = Times(points(measured())[0])
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in arguments.recipe or MODELS:
+        for name in arguments.recipe or TUNED:
             for batch, (locked, unlocked) in compared(name, Path(folder), times).items():
                 if arguments.recipe:
                     show(locked, unlocked)

@@ -82,6 +82,16 @@ def write(name: str, path: Path, change: Callable[[ModelProto], ModelProto] | No
         temporary.unlink(missing_ok=True)
 
 
+def blank(name: str) -> ModelProto:
+    """The graph of model `name` with weights that are zero: for what does not depend on them. Raises what `write`
+    does."""
+    from bolt_build.graph.zoo.seeded import Seeded  # loads onnx and NumPy
+
+    _known(name)
+    graph = _builder(name)()
+    return graph.zeros() if isinstance(graph, Seeded) else graph
+
+
 def _write(graph: ModelProto | Seeded, file: IO[bytes], change: Callable[[ModelProto], ModelProto] | None) -> None:
     # Writing loads onnx and NumPy: the models' names need neither.
     from bolt_build.graph.zoo.calibrate import calibrate

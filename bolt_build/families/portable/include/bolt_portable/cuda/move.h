@@ -141,6 +141,27 @@ void transpose(const Run& r, const StridedCopy& p, const In* in, Out* out) {
       "transposition");
 }
 
+/// Four pixels of `few` colours, of one thread, from runs of four elements at `from(i)` to those at `to(i)`: of one colour each
+/// where they become interleaved (`into`), else of colours side by side.
+template <int few, bool into, typename In, typename Out, typename From, typename To>
+__device__ inline void turn_pixels(const From& from, const To& to) {
+  constexpr int pixels = 4;
+  Out found[few * pixels];
+#pragma unroll
+  for (int i = 0; i < few; ++i) {
+    const auto read = *reinterpret_cast<const Lanes<In, pixels>*>(from(i));
+#pragma unroll
+    for (int j = 0; j < pixels; ++j) found[into ? j * few + i : i * pixels + j] = converted<In, Out>(read.at[j]);
+  }
+#pragma unroll
+  for (int i = 0; i < few; ++i) {
+    Lanes<Out, pixels> written;
+#pragma unroll
+    for (int j = 0; j < pixels; ++j) written.at[j] = found[into ? i * pixels + j : j * few + i];
+    *reinterpret_cast<Lanes<Out, pixels>*>(to(i)) = written;
+  }
+}
+
 /// Planes of `few` colours that become interleaved, four pixels a thread. They go through shared memory: a thread's pixels are
 /// no whole sectors of memory, and those of a block are written as they lie.
 template <int few, typename In, typename Out>
@@ -159,20 +180,9 @@ void interleave(const Run& r, const StridedCopy& p, const In* in, Out* out) {
         const Index first = static_cast<Index>(block % blocks) * together, left = p.extent[along] - first;
         const int there = static_cast<int>(left < together ? left : together), own = threadIdx.x * pixels;
         if (own < there) {
-          Out found[few * pixels];
-#pragma unroll
-          for (int i = 0; i < few; ++i) {
-            const auto read = *reinterpret_cast<const Lanes<In, pixels>*>(in + from + first + own + i * p.in[beside]);
-#pragma unroll
-            for (int j = 0; j < pixels; ++j) found[j * few + i] = converted<In, Out>(read.at[j]);
-          }
-#pragma unroll
-          for (int i = 0; i < few; ++i) {
-            Lanes<Out, pixels> written;
-#pragma unroll
-            for (int j = 0; j < pixels; ++j) written.at[j] = found[i * pixels + j];
-            tile[threadIdx.x * few + i] = written;
-          }
+          const In* source = in + from + first + own;
+          turn_pixels<few, true, In, Out>([&](int i) { return source + i * p.in[beside]; },
+                                          [&](int i) { return &tile[threadIdx.x * few + i]; });
         }
         __syncthreads();
         Lanes<Out, pixels>* const target = reinterpret_cast<Lanes<Out, pixels>*>(out + to + first * few);
@@ -197,20 +207,8 @@ void separate(const Run& r, const StridedCopy& p, const In* in, Out* out) {
         const Index first = static_cast<Index>(item % groups) * pixels;
         const In* source = in + from + first * few;
         Out* target = out + to + first;
-        Out found[few * pixels];
-#pragma unroll
-        for (int i = 0; i < few; ++i) {
-          const auto read = *reinterpret_cast<const Lanes<In, pixels>*>(source + i * pixels);
-#pragma unroll
-          for (int j = 0; j < pixels; ++j) found[i * pixels + j] = converted<In, Out>(read.at[j]);
-        }
-#pragma unroll
-        for (int i = 0; i < few; ++i) {
-          Lanes<Out, pixels> written;
-#pragma unroll
-          for (int j = 0; j < pixels; ++j) written.at[j] = found[j * few + i];
-          *reinterpret_cast<Lanes<Out, pixels>*>(target + i * p.out[beside]) = written;
-        }
+        turn_pixels<few, false, In, Out>([&](int i) { return source + i * pixels; },
+                                         [&](int i) { return target + i * p.out[beside]; });
       },
       "interleaving");
 }
