@@ -264,6 +264,25 @@ def test_what_is_no_attention_stays_and_says_why(text: str, reason: str) -> None
     assert said(result) == [("p", "declined", reason)]
 
 
+@pytest.mark.parametrize(("length", "keys", "recognised"), [(256, 3, True), (257, 257, False), (257, 258, True)])
+def test_heads_that_are_longer_than_kernels_hold_are_left_where_scores_are_small(
+    length: int, keys: int, recognised: bool
+) -> None:
+    """Attention over channels: each is as long as there are positions."""
+    before = graph(f"""
+        graph g batch=1 (%q: f32[1,2,5,{length}], %k: f32[1,2,{keys},{length}], %v: f32[1,2,{keys},{length}]) -> (%y) {{
+          %s = matmul(%q, %k) transpose_b=true // "s"
+          %p = softmax(%s) axis=3 // "p"
+          %y = matmul(%p, %v) // "y"
+        }}""")
+    result = run(RECOGNISE_ATTENTION, before)
+    if recognised:
+        assert [action for _, action, _ in said(result)] == ["recognised attention"]
+        return
+    reason = f"heads have {length} elements, no fewer than a query has scores ({keys})"
+    assert (result.graph, said(result)) == (before, [("p", "declined", reason)])
+
+
 def test_a_softmax_that_multiplies_nothing_is_not_spoken_of() -> None:
     before = spelled(heads("q", "q") + "%y = softmax(%qh) axis=3")
     result = run(RECOGNISE_ATTENTION, before)

@@ -40,6 +40,8 @@ from bolt_build.schema.recipe import Policy
 
 _MOST_FOLDED = 1 << 20
 """Elements of a mask that is computed here from constants."""
+_LONGEST = 256
+"""Elements of a head, up to which its scores are worth being kept from memory: longer ones no GPU's kernel holds."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,9 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
     for each, name in ((k, product.name), (v, last.name)):
         if editor.is_constant(each.view.source):
             return f"'{name}' multiplies with weights"
+    length, keys = (prod(digit.extent for digit in axis) for axis in (k.columns, k.rows))
+    if length > _LONGEST and keys <= length:
+        return f"heads have {length} elements, no fewer than a query has scores ({keys})"
     if q.repeats != 1:
         return f"heads of '{product.name}' share their queries"
     if k.repeats != v.repeats:
