@@ -150,12 +150,14 @@ TAKEN = "%{0} = gather(%x.t, %nought) axis=0; %{1} = gather(%x.t, %one) axis=0; 
         ("%x.r = reshape(%planes) shape=[2,3,12,5]; " + sliced("x.r", 2, 4, "2,3,4,5")
          + "%s = matmul(%q, %k) transpose_a=true; %p = softmax(%s) axis=3; %o = matmul(%v, %p) transpose_b=true; "
          "%y = reshape(%o) shape=[2,12,5]",
-         "%x.r = reshape(%planes) shape=[2,3,12,5]; "
-         + sliced("x.r", 2, 4, "2,3,4,5")
-         + "%'o.rows = reshape(%q) shape=[2,12,5]; %'o.rows.1 = transpose(%'o.rows) perm=[0,2,1]; "
-         "%'o.rows.2 = reshape(%k) shape=[2,12,5]; %'o.rows.3 = transpose(%'o.rows.2) perm=[0,2,1]; "
-         "%'o.rows.4 = reshape(%v) shape=[2,12,5]; %'o.rows.5 = transpose(%'o.rows.4) perm=[0,2,1]; "
-         "%'o.attention = attention(%'o.rows.1, %'o.rows.3, %'o.rows.5) heads=3 kv_heads=3 scale=1.0; "
+         "%'o.rows = reshape(%planes) shape=[2,3,12,5]; "
+         + "".join(
+             f"%'o.rows.{at} = slice(%'o.rows) begin=[0,0,{begin},0] count=[2,3,4,5] step=[1,1,1,1]; "
+             f"%'o.rows.{at + 1} = reshape(%'o.rows.{at}) shape=[2,12,5]; "
+             f"%'o.rows.{at + 2} = transpose(%'o.rows.{at + 1}) perm=[0,2,1]; "
+             for at, begin in ((1, 0), (5, 4), (9, 8))
+         )
+         + "%'o.attention = attention(%'o.rows.3, %'o.rows.7, %'o.rows.11) heads=3 kv_heads=3 scale=1.0; "
          "%y = transpose(%'o.attention) perm=[0,2,1]"),
     ],
     ids=["slices", "timm", "rows-first", "two-of-one", "channels"],

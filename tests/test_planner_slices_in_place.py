@@ -40,6 +40,32 @@ def test_a_slice_of_channels_is_read_where_they_lie() -> None:
     ]
 
 
+VIEWED = """
+    graph g batch=2 (%x: f32[2,24,3,3]) -> (%y, %z) {{
+      %a = relu(%x) // "a"
+      %s = slice(%a) begin=[0,0,0,0] count=[2,8,3,3] step=[1,1,1,1] // "s"
+      %t = slice(%a) begin=[0,8,0,0] count=[2,16,3,3] step=[1,1,1,1] // "t"
+      %m = transpose(%s) perm=[0,2,3,1] // "m"
+      %r = reshape(%m) shape={shape} // "r"
+      %y = softmax(%r) axis=1 // "y"
+      %z = tanh(%t) // "z"
+    }}"""
+
+
+def test_a_slice_is_read_where_it_lies_through_views_of_its_rows() -> None:
+    """The columns of an image as a matrix, which attention reads."""
+    engine = planned(graph(VIEWED.format(shape="[2,9,8]")), io=LAST_IO, families=(PITCHING,))
+    (plan,) = engine.plan.plans
+    assert {"m: view", "r: view", "s: view", "t: view"} <= set(kernels(plan))
+    (read,) = [tensor for step in plan.steps if step.name == "y" for tensor in step.inputs]
+    assert read.pitch == 24
+
+
+def test_a_slice_is_copied_for_a_view_in_other_rows() -> None:
+    engine = planned(graph(VIEWED.format(shape="[2,72]")), io=LAST_IO, families=(PITCHING,))
+    assert said(engine)[0] == ("batch 2: s", "copied", "read in dense rows by 'r', another view")
+
+
 class Dense(Pitching):
     """The same, but an activation reads dense rows."""
 

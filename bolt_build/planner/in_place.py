@@ -73,6 +73,14 @@ def _other_rows(tensor: ScheduledTensor, other: ScheduledTensor) -> str | None:
     return None if row == other.operand.row else f"rows of {row} elements"
 
 
+def _keeps_rows(step: ScheduledStep, tensor: ScheduledTensor) -> bool:
+    """True where the step is a view of the same memory in the same rows: an image as a matrix, for example."""
+    return step.view and all(
+        (each.storage, each.offset) == (tensor.storage, tensor.offset) and _other_rows(each, tensor) is None
+        for each in (*step.inputs[:1], *step.outputs)
+    )
+
+
 @dataclass(frozen=True)
 class _Part:
     """Where a storage lies that has become a part: in storage `within` from byte `begin` on, its rows `pitch` elements
@@ -141,7 +149,7 @@ class _Placer:
         if output.storage in self._parts:
             return "written where a concatenation lies"
         for step, at in self._readers.get(output.storage, ()):
-            if at not in step.reads_apart:
+            if at not in step.reads_apart and not _keeps_rows(step, output):
                 what = "another view" if step.view else f"{step.problem.op.kind} of '{step.candidate.family}'"
                 return f"read in dense rows by '{step.name}', {what}"
             if (rows := _other_rows(step.inputs[at], output)) is not None:

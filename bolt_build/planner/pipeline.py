@@ -29,6 +29,7 @@ from bolt_build.planner.passes.later_moves import MOVE_LATER
 from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
+from bolt_build.planner.passes.order_heads import ORDER_HEADS
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.pad_filters import PAD_FILTERS
 from bolt_build.planner.passes.pad_slices import PAD_SLICES
@@ -76,6 +77,8 @@ PIPELINE: tuple[Pass, ...] = (
     CARRY_MOVES,  # biases between them are part of products now
     MERGE_MOVES,
     REMOVE_COPIES,
+    ORDER_HEADS,  # what moves heads is as short as it will be
+    MERGE_MOVES,
     SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
     GATHER_ROWS,  # attention reads views where it can

@@ -139,40 +139,62 @@ def step_back(editor: GraphEditor, node: Node) -> Op | None:
 
 def made_of(sizes: tuple[int, ...], view: View, groups: Sequence[Sequence[Digit]]) -> tuple[Op, ...] | None:
     """Operators, one behind the other, that make of the view's source, of shape `sizes`, a tensor with these groups of
-    digits as axes; None where digits repeat, or do not take neighbouring elements of each axis of the source."""
+    digits as axes; None where digits repeat, or are no parts of each axis of the source, or of runs that it is cut in.
+    """
     digits = [digit for group in groups for digit in group]
     if any(digit.axis == REPEATED for digit in digits):
         return None
     kept: list[Digit] = []
-    count = []
+    cuts: list[_Cut] = []
     for axis, size in enumerate(sizes):
         own = sorted((digit for digit in digits if digit.axis == axis), key=lambda digit: -digit.step)
-        step = 1
-        for digit in reversed(own):
-            if digit.step != step:
-                return None
-            step *= digit.extent
-        if view.begin[axis] + step > size:
+        found = _cut(size, view.begin[axis], own)
+        if found is None:
             return None
-        count.append(step)
+        cuts += found
         kept += own
     ops: list[Op] = []
-    if tuple(count) != sizes:
-        ops.append(Slice(view.begin, tuple(count), (1,) * len(sizes)))
+    begin, count, cut = zip(*cuts, strict=True) if cuts else ((), (), ())
+    if cut != sizes:
+        ops.append(Reshape(cut))
+    if count != cut:
+        ops.append(Slice(begin, count, (1,) * len(cut)))
     blocks = _blocks(kept, digits)
     shape = tuple(extent(block) for block in blocks)
     places = sorted(range(len(blocks)), key=lambda index: digits.index(blocks[index][0]))
     if places != list(range(len(blocks))):
-        if shape != tuple(count):
+        if shape != count:
             ops.append(Reshape(shape))
         ops.append(Transpose(tuple(places)))
         shape = tuple(shape[place] for place in places)
     else:
-        shape = tuple(count)
+        shape = count
     wanted = tuple(extent(group) for group in groups)
     if wanted != shape:
         ops.append(Reshape(wanted))
     return tuple(ops)
+
+
+_Cut = tuple[int, int, int]
+"""Of an axis: where a slice of it begins, how long that is, and the axis."""
+
+
+def _cut(size: int, begin: int, digits: Sequence[Digit]) -> list[_Cut] | None:
+    """The axis whole, or cut in runs of one length of which the digits, the outermost first, take a part each: for
+    example the queries of every head, where those of a head lie beside its keys. None where they are no such parts."""
+    inner, step, run = 1, 1, size
+    for digit in reversed(digits):
+        if digit.step != step:
+            if run != size or digit.step % step or size % digit.step:
+                return None
+            inner, step, run = step, digit.step, digit.step
+        step *= digit.extent
+    if run == size:
+        return [(begin, step, size)] if begin + step <= size else None
+    outer, count = begin // run, step // run
+    if begin % run + inner > run or outer + count > size // run:
+        return None
+    return [(outer, count, size // run), (begin % run, inner, run)]
 
 
 def _blocks(stored: Sequence[Digit], wanted: Sequence[Digit]) -> list[list[Digit]]:
