@@ -91,3 +91,58 @@ def test_what_an_engine_holds_in_fp64_the_reference_rounds(wrong: bool, tmp_path
     (expected,) = Reference(path, ()).expected([tap], held, {})
     difference = held["a"] - held["b"] + (1e-4 if wrong else 0)
     assert (judge(difference, expected.tensor, expected.variance, fp64, expected.relative).used > 1) is wrong
+
+
+def single(path: Path, held: dict[str, Array], tap: str, *sources: str) -> Expected:
+    """What a network of rows of 4 makes of `tap` from the engine's `sources`."""
+    found = tuple(Source(name, name, FP32) for name in sources)
+    wanted = Tap(0, tap, (tap,), tap, tap, "kernel", (4, 4), found, FP32, FP32, 1, 1, FP32, False)
+    (expected,) = Reference(path, ()).expected([wanted], held, {})
+    return expected
+
+
+def test_two_masks_in_one_row_leave_rounding_that_numbers_hold(tmp_path: Path) -> None:
+    """CLIP's text: a causal mask and one of padding, both the least number there is, and one constant."""
+    lowest = np.finfo(np.float32).min
+    net = Net([4, 4])
+    padding = net.node("Mul", "padding", "x", net.constant("one", np.float32(1)))
+    both = net.node("Add", "both", padding, net.constant("causal", np.where(np.tri(4) == 1, 0, lowest)))
+    path = net.saved(tmp_path / "net.onnx", net.node("Softmax", "y", both, axis=-1), [4, 4])
+    held = {"padding": np.full((4, 4), lowest)}
+    expected = single(path, held, "y", "padding")
+    assert expected.variance is not None
+    assert np.isfinite(expected.variance).all()
+    assert judge(expected.tensor, expected.tensor, expected.variance, FP32, expected.relative).tells
+    wrong = expected.tensor[:, ::-1]
+    assert judge(wrong, expected.tensor, expected.variance, FP32, expected.relative).used > 1
+
+
+def test_a_power_of_what_is_masked_is_exactly_0(tmp_path: Path) -> None:
+    """RWKV begins a sequence with the state -1e38: its power is 0, and no rounding of its argument is seen there."""
+    net = Net([4, 4])
+    state = net.node("Sub", "state", "x", net.constant("begin", np.float32(1e38)))
+    path = net.saved(tmp_path / "net.onnx", net.node("Exp", "y", state), [4, 4])
+    expected = single(path, {"x": np.ones((4, 4), np.float32)}, "y", "x")
+    assert expected.tensor.max() == 0
+    assert expected.variance is not None
+    assert expected.variance.max() == 0
+
+
+def test_what_equal_nodes_make_is_read_where_an_engine_shows_it_once(tmp_path: Path) -> None:
+    """An engine merges two equal sums and shows the first: the second is that, not what lies in front of both."""
+    net = Net([4, 4])
+    for name in ("first", "second"):
+        net.node("Add", name, "x", net.constant(f"{name}.one", np.float32(1)))
+    path = net.saved(tmp_path / "net.onnx", net.node("Mul", "y", "second", "second"), [4, 4])
+    expected = single(path, {"first": np.full((4, 4), 3, np.float32)}, "y", "first")
+    assert (expected.tensor == 9).all()
+
+
+def test_the_variance_of_a_sum_of_constants_has_its_axes(tmp_path: Path) -> None:
+    """D-FINE takes a part of such a sum: its variance is one of as many axes."""
+    net = Net([4, 4])
+    moved = net.node("Add", "moved", "x", net.constant("offsets", np.arange(4)))
+    net.node("Transpose", "turned", moved, perm=[1, 0])
+    expected = single(net.saved(tmp_path / "net.onnx", "turned", [4, 4]), {"x": np.ones((4, 4))}, "turned", "x")
+    assert expected.variance is not None
+    assert expected.variance.shape == (4, 4)

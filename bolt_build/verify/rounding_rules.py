@@ -77,9 +77,9 @@ def _batch_norm(work: Work) -> Variance:
 
 
 def _sum(work: Work) -> Variance:
-    """Add, Sub and Sum."""
+    """Add, Sub and Sum. What masks is not stored in parts: of two masks together each is as the model has it."""
     fixed = [
-        work.emit.scaled(work.emit.square(name), work.weight(index))
+        work.emit.scaled(work.emit.square(_unmasked(work, name)), work.weight(index))
         for index, name in enumerate(work.inputs)
         if work.fixed[index]
     ]
@@ -87,7 +87,18 @@ def _sum(work: Work) -> Variance:
     if work.roundings.once and any(variance is not None for variance in work.variances):
         # A chain of sums may come to much less than one on the way, so that the end's own rounding is not the largest.
         return work.rounded(spread, work.roundings.addition)
+    if work.roundings.once and spread is not None:  # of constants alone, which may have fewer axes than the sum
+        spread = work.emit.sum(spread, work.emit.zeros_like(work.outputs[0]))
     return work.kept(spread)
+
+
+def _unmasked(work: Work, name: str) -> str:
+    """A constant, 0 where it is a mask's: no square holds that. Opsets before 9 cannot say so."""
+    emit = work.emit
+    if emit.opset < 9:
+        return name
+    small = emit.add("Less", [emit.add("Abs", [name]), emit.constant(1e18)])
+    return emit.add("Where", [small, name, emit.constant(0.0)])
 
 
 def _times(work: Work) -> Variance:
@@ -134,11 +145,12 @@ def _reciprocal(work: Work) -> Variance:
 
 
 def _exponential(work: Work) -> Variance:
-    """The argument's rounding is relative to the result."""
+    """The argument's rounding is relative to the result. Of a masked one that is 0, whatever the argument's is."""
     emit = work.emit
     relative = work.plus(emit.square(work.inputs[0]), work.variances[0])
     assert relative is not None
-    return emit.product(emit.square(work.outputs[0]), emit.affine(relative, 1.0, FUNCTION + work.roundings.result))
+    relative = emit.add("Min", [emit.affine(relative, 1.0, FUNCTION + work.roundings.result), emit.constant(_MASKED)])
+    return emit.product(emit.square(work.outputs[0]), relative)
 
 
 _MASKED = 1e30

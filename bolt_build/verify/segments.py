@@ -17,6 +17,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, num
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
+from bolt_build.verify.duplicates import first_of
 from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.known import made_of_constants
 from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
@@ -79,6 +80,7 @@ class CutModel:
     def __init__(self, model: ModelProto, known: Mapping[str, Array]) -> None:
         graph = model.graph
         self._model = model
+        self._first = first_of(graph)
         self._initializers = {item.name: item for item in graph.initializer}
         self._initializers |= {name: numpy_helper.from_array(array, name) for name, array in known.items()}
         self._inputs = {value.name: value for value in graph.input if value.name not in self._initializers}
@@ -132,21 +134,26 @@ class CutModel:
         extents = [self._initializers[name].dims for name in node.input if name in self._initializers]
         return all(len(dims) < rank or dims[0] == 1 for dims in extents)
 
-    def _between(self, tensor: str, stops: Set[str], *, shared: bool) -> tuple[list[NodeProto], set[str]]:
+    def _between(
+        self, tensor: str, stops: Set[str], *, shared: bool
+    ) -> tuple[list[NodeProto], set[str], dict[str, str]]:
         """The nodes that make `tensor` from `stops`, in the model's order, without those of constants alone where these
-        are `shared`; and the model's inputs that they read."""
-        seen, reached = set(), set()
+        are `shared`; the model's inputs that they read; and what they read that is the same as one of `stops`."""
+        seen, reached, same = set(), set(), dict[str, str]()
+        shown = {self._first.get(name, name): name for name in stops}
         waiting = [tensor]
         while waiting:
             name = waiting.pop()
             if name in stops or name in self._initializers or not name or (shared and name in self._steady):
                 continue
-            if name in self._inputs:
+            if name != tensor and self._first.get(name, name) in shown:
+                same[name] = shown[self._first.get(name, name)]
+            elif name in self._inputs:
                 reached.add(name)
             elif self._makers[name] not in seen:
                 seen.add(self._makers[name])
                 waiting += self._model.graph.node[self._makers[name]].input
-        return [self._model.graph.node[index] for index in sorted(seen)], reached
+        return [self._model.graph.node[index] for index in sorted(seen)], reached, same
 
 
 class _Cut:
@@ -184,7 +191,8 @@ class _Cut:
         known = {source.tensor: source.value for source in tap.sources}
         # A source that is itself made of constants is what the engine holds, and so is what is made of it.
         shared = not any(map(self._of.is_steady, known))
-        nodes, reached = self._of._between(tap.tensor, known.keys() - {tap.tensor}, shared=shared)
+        nodes, reached, same = self._of._between(tap.tensor, known.keys() - {tap.tensor}, shared=shared)
+        known |= {name: known[shown] for name, shown in same.items()}
         known |= {name: self._ports[name] for name in reached if name in self._ports}
         by_rows = self._of.acts_by_rows(nodes, tap.shape) and all(
             self._held[value].shape[:1] == tap.shape[:1] for value in known.values()
@@ -221,7 +229,9 @@ class _Cut:
     def steady(self, tensor: str) -> tuple[str, bool, Variance]:
         """What nodes make of constants: its name, whether it is of a floating-point type, and its variance."""
         made = self._steady
-        for node in self._of._between(tensor, made.known, shared=False)[0]:
+        nodes, _, same = self._of._between(tensor, made.known, shared=False)
+        made.share(same)
+        for node in nodes:
             made.add(node)
         name = made.name(tensor)
         return name, name in made.constants, made.variances.get(name)
@@ -275,6 +285,10 @@ class _Segment:
     def known(self) -> Set[str]:
         """The model's tensors that have a name here."""
         return self._names.keys()
+
+    def share(self, same: Mapping[str, str]) -> None:
+        """Gives each tensor the name of that which it is the same as."""
+        self._names.update((tensor, self._names[other]) for tensor, other in same.items())
 
     def _first_rows(self, name: str) -> str:
         """The rows of a tensor for which variances are computed; of one that depends on no source, itself."""
