@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from bolt_build.bench.peers import check_peers
 from bolt_build.bench.runner import Load, Measurement, measure_alone
 from bolt_build.build.signal_handlers import handled
 from bolt_build.cli.common_arguments import (
+    above_zero,
     add_dims,
     add_format,
     add_place,
@@ -174,13 +174,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def rate(text: str) -> float:
     """Requests a second, above 0 and at most a million."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 < found <= 1e6:
-        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no number of requests a second above 0, at most a million")
-    return found
+    return above_zero(text, 1e6, "requests a second above 0, at most a million")
 
 
 def _data(measurement: Measurement) -> dict[str, Any]:

@@ -170,12 +170,17 @@ def extent(text: str) -> tuple[str, int]:
 
 def seconds(text: str) -> float:
     """A time above 0, at most a day."""
+    return above_zero(text, 86400, "seconds above 0, at most a day")
+
+
+def above_zero(text: str, most: float, what: str) -> float:
+    """A number above 0 and at most `most`. Raises ArgumentTypeError: that the text is no number of `what`."""
     try:
         found = float(text)
     except ValueError:
         found = math.nan
-    if not 0 < found <= 86400:
-        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no number of seconds above 0, at most a day")
+    if not 0 < found <= most:
+        raise argparse.ArgumentTypeError(f"'{text[:20]}' is no number of {what}")
     return found
 
 

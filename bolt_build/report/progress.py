@@ -101,29 +101,6 @@ class PlainProgress:
         self.live.show(Shown(running, whole))
 
 
-@dataclass(frozen=True)
-class NotesTo:
-    """Writes what is said to a stream, and nothing of tasks."""
-
-    stream: IO[str]
-
-    def say(self, text: str) -> None:
-        self.stream.write(text + "\n")
-        self.stream.flush()
-
-    def stage(self, text: str, expected: float | None) -> None:
-        self.say(text)
-
-    def start(self, outlook: Outlook) -> None:
-        return
-
-    def event(self, event: TaskEvent) -> None:
-        return
-
-    def stop(self) -> None:
-        return
-
-
 class QuietProgress:
     """Shows nothing."""
 
@@ -141,6 +118,20 @@ class QuietProgress:
 
     def stop(self) -> None:
         return
+
+
+@dataclass(frozen=True)
+class NotesTo(QuietProgress):
+    """Writes what is said to a stream, and nothing of tasks."""
+
+    stream: IO[str]
+
+    def say(self, text: str) -> None:
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
+    def stage(self, text: str, expected: float | None) -> None:
+        self.say(text)
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bolt_build.digest import digest
 from bolt_build.dtypes import DType
 from bolt_build.families.attention.kind import FAMILY, Kind, Tile
 from bolt_build.families.attention.registry import KINDS, kind_of
@@ -24,7 +23,7 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.tensor_cores import refuse_target
-from bolt_build.families.common.units import distinct
+from bolt_build.families.common.units import distinct, named_unit
 from bolt_build.graph.ir import Graph, Layout, Node
 from bolt_build.graph.ops.attention import Attention as AttentionOp
 from bolt_build.targets import Target
@@ -132,4 +131,4 @@ def _unit(problem: KernelProblem, candidate: Candidate) -> KernelUnit:
         f"template void {SPACE}::launch(\n    {tile.cxx(shape)},\n"
         f"    {shape.mask_type}, const {SPACE}::Arguments&, void*);\n"
     )
-    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB)
+    return named_unit(text, _MEMORY_MB)

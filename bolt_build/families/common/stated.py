@@ -30,6 +30,14 @@ def tile_of(candidate: Candidate, read: Callable[[Reader], T]) -> T:
     return tile
 
 
+def tile_if_any(candidate: Candidate, read: Callable[[Reader], T]) -> T | None:
+    """The same, None for a candidate of another kind."""
+    try:
+        return tile_of(candidate, read)
+    except ValueError:
+        return None
+
+
 def is_read(read: Callable[[Candidate], object], candidate: Candidate) -> bool:
     """True where `read` raises no ValueError."""
     try:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from bolt_build.digest import digest
 from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Candidate,
@@ -22,6 +21,7 @@ from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stated import is_read
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
@@ -268,7 +268,7 @@ def unit_of(problem: KernelProblem, kernel: Kernel[S], target: Target) -> Kernel
     )
     stages = "" if kernel.partial else stage_words(problem)
     label = f"{kind} {kernel}{stages}"
-    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, kernel.tile.memory_mb, label)
+    return named_unit(text, kernel.tile.memory_mb, label)
 
 
 def _refuse_settings(kernel: Kernel[T], product: Product, candidate: Candidate, gpu: Gpu) -> str | None:

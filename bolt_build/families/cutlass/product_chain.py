@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
 
-from bolt_build.digest import digest
 from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Candidate,
@@ -20,6 +19,7 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.common.element_types import refuse_half
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
@@ -186,7 +186,7 @@ class ChainKind(TileKind[T, ProductChain]):
             f"    const {epilogue_type(first)}&,\n    const {epilogue_type(second)}&, void*);\n"
         )
         label = f"{kind}{stage_words(first)} | {kind}{stage_words(second)}, tile {tile}"
-        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, tile.memory_mb, label)
+        return named_unit(text, tile.memory_mb, label)
 
 
 def _seconds(problem: KernelProblem, chain: ProductChain, tile: ChainTile, target: Target) -> float:

@@ -7,7 +7,6 @@ import functools
 from dataclasses import dataclass, replace
 from math import prod
 
-from bolt_build.digest import digest
 from bolt_build.families.base import (
     Candidate,
     Expense,
@@ -26,6 +25,7 @@ from bolt_build.families.common.epilogue import chain as stages_of
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.tensor_cores import refuse_target
+from bolt_build.families.common.units import named_unit
 from bolt_build.families.grouped import means
 from bolt_build.families.grouped.chain_tile import OCTET, STEP, ChainShape, ChainTile, chain_tiles, tall
 from bolt_build.families.grouped.epilogue import epilogue_type
@@ -287,4 +287,4 @@ def unit(problem: KernelProblem, candidate: Candidate, target: Target) -> Kernel
     types += [*(f"const {epilogue_type(each)}&" for each in found.problems), "void*"]
     signature = ",\n    ".join(types)
     text = f'#include "bolt_grouped/{header}_kernel.h"\n\ntemplate void {SPACE}::launch_chain(\n    {signature});\n'
-    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB)
+    return named_unit(text, _MEMORY_MB)

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.cxx import boolean, struct
+from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, seconds_of
-from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -149,11 +149,10 @@ class DepthwiseTile:
         return Sums(shape.tiles(self.rows, self.columns) // shape.batch, shared)
 
     def flops(self, shape: Shape) -> int:
-        return 2 * shape.batch * shape.out[0] * shape.out[1] * shape.filters * shape.taps
+        return shape.flops_of_singles
 
     def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
-        count = self.parts(shape) * self.outputs
-        return struct(f"{SPACE}::Planes", outputs=shape.filters, taps=shape.taps, to_outputs=count), count
+        return planes(shape, self.parts(shape) * self.outputs)
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::DepthwiseTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 1, 4, 16, 8, 8, 2, 64, true, 8, 8>`"""

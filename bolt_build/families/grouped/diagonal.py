@@ -11,11 +11,10 @@ from typing import ClassVar
 
 from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_held, refuse_shared
-from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
-from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
 from bolt_build.families.grouped.tensor_core import instruction
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -128,11 +127,10 @@ class DiagonalTile:
         return None
 
     def flops(self, shape: Shape) -> int:
-        return 2 * shape.batch * shape.out[0] * shape.out[1] * shape.filters * shape.taps
+        return shape.flops_of_singles
 
     def weights(self, shape: Shape, gpu: Gpu) -> tuple[str, int]:
-        count = self.parts(shape) * self.channels
-        return struct(f"{SPACE}::Planes", outputs=shape.filters, taps=shape.taps, to_outputs=count), count
+        return planes(shape, self.parts(shape) * self.channels)
 
     def cxx(self, shape: Shape, gpu: Gpu) -> str:
         """`bolt::grouped::DiagonalTile<bolt::grouped::Window<7, 7, 1, 1, 1, 1>, 4, 2, 14, 6, 40, 8, 8>`"""

@@ -9,7 +9,6 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
-from bolt_build.digest import digest
 from bolt_build.dtypes import DType
 from bolt_build.families.base import (
     Alternative,
@@ -29,7 +28,7 @@ from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.common.tensor_cores import refuse_target
-from bolt_build.families.common.units import distinct
+from bolt_build.families.common.units import distinct, named_unit
 from bolt_build.families.grouped import means, proposals
 from bolt_build.families.grouped.epilogue import epilogue_type
 from bolt_build.families.grouped.kind import (
@@ -266,4 +265,4 @@ def _unit(problem: KernelProblem, candidate: Candidate, target: Target) -> Kerne
         f"template void {SPACE}::launch(\n    {_type(problem, shape, tile, target)},\n"
         f"    const {SPACE}::Arguments&,\n    const {epilogue_type(parts(problem)[0])}&, void*);\n"
     )
-    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB)
+    return named_unit(text, _MEMORY_MB)

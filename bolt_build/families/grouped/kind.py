@@ -92,10 +92,7 @@ class Kind:
 
     def tile_of(self, candidate: Candidate) -> Tile | None:
         """The tile that a candidate of this kind states, None for one of another kind."""
-        try:
-            return stated.tile_of(candidate, self.read)
-        except ValueError:
-            return None
+        return stated.tile_if_any(candidate, self.read)
 
     def offers(self, shape: Shape, target: Target) -> tuple[tuple[Offer, ...], tuple[Refusal, ...]]:
         """The fastest tiles by prediction, each with its best run; and why others are none, each reason once."""

@@ -7,7 +7,6 @@ import functools
 from dataclasses import replace
 from math import prod
 
-from bolt_build.digest import digest
 from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, Refusal, StepCode, StepExpressions
 from bolt_build.families.common import stated
 from bolt_build.families.common.chains import parts
@@ -16,6 +15,7 @@ from bolt_build.families.common.epilogue import chain as stages_of
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.tensor_cores import refuse_target
+from bolt_build.families.common.units import named_unit
 from bolt_build.families.grouped.band_tile import OCTET, BandTile, band_tiles, reach
 from bolt_build.families.grouped.chain import constant
 from bolt_build.families.grouped.epilogue import epilogue_type
@@ -161,4 +161,4 @@ def unit(problem: KernelProblem, candidate: Candidate, target: Target) -> Kernel
     types += [*(f"const {epilogue_type(each)}&" for each in (conv, norm)), "void*"]
     signature = ",\n    ".join(types)
     text = f'#include "bolt_grouped/normed_kernel.h"\n\ntemplate void {SPACE}::launch_normed(\n    {signature});\n'
-    return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB)
+    return named_unit(text, _MEMORY_MB)

@@ -7,6 +7,7 @@ from math import ceil, prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
+from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import COMPUTED, HALVES, element
 from bolt_build.families.common.epilogue import refuse_stages
 from bolt_build.families.common.functors import TRANSCENDENTAL
@@ -77,6 +78,11 @@ class Shape:
         return self.tiles(rows, columns) * rows * columns / (self.batch * prod(self.out))
 
     @property
+    def flops_of_singles(self) -> int:
+        """Operations of a convolution whose filters have one channel each."""
+        return 2 * self.batch * self.out[0] * self.out[1] * self.filters * self.taps
+
+    @property
     def arguments(self) -> dict[str, int]:
         """Fields of the kernel's C++ arguments that do not depend on the candidate."""
         return {
@@ -84,6 +90,12 @@ class Shape:
             "out_h": self.out[0], "out_w": self.out[1], "out_channels": self.filters,
             "pad_h": self.pads[0], "pad_w": self.pads[1],
         }  # fmt: skip
+
+
+def planes(shape: Shape, to_outputs: int) -> tuple[str, int]:
+    """How kernels want weights of filters of one channel each: planes of so many results, those behind the last one
+    zeros; as C++, and the number of biases."""
+    return struct(f"{SPACE}::Planes", outputs=shape.filters, taps=shape.taps, to_outputs=to_outputs), to_outputs
 
 
 def refuse(problem: KernelProblem) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from bolt_build.digest import digest
 from bolt_build.families.base import (
     Candidate,
     Expense,
@@ -17,6 +16,7 @@ from bolt_build.families.base import (
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass import conv
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
@@ -281,7 +281,7 @@ class Pooled(TileKind[PooledTile, PooledConv]):
         )
         tile = self.tile_of(candidate)
         label = f"conv{stage_words(parts(problem)[0])} | pool, tile {tile}"
-        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, _MEMORY_MB, label)
+        return named_unit(text, _MEMORY_MB, label)
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:

@@ -14,8 +14,8 @@ from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
+from bolt_build.families.cutlass.kinds.whole import OneOrderTile, WholeTile
 from bolt_build.families.cutlass.product import Product, Work
-from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
@@ -34,7 +34,7 @@ _BARRIERS = 2048
 
 
 @dataclass(frozen=True)
-class ResidentTile:
+class ResidentTile(WholeTile, OneOrderTile):
     """`rows` by `width` pixels of the output, and `steps` of 16 channels in each tap of the window.
 
     Two warpgroups hold the weights of 64 output channels each and compute a tile `together`, or both hold the same ones
@@ -107,26 +107,8 @@ class ResidentTile:
             return Reason("half of its columns would be beyond the {} of an image", shape["out_w"])
         return None
 
-    def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
-        """None: it is for whole products."""
-        return None
-
     def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
         return "its registers hold the weights of the whole depth"
-
-    def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
-        return ()
-
-    def usual(self, product: Product, gpu: Gpu) -> Settings:
-        """It has none."""
-        return DEFAULT
-
-    def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
-        """None but the one that blocks have."""
-        return ()
-
-    def allowed(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
-        return (self.usual(product, gpu), *self.orders(product, gpu))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         """The tiles of the busiest SM, or memory."""

@@ -14,6 +14,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE, gpu_of
 from bolt_build.families.cutlass.kinds.resident import side_by_side, taps
 from bolt_build.families.cutlass.kinds.rules import MEASURED_RATE
+from bolt_build.families.cutlass.kinds.whole import WholeTile
 from bolt_build.families.cutlass.product import Product, Work, aligned
 from bolt_build.families.cutlass.settings import Settings
 from bolt_build.families.reason import Reason
@@ -37,7 +38,7 @@ _OTHER_STRIPS = 4
 
 
 @dataclass(frozen=True)
-class RollingTile:
+class RollingTile(WholeTile):
     """`columns` pixels of a strip's row, and runs of `k` channels; a warpgroup goes down 64 / `columns` strips at once,
     and `teams` of them do so side by side."""
 
@@ -128,15 +129,8 @@ class RollingTile:
         row = aligned(self.strips * pitch * self.k * 2, 1024)
         return min(max(0, gpu.shared_memory - beside) // (self.teams * row), _MOST_AHEAD)
 
-    def refuse_whole(self, gpu: Gpu, product: Product) -> str | None:
-        """None: it is for whole products."""
-        return None
-
     def refuse_slices(self, gpu: Gpu, product: Product) -> str | None:
         return "its shared memory holds the weights of the whole depth"
-
-    def counts(self, gpu: Gpu, product: Product) -> tuple[int, ...]:
-        return ()
 
     def tiles(self, product: Product, strip: int) -> int:
         """Of strips of so many rows, as many at once as a warpgroup computes."""

@@ -11,8 +11,8 @@ from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.cutlass.kinds.kind import SPACE
 from bolt_build.families.cutlass.kinds.rules import FITTED, HOPPER, NARROW, refuse_whole, too_many_sums, wasted_rows
+from bolt_build.families.cutlass.kinds.whole import OneOrderTile
 from bolt_build.families.cutlass.product import Product, Work
-from bolt_build.families.cutlass.settings import DEFAULT, Settings
 from bolt_build.families.cutlass.slices import counts, refuse
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -22,7 +22,7 @@ WHOLE = 8
 
 
 @dataclass(frozen=True)
-class WarpTile:
+class WarpTile(OneOrderTile):
     """Rows, columns and depth that a block computes at a time, rows and columns of a warp, and pipeline stages.
 
     `loads` are the elements of both factors that a thread loads at once: what their depth is a multiple of.
@@ -127,17 +127,6 @@ class WarpTile:
     def cut(self, product: Product) -> int:
         """Warps take turns at the runs of channels of a tap."""
         return ceil(product.depth / self.k)
-
-    def usual(self, product: Product, gpu: Gpu) -> Settings:
-        """It has none."""
-        return DEFAULT
-
-    def orders(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
-        """None but the one that blocks have."""
-        return ()
-
-    def allowed(self, product: Product, gpu: Gpu) -> tuple[Settings, ...]:
-        return (self.usual(product, gpu), *self.orders(product, gpu))
 
     def seconds(self, product: Product, work: Work, target: Target) -> float:
         return seconds(self, work, target)

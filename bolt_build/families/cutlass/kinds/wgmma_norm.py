@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import product as every
 from math import ceil, prod
 
-from bolt_build.digest import digest
 from bolt_build.families.base import (
     Candidate,
     Expense,
@@ -20,6 +19,7 @@ from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
@@ -246,7 +246,7 @@ class WgmmaNorm(TileKind[NormTile, Product]):
             f"    const {epilogue_type(first)}&, void*);\n"
         )
         label = f"gemm{stage_words(first)} | norm, tile {tile}"
-        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, WgmmaTile.memory_mb, label)
+        return named_unit(text, WgmmaTile.memory_mb, label)
 
 
 def expense_of(problem: KernelProblem) -> Expense:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import product as every
 from math import ceil
 
-from bolt_build.digest import digest
 from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, StepCode, StepExpressions
 from bolt_build.families.common.chains import parts
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.units import named_unit
 from bolt_build.families.cutlass.apart import between_rows, reads_apart
 from bolt_build.families.cutlass.constants import constant
 from bolt_build.families.cutlass.epilogue import epilogue_type, epilogue_value, residual, stage_words
@@ -162,4 +162,4 @@ class WgmmaPrenorm(TileKind[PrenormTile, Prenormed]):
             f"    const {epilogue_type(second)}&, void*);\n"
         )
         label = f"norm | gemm{stage_words(second)}, tile {tile}"
-        return KernelUnit(f"k_{digest(text)[:16]}.cu", text, WgmmaTile.memory_mb, label)
+        return named_unit(text, WgmmaTile.memory_mb, label)

@@ -33,23 +33,13 @@ def _lines(operand: Operand, axis: int) -> str:
     return struct("bolt::portable::Lines", outer=outer, extent=shape[axis], inner=inner)
 
 
-def _emit_cumsum(problem: KernelProblem, at: StepExpressions) -> StepCode:
+def _emit_cumulative(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, x = problem.op, problem.inputs[0]
-    assert isinstance(op, CumSum)
+    assert isinstance(op, CumSum | CumProd)
+    function = "cumulative_sum" if isinstance(op, CumSum) else "cumulative_product"
     flags = f"{boolean(op.exclusive)}, {boolean(op.reverse)}"
     call = (
-        f"bolt::portable::cumulative_sum<{ctype(x.format.dtype)}>(r, {_lines(x, op.axis)}, {flags}, "
-        f"{at.inputs[0]}, {at.outputs[0]});"
-    )
-    return StepCode(_HEADER, None, "", call)
-
-
-def _emit_cumprod(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    op, x = problem.op, problem.inputs[0]
-    assert isinstance(op, CumProd)
-    flags = f"{boolean(op.exclusive)}, {boolean(op.reverse)}"
-    call = (
-        f"bolt::portable::cumulative_product<{ctype(x.format.dtype)}>(r, {_lines(x, op.axis)}, {flags}, "
+        f"bolt::portable::{function}<{ctype(x.format.dtype)}>(r, {_lines(x, op.axis)}, {flags}, "
         f"{at.inputs[0]}, {at.outputs[0]});"
     )
     return StepCode(_HEADER, None, "", call)
@@ -126,8 +116,8 @@ def _emit_interpolate(problem: KernelProblem, at: StepExpressions) -> StepCode:
 
 
 RULES = (
-    Rule(CumSum, no_epilogue, _emit_cumsum, _slow, layouts=row_major),
-    Rule(CumProd, no_epilogue, _emit_cumprod, _slow, layouts=row_major),
+    Rule(CumSum, no_epilogue, _emit_cumulative, _slow, layouts=row_major),
+    Rule(CumProd, no_epilogue, _emit_cumulative, _slow, layouts=row_major),
     Rule(Places, no_epilogue, _emit_places, _slow, layouts=row_major),
     Rule(ScatterElements, _refuse_scatter, _emit_scatter_elements, _slow, layouts=row_major, in_place=(0,)),
     Rule(ScatterND, _refuse_scatter, _emit_scatter_nd, _slow, layouts=row_major, in_place=(0,)),

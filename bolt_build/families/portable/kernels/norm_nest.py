@@ -10,7 +10,7 @@ from bolt_build.families.base import KernelProblem, rate
 from bolt_build.families.common.cost import roofline
 from bolt_build.families.common.geometry import Loop
 from bolt_build.families.portable.kernels.norm_loops import Loops, loops_of
-from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
@@ -71,6 +71,33 @@ def nest_of(loops: Loops) -> Nest | str:
     if nest.channels.extent % LANES:
         return Reason("{} channels are no multiple of the {} that a thread loads at once", nest.channels.extent, LANES)
     return nest
+
+
+class InSlabs:
+    """A tile of slabs: `across` loads of `LANES` channels each, in blocks of so many `threads`."""
+
+    across: int
+    threads: int
+
+    @property
+    def width(self) -> int:
+        """Channels of a slab."""
+        return self.across * LANES
+
+    @property
+    def parts_of_sums(self) -> int:
+        """Sums of a channel that a block's threads have apart."""
+        return self.threads // WARP if WARP % self.across == 0 else self.threads // self.across
+
+    def refuse_slab(self, nest: Nest) -> str | None:
+        """Why the channels are not cut so, whatever else the tile says; None where they are."""
+        if nest.channels.extent % self.width:
+            return Reason("{} channels are no whole slabs of {}", nest.channels.extent, self.width)
+        if self.width % nest.group:
+            return Reason("a slab of {} channels has no whole groups of {}", self.width, nest.group)
+        if self.across > self.threads:
+            return Reason("{} threads are fewer than the {} loads of a position", self.threads, self.across)
+        return None
 
 
 @functools.lru_cache(maxsize=256)

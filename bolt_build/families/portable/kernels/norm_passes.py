@@ -15,6 +15,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_loops import loop_text, loops_of, norm_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.norm_nest import (
+    InSlabs,
     Nest,
     element_bytes,
     nest_for,
@@ -23,7 +24,7 @@ from bolt_build.families.portable.kernels.norm_nest import (
     seconds_of,
     serves,
 )
-from bolt_build.families.portable.kernels.rows import LANES, WARP
+from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
@@ -39,7 +40,7 @@ _AHEAD = (8 << 20, 16 << 20, 24 << 20)
 
 
 @dataclass(frozen=True)
-class PassTile:
+class PassTile(InSlabs):
     """`across` loads of `LANES` channels make a slab, whose positions are cut in `parts`. Of each part a block of
     `threads` threads gathers statistics, and another one stores results. So many slabs are gathered `ahead` of the
     first that is stored."""
@@ -61,11 +62,6 @@ class PassTile:
     def read(reader: Reader) -> PassTile:
         return PassTile(*(reader.number(name) for name in ("across", "parts", "threads", "ahead")))
 
-    @property
-    def width(self) -> int:
-        """Channels of a slab."""
-        return self.across * LANES
-
     def share(self, nest: Nest) -> int:
         """Positions of a part."""
         return ceil(nest.many / self.parts)
@@ -76,8 +72,7 @@ class PassTile:
 
     def shared(self, nest: Nest) -> int:
         """Bytes of shared memory of a block."""
-        rows = self.threads // WARP if WARP % self.across == 0 else self.threads // self.across
-        return 4 * (rows * self.width + self.statistics(nest))
+        return 4 * (self.parts_of_sums * self.width + self.statistics(nest))
 
     def scratch(self, nest: Nest) -> int:
         """Bytes: mean and squares of each part, mean and factor of each slab."""
@@ -104,12 +99,8 @@ def refuse_tile(tile: PassTile, nest: Nest, gpu: Gpu) -> str | None:
     """Why no kernel normalises in such passes on this GPU, None where one does."""
     if tile.threads not in THREADS:
         return "there are kernels of 128 or 256 threads"
-    if nest.channels.extent % tile.width:
-        return Reason("{} channels are no whole slabs of {}", nest.channels.extent, tile.width)
-    if tile.width % nest.group:
-        return Reason("a slab of {} channels has no whole groups of {}", tile.width, nest.group)
-    if tile.across > tile.threads:
-        return Reason("{} threads are fewer than the {} loads of a position", tile.threads, tile.across)
+    if (reason := tile.refuse_slab(nest)) is not None:
+        return reason
     if ceil(nest.many / tile.share(nest)) != tile.parts:
         return Reason("{} positions are not cut in {} parts of one size", nest.many, tile.parts)
     items = nest.slabs(tile.width)

@@ -16,6 +16,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_loops import loop_text, loops_of, norm_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.norm_nest import (
+    InSlabs,
     Nest,
     element_bytes,
     nest_for,
@@ -24,7 +25,7 @@ from bolt_build.families.portable.kernels.norm_nest import (
     seconds_of,
     serves,
 )
-from bolt_build.families.portable.kernels.rows import LANES, WARP
+from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
@@ -36,7 +37,7 @@ _MOST_ACROSS = 64
 
 
 @dataclass(frozen=True)
-class SlabTile:
+class SlabTile(InSlabs):
     """`across` loads of `LANES` channels make a slab. The `cluster` blocks of a slab, of `threads` threads, share its
     positions evenly, and keep one of `chunks` equal parts of their share at once. Where a block has two `slabs`, so
     many `clusters` run at once, and each computes one slab after the other while it copies the next; with one there
@@ -66,11 +67,6 @@ class SlabTile:
             reader.number("threads"), reader.number("clusters") if reader.has("clusters") else 0,
         )  # fmt: skip
 
-    @property
-    def width(self) -> int:
-        """Channels of a slab."""
-        return self.across * LANES
-
     def share(self, nest: Nest) -> int:
         """Positions of a block."""
         return ceil(nest.many / self.cluster)
@@ -81,9 +77,8 @@ class SlabTile:
 
     def shared(self, nest: Nest, element: int) -> int:
         """Bytes of shared memory of a block (`slab_bytes`)."""
-        rows = self.threads // WARP if WARP % self.across == 0 else self.threads // self.across
         elements = self.slabs * self.chunk(nest) * self.width * element
-        return elements + 4 * rows * self.width + 16 * self.width // nest.group
+        return elements + 4 * self.parts_of_sums * self.width + 16 * self.width // nest.group
 
 
 def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[SlabTile]:
@@ -114,12 +109,8 @@ def refuse_tile(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> str | Non
     """Why no kernel normalises in such slabs on this GPU, None where one does."""
     if tile.slabs not in (1, 2) or tile.cluster not in CLUSTERS or tile.threads not in THREADS:
         return "there are kernels of 1 or 2 slabs, of 1, 2, 4 or 8 blocks, and of 128, 256 or 512 threads"
-    if nest.channels.extent % tile.width:
-        return Reason("{} channels are no whole slabs of {}", nest.channels.extent, tile.width)
-    if tile.width % nest.group:
-        return Reason("a slab of {} channels has no whole groups of {}", tile.width, nest.group)
-    if tile.across > tile.threads:
-        return Reason("{} threads are fewer than the {} loads of a position", tile.threads, tile.across)
+    if (reason := tile.refuse_slab(nest)) is not None:
+        return reason
     if tile.cluster > 1 and not gpu.warpgroup_mma:
         return "blocks form clusters from sm_90 on"
     if tile.cluster > nest.many:

@@ -9,55 +9,15 @@
 #include "bolt_attention/queue.h"
 #include "bolt_attention/softmax.h"
 #include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/half_mma.h"
 
 namespace bolt::attention {
 
 using portable::commit;
 using portable::copy;
+using portable::load_matrices;
+using portable::multiply_halves;
 using portable::settle;
-
-/// Four matrices of 8 x 8 from shared memory; a lane says where its row lies.
-template <bool transposed>
-__device__ inline void load_matrices(std::uint32_t (&x)[4], const Half* row) {
-  const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
-  if constexpr (transposed)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(at)
-                 : "memory");
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(at)
-                 : "memory");
-}
-
-/// sums[16, 8] += left[16, 16] * right[16, 8]. Before sm_80 the depth of an instruction is 8: registers lie the same, and
-/// there is no bf16.
-template <typename Element>
-__device__ inline void multiply(float (&sums)[4], const std::uint32_t (&left)[4], std::uint32_t low, std::uint32_t high) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<Element, portable::bf16>) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
-    return;
-  }
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
-#else
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-               : "r"(left[0]), "r"(left[1]), "r"(low));
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-               : "r"(left[2]), "r"(left[3]), "r"(high));
-#endif
-}
 
 template <typename Tile>
 struct Warps;
@@ -210,8 +170,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         load_matrices<false>(right, own + 16 * two * pitch + 16 * step);
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
-          multiply<Element>(score[f][2 * two], now[f], right[0], right[1]);
-          multiply<Element>(score[f][2 * two + 1], now[f], right[2], right[3]);
+          multiply_halves<Element>(score[f][2 * two], now[f], right[0], right[1]);
+          multiply_halves<Element>(score[f][2 * two + 1], now[f], right[2], right[3]);
         }
       }
     }
@@ -232,8 +192,8 @@ struct Warps<WarpTile<depth, columns, down, across, fragments, keys, load, load_
         load_matrices<true>(right, own + 16 * step * pitch_v + 16 * two);
 #pragma unroll
         for (int f = 0; f < fragments; ++f) {
-          multiply<Element>(result[f][2 * two], left[f], right[0], right[1]);
-          multiply<Element>(result[f][2 * two + 1], left[f], right[2], right[3]);
+          multiply_halves<Element>(result[f][2 * two], left[f], right[0], right[1]);
+          multiply_halves<Element>(result[f][2 * two + 1], left[f], right[2], right[3]);
         }
       }
     }

@@ -2,55 +2,11 @@
 // what kernels for products with packed weights do not take.
 #pragma once
 
-#include <type_traits>
-
 #include "bolt_portable/cuda/async_copy.h"
+#include "bolt_portable/cuda/half_mma.h"
 #include "bolt_portable/matmul.h"
 
 namespace bolt::portable {
-
-/// Four matrices of 8 x 8 halves from shared memory; a lane says where its row lies.
-template <bool transposed, typename T>
-__device__ inline void load_matrices(std::uint32_t (&x)[4], const T* row) {
-  const std::uint32_t at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
-  if constexpr (transposed)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(at)
-                 : "memory");
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(at)
-                 : "memory");
-}
-
-/// sums[16, 8] += left[16, 16] * right[16, 8]. Before sm_80 the depth of an instruction is 8: registers lie the same, and
-/// there is no bf16.
-template <typename T>
-__device__ inline void multiply_halves(float (&sums)[4], const std::uint32_t (&left)[4], std::uint32_t low,
-                                       std::uint32_t high) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, bf16>)
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
-  else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(low), "r"(high));
-#else
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-               : "r"(left[0]), "r"(left[1]), "r"(low));
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-               : "r"(left[2]), "r"(left[3]), "r"(high));
-#endif
-}
 
 /// What a step takes of a factor: `lines` of its rows (or columns), `depth` places of each. It lies in shared memory as in
 /// memory: neighbours are places of the depth where it lies `along` it, and lines otherwise. `load` elements are copied at
