@@ -169,23 +169,15 @@ void images(const Case& c, Bench& bench) {
     for (Index cluster = 1; cluster <= 8; cluster *= 2)
       for (Index threads : {128, 256, 512}) {
         if (threads < across || (bench.repeats == 0 && threads == 256)) continue;
-        const Index share = (c.positions + cluster - 1) / cluster, items = c.images * c.channels / (across * wide);
-        NormSlab s{across, cluster, share, share, c.group, threads, 0, channels};
+        const Index share = (c.positions + cluster - 1) / cluster;
+        NormSlab s{across, cluster, share, share, c.group, threads, channels};
         const auto how = [&] {
-          return said("slabs", {{"across", across}, {"cluster", cluster}, {"threads", threads}, {"chunk", s.chunk}, {"clusters", s.clusters}});
+          return said("slabs", {{"across", across}, {"cluster", cluster}, {"threads", threads}, {"chunk", s.chunk}});
         };
         if (slab_bytes(s, 2) <= 227 << 10 || bench.repeats == 0) {
           if (bench.repeats == 0) s.chunk = (share + 2) / 3;
           bench.report(c.name, how(), bytes, to,
-                       [&] { norm_slabs<false, NormOperands::fixed, NormVariance>(bench.r, p, s, from, to, end); }, errs);
-        }
-        s.chunk = share;
-        for (const Index resident : {1, 2, 3, 4}) {
-          s.clusters = bench.repeats == 0 ? 3 : 132 * resident / cluster;
-          if (slab_bytes(s, 2) + 1024 > (228 << 10) / resident || threads * resident > 640 || s.clusters >= items) break;
-          bench.report(c.name, how(), bytes, to,
                        [&] { norm_slabs<true, NormOperands::fixed, NormVariance>(bench.r, p, s, from, to, end); }, errs);
-          if (bench.repeats == 0) break;
         }
       }
   }
@@ -229,7 +221,7 @@ class Rows {
     constexpr int loads = (columns + threads * wide - 1) / (threads * wide);
     for (Index resident : {1, 2, 3, 4, 6, 8}) {
       if (resident * turn_threads(threads) > 2048 || resident * (keeps == NormKeeps::shared ? 8 * columns : 0) > 220 << 10) break;
-      report(said("turns", {{"threads", threads}, {"shared", keeps == NormKeeps::shared}, {"blocks", 132 * resident}}), [&] {
+      report(said("turns", {{"threads", threads}, {"keeps", static_cast<int>(keeps)}, {"blocks", 132 * resident}}), [&] {
         norm_in_turns<loads, threads, keeps, true, Statistic, f16, float, Bias, f16>(
             bench_.r, p_, 132 * resident, in_.at, vectors_.scale.at, bias(), out_.at, chain());
       });
@@ -276,6 +268,8 @@ void rows(const RowCase (&cases)[3], Bench& bench) {
     of.turns<256, NormKeeps::registers>();
     of.turns<256, NormKeeps::shared>();
     of.turns<512, NormKeeps::registers>();
+    of.turns<128, NormKeeps::cache>();
+    of.turns<256, NormKeeps::cache>();
   }
   {
     Rows<NormVariance, 16384, float> of(cases[1], bench);
@@ -283,6 +277,9 @@ void rows(const RowCase (&cases)[3], Bench& bench) {
     of.turns<512, NormKeeps::registers>();
     of.turns<512, NormKeeps::shared>();
     of.turns<1024, NormKeeps::shared>();
+    of.turns<256, NormKeeps::cache>();
+    of.turns<512, NormKeeps::cache>();
+    of.turns<1024, NormKeeps::cache>();
   }
   Rows<NormVariance, 768, float> of(cases[2], bench);
   of.plain<3, 32>();

@@ -58,15 +58,16 @@ LAYERS = (
 
 IN_BOTH_LAYOUTS = ("slab-groups", "slab-planes", "slab-groups-chain")
 TILES: dict[str, tuple[SlabTile, ...]] = {
-    "slab-2": (SlabTile(1, 2, 4, 1, 128), SlabTile(1, 3, 8, 2, 256), SlabTile(2, 1, 2, 1, 128, 3)),
-    "slab-2-data": (SlabTile(2, 3, 1, 1, 128, 2),),
-    "slab-1": (SlabTile(1, 1, 1, 7, 512), SlabTile(2, 1, 8, 1, 128, 1)),
-    "slab-rms": (SlabTile(1, 5, 1, 1, 128), SlabTile(2, 1, 1, 1, 256, 3)),
-    "slab-many": (SlabTile(1, 1, 1, 1, 256), SlabTile(2, 1, 1, 1, 128, 132)),
-    "slab-groups": (SlabTile(1, 5, 2, 3, 256), SlabTile(2, 5, 4, 1, 128, 2)),
-    "slab-one-group": (SlabTile(1, 1, 8, 1, 512),),
-    "slab-groups-chain": (SlabTile(1, 3, 2, 2, 256), SlabTile(2, 3, 1, 1, 128, 3)),
-    "slab-long": (SlabTile(1, 8, 4, 1, 256), SlabTile(2, 8, 8, 1, 128, 2)),
+    "slab-2": (SlabTile(2, 4, 1, 128), SlabTile(3, 8, 2, 256), SlabTile(1, 2, 1, 128)),
+    "slab-2-data": (SlabTile(3, 1, 1, 128),),
+    "slab-1": (SlabTile(1, 1, 7, 512), SlabTile(1, 8, 1, 128)),
+    "slab-rms": (SlabTile(5, 1, 1, 128), SlabTile(1, 1, 1, 256)),
+    "slab-many": (SlabTile(1, 1, 1, 256), SlabTile(1, 1, 1, 128)),
+    "slab-groups": (SlabTile(5, 2, 3, 256), SlabTile(5, 4, 1, 128)),
+    "slab-one-group": (SlabTile(1, 8, 1, 512),),
+    "slab-batch": (SlabTile(2, 4, 1, 256),),
+    "slab-groups-chain": (SlabTile(3, 2, 2, 256), SlabTile(3, 1, 1, 128)),
+    "slab-long": (SlabTile(8, 4, 1, 256), SlabTile(8, 8, 1, 128)),
 }
 PASSES: dict[str, tuple[PassTile, ...]] = {
     "slab-2": (PassTile(6, 7, 128, 1), PassTile(2, 3, 128, 2)),
@@ -80,13 +81,23 @@ PASSES: dict[str, tuple[PassTile, ...]] = {
     "slab-long": (PassTile(8, 2, 128, 2),),
 }
 TURNS: dict[str, tuple[TurnTile, ...]] = {
-    "slab-long": (TurnTile(512, "registers", 2), TurnTile(1024, "shared", 4), TurnTile(256, "shared", 5)),
+    "slab-long": (
+        TurnTile(512, "registers", 2),
+        TurnTile(1024, "shared", 4),
+        TurnTile(256, "shared", 5),
+        TurnTile(512, "cache", 4),
+    ),
     "turn-narrow": (TurnTile(8, "registers", 1), TurnTile(16, "shared", 2), TurnTile(32, "registers", 3)),
-    "turn-rms": (TurnTile(64, "registers", 7), TurnTile(128, "shared", 30), TurnTile(256, "registers", 3)),
-    "turn-chain": (TurnTile(32, "shared", 1), TurnTile(64, "registers", 4)),
+    "turn-rms": (
+        TurnTile(64, "registers", 7),
+        TurnTile(64, "cache", 5),
+        TurnTile(128, "shared", 30),
+        TurnTile(256, "registers", 3),
+    ),
+    "turn-chain": (TurnTile(32, "shared", 1), TurnTile(64, "registers", 4), TurnTile(32, "cache", 2)),
     "turn-bare": (TurnTile(32, "registers", 2), TurnTile(128, "registers", 13)),
 }
-"""Kernels that prediction would not put first: of each number of slabs, with several of all else."""
+"""Kernels that prediction would not put first, with several of all that they state."""
 
 
 def slabs() -> list[Trial]:

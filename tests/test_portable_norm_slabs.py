@@ -78,7 +78,7 @@ def test_a_cluster_reads_whole_lines_of_an_image() -> None:
     assert tile.across == 8
     assert tile.cluster * tile.share(nest) >= 56 * 56
     assert tile.cluster > 1
-    assert tile.clusters or 2 * shared(asked) <= 227 << 10, "something is loaded while something is computed"
+    assert 2 * shared(asked) <= 227 << 10, "something is loaded while something is computed"
 
 
 def test_whole_groups_make_a_slab() -> None:
@@ -133,37 +133,29 @@ def test_what_is_no_whole_loads_is_refused_and_plain(asked: KernelProblem, reaso
     found, refusals = FAMILY.candidates(asked, H200)
     assert found == (DIRECT,)
     assert ("norm", reason) in [(each.what, each.reason) for each in refusals]
-    assert FAMILY.refuse(asked, slabs_candidate(SlabTile(1, 1, 1, 1, 128)), H200) == reason
+    assert FAMILY.refuse(asked, slabs_candidate(SlabTile(1, 1, 1, 128)), H200) == reason
 
 
 def slabs_candidate(tile: SlabTile) -> Candidate:
     return Candidate("portable", (("algorithm", "slabs"), *tile.parameters), tile.settings)
 
 
-ANY = "there are kernels of 1 or 2 slabs, of 1, 2, 4 or 8 blocks, and of 128, 256 or 512 threads"
+ANY = "there are kernels of 1, 2, 4 or 8 blocks, and of 128, 256 or 512 threads"
 
 
 @pytest.mark.parametrize(
     ("tile", "target", "reason"),
     [
-        (SlabTile(1, 10, 8, 1, 256), "h200", None),
-        (SlabTile(2, 10, 8, 1, 256, 16), "h200", None),
-        (SlabTile(3, 10, 8, 1, 256), "h200", ANY),
-        (SlabTile(1, 10, 3, 1, 256), "h200", ANY),
-        (SlabTile(1, 10, 1, 1, 96), "h200", ANY),
-        (SlabTile(1, 15, 8, 1, 256), "h200", "320 channels are no whole slabs of 120"),
-        (SlabTile(1, 8, 8, 1, 256), "h200", "a slab of 64 channels has no whole groups of 10"),
-        (SlabTile(1, 10, 2, 16, 256), "a100", "blocks form clusters from sm_90 on"),
-        (SlabTile(1, 10, 8, 513, 256), "h200", "512 positions are fewer than the 513 parts of a block's share"),
-        (SlabTile(1, 10, 8, 1, 256, 2), "h200",
-         "a block with one slab computes no other: it states no clusters that run at once"),
-        (SlabTile(2, 10, 8, 2, 256, 16), "h200", "two slabs of a block are kept whole"),
-        (SlabTile(2, 5, 1, 1, 256, 16), "t4", "copies to shared memory go on while a slab is computed from sm_80 on"),
-        (SlabTile(2, 10, 8, 1, 256, 128), "h200",
-         "of 128 slabs 128 are computed at once, so no block copies a second one"),
-        (SlabTile(1, 10, 4, 1, 256), "h200", None),
-        (SlabTile(1, 10, 1, 1, 256), "h200", "takes 663488 bytes of shared memory, a block has 232448"),
-        (SlabTile(1, 10, 1, 10, 256), "t4", "takes 73728 bytes of shared memory, a block has 65536"),
+        (SlabTile(10, 8, 1, 256), "h200", None),
+        (SlabTile(10, 3, 1, 256), "h200", ANY),
+        (SlabTile(10, 1, 1, 96), "h200", ANY),
+        (SlabTile(15, 8, 1, 256), "h200", "320 channels are no whole slabs of 120"),
+        (SlabTile(8, 8, 1, 256), "h200", "a slab of 64 channels has no whole groups of 10"),
+        (SlabTile(10, 2, 16, 256), "a100", "blocks form clusters from sm_90 on"),
+        (SlabTile(10, 8, 513, 256), "h200", "512 positions are fewer than the 513 parts of a block's share"),
+        (SlabTile(10, 4, 1, 256), "h200", None),
+        (SlabTile(10, 1, 1, 256), "h200", "takes 663488 bytes of shared memory, a block has 232448"),
+        (SlabTile(10, 1, 10, 256), "t4", "takes 73728 bytes of shared memory, a block has 65536"),
     ],
     ids=str,
 )  # fmt: skip
@@ -176,11 +168,11 @@ def test_a_slab_that_is_not_legal_has_a_reason(tile: SlabTile, target: str, reas
 def test_few_positions_and_wide_slabs_are_refused_too() -> None:
     few = of_channels(200, 2048, 1, 3)
     assert (
-        FAMILY.refuse(few, slabs_candidate(SlabTile(1, 8, 4, 1, 128)), H200)
+        FAMILY.refuse(few, slabs_candidate(SlabTile(8, 4, 1, 128)), H200)
         == "3 positions are fewer than the 4 blocks of a cluster"
     )
     assert (
-        FAMILY.refuse(few, slabs_candidate(SlabTile(1, 256, 1, 1, 128)), H200)
+        FAMILY.refuse(few, slabs_candidate(SlabTile(256, 1, 1, 128)), H200)
         == "128 threads are fewer than the 256 loads of a position"
     )
 
@@ -188,30 +180,28 @@ def test_few_positions_and_wide_slabs_are_refused_too() -> None:
 def test_a_candidate_states_all_that_emission_takes() -> None:
     asked = of_channels(256, 64, 56, 56)
     best = offered(asked)[0]
-    assert [name for name, _ in best.parameters] == ["algorithm", "slabs"]
+    assert [name for name, _ in best.parameters] == ["algorithm"]
     at = StepExpressions(("x", "scale", "bias"), ("y",), (None, "scale", "bias"))
     without = replace(best, settings=best.settings[1:])
     reason = f"{without} states not all that its kernel takes, or something else"
     assert FAMILY.refuse(asked, without, H200) == reason
     with pytest.raises(ValueError, match=f"^{reason}$"):
         FAMILY.emit(asked, without, H200, at)
-    call = FAMILY.emit(asked, slabs_candidate(SlabTile(2, 4, 8, 1, 256, 33)), H200, at).call
+    call = FAMILY.emit(asked, slabs_candidate(SlabTile(4, 8, 1, 256)), H200, at).call
     assert "norm_in_slabs<true, bolt::portable::NormOperands::fixed, " in call
-    slab = ".across = 4, .cluster = 8, .share = 392, .chunk = 392, .group = 1, .threads = 256, .clusters = 33"
+    slab = ".across = 4, .cluster = 8, .share = 392, .chunk = 392, .group = 1, .threads = 256"
     assert slab in call
 
 
-def test_each_number_of_slabs_is_a_kernel_and_all_else_a_setting() -> None:
+def test_one_compiled_kernel_serves_all_slabs() -> None:
     asked = of_channels(256, 64, 56, 56)
-    kernels = [each for each in offered(asked) if "algorithm=slabs" in str(each)]
-    assert sorted(dict(each.parameters)["slabs"] for each in kernels) == [1, 2]
-    for kernel in kernels:
-        variants = FAMILY.variants(asked, kernel, H200)
-        assert len(variants) > 8
-        assert {each.parameters for each in variants} == {kernel.parameters}
-        times = [FAMILY.predict(asked, each, H200) for each in (kernel, *variants)]
-        assert times == sorted(times)
-        assert all(FAMILY.refuse(asked, each, H200) is None for each in variants)
+    (kernel,) = (each for each in offered(asked) if "algorithm=slabs" in str(each))
+    variants = FAMILY.variants(asked, kernel, H200)
+    assert len(variants) > 8
+    assert {each.parameters for each in variants} == {kernel.parameters}
+    times = [FAMILY.predict(asked, each, H200) for each in (kernel, *variants)]
+    assert times == sorted(times)
+    assert all(FAMILY.refuse(asked, each, H200) is None for each in variants)
 
 
 def places(loops: tuple[Loop, ...]) -> np.ndarray:
@@ -253,7 +243,6 @@ def test_each_element_is_in_one_slab_with_all_of_its_statistic(data: st.DataObje
         assert (tile.cluster - 1) * tile.share(nest) < many + tile.cluster
         assert tile.cluster * tile.share(nest) >= many
         assert tile.chunks * tile.chunk(nest) >= tile.share(nest)
-        assert tile.clusters < nest.slabs(tile.width)
 
     # The number of the statistic of each element, in the order of memory.
     ids = np.zeros(shape, dtype=np.int64)
@@ -282,7 +271,7 @@ def test_a_plan_names_the_kernel_and_says_why_others_are_none() -> None:
         }""")
     recipe, spec = with_policy("auto"), TargetSpec("h200", "fp16")
     text = render(plan_engine([net], recipe, spec, H200, load(H200)).plan)
-    assert "portable algorithm=slabs slabs=" in next(line for line in text.splitlines() if " whole " in line)
+    assert "portable algorithm=slabs across=" in next(line for line in text.splitlines() if " whole " in line)
     assert "portable algorithm=direct" in next(line for line in text.splitlines() if " odd " in line)
     why = "portable: odd: slabs: 20 channels are no multiple of the 8 that a thread loads at once"
     assert f"  {why}" in text.splitlines()

@@ -20,7 +20,7 @@ from bolt_build.toolchain.wheels import installing
 from bolt_build.verify.known import giving, shape_reads
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
 from bolt_build.verify.rounded_model import RoundedModel
-from bolt_build.verify.segments import CutModel, Wanted
+from bolt_build.verify.segments import Care, CutModel, Wanted
 from bolt_build.verify.taps import Tap
 from bolt_build.verify.unrolled import has_graphs, unrolled
 from bolt_build.verify.widening import without_bf16
@@ -122,16 +122,20 @@ class Reference:
         return {name: array.astype(_NUMPY[wanted[name].type], copy=False) for name, array in feeds.items()}
 
     def expected(
-        self, taps: Sequence[Tap], held: Mapping[str, Array], ports: Mapping[str, str]
+        self,
+        taps: Sequence[Tap],
+        held: Mapping[str, Array],
+        ports: Mapping[str, str],
+        care: Care = Care.FIRST_ROWS,
     ) -> tuple[Expected, ...]:
         """For each tap, what the model makes of the engine's own values `held` (by the plan's names).
 
         `ports` says which of them is the model's input of a name. All taps are computed at once.
         """
         known, cut = self._cut({name: held[value] for name, value in ports.items()})
-        key = known, cut.key(taps, held)
+        key = known, cut.key(taps, held), care
         if key not in self._ready:
-            piece = cut.piece(taps, held, ports)
+            piece = cut.piece(taps, held, ports, care)
             self._ready[key] = (piece.fed, piece.wanted, self._session(piece.model, whole=False))
         fed, wanted, session = self._ready[key]
         inputs = [port.name for port in session.get_inputs()]

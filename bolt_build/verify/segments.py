@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from enum import Enum
 
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -24,6 +25,7 @@ from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, 
 from bolt_build.verify.rounding_rules import is_exact, variances_of
 from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.tolerance import coarser
+from bolt_build.verify.tried import tried
 
 _REAL = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 ROWS = 8
@@ -44,6 +46,15 @@ _KEEPS_ROWS = ("Cast", "CastLike", "Dropout", "Identity", "Reshape", "Where")
 """Operators that leave a softmax's rows what they are where attention has them."""
 _FIRST_ONLY = ("TopK", "MaxPool")
 """Operators whose first output alone has such numbers."""
+
+
+class Care(Enum):
+    """How a variance is found: of the first rows, as a bound; of every row; or of every row, and no more than trying
+    shows (`verify.tried`). Each costs more than the one before."""
+
+    FIRST_ROWS = "first rows"
+    EVERY_ROW = "every row"
+    TRIED = "tried"
 
 
 @dataclass(frozen=True)
@@ -102,10 +113,12 @@ class CutModel:
         asked = tuple((tap.tensor, tap.value, tap.sources, tap.computed, tap.roundings, tap.shape[1:]) for tap in taps)
         return asked, rows, tuple((value, shape[1:]) for value, shape in values.items())
 
-    def piece(self, taps: Sequence[Tap], held: Mapping[str, Array], ports: Mapping[str, str]) -> Piece:
+    def piece(
+        self, taps: Sequence[Tap], held: Mapping[str, Array], ports: Mapping[str, str], care: Care = Care.FIRST_ROWS
+    ) -> Piece:
         """The graph for `taps`. `held` are the engine's values by name, for their shapes and types; `ports` says which
         of them is the model's input of a name."""
-        return _Cut(self, held, ports).piece(taps)
+        return _Cut(self, held, ports, care).piece(taps)
 
     def acts_by_rows(self, nodes: Iterable[NodeProto], shape: tuple[int, ...]) -> bool:
         """True where the first axis passes through the nodes row by row."""
@@ -159,8 +172,8 @@ class CutModel:
 class _Cut:
     """One piece in the making."""
 
-    def __init__(self, model: CutModel, held: Mapping[str, Array], ports: Mapping[str, str]) -> None:
-        self._of, self._held, self._ports = model, held, ports
+    def __init__(self, model: CutModel, held: Mapping[str, Array], ports: Mapping[str, str], care: Care) -> None:
+        self._of, self._held, self._ports, self._care = model, held, ports, care
         self._emit = Emitter(model._opset, model._prefix)
         self._fed: dict[str, str] = {}
         self._constants: dict[str, str] = {}
@@ -194,8 +207,10 @@ class _Cut:
         nodes, reached, same = self._of._between(tap.tensor, known.keys() - {tap.tensor}, shared=shared)
         known |= {name: known[shown] for name, shown in same.items()}
         known |= {name: self._ports[name] for name in reached if name in self._ports}
-        by_rows = self._of.acts_by_rows(nodes, tap.shape) and all(
-            self._held[value].shape[:1] == tap.shape[:1] for value in known.values()
+        by_rows = (
+            self._care is Care.FIRST_ROWS
+            and self._of.acts_by_rows(nodes, tap.shape)
+            and all(self._held[value].shape[:1] == tap.shape[:1] for value in known.values())
         )
         # What counts or chooses is exact, and cannot be pushed by a rounding.
         real = {name for name, value in known.items() if _is_real(self._held[value])}
@@ -210,6 +225,9 @@ class _Cut:
         if tensor in self._fed.values() or tensor == tap.tensor:  # inputs and constants are no outputs
             tensor = self._emit.add("Identity", [tensor])
         variance, roundings = segment.variances.get(segment.name(tap.tensor)), roundings_of(tap)
+        if self._care is Care.TRIED and variance is not None:
+            most = tried(self._emit, segment.nodes, segment.real, tensor, len(tap.shape), tap.computed)
+            variance = variance if most is None else self._emit.add("Min", [variance, most])
         return Wanted(tap, tensor, variance, tuple(segment.counts), segment.computed, roundings)
 
     def _feed(self, value: str) -> str:
@@ -263,6 +281,12 @@ class _Segment:
         self.variances: dict[str, Variance] = {}
         self.counts: list[str] = []
         self.computed = False
+        self.nodes: list[NodeProto] = []  # as they stand in the graph
+
+    @property
+    def real(self) -> Set[str]:
+        """Names in the graph that hold floating-point numbers."""
+        return self._moving | self.constants
 
     def name(self, tensor: str) -> str:
         """What the model's `tensor` is called here; empty for an input that is left out."""
@@ -321,6 +345,7 @@ class _Segment:
         else:
             self._emit.typed(node, outputs)
             self._emit.nodes.append(copy)
+        self.nodes.append(copy)
         constants = self._cut.initializers
         stored = [tensor in constants and constants[tensor].data_type in _REAL for tensor in node.input]
         if node.op_type in _COUNTS or _is_counted(node):

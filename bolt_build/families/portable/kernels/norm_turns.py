@@ -26,7 +26,7 @@ _LOADS = 8
 """Loads of `LANES` elements that a thread holds of a row at most."""
 _RESIDENT = (1, 2, 3, 4, 6, 8)
 """Blocks a multiprocessor that are tried."""
-_KEEPS = {"registers": "registers", "shared": "shared"}
+_KEEPS = {"registers": "registers", "shared": "shared", "cache": "cache"}
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class _Rows:
 
 @dataclass(frozen=True)
 class TurnTile:
-    """A row has so many `threads`. Scale and bias wait in `registers` of a thread, or in `shared` memory. So many
-    `blocks` take rows in turns, each as many at once as it has threads for."""
+    """A row has so many `threads`. Scale and bias wait in `registers` of a thread, in `shared` memory, or in the L1
+    `cache`. So many `blocks` take rows in turns, each as many at once as it has threads for."""
 
     threads: int
     keeps: str

@@ -243,14 +243,14 @@ void norm(const Run& r, const Norm& p, const void* input, const void* scale, con
 
 /// The same in slabs `s`, of loops `q` around channels and over positions. Where memory is not as the planner expects it
 /// (tensors that are not aligned, less shared memory), as above.
-template <bool twice, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
+template <bool flat, NormOperands operands, typename Statistic, typename In, typename Scale, typename Bias, typename Out, typename Epilogue>
 void norm_in_slabs(const Run& r, const Norm& p, const Norm& q, const NormSlab& s, const void* input, const void* scale,
                    const void* bias, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
   const NormEnd<Scale, Bias, Epilogue> end{static_cast<const Scale*>(scale), static_cast<const Bias*>(bias), epilogue};
   if (aligned_to_16(in, out, end.scale, end.bias) && slab_bytes(s, sizeof(In)) <= slab_memory())
-    norm_slabs<twice, operands, Statistic>(r, q, s, in, out, end);
+    norm_slabs<flat, operands, Statistic>(r, q, s, in, out, end);
   else
     norm<0, 32, 1, false, Statistic, In, Scale, Bias, Out>(r, p, input, scale, bias, output, epilogue);
 }

@@ -7,8 +7,8 @@
 
 namespace bolt::portable {
 
-/// Where scale and bias of all rows wait: in registers of the threads, or in shared memory.
-enum class NormKeeps { registers, shared };
+/// Where scale and bias of all rows wait: in registers of the threads, in shared memory, or in the L1 cache.
+enum class NormKeeps { registers, shared, cache };
 
 /// Threads of a block whose rows have `threads` threads.
 constexpr int turn_threads(int threads) { return threads <= 32 ? block_threads : threads; }
@@ -22,7 +22,7 @@ constexpr int turn_threads(int threads) { return threads <= 32 ? block_threads :
 template <int loads, int threads, NormKeeps keeps, bool early, typename Statistic, typename In, typename Out, typename End>
 struct NormTurns {
   static constexpr int own = turn_threads(threads), together = own / threads, warps = own / 32;
-  static constexpr bool shares = keeps == NormKeeps::shared;
+  static constexpr bool shares = keeps == NormKeeps::shared, holds = keeps == NormKeeps::registers;
 
   struct Row {
     Lanes<In, wide> x[loads];
@@ -40,7 +40,7 @@ struct NormTurns {
   __device__ void operator()() const {
     extern __shared__ __align__(16) float turn_operands[];
     const NormLoop& inner = p.reduced[0];
-    float scale[shares ? 1 : loads][wide], bias[shares ? 1 : loads][wide];
+    float scale[holds ? loads : 1][wide], bias[holds ? loads : 1][wide];
     if constexpr (!early) await_earlier();
     if constexpr (shares) {
       for (std::uint32_t k = threadIdx.x * wide; k < count; k += own * wide) {
@@ -50,7 +50,7 @@ struct NormTurns {
         store_lanes<wide>(turn_operands + count + k, bias[0]);
       }
       __syncthreads();
-    } else {
+    } else if constexpr (holds) {
 #pragma unroll
       for (int k = 0; k < loads; ++k) {
         if (first(k) >= count) continue;
@@ -81,12 +81,12 @@ struct NormTurns {
         const NormAt at = step(start, inner, first(k));
         float y[wide], more[wide];
         load_wide(row.x[k].at, y);
-        float* const factors = shares ? more : scale[shares ? 0 : k];
-        if constexpr (shares) load_lanes<wide>(turn_operands + first(k), more);
+        float* const factors = holds ? scale[holds ? k : 0] : more;
+        operand(end.scale, inner.scale, k, 0, factors);
 #pragma unroll
         for (int i = 0; i < wide; ++i) y[i] = (y[i] - mean) * factor * factors[i];
-        float* const added = shares ? more : bias[shares ? 0 : k];
-        if constexpr (shares) load_lanes<wide>(turn_operands + count + first(k), more);
+        float* const added = holds ? bias[holds ? k : 0] : more;
+        operand(end.bias, inner.bias, k, count, added);
 #pragma unroll
         for (int i = 0; i < wide; ++i)
           y[i] = end.epilogue(y[i] + added[i], Place{at.x + i, at.channel + i * inner.channel});
@@ -98,6 +98,18 @@ struct NormTurns {
  private:
   /// The element with which this thread's load `k` of a row begins.
   __device__ static std::uint32_t first(int k) { return (k * threads + threadIdx.x % threads) * wide; }
+
+  /// Scale or bias of this thread's load `k`, where registers do not hold them; in shared memory from `at` on.
+  template <typename Of>
+  __device__ void operand(const Of* of, Index step, int k, std::uint32_t at, float* found) const {
+    if constexpr (shares) {
+      extern __shared__ __align__(16) float turn_operands[];
+      load_lanes<wide>(turn_operands + at + first(k), found);
+    } else if constexpr (!holds) {
+      asm volatile("" : "+l"(of));  // or the compiler would keep them in registers from one row to the next
+      norm_operands(of + first(k) * step, step, found);
+    }
+  }
 
   __device__ void read(std::uint32_t item, Row& row) const {
     if (item >= many) return;

@@ -1,0 +1,56 @@
+"""What rounding does to a layer, tried: the layer once more, with everything rounded that an engine may round.
+
+The variance of `verify.rounding` is a bound. Over many layers that nothing shows in between, such as blocks whose
+channels are padded or shuffled, it may exceed the tensor itself: each window counts the errors of neighbouring
+positions as one. Then the difference that roundings make on the engine's own inputs says what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from onnx import NodeProto, TensorProto, helper
+
+from bolt_build.dtypes import DType
+from bolt_build.verify.emitter import Emitter
+from bolt_build.verify.rounding import UNIT, Variance
+from bolt_build.verify.rounding_rules import RULES, is_exact
+
+_FACTOR = 2.0**2
+"""An engine may be off by twice what one trial shows: both are draws of the same roundings, which the trial makes at
+every node and an engine where it stores."""
+_HALF = {DType.F16: TensorProto.FLOAT16, DType.BF16: TensorProto.BFLOAT16}
+
+
+def tried(
+    emit: Emitter, nodes: Sequence[NodeProto], real: Set[str], tensor: str, rank: int, computed: DType
+) -> Variance:
+    """The mean square, over all but the channels, of what roundings to `computed` do to `tensor` of this rank, which
+    `nodes` of the graph make. Names that are `real` hold floating-point numbers. None where it cannot be tried: a node
+    is neither one of those whose roundings are known nor one that only moves, or nothing is rounded."""
+    if computed not in _HALF or emit.opset < 13 or not all(node.op_type in RULES or is_exact(node) for node in nodes):
+        return None
+
+    def rounded(name: str) -> str:
+        half = emit.add("Cast", [name], to=_HALF[computed])
+        return emit.add("Cast", [half], to=TensorProto.FLOAT)
+
+    seen: dict[str, str] = {}
+    for node in nodes:
+        for name in node.input:
+            if name in real and name not in seen:
+                seen[name] = rounded(name)
+        if not any(name in seen for name in node.input):
+            continue
+        made = [emit.fresh() if name else "" for name in node.output]
+        copy = helper.make_node(node.op_type, [seen.get(name, name) for name in node.input], made)
+        copy.attribute.extend(node.attribute)
+        emit.nodes.append(copy)
+        for name, result in zip(node.output, made, strict=True):
+            if name in real:
+                seen[name] = result if is_exact(node) else rounded(result)
+    if tensor not in seen:
+        return None
+    difference = emit.scaled(emit.add("Sub", [seen[tensor], tensor]), 1.0 / UNIT)
+    axes = [axis for axis in range(rank) if axis != 1 or rank < 4]
+    return emit.reduce("ReduceMean", emit.scaled(emit.square(difference), _FACTOR), axes)

@@ -1,0 +1,111 @@
+"""What decides where the usual variances do not: those of all rows, and what trying shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fault_table import planned_engine
+from graph_models import model, node, saved, tensor
+from planned_engine import PlannedContext
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.ir import Array
+from bolt_build.verify.layers import compare_layers, layer_report
+from bolt_build.verify.reference import Reference
+from bolt_build.verify.segments import Care
+from bolt_build.verify.taps import Source, Tap
+
+LAYERS = 12
+IMAGE = (2, 8, 16, 16)
+
+
+def windows(weights: Array, x: Array) -> Array:
+    """Depthwise 3x3 windows with a border of zeros, results in fp16."""
+    wide = np.pad(x.astype(np.float32), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    parts = (
+        weights[:, :, i, j].reshape(1, -1, 1, 1) * wide[:, :, i : i + IMAGE[2], j : j + IMAGE[3]]
+        for i in range(3) for j in range(3)
+    )  # fmt: skip
+    return np.asarray(sum(parts), np.float16)
+
+
+@pytest.fixture
+def hidden(tmp_path: Path) -> tuple[Reference, Tap, list[Array], Array]:
+    """Depthwise convolutions of which an engine shows the last one alone: their weights, and its input."""
+    random = np.random.RandomState(3)
+    weights = [(random.standard_normal((IMAGE[1], 1, 3, 3)) / 3).astype(np.float32) for _ in range(LAYERS)]
+    names = ["x", *(f"h{at}" for at in range(1, LAYERS)), "y"]
+    nodes = [
+        node("Conv", f"{names[at]} w{at}", names[at + 1], f"conv{at}", group=IMAGE[1], pads=[1, 1, 1, 1])
+        for at in range(LAYERS)
+    ]
+    saved(tmp_path, model(nodes, [tensor("x", list(IMAGE))], constants={f"w{at}": w for at, w in enumerate(weights)}))
+    half = DType.F16
+    source = (Source("x", "x", half),)
+    tap = Tap(LAYERS - 1, "last", ("last",), "y", "y", "kernel", IMAGE, source, half, half, LAYERS, LAYERS, half, False)
+    return Reference(tmp_path / "test.onnx", ()), tap, weights, random.standard_normal(IMAGE).astype(np.float16)
+
+
+def computed(weights: list[Array], x: Array) -> Array:
+    """As an engine in half precision computes them."""
+    for each in weights:
+        x = windows(each.astype(np.float16).astype(np.float32), x)
+    return x
+
+
+def test_roundings_of_many_hidden_layers_are_tried_for_their_bound_is_wider_than_the_tensor(
+    hidden: tuple[Reference, Tap, list[Array], Array],
+) -> None:
+    reference, tap, weights, x = hidden
+    right = computed(weights, x)
+
+    def told(array: Array, care: Care) -> tuple[bool, bool]:
+        (expected,) = reference.expected((tap,), {"x": x}, {"x": "x"}, care)
+        report = layer_report(tap, array, expected)
+        return report.ok, report.tells
+
+    assert told(right, Care.FIRST_ROWS) == (True, False)
+    assert told(right, Care.EVERY_ROW) == (True, False)
+    assert told(right, Care.TRIED) == (True, True)
+    weights[5] = weights[5].copy()
+    weights[5][2, 0, 1, 1] *= 1.1
+    assert told(computed(weights, x), Care.TRIED) == (False, True)
+
+
+def test_nothing_is_tried_of_layers_whose_roundings_are_measured(tmp_path: Path) -> None:
+    nodes = [node("Sin", "x", "h", "sin"), node("Conv", "h w", "y", "conv")]
+    constants = {"w": np.ones((4, 4, 1, 1), np.float32)}
+    saved(tmp_path, model(nodes, [tensor("x", [2, 4, 3, 3])], constants=constants))
+    half = DType.F16
+    tap = Tap(
+        1, "conv", ("conv",), "y", "y", "k", (2, 4, 3, 3), (Source("x", "x", half),), half, half, 2, 2, half, False
+    )
+    held = {"x": np.linspace(0, 1, 72, dtype=np.float16).reshape(2, 4, 3, 3)}
+    reference = Reference(tmp_path / "test.onnx", ())
+    bound, tried = (
+        reference.expected((tap,), held, {"x": "x"}, care)[0].variance for care in (Care.EVERY_ROW, Care.TRIED)
+    )
+    assert bound is not None
+    assert tried is not None
+    np.testing.assert_array_equal(bound, tried)
+
+
+def test_a_row_unlike_the_first_ones_is_judged_by_its_own_variance(tmp_path: Path) -> None:
+    """Two channels of one image are a thousand times as large, and what they do cancels but for the roundings of their
+    weights: neither the first images nor the size of this one's result say how far these take it."""
+    random = np.random.RandomState(5)
+    weights = random.standard_normal((64, 64, 1, 1)).astype(np.float32)
+    weights[:, 8] = -1.5 * weights[:, 7]
+    saved(
+        tmp_path,
+        model([node("Conv", "x w", "y", "conv")], [tensor("x", ["N", 64, 4, 4])], constants={"w": weights}),
+    )
+    engine = planned_engine(tmp_path / "test.onnx", "h200", "fp16", batch=16)
+    x = random.standard_normal((16, 64, 4, 4)).astype(np.float32)
+    x[12, 7] *= 1000
+    x[12, 8] = x[12, 7] / 1.5
+    context = PlannedContext(engine.plan, engine.planned.constants)
+    (report,) = compare_layers(context, engine.reference, engine.plan, {"x": x.astype(engine.inputs["x"].dtype)}).layers
+    assert report.ok
