@@ -239,6 +239,27 @@ def test_a_constant_triangle_is_causal() -> None:
     assert [node.op for node in other.graph.nodes if isinstance(node.op, Attention)] == [Attention(3, 3, 1.0)]
 
 
+@pytest.mark.parametrize(("hides", "causal"), [("-inf", True), ("-3e38", False)])
+def test_beside_another_mask_only_an_infinite_triangle_is_causal(hides: str, causal: bool) -> None:
+    """OWL-ViT adds a triangle of the least number and a mask of padding: a row of padding sees what both hide once."""
+    text = f"""
+    graph g batch=1 (%x: f32[1,2,12], %padding: f32[1,1,2,2]) -> (%y) {{
+      const %mask: f32[1,1,2,2] {{0, {hides}, 0, 0}}
+      %h = reshape(%x) shape=[1,2,3,4]
+      %t = transpose(%h) perm=[0,2,1,3]
+      %s = matmul(%t, %t) transpose_b=true
+      %m = add(%s, %mask)
+      %n = add(%m, %padding)
+      %p = softmax(%n) axis=3
+      %o = matmul(%p, %t)
+      %y = transpose(%o) perm=[0,2,1,3]
+    }}
+    """
+    result = run(RECOGNISE_ATTENTION, graph(text))
+    (node,) = [node for node in result.graph.nodes if isinstance(node.op, Attention)]
+    assert node.op.causal is causal
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -101,3 +101,22 @@ def test_sums_of_one_kernel_that_cancel_are_judged_by_what_is_on_the_way(tmp_pat
     assert judge(otherwise, expected.tensor, expected.variance, fp32, expected.relative).used < 1
     wrong = otherwise + np.float32(2e-4)
     assert judge(wrong, expected.tensor, expected.variance, fp32, expected.relative).used > 1
+
+
+@pytest.mark.parametrize("columns", [(), (1,), (2,)])
+def test_means_of_one_column_have_the_axes_of_their_result(columns: tuple[int, ...], tmp_path: Path) -> None:
+    """D-FINE takes the mean of the distances 0 to 32 by shares: a matrix times a vector."""
+    net = Net([1, 4, 33])
+    shares = net.node("Softmax", "shares", "x", axis=-1)
+    weight = net.constant("distances", np.arange(33 * (columns or (1,))[0]).reshape(33, *columns))
+    path = net.saved(tmp_path / "net.onnx", net.node("MatMul", "y", shares, weight), [1, 4, *columns])
+    held = {"x": np.random.RandomState(0).rand(1, 4, 33).astype(np.float32)}
+    fp32 = DType.F32
+    sources = (Source("x", "x", fp32),)
+    tap = Tap(0, "y", ("y",), "y", "y", "kernel", (1, 4, *columns), sources, fp32, fp32, 1, 1, fp32, False)
+    (expected,) = Reference(path, ()).expected([tap], held, {})
+    assert expected.variance is not None
+    assert expected.variance.shape == expected.tensor.shape == (1, 4, *columns)
+    wrong = expected.tensor * np.float32(1 + 1e-4)
+    assert judge(expected.tensor, expected.tensor, expected.variance, fp32, expected.relative).used < 1
+    assert judge(wrong, expected.tensor, expected.variance, fp32, expected.relative).used > 1

@@ -85,6 +85,10 @@ def of_means(work: Work, shares: str, values: str) -> Variance:
     divisor is off for all of them, and so is their storing where they are alike."""
     emit = work.emit
     count, divisor = of_shares(work, shares, -1)
+    result, shape = work.outputs[0], None
+    if emit.opset >= 10:
+        shape = emit.add("Shape", [result])
+        values, result = _columns(work, values), _columns(work, result)
     size = emit.add("Abs", [values])
     alike = count
     if emit.opset >= 10:
@@ -92,4 +96,15 @@ def of_means(work: Work, shares: str, values: str) -> Variance:
         alike = emit.add("Min", [emit.reduce("ReduceSum", found, [-2]), count])
     of_sum = emit.product(emit.square(work.again([shares, size])), of_sums(work, count, alike))
     common = emit.affine(divisor, 1.0, work.roundings.result)
-    return emit.sum(of_sum, emit.product(emit.square(work.outputs[0]), common))
+    found = emit.sum(of_sum, emit.product(emit.square(result), common))
+    return found if shape is None else emit.add("Reshape", [found, shape])
+
+
+def _columns(work: Work, values: str) -> str:
+    """`values` with an axis of 1 behind the others where input 1 of the product is a single column, which has one axis:
+    then the result has fewer axes than input 0."""
+    emit = work.emit
+    first, last = (emit.add("Size", [emit.add("Shape", [name])]) for name in (work.inputs[0], work.outputs[0]))
+    lost = emit.add("Reshape", [emit.add("Sub", [first, last]), emit.constant([1])])
+    ones = emit.add("Slice", [emit.constant([1]), emit.constant([0]), lost])
+    return emit.add("Reshape", [values, emit.add("Concat", [emit.add("Shape", [values]), ones], axis=0)])

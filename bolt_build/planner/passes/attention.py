@@ -3,7 +3,9 @@
 Scales may stand on scores, queries or keys; masks may be added, or chosen in the place of scores; softmax may be made
 safe against rows without a key. Queries, keys and values are followed back to the tensors that they are slices of.
 
-A constant mask of zeros and of what hides keys, in a lower triangle, is no weight: it becomes `causal`.
+A constant mask of zeros and of what hides keys, in a lower triangle, is no weight: it becomes `causal`. Beside another
+mask it does so only where it hides by infinity: a row of which both masks together leave nothing sees all keys that one
+of them hides by a finite number.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ def _build(
     causal, masks, dtype = False, list[str](), editor.type(softmax.inputs[0]).dtype
     for mask in scores.masks:
         array = _array(editor, mask)
-        if array is not None and _is_triangle(array, queries, keys):
+        if array is not None and _is_triangle(array, queries, keys) and (len(scores.masks) == 1 or _is_endless(array)):
             causal = True
             continue
         masks.append(
@@ -237,6 +239,11 @@ def _is_triangle(array: Array, queries: int, keys: int) -> bool:
     lower = np.tri(queries, keys, dtype=np.bool_)
     mask = array.reshape(queries, keys)
     return bool((mask[lower] == 0.0).all() and (mask[~lower] <= LEAST).all())
+
+
+def _is_endless(array: Array) -> bool:
+    """Whether a mask hides by infinity, whatever is added to it."""
+    return bool(np.isinf(array[array != 0.0]).all())
 
 
 def _added(editor: GraphEditor, chain: Chain, mask: Mask, array: Array | None, dtype: DType) -> str:
