@@ -7,7 +7,7 @@ import functools
 from onnx import NodeProto
 
 from bolt_build.graph.onnx_import import importer_table
-from bolt_build.verify import quantised_rules
+from bolt_build.verify import quantised_rules, rounding_moves
 from bolt_build.verify.alike import of_means, of_positions, of_shares, of_sums
 from bolt_build.verify.rounding import FUNCTION, UNIT, Rule, Variance, Work, additions, measured
 from bolt_build.verify.rounding_recurrent import recurrence
@@ -276,104 +276,19 @@ def _leaky(work: Work) -> Variance:
     return _function(max(1.0, abs(work.real("alpha", 0.01))), "product")(work)
 
 
-def _largest(work: Work) -> Variance:
-    """Max, Min: of whichever is taken."""
-    if all(variance is None for variance in work.variances):
-        return None
-    return work.plus(work.emit.zeros_like(work.outputs[0]), *work.variances)
-
-
-def _moved(work: Work) -> Variance:
-    """What only moves elements moves their variances with them."""
-    if work.variances[0] is None:
-        return None
-    return work.again([work.variances[0], *work.inputs[1:]])
-
-
-def _gathered(work: Work) -> Variance:
-    """What is taken of a constant is rounded as that is stored."""
-    own = work.emit.square(work.outputs[0]) if any(work.stored[:1]) else None
-    return _moved(work) if own is None else work.plus(_moved(work), work.emit.scaled(own, work.roundings.weight))
-
-
-def _padded(work: Work) -> Variance:
-    """Behind the border is a constant, which is exact."""
-    if work.variances[0] is None:
-        return None
-    rest = list(work.inputs[1:])
-    if len(rest) > 1:
-        rest[1] = ""
-    return work.again([work.variances[0], *rest], **({} if rest else {"value": 0.0}))
-
-
-def _joined(work: Work) -> Variance:
-    if all(variance is None for variance in work.variances):
-        return None
-    pairs = zip(work.inputs, work.variances, strict=True)
-    return work.again([work.emit.zeros_like(name) if v is None else v for name, v in pairs])
-
-
-def _scattered(work: Work) -> Variance:
-    """ScatterElements and ScatterND: what is put or added has its own variance."""
-    reduction = next((attribute.s for attribute in work.node.attribute if attribute.name == "reduction"), b"none")
-    if reduction not in (b"none", b"add"):
-        return measured(work)
-    if work.variances[0] is None and work.variances[2] is None:
-        return None
-    data, updates = (work.variances[i] or work.emit.zeros_like(work.inputs[i]) for i in (0, 2))
-    return work.again([data, work.inputs[1], updates])
-
-
-def _chosen(work: Work) -> Variance:
-    """Where: of whichever is taken."""
-    if all(variance is None for variance in work.variances[1:]):
-        return None
-    sides = zip(work.inputs[1:], work.variances[1:], strict=True)
-    return work.again([work.inputs[0], *(work.emit.zeros_like(name) if v is None else v for name, v in sides)])
-
-
-def _resized(work: Work) -> Variance:
-    """Linear and cubic: where a result lies in the input is computed in fp32, and off by as much as the last bit of the
-    largest place. An error of 1 there is as much as the neighbours are. `nearest` takes one, of integers too."""
-    emit, (x, *rest), y = work.emit, work.inputs, work.outputs[0]
-    mode = next((attribute.s for attribute in work.node.attribute if attribute.name == "mode"), b"nearest")
-    if mode == b"nearest":
-        return _moved(work)
-    shapes = [emit.add("Shape", [name]) for name in (x, y)]
-    moved = emit.add("Cast", [emit.add("Not", [emit.add("Equal", shapes)])], to=1)
-    extents = emit.product(emit.add("Cast", [shapes[0]], to=1), moved)
-    places = emit.reduce("ReduceSum", emit.square(extents), [0])
-
-    def around(values: str) -> str:
-        return emit.sum(emit.add("Abs", [work.again([values, *rest])]), emit.add("ReduceMean", [values]))
-
-    carried = None if work.variances[0] is None else around(work.variances[0])
-    own = emit.product(around(emit.square(x)), emit.affine(places, 1.0, work.roundings.addition))
-    return work.rounded(work.plus(carried, own), work.roundings.result)
-
-
-MOVING = (
-    "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Dropout", "Cast", "MaxPool",
-    "GlobalMaxPool", "ReduceMax",
-)  # fmt: skip
-"""Operators that move elements or take some of them, beside those whose importers say so (`Importer.moves`)."""
-EXACT = (*MOVING, "Split", "Concat", "Pad", "Where", "Relu", "Clip", "Neg", "Abs", "Max", "Min")
-"""Operators that round nothing."""
 RULES: dict[str, Rule] = {
     "Conv": _convolution, "MatMul": _product, "Gemm": _product, "BatchNormalization": _batch_norm,
-    "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided, "Pow": _power, "Max": _largest,
-    "Min": _largest, "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
-    "LayerNormalization": _layer_norm, "Resize": _resized, "Upsample": _resized,
+    "Add": _sum, "Sub": _sum, "Sum": _sum, "Mul": _times, "Div": _divided, "Pow": _power,
+    "Sqrt": _root, "Reciprocal": _reciprocal, "Exp": _exponential, "Softmax": _softmax,
+    "LayerNormalization": _layer_norm,
     "ReduceMean": _mean, "GlobalAveragePool": _mean, "AveragePool": _window_mean, "ReduceSum": _total,
     "LeakyRelu": _leaky, "Sigmoid": _function(0.25, "bounded", levels_off=True),
     "HardSigmoid": _function(1.0, "bounded", levels_off=True), "Tanh": _function(1.0, "bounded", levels_off=True),
     "Erf": _function(1.13, "bounded", levels_off=True), "Softplus": _function(1.0, "bounded", levels_off=True),
     "Gelu": _function(1.13, "product"), "Swish": _function(1.1, "product"), "HardSwish": _function(1.5, "product"),
-    "Concat": _joined, "Pad": _padded, "Where": _chosen,
-    "Gather": _gathered, "ScatterElements": _scattered, "ScatterND": _scattered,
     "Clip": _function(1.0, "exact", levels_off=True),
     **dict.fromkeys(("Relu", "Neg", "Abs"), _function(1.0, "exact")),
-    **dict.fromkeys(MOVING, _moved), **quantised_rules.RULES,
+    **rounding_moves.RULES, **quantised_rules.RULES,
 }  # fmt: skip
 """By operator of ONNX's own domain; Split, whose outputs are many, is its segment's."""
 RECURRENT = ("LSTM", "GRU", "RNN")
@@ -389,7 +304,7 @@ def _movers() -> frozenset[str]:
 
 def is_exact(node: NodeProto) -> bool:
     """Whether the node rounds nothing."""
-    return node.domain in ("", "ai.onnx") and (node.op_type in EXACT or node.op_type in _movers())
+    return node.domain in ("", "ai.onnx") and (node.op_type in rounding_moves.EXACT or node.op_type in _movers())
 
 
 def variances_of(work: Work) -> tuple[Variance, ...]:
@@ -407,7 +322,7 @@ def variances_of(work: Work) -> tuple[Variance, ...]:
     if node.domain == "com.microsoft":
         rule = quantised_rules.OF_CONTRIB.get(node.op_type)
     if rule is None and is_exact(node):
-        rule = _moved
+        rule = rounding_moves.moved
     first = measured(work) if rule is None else rule(work)
     rest = range(1, len(work.outputs))
     return (first, *(measured(work, output) if work.outputs[output] else None for output in rest))
