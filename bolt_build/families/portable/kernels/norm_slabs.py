@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import beside, refuse_shared
@@ -107,8 +107,11 @@ def refuse_tile(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> str | Non
     return refuse_shared(tile.shared(nest, element), gpu)
 
 
-_REACHED = 0.6
-"""The part of a GPU's bandwidth that slabs reach at best."""
+_REACHED = 0.78
+"""The part of a GPU's bandwidth that slabs would reach if threads did nothing but load and store."""
+_BESIDE, _SUMS = 4.0, 0.1
+"""What a thread computes beside its loads, in loads: addresses, statistics and waiting for others; and, of groups of
+channels, for each position that a block's threads have at once, for its sums are added up by a warp."""
 _GPC = 16
 """Multiprocessors that a cluster's blocks come from. Those of an H200 have 16 or 18."""
 _REGISTERS = 64
@@ -124,22 +127,18 @@ def _at_once(blocks: int, cluster: int, gpu: Gpu) -> int:
 
 
 def bandwidth(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> float:
-    """The part of a GPU's bandwidth that slabs are expected to reach."""
+    """The part of a GPU's bandwidth that slabs are expected to reach. Constants are fitted to `norm_forms.cu` on an
+    H200."""
     run, slabs = tile.width * element, nest.slabs(tile.width)
     whole = nest.positions[-1].steps[0] == nest.channels.extent == tile.width
     lines = 1.0 if whole else run / (run + _SECTOR) if run % _LINE else 1 - 5 / run
     resident = beside(tile.threads, _REGISTERS, tile.shared(nest, element), gpu)
-    waves = slabs / _at_once(resident, tile.cluster, gpu)
-    busy = waves / ceil(waves) if waves >= 1 else min(1.0, slabs * tile.cluster / gpu.sms)
+    used = min(1.0, slabs * tile.cluster / gpu.sms) if slabs < _at_once(resident, tile.cluster, gpu) else 1.0
     read = 2 / (2 + (tile.chunks - 1) / tile.chunks)
-    return _REACHED * busy * lines * read * _filled(tile, nest, resident)
-
-
-def _filled(tile: SlabTile, nest: Nest, resident: int) -> float:
-    """What is left where threads have few loads each, beside which their addresses and sums are much, or where a
-    multiprocessor has few warps."""
     loads = tile.chunk(nest) * tile.across / tile.threads
-    return loads / (loads + 4.0) * min(1.0, sqrt(resident * tile.threads / 512))
+    others = _BESIDE + (_SUMS * (tile.threads // tile.across) if nest.group > 1 else 0.0)
+    warps = min(1.0, resident * tile.threads / 768) ** 0.15 * (1 - 0.05 / min(resident, 4))
+    return float(_REACHED * used * lines * read * loads / (loads + others) * warps)
 
 
 def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:

@@ -45,10 +45,16 @@ __device__ inline void slab_total(float* values, float* partial, std::uint32_t a
     const std::uint32_t columns = min(group, 32u), rows_at_once = 32 / columns;
     const std::uint32_t lines = threadIdx.x % 32 < columns * rows_at_once ? rows : 0u;
     for (std::uint32_t at = threadIdx.x / 32; at < statistics; at += blockDim.x / 32) {
-      float sum = 0.0f;
-      for (std::uint32_t row = threadIdx.x % 32 / columns; row < lines; row += rows_at_once)
-        for (std::uint32_t k = threadIdx.x % 32 % columns; k < group; k += columns)
-          sum += partial[row * own + at * group + k];
+      float sums[4] = {};  // one load waits for no other
+      for (std::uint32_t k = threadIdx.x % 32 % columns; k < group; k += columns) {
+        const float* const from = partial + at * group + k;
+        std::uint32_t row = threadIdx.x % 32 / columns;
+        for (; row + 3 * rows_at_once < lines; row += 4 * rows_at_once)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sums[i] += from[(row + i * rows_at_once) * own];
+        for (; row < lines; row += rows_at_once) sums[0] += from[row * own];
+      }
+      float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
       sum = over_warp(sum, [](float a, float b) { return a + b; });
       if (threadIdx.x % 32 == 0) put(at, sum);
     }
