@@ -2,15 +2,19 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <utility>
 
 #include "decode.h"
 
 namespace emulator {
 namespace {
 
+/// The label behind a function's instructions: no text can give one this name.
+constexpr std::string_view behind_call = "}";
+
 Statement statement_of(std::string_view text) {
   Statement found;
-  const std::size_t blank = text.find_first_of(" \t\n{[");
+  const std::size_t blank = text.find_first_of(" \t\n{[(");
   std::string_view opcode = text.substr(0, blank);
   if (blank != std::string_view::npos) found.operands = split(text.substr(blank));
   for (bool first = true; !opcode.empty(); first = false) {
@@ -70,16 +74,7 @@ class BodyReader {
       entry_.parameter_addresses.push_back({found.offset, offset, 8});
       reader_.symbols_.emplace(parameter, found);
     }
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '\n') ++line_;
-      if (std::isspace(static_cast<unsigned char>(c)) || c == ';')
-        ++at_;
-      else if (c == '{' || c == '}')
-        scope(c);
-      else if (!label())
-        statement();
-    }
+    statements();
     for (const Jump& jump : jumps_) entry_.code[jump.from].target = place_of(jump);
     entry_.file_bytes = reader_.next_;
     entry_.predicates = reader_.predicates_;
@@ -94,6 +89,20 @@ class BodyReader {
 
   [[noreturn]] void fail(std::string_view statement, const std::string& why) const {
     throw Unsupported(entry_.name + ", line " + std::to_string(line_) + ": " + std::string(statement.substr(0, 200)) + ": " + why);
+  }
+
+  /// Up to the text's end.
+  void statements() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '\n') ++line_;
+      if (std::isspace(static_cast<unsigned char>(c)) || c == ';')
+        ++at_;
+      else if (c == '{' || c == '}')
+        scope(c);
+      else if (!label())
+        statement();
+    }
   }
 
   void scope(char brace) {
@@ -143,7 +152,7 @@ class BodyReader {
   void directive(std::string_view found) {
     if (found.rfind(".reg", 0) == 0) {
       reader_.declare(found);
-    } else if (found.rfind(".local", 0) == 0) {
+    } else if (found.rfind(".local", 0) == 0 || found.rfind(".param", 0) == 0) {
       reader_.declare_local(found);
     } else if (found.rfind(".shared", 0) == 0) {
       const Declared variable = declared(found);
@@ -164,14 +173,22 @@ class BodyReader {
       found = trimmed(found.substr(blank));
     }
     const Statement parts = statement_of(found);
+    if (parts.base == "call") {
+      call(parts, made);
+      return;
+    }
     if (parts.base == "bra") {
       made.kind = Instruction::Kind::branch;
       jumps_.push_back({entry_.code.size(), std::string(parts.operands.at(0)), reader_.scope_});
+    } else if (parts.base == "ret" && !calls_.empty()) {
+      made.kind = Instruction::Kind::branch;
+      jumps_.push_back({entry_.code.size(), std::string(behind_call), function_scope_});
     } else if (parts.base == "ret" || parts.base == "exit") {
       made.kind = Instruction::Kind::leave;
     } else {
-      constexpr Decode all[] = {decode_arithmetic, decode_conversion, decode_memory, decode_atomics,
-                                decode_waiting,    decode_products,   decode_copies};
+      constexpr Decode all[] = {decode_floats,     decode_halves,  decode_bits,       decode_carries,
+                                decode_arithmetic, decode_comparisons, decode_conversion, decode_memory,
+                                decode_atomics,    decode_waiting,    decode_products,   decode_copies};
       if (std::none_of(std::begin(all), std::end(all), [&](Decode decode) { return decode(reader_, parts, made); }))
         fail(found, "an instruction that is not known");
       if (made.attempt != nullptr) made.kind = Instruction::Kind::waiting;
@@ -180,6 +197,59 @@ class BodyReader {
     entry_.code.push_back(std::move(made));
     entry_.lines.push_back(whole);
   }
+
+  /// call (result), function, (first, second): the function's instructions stand here once more, with registers of their
+  /// own. Its parameters are the caller's variables, and what returns goes on behind them, where lanes meet again.
+  void call(const Statement& parts, const Instruction& guard) {
+    std::vector<std::string_view> words(parts.operands.begin(), parts.operands.end());
+    std::vector<std::string_view> given, results;
+    if (!words.empty() && words.front().front() == '(') {
+      results = split(inside(words.front()));
+      words.erase(words.begin());
+    }
+    if (words.size() == 2) given = split(inside(words[1]));
+    if (guard.guard >= 0 || words.empty() || words.size() > 2) throw Unsupported("a call of this form");
+    const auto found = entry_.module->functions.find(words[0]);
+    if (found == entry_.module->functions.end()) throw Unsupported("a function that has no body here: " + std::string(words[0]));
+    const std::string name(words[0]);
+    if (std::find(calls_.begin(), calls_.end(), name) != calls_.end()) throw Unsupported("a function that calls itself: " + name);
+    const Module::Body& body = found->second;
+    const int caller = reader_.scope_, around = function_scope_;
+    std::map<std::string, Register, std::less<>> registers;
+    bind(registers, body.results, results);
+    bind(registers, body.parameters, given);
+    reader_.scopes_.push_back({std::move(registers), {}, {}, -1});
+    reader_.scope_ = function_scope_ = static_cast<int>(reader_.scopes_.size()) - 1;
+    calls_.push_back(name);
+    const std::string_view text = std::exchange(text_, body.text);
+    const unsigned line = std::exchange(line_, body.line);
+    const std::size_t at = std::exchange(at_, 0);
+    statements();
+    reader_.scopes_[function_scope_].labels[std::string(behind_call)] = static_cast<std::uint32_t>(entry_.code.size());
+    text_ = text;
+    line_ = line;
+    at_ = at;
+    calls_.pop_back();
+    function_scope_ = around;
+    reader_.scope_ = caller;
+  }
+
+  /// The names of a function's parameters stand for what a call gives.
+  void bind(std::map<std::string, Register, std::less<>>& registers, std::string_view parameters,
+            const std::vector<std::string_view>& given) {
+    std::size_t index = 0;
+    for (const std::string_view declared : split(parameters)) {
+      if (declared.rfind(".param", 0) != 0) throw Unsupported("a function's parameter that is a register");
+      const std::size_t blank = declared.find_last_of(" \t\n");
+      const std::string_view name = declared.substr(blank + 1);
+      Register actual;
+      if (!reader_.find(given.at(index++), actual)) throw Unsupported("a call with a number instead of a variable");
+      registers.emplace(std::string(name.substr(0, name.find('['))), actual);
+    }
+    if (index != given.size()) throw Unsupported("a call with more than the function takes");
+  }
+
+  static std::string_view inside(std::string_view parentheses) { return parentheses.substr(1, parentheses.size() - 2); }
 
   /// The instruction behind a label, which the jump's own scope or one around it has.
   std::uint32_t place_of(const Jump& jump) const {
@@ -196,6 +266,8 @@ class BodyReader {
   unsigned line_;
   std::size_t at_ = 0;
   std::vector<Jump> jumps_;
+  std::vector<std::string> calls_;  // functions that are being read, each called by the one before it
+  int function_scope_ = 0;          // of the last of them
 };
 
 std::shared_ptr<Entry> read_entry(const std::shared_ptr<Module>& module, const std::string& name) {

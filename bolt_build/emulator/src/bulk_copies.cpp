@@ -31,7 +31,7 @@ Block& block_of(Warp& warp, std::uint32_t& address) {
 }
 
 /// at: destination, map, barrier, mask; list: coordinates; second: offsets of the tap.
-void load(Warp& warp, const Instruction& i, Mask mask) {
+void load_bulk(Warp& warp, const Instruction& i, Mask mask) {
   each(mask, [&](int lane) {
     std::uint32_t to = shared_address(warp, i.at[0], i.form & wide_shared, lane);
     std::uint32_t barrier = shared_address(warp, i.at[2], i.form & wide_barrier, lane);
@@ -64,7 +64,7 @@ void load(Warp& warp, const Instruction& i, Mask mask) {
   });
 }
 
-void store(Warp& warp, const Instruction& i, Mask mask) {
+void store_bulk(Warp& warp, const Instruction& i, Mask mask) {
   each(mask, [&](int lane) {
     const std::uint32_t from = shared_address(warp, i.at[0], i.form & wide_shared, lane);
     const void* const map = map_at(warp, i.at[1], lane);
@@ -99,7 +99,7 @@ void commit(Warp& warp, const Instruction&, Mask mask) {
   each(mask, [&](int lane) { ++warp.bulk_group[lane]; });
 }
 
-bool await(Warp& warp, const Instruction& i, Mask mask) {
+bool await_bulk(Warp& warp, const Instruction& i, Mask mask) {
   bool all = true;
   each(mask, [&](int lane) {
     const auto left = static_cast<std::uint64_t>(i.number);
@@ -143,13 +143,13 @@ bool decode_copies(Reader& reader, const Statement& s, Instruction& i) {
   } else if (s.has("wait_group")) {
     // What has been read has been written, here.
     i.number = reader.integer(s.operands.at(0));
-    i.attempt = await;
+    i.attempt = await_bulk;
   } else if (!s.has("tensor") || s.has("reduce")) {
     return false;
   } else if (s.has("bulk_group")) {
     read_map(reader, s.operands.at(0), i);
     i.at[0] = read_shared(reader, s.operands.at(1), i, wide_shared);
-    i.execute = store;
+    i.execute = store_bulk;
   } else {
     i.at[0] = read_shared(reader, s.operands.at(0), i, wide_shared);
     read_map(reader, s.operands.at(1), i);
@@ -163,7 +163,7 @@ bool decode_copies(Reader& reader, const Statement& s, Instruction& i) {
       i.form |= multicast;
       i.at[3] = reader.source(s.operands.at(next++), {'u', 2});
     }
-    i.execute = load;
+    i.execute = load_bulk;
   }
   return true;
 }

@@ -1,6 +1,4 @@
-// Conversions between types, and arithmetic of halves.
-#include <immintrin.h>
-
+// Conversions between types.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -8,6 +6,7 @@
 
 #include "decode.h"
 #include "half.h"
+#include "operations.h"
 
 namespace emulator {
 namespace {
@@ -17,17 +16,6 @@ void to_address(Warp& warp, const Instruction& i, Mask mask) {
   T* const d = warp.at<T>(i.at[0]);
   const T* const a = warp.at<T>(i.at[1]);
   each(mask, [&](int lane) { d[lane] = a[lane]; });
-}
-
-enum Round : int { nearest, zero, down, up };
-
-double rounded(double value, int how) {
-  switch (how) {
-    case zero: return std::trunc(value);
-    case down: return std::floor(value);
-    case up: return std::ceil(value);
-    default: return std::nearbyint(value);
-  }
 }
 
 template <typename To, typename From>
@@ -42,35 +30,6 @@ void whole_to_real(Warp& warp, const Instruction& i, Mask mask) {
   To* const d = warp.at<To>(i.at[0]);
   const From* const a = warp.at<From>(i.at[1]);
   each(mask, [&](int lane) { d[lane] = static_cast<To>(a[lane]); });
-}
-
-/// Saturates; zero for NaN.
-template <typename To, typename From>
-void real_to_whole(Warp& warp, const Instruction& i, Mask mask) {
-  To* const d = warp.at<To>(i.at[0]);
-  const From* const a = warp.at<From>(i.at[1]);
-  each(mask, [&](int lane) {
-    const double value = rounded(a[lane], i.form);
-    using Limits = std::numeric_limits<To>;
-    d[lane] = std::isnan(value)                                     ? To(0)
-              : value <= static_cast<double>(Limits::min())         ? Limits::min()
-              : value >= static_cast<double>(Limits::max())         ? Limits::max()
-                                                                    : static_cast<To>(value);
-  });
-}
-
-/// To a whole number that stays a float.
-void to_integral(Warp& warp, const Instruction& i, Mask mask) {
-  float* const d = warp.at<float>(i.at[0]);
-  const float* const a = warp.at<float>(i.at[1]);
-  each(mask, [&](int lane) { d[lane] = static_cast<float>(rounded(a[lane], i.form)); });
-}
-
-/// Between zero and one; zero for NaN.
-void saturate(Warp& warp, const Instruction& i, Mask mask) {
-  float* const d = warp.at<float>(i.at[0]);
-  const float* const a = warp.at<float>(i.at[1]);
-  each(mask, [&](int lane) { d[lane] = std::isnan(a[lane]) ? 0.0f : std::clamp(a[lane], 0.0f, 1.0f); });
 }
 
 template <typename To, typename From>
@@ -88,7 +47,7 @@ void from_half(Warp& warp, const Instruction& i, Mask mask) {
 }
 
 template <std::uint16_t (*narrow)(float)>
-void to_half(Warp& warp, const Instruction& i, Mask mask) {
+void to_half_from(Warp& warp, const Instruction& i, Mask mask) {
   std::uint16_t* const d = warp.at<std::uint16_t>(i.at[0]);
   const float* const a = warp.at<float>(i.at[1]);
   each(mask, [&](int lane) { d[lane] = narrow(a[lane]); });
@@ -101,28 +60,6 @@ void to_halves(Warp& warp, const Instruction& i, Mask mask) {
   const float *const a = warp.at<float>(i.at[1]), *const b = warp.at<float>(i.at[2]);
   each(mask, [&](int lane) { d[lane] = static_cast<std::uint32_t>(narrow(a[lane])) << 16 | narrow(b[lane]); });
 }
-
-/// Arithmetic of two halves at once, rounded after each operation.
-template <float (*f)(float, float), float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)>
-void of_halves(Warp& warp, const Instruction& i, Mask mask) {
-  std::uint32_t* const d = warp.at<std::uint32_t>(i.at[0]);
-  const std::uint32_t *const a = warp.at<std::uint32_t>(i.at[1]), *const b = warp.at<std::uint32_t>(i.at[2]);
-  each(mask, [&](int lane) {
-    const auto half = [&](int shift) {
-      const float x = widen(static_cast<std::uint16_t>(a[lane] >> shift));
-      const float y = widen(static_cast<std::uint16_t>(b[lane] >> shift));
-      return static_cast<std::uint32_t>(narrow(f(x, y))) << shift;
-    };
-    d[lane] = half(0) | half(16);
-  });
-}
-
-float most_or_nan(float a, float b) { return std::isnan(a) || std::isnan(b) ? std::nanf("") : std::fmax(a, b); }
-float least_or_nan(float a, float b) { return std::isnan(a) || std::isnan(b) ? std::nanf("") : std::fmin(a, b); }
-float most(float a, float b) { return std::fmax(a, b); }
-float least(float a, float b) { return std::fmin(a, b); }
-float sum(float a, float b) { return a + b; }
-float product(float a, float b) { return a * b; }
 
 template <template <typename, typename> class F, typename To>
 Execute by_source(Type from) {
@@ -140,17 +77,6 @@ template <typename To, typename From>
 struct WholeToWhole { static constexpr Execute run = whole_to_whole<To, From>; };
 template <typename To, typename From>
 struct WholeToReal { static constexpr Execute run = whole_to_real<To, From>; };
-
-template <typename From>
-Execute whole_of(Type to) {
-  const bool s = to.kind == 's';
-  switch (to.bytes) {
-    case 2: return s ? real_to_whole<std::int16_t, From> : real_to_whole<std::uint16_t, From>;
-    case 4: return s ? real_to_whole<std::int32_t, From> : real_to_whole<std::uint32_t, From>;
-    case 8: return s ? real_to_whole<std::int64_t, From> : real_to_whole<std::uint64_t, From>;
-  }
-  throw Unsupported("whole numbers of this width");
-}
 
 Execute whole_of_whole(Type to, Type from) {
   const bool s = to.kind == 's';
@@ -188,41 +114,106 @@ void between_widths(Warp& warp, const Instruction& i, Mask mask) {
   });
 }
 
-/// a * b + c of two halves at once, rounded once. What fp64 loses of the sum is kept as its last bit ("round to odd"),
-/// which no later rounding mistakes for a tie.
-template <float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)>
-void fused_halves(Warp& warp, const Instruction& i, Mask mask) {
-  std::uint32_t* const d = warp.at<std::uint32_t>(i.at[0]);
-  const std::uint32_t* const from[] = {warp.at<std::uint32_t>(i.at[1]), warp.at<std::uint32_t>(i.at[2]),
-                                       warp.at<std::uint32_t>(i.at[3])};
-  const auto fused = [&](int lane, int shift) -> std::uint32_t {
-    double of[3];
-    for (int n = 0; n < 3; ++n) of[n] = widen(static_cast<std::uint16_t>(from[n][lane] >> shift));
-    const double product = of[0] * of[1], sum = product + of[2];  // the product is exact
-    const float single = static_cast<float>(sum);
-    const double back = sum - product, lost = (product - (sum - back)) + (of[2] - back);
-    if (!std::isfinite(single) || (static_cast<double>(single) == sum && lost == 0.0)) return narrow(single);
-    const double rest = (sum - static_cast<double>(single)) + lost;
-    if (single == 0.0f) return narrow(static_cast<float>(std::copysign(1e-44, rest)));
-    auto bits = std::bit_cast<std::uint32_t>(single);
-    if ((bits & 1) == 0) bits += (rest > 0.0) == (single > 0.0f) ? 1u : 0xffffffffu;
-    return narrow(std::bit_cast<float>(bits));
-  };
-  each(mask, [&](int lane) { d[lane] = fused(lane, 16) << 16 | fused(lane, 0); });
+/// Any number, from any type to any: `from` and `to`, whose registers are `held` and `holds` bytes wide.
+struct Conversion {
+  Type from, to;
+  int held, holds;
+  Round how;
+  bool integral, saturates, flushes, rectifies;
+};
+
+/// A number of the type as a lane's register has it; of more digits than any type has.
+long double number_in(std::uint64_t bits, const Conversion& c) {
+  switch (c.from.kind) {
+    case 'h': return float_of_bfloat(static_cast<std::uint16_t>(bits));
+    case 'f':
+      if (c.from.bytes == 8) return std::bit_cast<double>(bits);
+      if (c.from.bytes == 2) return float_of_half(static_cast<std::uint16_t>(bits));
+      return c.flushes ? flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
+                       : std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    case 's': return static_cast<std::int64_t>(bits << (64 - 8 * c.from.bytes)) >> (64 - 8 * c.from.bytes);
+    default: return bits << (64 - 8 * c.from.bytes) >> (64 - 8 * c.from.bytes);
+  }
 }
 
-/// What a statement does to two halves at once, nullptr where it is none of these.
-template <float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)>
-Execute of_two(const Statement& s) {
-  if (s.base == "max") return s.has("NaN") ? of_halves<most_or_nan, widen, narrow> : of_halves<most, widen, narrow>;
-  if (s.base == "min") return s.has("NaN") ? of_halves<least_or_nan, widen, narrow> : of_halves<least, widen, narrow>;
-  if (s.base == "add") return of_halves<sum, widen, narrow>;
-  if (s.base == "mul") return of_halves<product, widen, narrow>;
-  return nullptr;
+long double integral_of(long double value, Round how) {
+  switch (how) {
+    case Round::zero: return std::trunc(value);
+    case Round::down: return std::floor(value);
+    case Round::up: return std::ceil(value);
+    default: return std::nearbyint(value);
+  }
+}
+
+/// Between the least and the greatest of the type. NaN is zero, and the highest bit alone where a side has 64 bits.
+std::uint64_t whole_number(long double value, const Conversion& c) {
+  const int bits = 8 * c.to.bytes;
+  if (std::isnan(value)) return c.from.bytes == 8 || c.to.bytes == 8 ? std::uint64_t{1} << (bits - 1) : 0;
+  const bool sign = c.to.kind == 's';
+  const long double most = std::exp2(static_cast<long double>(sign ? bits - 1 : bits)) - 1, least = sign ? -most - 1 : 0;
+  const long double within = std::clamp(value, least, most);
+  return within < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(within)) : static_cast<std::uint64_t>(within);
+}
+
+/// Out of the compiler's sight, which does not know how it is rounded.
+[[gnu::noipa]] std::uint64_t narrowed(long double value, const Conversion& c) {
+  if (c.to.bytes == 8) return std::bit_cast<std::uint64_t>(static_cast<double>(value));
+  return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+}
+
+std::uint64_t real_number(long double value, const Conversion& c) {
+  if (c.saturates) value = saturated(value);
+  if (c.rectifies && value < 0) value = 0;
+  if (c.to.bytes == 2) {
+    const float odd = single_to_odd(value);
+    return c.to.kind == 'h' ? Bfloat::narrow(odd, c.how) : Half::narrow(odd, c.how);
+  }
+  const Rounding rounding(c.how);
+  const std::uint64_t bits = narrowed(value, c);
+  return c.flushes && c.to.bytes == 4 ? std::bit_cast<std::uint32_t>(flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))) : bits;
+}
+
+std::uint64_t converted(std::uint64_t bits, const Conversion& c) {
+  long double value = number_in(bits, c);
+  if (c.to.kind == 'f' || c.to.kind == 'h') return real_number(c.integral ? integral_of(value, c.how) : value, c);
+  const std::uint64_t found = whole_number(integral_of(value, c.how), c);
+  const int shift = 64 - 8 * c.to.bytes;  // what lies above in a wider register
+  return c.to.kind == 's' ? static_cast<std::uint64_t>(static_cast<std::int64_t>(found << shift) >> shift) : found;
+}
+
+void convert(Warp& warp, const Instruction& i, Mask mask) {
+  const auto type = [](std::uint32_t word) { return Type{static_cast<char>(word & 255), static_cast<int>(word >> 8)}; };
+  const Conversion c{type(i.list[0]), type(i.list[1]), static_cast<int>(i.list[2]), static_cast<int>(i.list[3]),
+                     static_cast<Round>(i.form), (i.number & 1) != 0, (i.number & 2) != 0, (i.number & 4) != 0, (i.number & 8) != 0};
+  each(mask, [&](int lane) {
+    const std::uint64_t bits = c.held == 2   ? warp.at<std::uint16_t>(i.at[1])[lane]
+                               : c.held == 4 ? warp.at<std::uint32_t>(i.at[1])[lane]
+                                             : warp.at<std::uint64_t>(i.at[1])[lane];
+    const std::uint64_t found = converted(bits, c);
+    if (c.holds == 2) warp.at<std::uint16_t>(i.at[0])[lane] = static_cast<std::uint16_t>(found);
+    else if (c.holds == 4) warp.at<std::uint32_t>(i.at[0])[lane] = static_cast<std::uint32_t>(found);
+    else warp.at<std::uint64_t>(i.at[0])[lane] = found;
+  });
+}
+
+/// What has one instance of its own, because kernels are full of it.
+Execute often(Type to, Type from) {
+  const bool to_half = to.kind == 'h' || (to.kind == 'f' && to.bytes == 2);
+  const bool of_half = from.kind == 'h' || (from.kind == 'f' && from.bytes == 2);
+  const bool real_to = to.kind == 'f' || to.kind == 'h', real_from = from.kind == 'f' || from.kind == 'h';
+  if (to_half && from.kind == 'f' && from.bytes == 4) return to.kind == 'h' ? to_half_from<bfloat_of_float> : to_half_from<half_of_float>;
+  if (of_half && to.kind == 'f' && to.bytes == 4) return from.kind == 'h' ? from_half<float_of_bfloat> : from_half<float_of_half>;
+  if (to_half || of_half) return nullptr;
+  if (real_to && real_from) return to.bytes == 8 && from.bytes == 4 ? real_to_real<double, float>
+                                   : to.bytes == 4 && from.bytes == 8 ? real_to_real<float, double> : nullptr;
+  if (real_to) return to.bytes == 4 ? by_source<WholeToReal, float>(from) : by_source<WholeToReal, double>(from);
+  return real_from ? nullptr : whole_of_whole(to, from);
 }
 
 bool decode_cvt(Reader& reader, const Statement& s, Instruction& i) {
-  const std::string_view to_word = s.modifiers.at(s.modifiers.size() - 2), from_word = s.type();
+  static constexpr std::string_view words[] = {"rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "relu"};
+  if (s.modifiers.size() < 2) return false;
+  const std::string_view to_word = s.modifiers[s.modifiers.size() - 2], from_word = s.type();
   i.at[0] = reader.reg(s.operands.at(0)).offset;
   if (to_word == "f16x2" || to_word == "bf16x2") {
     if (from_word != "f32" || s.modifiers.size() != 3 || s.modifiers[0] != "rn") return false;
@@ -231,6 +222,8 @@ bool decode_cvt(Reader& reader, const Statement& s, Instruction& i) {
     i.execute = to_word == "f16x2" ? to_halves<half_of_float> : to_halves<bfloat_of_float>;
     return true;
   }
+  for (std::size_t n = 0; n + 2 < s.modifiers.size(); ++n)
+    if (std::find(std::begin(words), std::end(words), s.modifiers[n]) == std::end(words)) return false;
   const Type to = to_word == "bf16" ? Type{'h', 2} : type_of(to_word);
   const Type from = from_word == "bf16" ? Type{'h', 2} : type_of(from_word);
   i.at[1] = reader.source(s.operands.at(1), {from.kind == 'h' ? 'b' : from.kind, from.bytes});
@@ -241,71 +234,34 @@ bool decode_cvt(Reader& reader, const Statement& s, Instruction& i) {
   const int holds = reader.reg(s.operands[0]).type.bytes;
   const bool whole = std::string_view("sub").find(to.kind) != std::string_view::npos &&
                      std::string_view("sub").find(from.kind) != std::string_view::npos;
-  if (held != from.bytes || holds != to.bytes) {
-    const auto bytes = [](int count) { return static_cast<std::uint32_t>(count); };
-    i.list = {bytes(held), bytes(from.bytes), bytes(holds), bytes(to.bytes), from.kind == 's', to.kind == 's'};
+  const auto word = [](int count) { return static_cast<std::uint32_t>(count); };
+  if ((held != from.bytes || holds != to.bytes) && whole && !s.has("sat")) {
+    i.list = {word(held), word(from.bytes), word(holds), word(to.bytes), from.kind == 's', to.kind == 's'};
     i.execute = between_widths;
-    return whole && !s.has("sat");
+    return true;
   }
-  for (const auto word : s.modifiers)
-    i.form = word == "rzi" || word == "rz"   ? zero
-             : word == "rmi" || word == "rm" ? down
-             : word == "rpi" || word == "rp" ? up
-                                             : i.form;
-  const bool half_to = to.kind == 'h' || (to.kind == 'f' && to.bytes == 2);
-  const bool half_from = from.kind == 'h' || (from.kind == 'f' && from.bytes == 2);
   const bool integral = s.has("rni") || s.has("rzi") || s.has("rmi") || s.has("rpi");
-  if (half_to || half_from) {
-    if (half_to && from.kind == 'f' && from.bytes == 4 && !s.has("sat") && i.form == nearest)
-      i.execute = to.kind == 'h' ? to_half<bfloat_of_float> : to_half<half_of_float>;
-    if (half_from && to.kind == 'f' && to.bytes == 4)
-      i.execute = from.kind == 'h' ? from_half<float_of_bfloat> : from_half<float_of_half>;
-    return i.execute != nullptr;
-  }
-  if (to.kind == 'f' && from.kind == 'f') {
-    if (to.bytes == 4 && from.bytes == 4)
-      i.execute = s.has("sat") ? saturate : integral ? to_integral : Execute(real_to_real<float, float>);
-    else if (to.bytes == 4 && i.form == nearest)
-      i.execute = real_to_real<float, double>;
-    else if (from.bytes == 4)
-      i.execute = real_to_real<double, float>;
-  } else if (to.kind == 'f' && i.form == nearest) {
-    i.execute = to.bytes == 4 ? by_source<WholeToReal, float>(from) : by_source<WholeToReal, double>(from);
-  } else if (from.kind == 'f') {
-    i.execute = from.bytes == 4 ? whole_of<float>(to) : whole_of<double>(to);
-  } else if (!s.has("sat")) {
-    i.execute = whole_of_whole(to, from);
-  }
-  return i.execute != nullptr;
+  const bool nothing_else = !integral && !s.has("sat") && !s.has("ftz") && !s.has("relu") && round_of(s) == Round::nearest;
+  if (held == from.bytes && holds == to.bytes && nothing_else) i.execute = often(to, from);
+  if (i.execute != nullptr) return true;
+  i.list = {word(from.kind) | word(from.bytes) << 8, word(to.kind) | word(to.bytes) << 8, word(held), word(holds)};
+  i.form = static_cast<int>(round_of(s));
+  i.number = (integral ? 1 : 0) | (s.has("sat") ? 2 : 0) | (s.has("ftz") ? 4 : 0) | (s.has("relu") ? 8 : 0);
+  i.execute = convert;
+  return true;
 }
 
 }  // namespace
 
 bool decode_conversion(Reader& reader, const Statement& s, Instruction& i) {
   if (s.base == "cvt") return decode_cvt(reader, s, i);
-  if (s.base == "cvta") {
-    // Addresses of global memory, and of parameters, are the same in every space; those of shared memory are refused.
-    if (s.has("shared") || s.type() != "u64") return false;
-    i.at[0] = reader.reg(s.operands.at(0)).offset;
-    i.at[1] = reader.source(s.operands.at(1), {'u', 8});
-    i.execute = to_address<std::uint64_t>;
-    return true;
-  }
-  if (s.type() == "f16x2" || s.type() == "bf16x2") {
-    i.at[0] = reader.reg(s.operands.at(0)).offset;
-    i.at[1] = reader.source(s.operands.at(1), {'b', 4});
-    i.at[2] = reader.source(s.operands.at(2), {'b', 4});
-    if (s.base == "fma") {
-      if (s.modifiers.size() != 2 || s.modifiers[0] != "rn") return false;
-      i.at[3] = reader.source(s.operands.at(3), {'b', 4});
-      i.execute = s.type() == "f16x2" ? fused_halves<float_of_half, half_of_float>
-                                      : fused_halves<float_of_bfloat, bfloat_of_float>;
-      return true;
-    }
-    i.execute = s.type() == "f16x2" ? of_two<float_of_half, half_of_float>(s) : of_two<float_of_bfloat, bfloat_of_float>(s);
-    return i.execute != nullptr;
-  }
-  return false;
+  if (s.base != "cvta") return false;
+  // Addresses of global memory, and of parameters, are the same in every space; those of shared memory are refused.
+  if (s.has("shared") || s.type() != "u64") return false;
+  i.at[0] = reader.reg(s.operands.at(0)).offset;
+  i.at[1] = reader.source(s.operands.at(1), {'u', 8});
+  i.execute = to_address<std::uint64_t>;
+  return true;
 }
 
 }  // namespace emulator

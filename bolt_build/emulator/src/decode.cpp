@@ -18,8 +18,8 @@ std::vector<std::string_view> split(std::string_view text) {
   std::size_t begin = 0;
   for (std::size_t i = 0; i <= text.size(); ++i) {
     const char c = i < text.size() ? text[i] : ',';
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
+    if (c == '[' || c == '{' || c == '(') ++depth;
+    if (c == ']' || c == '}' || c == ')') --depth;
     if (c == ',' && (depth == 0 || i == text.size())) {
       const std::string_view part = trimmed(text.substr(begin, i - begin));
       if (!part.empty()) parts.push_back(part);
@@ -43,7 +43,7 @@ Type type_of(std::string_view word) {
   if (word == "f16x2" || word == "bf16x2") return {'b', 4};
   if (word == "bf16") return {'b', 2};
   const std::size_t digits = word.find_first_of("0123456789");
-  if (digits != 1 || std::string_view("bsuf").find(word[0]) == std::string_view::npos)
+  if (digits != 1 || word.find_first_not_of("0123456789", digits) != std::string_view::npos || std::string_view("bsuf").find(word[0]) == std::string_view::npos)
     throw Unsupported("type " + std::string(word));
   return {word[0], static_cast<int>(std::strtol(word.data() + 1, nullptr, 10)) / 8};
 }
@@ -187,15 +187,14 @@ void Reader::declare(std::string_view text) {
   }
 }
 
-/// .local .align 16 .b8 depot[64]: an address in the window of local memory.
+/// .local .align 16 .b8 depot[64], or .param .b64 of a call: an address in the window of local memory.
 void Reader::declare_local(std::string_view text) {
-  const std::size_t bracket = text.find('[');
-  const std::size_t name = text.find_last_of(" \t", bracket) + 1;
+  const Declared variable = declared(text);
   const std::size_t at = align_up(entry_.local_bytes, 16);
-  entry_.local_bytes = at + static_cast<std::size_t>(integer(text.substr(bracket + 1, text.find(']') - bracket - 1)));
+  entry_.local_bytes = at + variable.bytes;
   const Register found = make({'u', 8});
   entry_.constants.push_back({found.offset, local_window + at, 8});
-  symbols_.emplace(std::string(text.substr(name, bracket - name)), found);
+  scopes_[scope_].registers.insert_or_assign(variable.name, found);
 }
 
 }  // namespace emulator

@@ -31,6 +31,11 @@ class Reader;
 /// Fills in an instruction; false where the function does not know the statement.
 using Decode = bool (*)(Reader&, const Statement&, Instruction&);
 bool decode_arithmetic(Reader&, const Statement&, Instruction&);
+bool decode_floats(Reader&, const Statement&, Instruction&);
+bool decode_halves(Reader&, const Statement&, Instruction&);
+bool decode_comparisons(Reader&, const Statement&, Instruction&);
+bool decode_bits(Reader&, const Statement&, Instruction&);
+bool decode_carries(Reader&, const Statement&, Instruction&);
 bool decode_conversion(Reader&, const Statement&, Instruction&);
 bool decode_memory(Reader&, const Statement&, Instruction&);
 bool decode_atomics(Reader&, const Statement&, Instruction&);
@@ -51,6 +56,8 @@ class Reader {
   /// A register by name, whatever its type; `_` is a register that nobody reads.
   Register reg(std::string_view word, int bytes = 8);
   std::uint32_t predicate(std::string_view word);
+  /// One that no name stands for.
+  std::uint32_t scratch_predicate() { return predicates_++; }
   /// A register or constant of the type.
   std::uint32_t source(std::string_view word, Type type);
   std::uint32_t constant(std::uint64_t bits, int bytes);

@@ -97,7 +97,7 @@ std::size_t held(std::size_t threads, std::size_t shared) {
   return std::min({by_warps, by_shared, std::size_t{kMultiprocessorBlocks}});
 }
 
-std::size_t multiprocessors() {
+std::size_t count_of_multiprocessors() {
   int found = 0;
   require(cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess, cudaErrorUnknown);
   return static_cast<std::size_t>(found);
@@ -108,7 +108,7 @@ void launch(const void* at, const Configuration& how, const dim3& cluster, Ways 
   check_sizes(function, how, cluster);
   const std::shared_ptr<const Entry> entry = entry_of(function);
   check_shared(function, static_shared(*entry), how.shared);
-  const bool fits = blocks(how.grid) <= multiprocessors() * held(blocks(how.block), static_shared(*entry) + how.shared);
+  const bool fits = blocks(how.grid) <= count_of_multiprocessors() * held(blocks(how.block), static_shared(*entry) + how.shared);
   require(!ways.cooperative || fits, cudaErrorCooperativeLaunchTooLarge);
   // The next of overlapping kernels begins when every block of this one has, so it takes no room from a grid that fits.
   const bool together = ways.cooperative || (ways.overlaps && acquires(*entry) && fits);
@@ -162,7 +162,7 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* count, const void* kernel, const
     const dim3 cluster = cluster_of(config->attrs, config->numAttrs);
     check_sizes(function_at(kernel), {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream}, cluster);
     // One block a multiprocessor, the most that kernels with clusters are written for.
-    *count = static_cast<int>(multiprocessors() / blocks(cluster));
+    *count = static_cast<int>(count_of_multiprocessors() / blocks(cluster));
   });
 }
 

@@ -95,20 +95,7 @@ Module::Module(std::string_view ptx) : text_(without_comments(ptx)) {
     const std::string_view all(text_);
     const std::string_view head = all.substr(i, stop - i);
     if (head.find(".entry") != std::string_view::npos || head.find(".func") != std::string_view::npos) {
-      if (head.find(".func") != std::string_view::npos)
-        throw Unsupported("functions that are called: " + std::string(head));
-      const std::size_t open = text_.find('(', i), close = closing(text_, open, '(', ')');
-      const std::size_t begin = text_.find('{', close), last = closing(text_, begin, '{', '}');
-      const std::string name(words_of(all.substr(i, open - i)).back());
-      for (; counted < begin; ++counted) line += text_[counted] == '\n';
-      unsigned resident = 1;
-      const auto bounds = words_of(all.substr(close + 1, begin - close - 1));
-      for (std::size_t word = 0; word + 1 < bounds.size(); ++word)
-        if (bounds[word] == ".minnctapersm")
-          resident = static_cast<unsigned>(std::strtoul(std::string(bounds[word + 1]).c_str(), nullptr, 10));
-      bodies.emplace(name, Body{all.substr(open + 1, close - open - 1), all.substr(begin + 1, last - begin - 1), line,
-                                std::max(resident, 1u)});
-      i = last + 1;
+      i = read_body(i, head.find(".func") != std::string_view::npos, line, counted);
     } else if (head.find(".global") == 0 || head.find(".visible .global") == 0 || head.find(".const") == 0 ||
                head.find(".shared") == 0 || head.find(".extern .shared") == 0 || head.find(".visible .const") == 0) {
       stop = text_.find(';', i);
@@ -127,6 +114,38 @@ Module::Module(std::string_view ptx) : text_(without_comments(ptx)) {
       i = stop + 1;
     }
   }
+}
+
+/// .func (.param .b64 result) name(.param .b64 first) {...}, or with a semicolon in the place of a body; or a kernel.
+/// The place behind it; `line` is that of `counted`.
+std::size_t Module::read_body(std::size_t at, bool function, unsigned& line, std::size_t& counted) {
+  const std::string_view all(text_);
+  const std::size_t begin = std::min(text_.find_first_of("{;", at), text_.size() - 1);
+  std::vector<std::pair<std::size_t, std::size_t>> lists;  // between parentheses
+  for (std::size_t open = at; (open = text_.find('(', open)) < begin;) {
+    lists.emplace_back(open + 1, closing(text_, open, '(', ')'));
+    open = lists.back().second;
+  }
+  if (text_[begin] == ';') return begin + 1;
+  const std::size_t last = closing(text_, begin, '{', '}');
+  const auto between = [&](std::size_t from, std::size_t to) { return all.substr(from, to - from); };
+  const auto head = words_of(between(at, lists.empty() ? begin : lists.front().first - 1));
+  const bool gives = function && head.back() == ".func";
+  const std::string name(gives ? words_of(between(lists.at(0).second + 1, lists.size() > 1 ? lists[1].first - 1 : begin)).front()
+                               : head.back());
+  for (; counted < begin; ++counted) line += text_[counted] == '\n';
+  unsigned resident = 1;
+  const auto bounds = words_of(between(lists.empty() ? at : lists.back().second + 1, begin));
+  for (std::size_t word = 0; word + 1 < bounds.size(); ++word)
+    if (bounds[word] == ".minnctapersm")
+      resident = static_cast<unsigned>(std::strtoul(std::string(bounds[word + 1]).c_str(), nullptr, 10));
+  const std::size_t parameters = gives ? 1 : 0;
+  const auto list = [&](std::size_t index) {
+    return index < lists.size() ? between(lists[index].first, lists[index].second) : std::string_view();
+  };
+  (function ? functions : bodies)
+      .emplace(name, Body{list(parameters), gives ? list(0) : std::string_view(), between(begin + 1, last), line, std::max(resident, 1u)});
+  return last + 1;
 }
 
 Module::~Module() {

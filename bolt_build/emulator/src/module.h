@@ -61,16 +61,19 @@ class Module {
     std::unique_ptr<std::byte[]> memory;
   };
   struct Body {
-    std::string_view parameters, text;  // between the parentheses, and between the braces
+    std::string_view parameters, results, text;  // between parentheses, and between the braces
     unsigned line, resident;
   };
   std::map<std::string, Variable, std::less<>> variables;  // in global memory
   std::map<std::string, std::pair<std::size_t, std::size_t>, std::less<>> shared;  // bytes and alignment
-  std::map<std::string, Body, std::less<>> bodies;
+  std::map<std::string, Body, std::less<>> bodies;     // of kernels
+  std::map<std::string, Body, std::less<>> functions;  // that they call
   std::map<std::string, std::shared_ptr<const Entry>, std::less<>> read;
   std::mutex mutex;
 
  private:
+  std::size_t read_body(std::size_t at, bool function, unsigned& line, std::size_t& counted);
+
   std::string text_;
 };
 

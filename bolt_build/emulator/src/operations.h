@@ -60,34 +60,37 @@ struct Least { template <typename T> T operator()(T a, T b) const {
 struct Most { template <typename T> T operator()(T a, T b) const {
   if constexpr (std::is_floating_point_v<T>) return a == b ? (std::signbit(a) ? b : a) : std::fmax(a, b);
   else return std::max(a, b); } };
-struct LeastOrNan { float operator()(float a, float b) const {
-  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<float>::quiet_NaN() : Least()(a, b); } };
-struct MostOrNan { float operator()(float a, float b) const {
-  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<float>::quiet_NaN() : Most()(a, b); } };
+/// NaN where either is, rather than the other.
+template <typename F> struct OrNan { template <typename T> T operator()(T a, T b) const {
+  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<T>::quiet_NaN() : F()(a, b); } };
+/// Of the magnitudes, with the sign of the product.
+template <typename F> struct XorSign { template <typename T> T operator()(T a, T b) const {
+  return std::copysign(F()(std::fabs(a), std::fabs(b)), std::signbit(a) != std::signbit(b) ? T(-1) : T(1)); } };
 struct Fused { template <typename T> T operator()(T a, T b, T c) const { return std::fma(a, b, c); } };
 struct MultiplyAdd { template <typename T> T operator()(T a, T b, T c) const { return Add()(Multiply()(a, b), c); } };
-/// Computed twice as precisely, then rounded down or towards zero.
-inline float down(double exact) {
-  const float near = static_cast<float>(exact);
-  return static_cast<double>(near) > exact ? std::nextafterf(near, -std::numeric_limits<float>::infinity()) : near;
-}
-struct FusedDown { float operator()(float a, float b, float c) const { return down(static_cast<double>(a) * b + c); } };
-struct AddTowardsZero { float operator()(float a, float b) const {
-  const double exact = static_cast<double>(a) + b;
-  return exact < 0 ? -down(-exact) : down(exact); } };
-struct CopySign { float operator()(float a, float b) const { return std::copysign(b, a); } };
+/// The sign of a, the rest of b.
+struct CopySign { template <typename T> T operator()(T a, T b) const { return std::copysign(b, a); } };
 struct Root { template <typename T> T operator()(T a) const { return std::sqrt(a); } };
 struct Inverse { template <typename T> T operator()(T a) const { return T(1) / a; } };
-struct InverseRoot { float operator()(float a) const { return static_cast<float>(1 / std::sqrt(static_cast<double>(a))); } };
-struct Exponential2 { float operator()(float a) const { return static_cast<float>(std::exp2(static_cast<double>(a))); } };
-struct Logarithm2 { float operator()(float a) const { return static_cast<float>(std::log2(static_cast<double>(a))); } };
-struct HyperbolicTangent { float operator()(float a) const { return std::tanh(a); } };
-/// Numbers below the least normal one are zero, of the operand and of the result.
-inline float flushed(float a) { return std::fabs(a) < std::numeric_limits<float>::min() ? std::copysign(0.0f, a) : a; }
-struct FlushedQuotient { float operator()(float a, float b) const { return flushed(flushed(a) / flushed(b)); } };
-template <typename F> struct Flushed { float operator()(float a) const { return flushed(F()(flushed(a))); } };
-struct Ones { u32 operator()(u32 a) const { return static_cast<u32>(std::popcount(a)); } };
-struct LeadingZeros { u32 operator()(u32 a) const { return static_cast<u32>(std::countl_zero(a)); } };
+struct InverseRoot { template <typename T> T operator()(T a) const { return static_cast<T>(1 / std::sqrt(static_cast<double>(a))); } };
+struct Exponential2 { template <typename T> T operator()(T a) const { return static_cast<T>(std::exp2(static_cast<double>(a))); } };
+struct Logarithm2 { template <typename T> T operator()(T a) const { return static_cast<T>(std::log2(static_cast<double>(a))); } };
+struct Sine { template <typename T> T operator()(T a) const { return static_cast<T>(std::sin(static_cast<double>(a))); } };
+struct Cosine { template <typename T> T operator()(T a) const { return static_cast<T>(std::cos(static_cast<double>(a))); } };
+struct HyperbolicTangent { template <typename T> T operator()(T a) const { return std::tanh(a); } };
+/// Numbers below the least normal one are zero.
+template <typename T> T flushed(T a) {
+  if constexpr (std::is_floating_point_v<T>) return std::fabs(a) < std::numeric_limits<T>::min() ? std::copysign(T(0), a) : a;
+  else return a; }
+/// They are zero of the operands and of the result.
+template <typename F> struct Flushed { template <typename... T> auto operator()(T... a) const { return flushed(F()(flushed(a)...)); } };
+/// Between zero and one, zero for NaN.
+template <typename T> T saturated(T a) { return a > T(0) ? std::min(a, T(1)) : T(0); }
+template <typename F> struct Saturated { template <typename... T> auto operator()(T... a) const { return saturated(F()(a...)); } };
+/// Of fp64 as far as its upper word has it, operand and result.
+template <typename F> struct UpperHalf { double operator()(double a) const {
+  const auto upper = [](double x) { return std::bit_cast<double>(std::bit_cast<u64>(x) & 0xffffffff00000000ull); };
+  return upper(flushed(F()(flushed(upper(a))))); } };
 
 struct Equal { template <typename T> bool operator()(T a, T b) const { return a == b; } };
 struct Unequal { template <typename T> bool operator()(T a, T b) const { return a < b || a > b; } };

@@ -7,15 +7,15 @@
 namespace emulator {
 namespace {
 
-constexpr std::uintptr_t kPage = 4096, kLine = 64;
+constexpr std::uintptr_t kTracked = 4096, kLine = 64;
 
 // Calls body(page, lines of it) for every page of [from, from + bytes).
 template <typename Body>
 void each_page(std::uintptr_t from, std::size_t bytes, const Body& body) {
   const std::uintptr_t end = from + bytes;
   while (from < end) {
-    const std::uintptr_t page = from / kPage, until = std::min(end, (page + 1) * kPage);
-    const std::uintptr_t first = from % kPage / kLine, last = (until - 1) % kPage / kLine;
+    const std::uintptr_t page = from / kTracked, until = std::min(end, (page + 1) * kTracked);
+    const std::uintptr_t first = from % kTracked / kLine, last = (until - 1) % kTracked / kLine;
     body(page, ~std::uint64_t{0} >> (63 - (last - first)) << first);
     from = until;
   }

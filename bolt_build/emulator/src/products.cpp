@@ -198,7 +198,7 @@ bool await_products(Warp& warp, const Instruction& i, Mask mask) {
   return true;
 }
 
-void nothing(Warp&, const Instruction&, Mask) {}
+void no_product(Warp&, const Instruction&, Mask) {}
 
 /// Four (or two, or one) 8 x 8 matrices, whose rows lie where the lanes say, eight lanes a matrix.
 template <bool loads, bool transposed>
@@ -244,7 +244,7 @@ bool decode_matrices(Reader& reader, const Statement& s, Instruction& i) {
 
 bool decode_wgmma(Reader& reader, const Statement& s, Instruction& i) {
   if (s.has("fence")) {
-    i.execute = nothing;
+    i.execute = no_product;
   } else if (s.has("commit_group")) {
     i.attempt = commit_products;
   } else if (s.has("wait_group")) {

@@ -87,7 +87,7 @@ void Warp::begin() {
   products.clear();
   copy_group = product_group = cluster_arrivals = cluster_turns = 0;
   bulk_group.fill(0);
-  refused = 0;
+  refused = carry = 0;
   polled.clear();
   polls = in_vain = false;
 }
@@ -131,6 +131,8 @@ std::byte* Warp::resolve(int space, std::uint64_t address, std::size_t bytes, bo
       return local_.get() + entry.local_bytes * static_cast<std::size_t>(lane) + offset;
     }
     case parameter: {
+      // Those of functions that the kernel calls lie in local memory.
+      if ((address & local_window) != 0) return resolve(local, address, bytes, writes, lane);
       std::byte* const p = reinterpret_cast<std::byte*>(address);
       if (p < launch_.parameters.data() || p + bytes > launch_.parameters.data() + launch_.parameters.size())
         fail("an address beyond the parameters");

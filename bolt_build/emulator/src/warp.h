@@ -37,6 +37,7 @@ struct Instruction {
   std::int32_t guard = -1;
   Execute execute = nullptr;
   Attempt attempt = nullptr;
+  Execute inner = nullptr;  // of one that wraps another
   std::array<std::uint32_t, 6> at{};
   std::vector<std::uint32_t> list;  // elements of its longest vector
   std::vector<std::uint32_t> second;
@@ -129,6 +130,7 @@ class Warp {
     return reinterpret_cast<T*>(file_.get() + offset);
   }
   Mask& predicate(std::uint32_t index) { return predicates_[index]; }
+  Mask carry = 0;  // lanes whose last addition that says so carried, or whose subtraction borrowed
 
   /// Runs until nothing can proceed, or for about `budget` instructions; false where nothing did.
   bool run(std::uint64_t budget);

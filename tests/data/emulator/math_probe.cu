@@ -1,0 +1,21 @@
+// Instructions and functions of numbers, and functions that kernels call: each on the device, compared with the host.
+#include <cmath>
+#include <cstring>
+
+#include "call_probes.h"
+#include "function_probes.h"
+#include "instruction_probes.h"
+
+int main(int, char** arguments) {
+  const auto is = [&](const char* name) { return std::strcmp(name, arguments[1]) == 0; };
+  if (is("instructions of fp32")) instructions<float>(), finish("compared");
+  if (is("instructions of fp64")) instructions<double>(), finish("compared");
+  if (is("instructions of halves")) halves(), finish("compared");
+  if (is("instructions of bits")) bits(), finish("compared");
+  if (is("conversions")) conversions(), finish("compared");
+  if (is("functions of fp32")) functions<float>(), finish("compared");
+  if (is("functions of fp64")) functions<double>(), finish("compared");
+  if (is("calls")) calls(), finish("compared");
+  if (is("a function that calls itself")) itself<<<1, 1>>>(numbers(1), 3), finish("ended");
+  if (is("a function without a body")) bodiless<<<1, 1>>>(), finish("ended");
+}
