@@ -34,7 +34,10 @@ from bolt_build.graph.onnx_import import load_model
 from bolt_build.planner.plan_engine import plan_engine
 from bolt_build.schema.load import load_recipe
 from bolt_build.targets import target_named
-from bolt_build.lockfile.reading import load_lock
+try:
+    from bolt_build.lockfile.reading import load_lock
+except ImportError:  # where it stood before
+    from bolt_build.tuning.lock import load_lock
 
 out, models, *recipes = map(Path, sys.argv[1:])
 for path in recipes:
@@ -48,7 +51,11 @@ for path in recipes:
         lock = Path(recipe.tuning.lock) if recipe.tuning.lock else None
         part = load_lock(lock).target(spec.name) if lock is not None and lock.exists() else None
         chosen = [part.selection("the lock")] if part is not None else []
-        graphs = graph.graphs(recipe.batches(spec), recipe.model.dims, recipe.model.lengths)
+        batches, dims = recipe.batches(spec), recipe.model.dims
+        if hasattr(graph, "graphs"):
+            graphs = graph.graphs(batches, dims, recipe.model.lengths)
+        else:  # before dimensions could have several lengths
+            graphs = [graph.bind(batch, dims) for batch in batches]
         plan = plan_engine(graphs, recipe, spec, target, load(target), *chosen).plan
         for file in (*emit(plan, target, load(target)), emit_runner(plan)):
             at = out / f"{path.stem}:{spec.name}" / file.path

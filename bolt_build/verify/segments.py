@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from enum import Enum
 
 import onnx
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.duplicates import first_of
 from bolt_build.verify.emitter import EXACT, Emitter, unused_prefix
 from bolt_build.verify.known import made_of_constants
+from bolt_build.verify.real_numbers import REAL, in_fp32, is_own, is_real, makes_others, makes_real
 from bolt_build.verify.rounding import OF_CONSTANTS, Roundings, Variance, Work, roundings_of, variance_of
 from bolt_build.verify.rounding_rules import is_exact, variances_of
 from bolt_build.verify.taps import Source, Tap
 from bolt_build.verify.tolerance import coarser
 from bolt_build.verify.tried import tried
 
-_REAL = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 ROWS = 8
 """Rows of a large batch whose variances are computed; those of the others follow from them (`verify.judgement`)."""
 BY_ROWS = frozenset((
@@ -36,12 +36,6 @@ BY_ROWS = frozenset((
     "GlobalAveragePool", "GlobalMaxPool", "Identity",
 ))  # fmt: skip
 """Operators that treat every row of the first axis by itself."""
-_COUNTS = (
-    "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "IsNaN", "IsInf", "Equal", "Less", "Greater", "LessOrEqual",
-    "GreaterOrEqual", "And", "Or", "Not", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
-    "BitShift", "MatMulInteger", "ConvInteger",
-)  # fmt: skip
-"""Operators whose results are no floating-point numbers: nothing of them is rounded."""
 _KEEPS_ROWS = ("Cast", "CastLike", "Dropout", "Identity", "Reshape", "Where")
 """Operators that leave a softmax's rows what they are where attention has them."""
 _FIRST_ONLY = ("TopK", "MaxPool")
@@ -136,7 +130,7 @@ class CutModel:
     def is_of_shares(self, tensor: str) -> bool:
         """True of what a softmax leaves, and of the same behind what keeps its rows."""
         node = self._model.graph.node[self._makers[tensor]] if tensor in self._makers else None
-        if node is None or not _is_own(node):
+        if node is None or not is_own(node):
             return False
         return node.op_type == "Softmax" or (node.op_type in _KEEPS_ROWS and any(map(self.is_of_shares, node.input)))
 
@@ -186,7 +180,7 @@ class _Cut:
         graph.initializer.extend(self._used.values())
         for value, name in self._fed.items():
             array = self._held[value]
-            kind = TensorProto.FLOAT if _is_real(array) else helper.np_dtype_to_tensor_dtype(array.dtype)
+            kind = TensorProto.FLOAT if is_real(array) else helper.np_dtype_to_tensor_dtype(array.dtype)
             # Rows are counted by name: another batch is another number of them.
             shape = (f"rows{array.shape[0]}", *array.shape[1:]) if array.shape else ()
             graph.input.append(helper.make_tensor_value_info(name, kind, shape))
@@ -213,7 +207,7 @@ class _Cut:
             and all(self._held[value].shape[:1] == tap.shape[:1] for value in known.values())
         )
         # What counts or chooses is exact, and cannot be pushed by a rounding.
-        real = {name for name, value in known.items() if _is_real(self._held[value])}
+        real = {name for name, value in known.items() if is_real(self._held[value])}
         feeds = {name: self._feed(value) for name, value in known.items()}
         shares = {feed for name, feed in feeds.items() if self._of.is_of_shares(name)}
         segment = _Segment(self, roundings_of(tap), feeds, real, by_rows, shares)
@@ -240,7 +234,7 @@ class _Cut:
         if name not in self._constants:
             item = self._of._initializers[name]
             self._used[name] = item
-            narrow = item.data_type in _REAL and item.data_type != TensorProto.FLOAT
+            narrow = item.data_type in REAL and item.data_type != TensorProto.FLOAT
             self._constants[name] = self._emit.add("Cast", [name], to=TensorProto.FLOAT) if narrow else name
         return self._constants[name]
 
@@ -295,7 +289,7 @@ class _Segment:
         if tensor in self._names:
             return self._names[tensor]
         if tensor in self._cut.initializers:
-            name, real, variance = self._cut.constant(tensor), self._cut.initializers[tensor].data_type in _REAL, None
+            name, real, variance = self._cut.constant(tensor), self._cut.initializers[tensor].data_type in REAL, None
         else:
             name, real, variance = self._cut.steady(tensor)
         self._names[tensor] = name
@@ -339,21 +333,21 @@ class _Segment:
         outputs = [self._emit.fresh() if tensor else "" for tensor in node.output]
         self._names.update((tensor, name) for tensor, name in zip(node.output, outputs, strict=True) if tensor)
         copy = helper.make_node(node.op_type, inputs, outputs, domain=node.domain)
-        copy.attribute.extend(map(_in_fp32, node.attribute) if node.op_type in ("Cast", "Constant") else node.attribute)
-        if _is_own(node) and node.op_type in EXACT and len(node.output) == 1:
+        copy.attribute.extend(map(in_fp32, node.attribute) if node.op_type in ("Cast", "Constant") else node.attribute)
+        if is_own(node) and node.op_type in EXACT and len(node.output) == 1:
             self._emit.in_fp64(copy)
         else:
             self._emit.typed(node, outputs)
             self._emit.nodes.append(copy)
         self.nodes.append(copy)
         constants = self._cut.initializers
-        stored = [tensor in constants and constants[tensor].data_type in _REAL for tensor in node.input]
-        if node.op_type in _COUNTS or _is_counted(node):
+        stored = [tensor in constants and constants[tensor].data_type in REAL for tensor in node.input]
+        if makes_others(node):
             return
         # Indices are whole numbers, but what they take of a constant is as it is stored.
-        taken = self._roundings is not OF_CONSTANTS and _is_own(node) and node.op_type == "Gather" and stored[0]
+        taken = self._roundings is not OF_CONSTANTS and is_own(node) and node.op_type == "Gather" and stored[0]
         moves = taken or not self._moving.isdisjoint(inputs)
-        if not moves and self.constants.isdisjoint(inputs) and not _makes_real(copy):
+        if not moves and self.constants.isdisjoint(inputs) and not makes_real(copy):
             return
         if node.op_type in _FIRST_ONLY:
             outputs = outputs[:1]
@@ -366,7 +360,7 @@ class _Segment:
     def _fold(self, node: NodeProto, inputs: list[str], outputs: list[str]) -> None:
         """What is computed of constants is rounded in fp32 on both sides: here, and where importing computes it."""
         variances = [self.variances.get(name) for name in inputs]
-        if _is_own(node) and node.op_type == "Split":
+        if is_own(node) and node.op_type == "Split":
             self._split(node, inputs, outputs, variances[0])
             return
         fixed = [variance is None for variance in variances]
@@ -379,7 +373,7 @@ class _Segment:
         fixed = [name not in self._moving for name in inputs]
         seen = [self._first_rows(name) for name in inputs]
         made = [self._first_rows(name) for name in outputs]
-        own = _is_own(node)
+        own = is_own(node)
         means = bool(inputs) and inputs[0] in self._shares
         if own and (node.op_type == "Softmax" or (node.op_type in _KEEPS_ROWS and not self._shares.isdisjoint(inputs))):
             self._shares.update(outputs)
@@ -399,39 +393,3 @@ class _Segment:
         split.attribute.extend(node.attribute)
         self._emit.nodes.append(split)
         self.variances.update(zip(outputs, parts, strict=True))
-
-
-def _is_own(node: NodeProto) -> bool:
-    """True of ONNX's own operators."""
-    return node.domain in ("", "ai.onnx")
-
-
-def _makes_real(node: NodeProto) -> bool:
-    """True of a constant of a floating-point type, and of a cast to one."""
-    if node.op_type == "Cast":
-        return not _is_counted(node)
-    return node.op_type == "Constant" and any(
-        attribute.name in ("value_float", "value_floats")
-        or (attribute.name == "value" and attribute.t.data_type in _REAL)
-        for attribute in node.attribute
-    )
-
-
-def _is_counted(node: NodeProto) -> bool:
-    """True of a cast to whole numbers or booleans."""
-    to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), None)
-    return node.op_type == "Cast" and to not in _REAL
-
-
-def _in_fp32(attribute: AttributeProto) -> AttributeProto:
-    """A Cast's `to`, or a Constant's `value`, of another floating-point type in fp32."""
-    if attribute.name == "to" and attribute.i in _REAL:
-        return helper.make_attribute("to", TensorProto.FLOAT)
-    if attribute.name == "value" and attribute.t.data_type in _REAL and attribute.t.data_type != TensorProto.FLOAT:
-        array = onnx.numpy_helper.to_array(attribute.t).astype("float32")
-        return helper.make_attribute("value", onnx.numpy_helper.from_array(array))
-    return attribute
-
-
-def _is_real(array: Array) -> bool:
-    return array.dtype.kind not in "iub"

@@ -1,0 +1,57 @@
+"""Which nodes of an ONNX model make floating-point numbers, of whatever type, and which tensors hold some."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import AttributeProto, NodeProto, TensorProto, helper
+
+from bolt_build.graph.ir import Array
+
+REAL = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+_COUNTS = (
+    "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "IsNaN", "IsInf", "Equal", "Less", "Greater", "LessOrEqual",
+    "GreaterOrEqual", "And", "Or", "Not", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot",
+    "BitShift", "MatMulInteger", "ConvInteger",
+)  # fmt: skip
+"""Operators whose results are no floating-point numbers: nothing of them is rounded."""
+
+
+def is_own(node: NodeProto) -> bool:
+    """True of ONNX's own operators."""
+    return node.domain in ("", "ai.onnx")
+
+
+def makes_others(node: NodeProto) -> bool:
+    """True of a node whose results are no floating-point numbers."""
+    return node.op_type in _COUNTS or _is_counted(node)
+
+
+def makes_real(node: NodeProto) -> bool:
+    """True of a constant of a floating-point type, and of a cast to one."""
+    if node.op_type == "Cast":
+        return not _is_counted(node)
+    return node.op_type == "Constant" and any(
+        attribute.name in ("value_float", "value_floats")
+        or (attribute.name == "value" and attribute.t.data_type in REAL)
+        for attribute in node.attribute
+    )
+
+
+def _is_counted(node: NodeProto) -> bool:
+    """True of a cast to whole numbers or booleans."""
+    to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), None)
+    return node.op_type == "Cast" and to not in REAL
+
+
+def in_fp32(attribute: AttributeProto) -> AttributeProto:
+    """A Cast's `to`, or a Constant's `value`, of another floating-point type in fp32."""
+    if attribute.name == "to" and attribute.i in REAL:
+        return helper.make_attribute("to", TensorProto.FLOAT)
+    if attribute.name == "value" and attribute.t.data_type in REAL and attribute.t.data_type != TensorProto.FLOAT:
+        array = onnx.numpy_helper.to_array(attribute.t).astype("float32")
+        return helper.make_attribute("value", onnx.numpy_helper.from_array(array))
+    return attribute
+
+
+def is_real(array: Array) -> bool:
+    return array.dtype.kind not in "iub"
