@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import exported_further
+import exported_modules
 import torch
 
 Made = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
@@ -160,6 +162,11 @@ def tables(kind: str) -> Made:
     )  # fmt: skip
     model = getattr(transformers, f"{kind}ForObjectDetection")(config)
     return Entries(model, ("pixel_values",), ("logits", "pred_boxes")), (image(),)
+
+
+def further_model(name: str) -> Made:
+    model, given, outputs = exported_further.further(exported_further.TRANSFORMERS[name])
+    return Entries(model, tuple(given), outputs), tuple(given.values())
 
 
 _TORCHVISION = (
@@ -319,6 +326,9 @@ OTHERS: dict[str, Callable[[], Made]] = {
     **{f"torchvision.{name}": (lambda name=name: video_model(name)) for name in _VIDEO},
     **{f"torchvision.{name}": (lambda name=name: segmentation_model(name)) for name in _SEGMENTATION_MORE},
     **{f"torchvision.{name}": (lambda name=name: torchvision_model(name)) for name in _TORCHVISION_MORE},
+    **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in exported_further.TIMM},
+    **{f"transformers.{name}": (lambda name=name: further_model(name)) for name in exported_further.TRANSFORMERS},
+    **{f"module.{name}": made for name, made in exported_modules.MODULES.items()},
 }  # fmt: skip
 """Models that are exported in one form, the largest last."""
 
@@ -327,6 +337,8 @@ MODELS = NAMED | OTHERS
 ONE_FORM = {
     "transformers.Tapas": "dynamo18", "transformers.XLNet": "ts17",
     "transformers.Cohere": "dynamo18", "transformers.MobileViTV2": "dynamo18",
-    "timm.halonet26t": "dynamo18",
+    "timm.halonet26t": "dynamo18", "timm.volo_d1_224": "dynamo18", "timm.sehalonet33ts": "dynamo18",
+    **{f"transformers.{name}": form for name, form in exported_further.ONE_FORM.items()},
+    **{f"module.{name}": form for name, form in exported_modules.ONE_FORM.items()},
 }  # fmt: skip
 """The form of those that the exporter of the other does not take."""

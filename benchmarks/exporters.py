@@ -1,17 +1,19 @@
 """Says of models that torch.onnx writes which of them import and plan, and whether their engines of the host are right.
 
 `exported_models.py` has the models, randomly initialised: every classification and segmentation architecture of
-torchvision, and the smallest of most families of timm and transformers. The named ones are exported by torchscript at
-opsets 14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms. Each file is planned for an H200
-(`bolt-build check`), and built for the host and verified from a recipe of four lines.
+torchvision, the smallest of most families of timm and transformers, and modules such as people write. The named ones
+are exported by torchscript at opsets 14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms.
+Each file is planned for an H200 (`bolt-build check`), and built for the host and verified from a recipe of four lines.
 
 The exporters need an environment of their own:
 
     python -m venv exporters && exporters/bin/pip install torch torchvision timm transformers onnx onnxscript
-    python benchmarks/exporters.py --python exporters/bin/python --work FOLDER [--only GLOB] [--form FORM] [--again]
+    python benchmarks/exporters.py --python exporters/bin/python --work FOLDER [--keep] [--only GLOB] [--form FORM]
+        [--again]
 
-Rows that `FOLDER/rows.json` has are kept, so an interrupted run goes on; `--again` does those again that are not right,
-and `--render` writes the result of what there is. A model's file stays where its row is not right.
+Rows that `FOLDER/rows.json` has are kept, so an interrupted run goes on. With `--keep` so are those of the result
+before that FOLDER has not. `--again` does those again that are not right, and `--render` writes the result of what
+there is. A model's file stays where its row is not right.
 """
 
 from __future__ import annotations
@@ -74,19 +76,25 @@ class Exporter:
         )
 
 
+def row_name(model: str, form: str) -> str:
+    """What a row is called: a folder, a key of `rows.json` and an engine."""
+    return f"{model}-{form}".replace(".", "_").lower()
+
+
 class Row:
     """One model in one form: where its file lies and what became of it."""
 
     def __init__(self, folder: Path, model: str, form: str, versions: dict[str, str]) -> None:
         self.model, self.form, self._versions = model, form, versions
-        self.name = f"{model}-{form}".replace(".", "_").lower()
+        self.name = row_name(model, form)
         self._folder = folder / self.name
         self._file = self._folder / "net.onnx"
 
     def run(self, exporter: Exporter, before: dict[str, Any], *, build: bool) -> dict[str, Any]:
         """The row; of that of `before` is kept what is right."""
         row: dict[str, Any] = {"model": self.model, "form": self.form, "export": "ok"}
-        row["by"] = {name: self._versions[name] for name in ("torch", self.model.partition(".")[0])}
+        packages = ("torch", self.model.partition(".")[0])
+        row["by"] = {name: self._versions[name] for name in packages if name in self._versions}
         if not self._file.is_file():
             self._folder.mkdir(exist_ok=True)
             made = self._folder / "made.onnx"
@@ -214,6 +222,13 @@ def listed_models(python: str) -> dict[str, Any]:
     return dict(json.loads(said))
 
 
+def rows_so_far(kept: Path, *, keep: bool) -> dict[str, dict[str, Any]]:
+    """The rows of `kept` by their names; where `keep`, those of the result before beside them."""
+    before = json.loads((record.RESULTS / "exporters.json").read_text())["rows"] if keep else []
+    found: dict[str, dict[str, Any]] = {row_name(row["model"], row["form"]): row for row in before}
+    return found | (json.loads(kept.read_text()) if kept.is_file() else {})
+
+
 def wanted(python: str) -> list[tuple[str, str]]:
     """Every model with each form that it is exported in: the named ones once by each exporter, then the others."""
     listed = listed_models(python)
@@ -229,6 +244,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="a folder for models and rows")
     parser.add_argument("--only", action="append", help="models that match (repeatable)")
     parser.add_argument("--form", choices=FORMS, action="append", help="only this form (repeatable)")
+    parser.add_argument("--keep", action="store_true", help="keep rows of the result before that FOLDER has not")
     parser.add_argument("--again", action="store_true", help="do rows again that are not right")
     parser.add_argument("--plan", action="store_true", help="build nothing: `--again` does that later")
     parser.add_argument("--render", action="store_true", help="do no row: write the result of those there are")
@@ -238,7 +254,7 @@ def main() -> int:
     words = parser.parse_args()
     words.work.mkdir(parents=True, exist_ok=True)
     kept = words.work / "rows.json"
-    rows: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.is_file() else {}
+    rows = rows_so_far(kept, keep=words.keep)
     lock = threading.Lock()
     exporters = threading.local()
 
@@ -257,9 +273,10 @@ def main() -> int:
 
     if not words.render:
         versions = versions_of(words.python)
+        every = dict.fromkeys(wanted(words.python) + [(row["model"], row["form"]) for row in rows.values()])
         todo = [
             row
-            for row in (Row(words.work.resolve(), model, form, versions) for model, form in wanted(words.python))
+            for row in (Row(words.work.resolve(), *each, versions) for each in every)
             if any(fnmatch.fnmatch(row.model, each) for each in words.only or ["*"])
             and row.form in (words.form or FORMS)
             and (row.name not in rows or (words.again and not right(rows[row.name])))
