@@ -94,6 +94,19 @@ def test_double_precision_is_the_reason_for_each_target(capsys: pytest.CaptureFi
     assert said.count("would be computed in double precision (f64), and 't4' computes in fp16 and fp32\n") == 1
 
 
+def test_double_precision_in_places_is_computed_in_single(capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that reads fp32 is no more exact for a softmax in fp64 between."""
+    nodes = [
+        node("Cast", "x", "wide", to=TensorProto.DOUBLE),
+        node("Softmax", "wide", "shares"),
+        node("Cast", "shares", "y", to=TensorProto.FLOAT),
+    ]
+    saved(Path(), model(nodes, [tensor("x", ["N", 8], TensorProto.FLOAT)]), "net.onnx")
+    assert main(["plan", "net.yaml", "--target", "host"]) == 0
+    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "doubles: Softmax_1: computed in fp32 (no kernel computes softmax in f64)" in said
+
+
 def test_a_model_that_is_written_here_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
     Path("net.yaml").write_text(f"{RECIPE}variants: {{gelu: {{activation: gelu}}}}\n")
     assert main(["check", "--model", "net.yaml@gelu", "--target", "t4"]) == 0

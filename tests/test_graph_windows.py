@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pytest
+from graph_models import bound, model, node, of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +16,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
+from bolt_build.graph.reference import evaluate
 from bolt_build.graph.windows import Steps, Windows
 
 
@@ -62,3 +67,17 @@ def test_cells_of_an_axis_that_nobody_could_visit() -> None:
     assert Windows((1,), (2,), (0,), (0,), (1,)).touched((1 << 50,)) == 1 << 49
     assert Windows((3,), (1,), (1 << 40,), (1 << 40,), (1,)).touched((1 << 50,)) == 1 << 50
     assert Windows((1 << 30,), (1,), (0,), (0,), (1 << 10,)).touched((1 << 50,)) == 1 << 50
+
+
+@pytest.mark.parametrize("operator", ["AveragePool", "MaxPool", "LpPool"])
+def test_one_window_that_is_larger_than_the_image_sees_all_of_it(operator: str, tmp_path: Path) -> None:
+    """EfficientNet of transformers ends with windows of as many cells as there are channels, by ceil_mode."""
+    opset = 22
+    pool = node(operator, "x", "y", kernel_shape=[2560, 9], strides=[2560, 4], ceil_mode=1)
+    graph = bound(tmp_path, model([pool], opset=opset))
+    x = np.random.default_rng(0).random((1, 3, 8, 8), np.float32)
+    whole = {"AveragePool": x.mean((2, 3)), "MaxPool": x.max((2, 3)), "LpPool": np.sqrt(np.square(x).sum((2, 3)))}
+    np.testing.assert_allclose(evaluate(graph, {"x": x})["y"][:, :, 0, 0], whole[operator], rtol=1e-6)
+    far = node(operator, "x", "y", kernel_shape=[20, 20], strides=[1, 1], ceil_mode=1)
+    reason = "a window of 20 does not fit the 8 cells of spatial axis 0 (padding included)"
+    assert of(tmp_path, model([far], opset=opset)) == [("shape-mismatch", f"{operator} '{operator}_0': {reason}")]

@@ -48,6 +48,19 @@ def test_a_newer_opset_is_restated_where_its_operators_are_old() -> None:
     assert readable(PATH, relu(opset=25), up_to(13, 22)) == relu(opset=22)
 
 
+def test_what_onnxruntime_has_not_in_fp64_is_computed_in_fp32(tmp_path: Path) -> None:
+    """DeformableDETR as torch-script exports it: places in fp64 make its samples fp64."""
+    nodes = [
+        node("Cast", "x", "image", to=TensorProto.DOUBLE),
+        node("GridSample", "image places", "samples"),
+        node("Cast", "samples", "y", to=TensorProto.FLOAT),
+    ]
+    proto = model(nodes, [tensor("x", [1, 3, 8, 8])], constants={"places": np.zeros((1, 2, 2, 2))})
+    x = np.random.default_rng(0).random((1, 3, 8, 8), np.float32)
+    made = Reference(saved(tmp_path, proto), ()).outputs({"x": x})["y"]
+    np.testing.assert_allclose(made, np.repeat(x[:, :, 3:5, 3:5].mean((2, 3)), 4).reshape(1, 3, 2, 2), rtol=1e-6)
+
+
 def test_what_the_largest_are_is_sorted_where_a_model_leaves_the_order_open(tmp_path: Path) -> None:
     """As engines do in any case."""
     topk = node("TopK", "x k", "y places", sorted=0)

@@ -10,6 +10,7 @@ from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.families.base import Family, Operand, Refusal
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.limits import MOST_BYTES
+from bolt_build.planner.doubles import in_single
 from bolt_build.planner.engine_plan import (
     PLAN_VERSION,
     BatchPlan,
@@ -73,7 +74,7 @@ def plan_engine(
 
     Raises BoltError with every node of any batch that no family has a kernel for, each once.
     """
-    optimized, padded, decisions = _optimized(graphs, recipe, spec, target)
+    optimized, padded, decisions = _optimized(graphs, recipe, spec, target, families)
     refusals: list[Refusal] = []
     weights, plans, covers, used = WeightTable(), [], [], _Used(selection)
     asked: set[str] = set()
@@ -127,7 +128,7 @@ def search_spaces(
 
     Raises BoltError with every node of any batch that no family has a kernel for, each once.
     """
-    return tuple(_spaces(_optimized(graphs, recipe, spec, target).graphs, recipe, spec, target, families))
+    return tuple(_spaces(_optimized(graphs, recipe, spec, target, families).graphs, recipe, spec, target, families))
 
 
 class _Optimized(NamedTuple):
@@ -139,7 +140,9 @@ class _Optimized(NamedTuple):
     decisions: list[Decision]
 
 
-def _optimized(graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target: Target) -> _Optimized:
+def _optimized(
+    graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target: Target, families: Sequence[Family]
+) -> _Optimized:
     decisions: list[Decision] = []
     optimized = []
     for graph in graphs:
@@ -149,7 +152,9 @@ def _optimized(graphs: Sequence[Graph], recipe: Recipe, spec: TargetSpec, target
         if not pads and recipe.policy.padding.mode == "always":
             reason = f"policy.padding.mode is always, but kernels of '{target.name}' read {spec.precision} as it is"
             decisions.append(Decision(PAD_CHANNELS.name, str(sizes_of(graph)), "declined", reason))
-        optimized.append(result.graph)
+        single = in_single(result.graph, spec, target, families)
+        decisions += single.decisions
+        optimized.append(single.graph)
     padded = padded_dims(graphs, lambda graph: recognised(graph, recipe.policy, target, spec.precision))
     return _Optimized([with_counts(graph, padded) for graph in optimized], padded.dims, decisions)
 

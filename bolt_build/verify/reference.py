@@ -23,7 +23,7 @@ from bolt_build.verify.rounded_model import RoundedModel
 from bolt_build.verify.segments import Care, CutModel, Wanted
 from bolt_build.verify.taps import Tap
 from bolt_build.verify.unrolled import has_graphs, unrolled
-from bolt_build.verify.widening import without_bf16
+from bolt_build.verify.widening import without_bf16, without_fp64
 from bolt_build.verify.written_out import written_out
 
 _NUMPY = {
@@ -224,6 +224,9 @@ class Reference:
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime's exceptions share no base class
+            single = without_fp64(model)
+            if single is not model and "NOT_IMPLEMENTED" in _text(error):  # it lacks some operators in fp64
+                return self._session(single, whole=whole)
             raise self._failed(f"does not load the model: {_text(error)}", self._function_wanted()) from error
 
     def _function_wanted(self) -> str | None:

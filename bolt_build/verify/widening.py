@@ -1,5 +1,5 @@
-"""Models in bf16 as the same models in fp32: onnxruntime computes next to nothing in bf16 on a CPU, and NumPy, through
-which it is fed, has no such type."""
+"""Models in bf16 or fp64 as the same models in fp32: onnxruntime computes next to nothing in bf16 on a CPU, and NumPy,
+through which it is fed, has no such type; and some operators it does not compute in fp64."""
 
 from __future__ import annotations
 
@@ -14,39 +14,48 @@ def without_bf16(model: ModelProto) -> ModelProto:
 
     External data stays where it is. `model` has no functions, and of subgraphs nothing is changed: import takes none.
     """
+    return _in_fp32(model, TensorProto.BFLOAT16)
+
+
+def without_fp64(model: ModelProto) -> ModelProto:
+    """The model with fp32 wherever it has fp64; `model` itself where it has none."""
+    return _in_fp32(model, TensorProto.DOUBLE)
+
+
+def _in_fp32(model: ModelProto, kind: int) -> ModelProto:
     graph = model.graph
-    if not (_states_bf16(graph) or any(_is_bf16(held) for node in graph.node for held in node.attribute)):
+    if not (_states(graph, kind) or any(_is_of(held, kind) for node in graph.node for held in node.attribute)):
         return model
-    widened = ModelProto()
-    widened.CopyFrom(model)
-    _widen(widened.graph)
-    return widened
+    changed = ModelProto()
+    changed.CopyFrom(model)
+    _change(changed.graph, kind)
+    return changed
 
 
-def _states_bf16(graph: GraphProto) -> bool:
+def _states(graph: GraphProto, kind: int) -> bool:
     ports = (*graph.input, *graph.output)
-    return any(port.type.tensor_type.elem_type == TensorProto.BFLOAT16 for port in ports) or any(
-        tensor.data_type == TensorProto.BFLOAT16 for tensor in graph.initializer
+    return any(port.type.tensor_type.elem_type == kind for port in ports) or any(
+        tensor.data_type == kind for tensor in graph.initializer
     )
 
 
-def _is_bf16(attribute: AttributeProto) -> bool:
+def _is_of(attribute: AttributeProto, kind: int) -> bool:
     if attribute.name in _TYPES:
-        return bool(attribute.i == TensorProto.BFLOAT16)
-    return bool(attribute.t.data_type == TensorProto.BFLOAT16)
+        return bool(attribute.i == kind)
+    return bool(attribute.t.data_type == kind)
 
 
-def _widen(graph: GraphProto) -> None:
+def _change(graph: GraphProto, kind: int) -> None:
     del graph.value_info[:]  # what is between follows from the nodes
-    constants = [tensor for tensor in graph.initializer if tensor.data_type == TensorProto.BFLOAT16]
+    constants = [tensor for tensor in graph.initializer if tensor.data_type == kind]
     named = {tensor.name for tensor in constants}
     ports = [port for port in graph.input if port.name not in named]  # old versions list constants there too
     del graph.input[:]
     graph.input.extend(ports)
     for port in (*graph.input, *graph.output):
-        if port.type.tensor_type.elem_type == TensorProto.BFLOAT16:
+        if port.type.tensor_type.elem_type == kind:
             port.type.tensor_type.elem_type = TensorProto.FLOAT
-    for attribute in (held for node in graph.node for held in node.attribute if _is_bf16(held)):
+    for attribute in (held for node in graph.node for held in node.attribute if _is_of(held, kind)):
         if attribute.name in _TYPES:
             attribute.i = TensorProto.FLOAT
         else:

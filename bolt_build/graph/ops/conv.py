@@ -110,12 +110,23 @@ _Entries = tuple[int, ...]
 
 
 def import_window(node: NodeImport) -> tuple[_Entries, _Entries, _Entries, _Entries, _Entries]:
-    """Kernel, strides, begin and end pads and dilations of a pooling, in that order, one entry a spatial axis each."""
+    """Kernel, strides, begin and end pads and dilations of a pooling, in that order, one entry a spatial axis each.
+
+    A window that is larger than the padded input is as large as that where it is the only one, which it is by
+    `ceil_mode`: what lies beyond counts for nothing.
+    """
     spatial = node.type(0).shape[2:]
     ones = (1,) * len(spatial)
     kernel = node.integers("kernel_shape")
     strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
-    return kernel, strides, *import_pads(node, spatial, kernel, strides, dilations), dilations
+    begin, end = import_pads(node, spatial, kernel, strides, dilations)
+    if node.integer("ceil_mode", 0):
+        sides = zip(kernel, strides, dilations, map(sum, zip(spatial, begin, end, strict=True)), strict=True)
+        kernel = tuple(
+            cells if dilation == 1 and cells < extent < cells + stride else extent
+            for extent, stride, dilation, cells in sides
+        )
+    return kernel, strides, begin, end, dilations
 
 
 def import_pads(
