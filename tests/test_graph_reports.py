@@ -53,10 +53,16 @@ def test_nodes_with_one_problem_share_a_line(tmp_path: Path) -> None:
 
 
 def test_every_refusal_says_what_would_help(tmp_path: Path) -> None:
-    nodes = [node("Unique", "x", "e"), node("Range", "x x x", "g"), node("Add", "e g", "y")]
+    found = node("NonMaxSuppression", "boxes scores", "f")
+    nodes = [node("Det", "x", "e", domain="own"), found, node("Range", "x x x", "g"), node("NonZero", "x", "n")]
+    nodes += [node("Sum", "e f g n", "y")]
+    boxes, scores = tensor("boxes", [1, 9, 4]), tensor("scores", [1, 2, 9])
     with pytest.raises(BoltError) as raised:
-        bound(tmp_path, model(nodes, [IMAGE], constants={"i": np.asarray([0])}))
+        bound(tmp_path, model(nodes, [IMAGE, boxes, scores], opsets=[("own", 1)]))
+    counted = "data decide how many it finds, and shapes are static: end the model at {} (onnx.utils.extract_model)"
     assert [d.hint for d in raised.value.diagnostics] == [
+        counted.format("'boxes', 'scores'"),
         "export the model without it, or offer an importer for it (entry points of bolt_build.ops)",
         "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it",
+        counted.format("'x'"),
     ]

@@ -71,9 +71,21 @@ def _missing_operators(nodes: Iterable[OnnxNode], table: ImporterTable) -> list[
             found.append(Diagnostic("unsupported-op", message, hint=_UNROLL))
         else:
             message = f"operator {label} is not supported: {where}"
-            hint = _PORTABLE if domain == "com.microsoft.nchwc" else _REPLACE
+            hint = _PORTABLE if domain == "com.microsoft.nchwc" else _ends(same[0]) or _REPLACE
             found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
+
+
+_COUNTED = {"NonMaxSuppression": 2, "NonZero": 1, "Unique": 1}
+"""Operators that give as many elements as data decide, and how many of their inputs are such data."""
+
+
+def _ends(node: OnnxNode) -> str | None:
+    """What helps where data decide how many elements a node gives."""
+    if node.domain or node.op_type not in _COUNTED:
+        return None
+    names = listed([name for name in node.inputs[: _COUNTED[node.op_type]] if name])
+    return f"data decide how many it finds, and shapes are static: end the model at {names} (onnx.utils.extract_model)"
 
 
 _CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
@@ -151,7 +163,7 @@ class ModelImport:
         self._met.append(node)
         if importer is not None and importer.folds and any(self._is_data(name) for name in node.inputs if name):
             message = f"{node.op_type} on data is not supported (only on constants)"
-            self.report(node, "unsupported-op", message, _FOLD)
+            self.report(node, "unsupported-op", message, _ends(node) or _FOLD)
             return
         if importer is None or not self._lost.keys().isdisjoint(node.inputs):
             self.lose(node)
