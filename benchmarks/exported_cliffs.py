@@ -9,8 +9,9 @@ lock: for an H200 all of them, for other targets every eighth. No GPU is needed.
 steps (family, and words of `step_kinds.py`), its cliffs, and what its steps that only move bytes or compute element by
 element take: a neighbour's load or store might carry those.
 
-Networks of the same package that `FOLDER/rows.json` has are not planned again. Writes `results/exported_cliffs.json`
-when all are there.
+Networks of the same package that `FOLDER/rows.json` has are not planned again. Exporting takes longest: `--keep` leaves
+the networks' files in FOLDER, and `--exported` plans those that lie there and exports nothing. What is left out then
+is named in `results/exported_cliffs.json`.
 """
 
 from __future__ import annotations
@@ -124,6 +125,7 @@ def main() -> None:
     parser.add_argument("--batch", action="append", default=[], type=int)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="networks at once")
     parser.add_argument("--keep", action="store_true", help="keep the networks' files")
+    parser.add_argument("--exported", action="store_true", help="export nothing: plan what FOLDER has")
     parser.add_argument("--out", type=Path)
     words = parser.parse_args()
     words.work.mkdir(parents=True, exist_ok=True)
@@ -134,6 +136,8 @@ def main() -> None:
         for index, model in enumerate(models) if any(fnmatch.fnmatch(model, each) for each in words.only or ["*"])
         for batch in words.batch or BATCHES
     }  # fmt: skip
+    if words.exported:
+        cases = {name: case for name, case in cases.items() if (words.work / f"{case[0]}-{case[1]}.onnx").is_file()}
     kept, key = words.work / "rows.json", package_key()
     rows: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError):
@@ -155,6 +159,7 @@ def main() -> None:
         head["command"] = "python benchmarks/exported_cliffs.py --python exporters/bin/python --work FOLDER"
         head["versions"] |= versions_of(words.python)
         left_out = [f"torchvision.{name}" for name in LARGEST]
+        left_out += [model for model in models if all(f"{model} {batch}" not in cases for batch in BATCHES)]
         print(record.write("exported_cliffs", head | {"left_out": left_out, "networks": networks}, words.out))
 
 
