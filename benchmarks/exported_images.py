@@ -288,9 +288,9 @@ class Rays(nn.Module):
         waves = [f(places * 2.0**i) for i in range(6) for f in (torch.sin, torch.cos)]
         given = torch.cat([places, *waves], -1)
         found = self.second(torch.cat((functional.relu(self.first(given)), given), -1))
-        opaque = 1 - torch.exp(-functional.relu(found[..., 3]) * distances)
-        passing = torch.cumprod(torch.cat((torch.ones_like(opaque[:, :1]), 1 - opaque + 1e-10), -1), -1)[:, :-1]
-        return ((opaque * passing)[..., None] * found[..., :3].sigmoid()).sum(1)
+        dense = functional.relu(found[..., 3]) * distances
+        opaque, passing = 1 - torch.exp(-dense), torch.exp(dense - torch.cumsum(dense, -1))
+        return ((opaque * passing)[..., None] * found[..., :3].sigmoid()).sum(-2)
 
 
 class Bytes(nn.Module):

@@ -63,7 +63,7 @@ MODULES: dict[str, Callable[[], Made]] = {
     "style_gan": lambda: (Styled(), (randn(1, 24, 16, 16), randn(1, 32))),
     "raft": lambda: (Flow(), (randn(1, 3, 64, 96), randn(1, 3, 64, 96))),
     "dgcnn": lambda: (Points(), (randn(1, 3, 128),)),
-    "graph_attention": lambda: (Messages(), (randn(40, 16), torch.randint(0, 40, (2, 100)))),
+    "graph_attention": lambda: (Messages(), (randn(1, 40, 16), torch.randint(0, 40, (1, 2, 100)))),
     "dlrm": lambda: (Clicks(), (randn(1, 13), torch.randint(0, 100, (1, 4, 3)))),
     "vq_vae": lambda: (Codes(), (randn(1, 3, 32, 32),)),
     "mamba": lambda: (Selective(), (randn(1, 12, 32),)),
@@ -72,9 +72,9 @@ MODULES: dict[str, Callable[[], Made]] = {
     ),
     "experts": lambda: (Experts(), (randn(1, 10, 32),)),
     "forecast": lambda: (Forecast(), (randn(1, 96, 7),)),
-    "nerf": lambda: (Rays(), (randn(32, 24, 3), torch.rand(32, 24))),
+    "nerf": lambda: (Rays(), (randn(1, 32, 24, 3), torch.rand(1, 32, 24))),
     "camera": lambda: (Bytes(), (torch.randint(0, 256, (1, 64, 96, 3), dtype=torch.uint8),)),
 }  # fmt: skip
 
-ONE_FORM = dict.fromkeys(("keywords", "graph_attention", "decoder_step", "nerf", "forecast"), "dynamo18")
+ONE_FORM = dict.fromkeys(("keywords", "graph_attention", "decoder_step", "forecast"), "dynamo18")
 """Those that torch-script does not export, or not as ONNX defines it."""

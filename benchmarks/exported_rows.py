@@ -188,12 +188,12 @@ class Messages(nn.Module):
         self.inner, self.score = nn.Linear(16, width), nn.Linear(2 * width, 1)
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        x = self.inner(nodes)
-        source, target = edges[0], edges[1]
+        x = self.inner(nodes[0])
+        source, target = edges[0, 0], edges[0, 1]
         score = functional.leaky_relu(self.score(torch.cat((x[source], x[target]), -1)), 0.2).clamp(max=20).exp()
         total = torch.zeros(x.shape[0], 1).index_add(0, target, score)
         found = torch.zeros_like(x).index_add(0, target, x[source] * score / (total[target] + 1e-6))
-        return functional.elu(found)
+        return functional.elu(found)[None]
 
 
 class Clicks(nn.Module):

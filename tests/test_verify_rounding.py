@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from alarm_networks import Net
+from onnx import numpy_helper
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
@@ -146,3 +147,25 @@ def test_the_variance_of_a_sum_of_constants_has_its_axes(tmp_path: Path) -> None
     expected = single(net.saved(tmp_path / "net.onnx", "turned", [4, 4]), {"x": np.ones((4, 4))}, "turned", "x")
     assert expected.variance is not None
     assert expected.variance.shape == (4, 4)
+
+
+@pytest.mark.parametrize("length", [400, 512])
+def test_spectra_of_any_length_are_judged_by_rounding(length: int, tmp_path: Path) -> None:
+    """Speech is cut into frames of 400: onnxruntime's spectrum of these in fp32 is off by 1e-4 of its size."""
+    net = Net([1, 2000, 1])
+    random = np.random.default_rng(0)
+    window = net.constant("window", np.hanning(length))
+    for name, value in (("step", 160), ("length", length)):
+        net.constants.append(numpy_helper.from_array(np.asarray(value), name))
+    frames = 1 + (2000 - length) // 160
+    shape = (1, frames, length // 2 + 1, 2)
+    path = net.saved(tmp_path / "net.onnx", net.node("STFT", "y", "x", "step", window, "length"), list(shape))
+    held = {"x": random.standard_normal((1, 2000, 1)).astype(np.float32)}
+    tap = Tap(0, "y", ("y",), "y", "y", "kernel", shape, (Source("x", "x", FP32),), FP32, FP32, 1, 1, FP32, False)
+    (expected,) = Reference(path, ()).expected([tap], held, {})
+    cut = np.stack([held["x"][0, 160 * at : 160 * at + length, 0] for at in range(frames)])
+    spectrum = np.fft.rfft(cut * np.hanning(length).astype(np.float32))
+    made = np.stack([spectrum.real, spectrum.imag], -1)[None].astype(np.float32)
+    assert judge(made, expected.tensor, expected.variance, FP32, expected.relative).used < 1
+    wrong = made * np.float32(1 + 3e-4)
+    assert judge(wrong, expected.tensor, expected.variance, FP32, expected.relative).used > 1
