@@ -44,7 +44,7 @@ def test_the_order_is_this() -> None:
         "recognise-attention", "fold-constants", "merge-moves", "remove-copies", "fold-batch-norm", "fold-affine",
         "merge-branches",
         "move-later", "fold-affine", "merge-duplicates", "remove-dead", "multiply-patches", "carry-moves",
-        "merge-moves", "remove-copies", "order-heads", "merge-moves",
+        "merge-moves", "remove-copies", "order-heads",
         "select-early", "merge-projections", "gather-rows", "merge-rearrangements", "fuse-epilogues",
         "flatten-volumes", "fold-columns", "split-groups", "multiply-shuffles", "remove-copies",
         "pad-slices", "pad-channels", "join-slices",

@@ -78,7 +78,6 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_MOVES,
     REMOVE_COPIES,
     ORDER_HEADS,  # what moves heads is as short as it will be
-    MERGE_MOVES,
     SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
     GATHER_ROWS,  # attention reads views where it can

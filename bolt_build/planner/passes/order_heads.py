@@ -16,6 +16,7 @@ from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.shape import Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.channels import channel_axis, weight_obstacle
+from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
@@ -47,7 +48,11 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         parts = _parts(editor, node)
         if parts:
             _order(editor, journal, node, parts)
-    return journal.result(editor.finish())
+    found = journal.result(editor.finish())
+    if not found.decisions:
+        return found
+    merged = MERGE_MOVES.run(found.graph, policy)  # reshapes of heads and what reads them
+    return PassResult(merged.graph, (*found.decisions, *merged.decisions))
 
 
 def _parts(editor: GraphEditor, product: Node) -> list[_Part]:
