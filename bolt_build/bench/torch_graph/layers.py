@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 import torch
@@ -20,8 +21,8 @@ from bolt_build.graph.ops.softmax import Softmax
 from bolt_build.graph.windows import Windows
 
 _CONVS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
-_CONV_CALLS: dict[int, Callable[..., torch.Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_MAX_POOLS: dict[int, Callable[..., torch.Tensor]] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+CONV_CALLS: dict[int, Callable[..., torch.Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+MAX_POOLS: dict[int, Callable[..., torch.Tensor]] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _AVERAGE_POOLS: dict[int, Callable[..., torch.Tensor]] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 _NORMS: dict[int, type[nn.BatchNorm1d] | type[nn.BatchNorm2d] | type[nn.BatchNorm3d]] = {
     0: nn.BatchNorm1d, 1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d,
@@ -31,15 +32,15 @@ _NORMS: dict[int, type[nn.BatchNorm1d] | type[nn.BatchNorm2d] | type[nn.BatchNor
 def conv(build: Builder, node: Node) -> fx.Node:
     op = node.op
     assert isinstance(op, Conv)
-    rank = _spatial_rank(build, node)
+    rank = spatial_rank(build, node)
     x, pads = build.value(node.inputs[0]), op.pads_begin
     if op.pads_begin != op.pads_end:
-        x, pads = _padded(build, x, op.pads_begin, op.pads_end, 0.0), (0,) * rank
+        x, pads = padded(build, x, op.pads_begin, op.pads_end, 0.0), (0,) * rank
     held = build.constants(node.inputs[1:])
     if held is None:
         factors = [build.value(name) for name in node.inputs[1:]]
         return build.call(
-            _CONV_CALLS[rank], x, *factors, stride=op.strides, padding=pads, dilation=op.dilations, groups=op.groups
+            CONV_CALLS[rank], x, *factors, stride=op.strides, padding=pads, dilation=op.dilations, groups=op.groups
         )
     weight, bias = held[0], held[1] if len(held) == 2 else None
     layer = _CONVS[rank](
@@ -96,17 +97,17 @@ def lrn(build: Builder, node: Node) -> fx.Node:
 def pool(build: Builder, node: Node) -> fx.Node:
     op = node.op
     assert isinstance(op, Pool)
-    rank = _spatial_rank(build, node)
+    rank = spatial_rank(build, node)
     x = build.value(node.inputs[0])
     plain = op.pads_begin == op.pads_end and all(2 * p <= k for p, k in zip(op.pads_begin, op.kernel, strict=True))
     shape = build.shape(node.inputs[0])[2:]
     if op.mode == "max":
         if plain:
             return build.call(
-                _MAX_POOLS[rank], x, op.kernel, op.strides, op.pads_begin, op.dilations, ceil_mode=op.ceil_mode
+                MAX_POOLS[rank], x, op.kernel, op.strides, op.pads_begin, op.dilations, ceil_mode=op.ceil_mode
             )
-        x = _padded(build, x, *_exact_pads(op.windows, shape), float("-inf"))
-        return build.call(_MAX_POOLS[rank], x, op.kernel, op.strides, 0, op.dilations)
+        x = padded(build, x, *exact_pads(op.windows, shape), float("-inf"))
+        return build.call(MAX_POOLS[rank], x, op.kernel, op.strides, 0, op.dilations)
     if plain and set(op.dilations) == {1}:
         return build.call(
             _AVERAGE_POOLS[rank], x, op.kernel, op.strides, op.pads_begin, op.ceil_mode, op.count_include_pad
@@ -118,9 +119,9 @@ def _average(build: Builder, node: Node, op: Pool, x: fx.Node) -> fx.Node:
     """Averages that torch's pooling does not know, as a sum over each window times what it is to be divided by."""
     shape = build.shape(node.inputs[0])
     channels, rank = shape[1], len(shape) - 2
-    x = _padded(build, x, *_exact_pads(op.windows, shape[2:]), 0.0)
+    x = padded(build, x, *exact_pads(op.windows, shape[2:]), 0.0)
     ones = build.buffer(np.ones((channels, 1, *op.kernel), np.float32))
-    total = build.call(_CONV_CALLS[rank], x, ones, stride=op.strides, dilation=op.dilations, groups=channels)
+    total = build.call(CONV_CALLS[rank], x, ones, stride=op.strides, dilation=op.dilations, groups=channels)
     return build.call(torch.mul, total, build.buffer(_shares(op, shape[2:])))
 
 
@@ -139,12 +140,33 @@ def reduce(build: Builder, node: Node) -> fx.Node:
     x = build.value(node.inputs[0])
     if not op.axes:
         return x
-    known: dict[str, Callable[..., torch.Tensor]] = {
-        "mean": torch.mean, "sum": torch.sum, "max": torch.amax, "min": torch.amin,
-    }  # fmt: skip
-    if op.mode not in known:
-        raise Unsupported(f"the reduction '{op.mode}' has no counterpart here ('{node.name}')")
-    return build.call(known[op.mode], x, op.axes, op.keepdims)
+    if op.mode in ("l1", "l2") and build.is_float(node.inputs[0]):
+        return build.call(torch.linalg.vector_norm, x, int(op.mode[1]), op.axes, op.keepdims)
+    if op.mode == "prod":
+        return _product(build, x, op)
+    for before in _BEFORE.get(op.mode, ()):
+        x = build.call(before, x)
+    if op.mode in ("max", "min"):
+        return build.call(torch.amax if op.mode == "max" else torch.amin, x, op.axes, op.keepdims)
+    if build.is_float(node.inputs[0]):
+        total = build.call(torch.mean if op.mode == "mean" else torch.sum, x, op.axes, op.keepdims)
+        return build.call(torch.log, total) if op.mode == "log_sum" else total
+    total = build.call(torch.sum, x, op.axes, op.keepdims, dtype=build.dtype(node.inputs[0]))
+    if op.mode != "mean":
+        return total
+    shape = build.shape(node.inputs[0])
+    return build.call(torch.div, total, prod(shape[axis] for axis in op.axes), rounding_mode="trunc")
+
+
+_BEFORE: dict[str, tuple[Callable[..., torch.Tensor], ...]] = {"l1": (torch.abs,), "sum_square": (torch.square,)}
+"""What is done to the elements that a mode adds up."""
+
+
+def _product(build: Builder, x: fx.Node, op: Reduce) -> fx.Node:
+    """torch's product is over one axis, and of integers it is of i64."""
+    for axis in reversed(op.axes):
+        x = build.call(torch.Tensor.type_as, build.call(torch.prod, x, axis, op.keepdims), x)
+    return x
 
 
 def softmax(build: Builder, node: Node) -> fx.Node:
@@ -153,14 +175,14 @@ def softmax(build: Builder, node: Node) -> fx.Node:
     return build.call(F.softmax, build.value(node.inputs[0]), op.axis)
 
 
-def _spatial_rank(build: Builder, node: Node) -> int:
+def spatial_rank(build: Builder, node: Node) -> int:
     rank = len(build.shape(node.inputs[0])) - 2
     if rank not in _CONVS:
         raise Unsupported(f"torch has no windows over {rank} spatial axes ('{node.name}')")
     return rank
 
 
-def _padded(build: Builder, x: fx.Node, begin: Sequence[int], end: Sequence[int], value: float) -> fx.Node:
+def padded(build: Builder, x: fx.Node, begin: Sequence[int], end: Sequence[int], value: float) -> fx.Node:
     """`x` [N,C,*spatial] with cells of `value` around its spatial axes."""
     if not any((*begin, *end)):
         return x
@@ -168,7 +190,7 @@ def _padded(build: Builder, x: fx.Node, begin: Sequence[int], end: Sequence[int]
     return build.call(F.pad, x, widths, "constant", value)
 
 
-def _exact_pads(windows: Windows, spatial: tuple[int, ...]) -> tuple[list[int], list[int]]:
+def exact_pads(windows: Windows, spatial: tuple[int, ...]) -> tuple[list[int], list[int]]:
     """Begin and end pads that a window without rounding up needs to give what `windows` gives."""
     out = windows.output_shape(spatial)
     end = []

@@ -9,8 +9,9 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
-from bolt_build.bench.torch_graph.builder import Builder, Lower
+from bolt_build.bench.torch_graph.builder import Builder, Lower, dtype_of
 from bolt_build.graph.ir import Node, Op
+from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 
 
@@ -63,10 +64,26 @@ def pad(build: Builder, node: Node) -> fx.Node:
     return x
 
 
+def cast(build: Builder, node: Node) -> fx.Node:
+    """All floating-point data is of one type, so a cast from one such type to another does nothing."""
+    x, (given,) = build.value(node.inputs[0]), node.inputs
+    to = build.graph.type(node.outputs[0]).dtype
+    if to.is_float:
+        return x if build.is_float(given) else build.as_floating(x)
+    return build.call(torch.Tensor.to, x, dtype_of(to))
+
+
+def expand(build: Builder, node: Node) -> fx.Node:
+    op = node.op
+    assert isinstance(op, Expand)
+    return build.call(torch.broadcast_to, build.value(node.inputs[0]), op.shape)
+
+
 def same(build: Builder, node: Node) -> fx.Node:
     return build.value(node.inputs[0])
 
 
 MOVES: dict[type[Op], Lower] = {
-    Reshape: reshape, Transpose: transpose, Concat: concat, Slice: cut, Pad: pad, Identity: same, Cast: same,
+    Reshape: reshape, Transpose: transpose, Concat: concat, Slice: cut, Pad: pad, Identity: same, Cast: cast,
+    Expand: expand,
 }  # fmt: skip

@@ -1,0 +1,52 @@
+"""Attention that the model has as one operator: torch's own. Three operators of a model stay three."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import torch
+from torch import fx
+from torch.nn import functional as F
+
+from bolt_build.bench.torch_graph.builder import Builder, Lower, Unsupported
+from bolt_build.graph.ir import Node, Op
+from bolt_build.graph.ops.attention import Attention
+
+
+def attention(build: Builder, node: Node) -> fx.Node:
+    op = node.op
+    assert isinstance(op, Attention)
+    if op.counted:
+        raise Unsupported(f"attention over keys that are counted has no counterpart in torch ('{node.name}')")
+    extents = op.extents([build.graph.type(name) for name in node.inputs])
+    rows = _rows(build, node, op, extents.depth)
+    heads = (op.heads, op.kv_heads, op.kv_heads)
+    q, k, v = (_by_head(build, x, count) for x, count in zip(rows, heads, strict=True))
+    mask = build.value(node.inputs[op.sources]) if len(node.inputs) > op.sources else None
+    causal = op.causal
+    if causal and mask is not None:
+        hidden = np.where(np.tri(extents.queries, extents.keys, dtype=np.bool_), 0.0, -np.inf)
+        mask, causal = build.call(torch.add, mask, build.buffer(hidden.astype(np.float32))), False
+    made = build.call(
+        F.scaled_dot_product_attention, q, k, v, attn_mask=mask, is_causal=causal, scale=op.scale,
+        enable_gqa=op.heads != op.kv_heads,
+    )  # fmt: skip
+    return build.call(torch.flatten, build.call(torch.transpose, made, 1, 2), 2)
+
+
+def _rows(build: Builder, node: Node, op: Attention, depth: int) -> list[fx.Node]:
+    """Queries, keys and values, heads side by side."""
+    if not op.packed:
+        return [build.value(name) for name in node.inputs[:3]]
+    widths = [count * depth for count in (op.heads, op.kv_heads, op.kv_heads)]
+    parts = build.call(torch.split, build.value(node.inputs[0]), widths, 2)
+    return [build.call(operator.getitem, parts, index) for index in range(3)]
+
+
+def _by_head(build: Builder, rows: fx.Node, heads: int) -> fx.Node:
+    """[N, S, heads D] as [N, heads, S, D]: a view."""
+    return build.call(torch.transpose, build.call(torch.unflatten, rows, 2, (heads, -1)), 1, 2)
+
+
+ATTENTION: dict[type[Op], Lower] = {Attention: attention}
