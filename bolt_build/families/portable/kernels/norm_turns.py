@@ -84,7 +84,7 @@ class TurnTile:
         return _OTHERS + self.loads(rows) * 2 * LANES * rows.element // 4 + operands
 
 
-_OTHERS = 32
+_OTHERS = 24
 """Registers of a thread for addresses, sums and the elements that it computes."""
 
 
@@ -130,9 +130,13 @@ def refuse_tile(tile: TurnTile, rows: _Rows, gpu: Gpu) -> str | None:
     return refuse_shared(tile.shared(rows), gpu)
 
 
-_REACHED, _SHARED = 0.72, 0.97
-"""Guesses at the part of a GPU's bandwidth that is reached where enough is under way, and at what is left of it where
-scale and bias are in shared memory. No GPU has timed the kernels."""
+_REACHED, _SHARED = 0.72, 0.85
+"""The part of a GPU's bandwidth that is reached where enough is under way, and what is left of it where scale and bias
+are in shared memory, as `norm_forms.cu` measured them on an H200."""
+_ALONE = 0.8
+"""What is left where a multiprocessor has one block: all its warps wait for the same sums."""
+_WARPS = 1024
+"""Threads of a multiprocessor below which the sums of one row wait for those of no other."""
 _UNDER_WAY = 28 << 10
 """A guess at the bytes that a multiprocessor must have asked for."""
 
@@ -146,7 +150,9 @@ def _seconds(problem: KernelProblem, tile: TurnTile, target: Target) -> float:
     used = rows.extent / (tile.threads * LANES * tile.loads(rows))
     filled = min(1.0, under_way / _UNDER_WAY)
     reached = _REACHED * turns / ceil(turns) * (0.3 + 0.7 * filled) * (0.5 + 0.5 * used)
-    return seconds_of(problem, target, reached * (_SHARED if tile.keeps == "shared" else 1.0))
+    resident = min(tile.blocks / gpu.sms, beside(tile.block, tile.registers(rows), tile.shared(rows), gpu))
+    reached *= min(1.0, resident * tile.block / _WARPS) ** 0.2 * (_ALONE if tile.blocks < 2 * gpu.sms else 1.0)
+    return seconds_of(problem, target, float(reached * (_SHARED if tile.keeps == "shared" else 1.0)))
 
 
 def _emit(problem: KernelProblem, tile: TurnTile, at: StepExpressions) -> StepCode:
