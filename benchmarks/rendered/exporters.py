@@ -8,6 +8,8 @@ from typing import Any
 from rendered import figures, table
 
 _LIBRARIES = ("torchvision", "timm", "transformers")
+_OWN = "module"
+"""Of modules that no library has."""
 
 
 _HEAD = ("models of", "architectures", "files", "planned for an H200", "tried on the host", "and right")
@@ -20,14 +22,15 @@ _NOTHING = {
 @figures("exporters", without=_NOTHING)
 def exported(data: Any) -> dict[str, str]:
     rows = []
-    for library in _LIBRARIES:
+    for library in (*_LIBRARIES, _OWN):
         mine = [row for row in data["rows"] if row["model"].startswith(f"{library}.")]
         made = [row for row in mine if row["export"] == "ok"]
         planned = sum(row["h200"] == "planned" for row in made)
         verified = sum(row["host"] == "verified" for row in made)
         tried = sum(row["host"] != "not built yet" for row in made)
         numbers = len({row["model"] for row in made}), len(made), planned, tried, verified
-        rows.append([f"{library} {data['versions'][library]}", *map(str, numbers)])
+        label = f"{library} {data['versions'][library]}" if library != _OWN else "modules written for this"
+        rows.append([label, *map(str, numbers)])
     forms = Counter(row["form"] for row in data["rows"] if row["export"] == "ok")
     lost = [f"{_name(row)} ({_first(row['export'])})" for row in data["rows"] if row["export"] != "ok"]
     wrong = [
