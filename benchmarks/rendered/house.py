@@ -29,13 +29,11 @@ def house(data: Any) -> dict[str, str]:
 
 @figures("engine_sources")
 def sources(data: Any) -> dict[str, str]:
-    lines = [[f"`{line}`", str(count)] for line, count in data["lines"].items()]
     return {
         "sources.before": data["before"],
         "sources.engines": f"{data['engines']} engines of {len(data['recipes'])} recipes",
         "sources.equal": f"{data['equal']} of {data['files']}",
         "sources.moved": str(len(data["only_before"]) + len(data["only_now"])),
-        "sources.lines": table(["what differs", "lines"], lines),
     }
 
 

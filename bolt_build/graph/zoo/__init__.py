@@ -85,7 +85,8 @@ def write(name: str, path: Path, change: Callable[[ModelProto], ModelProto] | No
 def blank(name: str) -> ModelProto:
     """The graph of model `name` with weights that are zero: for what does not depend on them. Raises what `write`
     does."""
-    from bolt_build.graph.zoo.seeded import Seeded  # loads onnx and NumPy
+    # As in writing.
+    from bolt_build.graph.zoo.seeded import Seeded
 
     _known(name)
     graph = _builder(name)()
