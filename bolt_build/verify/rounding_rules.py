@@ -267,7 +267,8 @@ def _function(slope: float, kind: str, *, levels_off: bool = False) -> Rule:
 def _rise(work: Work, variance: str) -> str:
     """The square of what the node's function rises by between `_REACH` deviations below and above its argument."""
     emit, (x, *rest) = work.emit, work.inputs
-    reach = emit.scaled(emit.add("Sqrt", [variance]), _REACH * UNIT)
+    # A variance that is a difference may come out below 0.
+    reach = emit.scaled(emit.add("Sqrt", [emit.add("Abs", [variance])]), _REACH * UNIT)
     above, below = (work.again([emit.add(way, [x, reach]), *rest]) for way in ("Add", "Sub"))
     return emit.square(emit.scaled(emit.add("Sub", [above, below]), 1.0 / UNIT))
 
