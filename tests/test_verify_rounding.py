@@ -7,12 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from alarm_networks import Net
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
+from bolt_build.verify.emitter import Emitter
 from bolt_build.verify.judgement import judge
 from bolt_build.verify.reference import Expected, Reference
+from bolt_build.verify.rounding import OF_CONSTANTS, Work
+from bolt_build.verify.rounding_rules import RULES
 from bolt_build.verify.taps import Source, Tap
 
 FP32 = DType.F32
@@ -169,3 +173,18 @@ def test_spectra_of_any_length_are_judged_by_rounding(length: int, tmp_path: Pat
     assert judge(made, expected.tensor, expected.variance, FP32, expected.relative).used < 1
     wrong = made * np.float32(1 + 3e-4)
     assert judge(wrong, expected.tensor, expected.variance, FP32, expected.relative).used > 1
+
+
+def test_a_gate_takes_a_variance_that_comes_out_below_0() -> None:
+    """NF-RegNet standardises its weights: the variance of a product is a difference there."""
+    emit = Emitter(17, "v")
+    node = helper.make_node("Sigmoid", ["x"], ["y"])
+    emit.nodes.append(node)
+    variance = RULES["Sigmoid"](Work(emit, node, ["x"], ["z"], ["y"], [False], OF_CONSTANTS, []))
+    assert variance is not None
+    graph = emit.graph("rule")
+    graph.input.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xz")
+    graph.output.append(helper.make_tensor_value_info(variance, TensorProto.FLOAT, [4]))
+    found = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    (made,) = found.run(None, {"x": np.arange(4, dtype=np.float32), "z": np.full(4, -1e-3, np.float32)})
+    assert (made > 0).all()
