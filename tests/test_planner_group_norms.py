@@ -35,7 +35,7 @@ def grouped(groups: int, behind: str, outputs: str = "%y", rows: str = "") -> Gr
         ('%y = add(%b, %v) // "y"', '"a", "n", "b", "y"', ""),
         ('%y = relu(%b) // "y"', '"a", "n", "b"', '\n%y = relu(%b)  // "y"'),
         ('%y = mul(%b, %wide) // "y"', '"a", "n", "b"', '\n%y = mul(%b, %wide)  // "y"'),
-        ('%y = mul(%b, %one) // "y"', '"a", "n", "b"', '\n%y = mul(%b, %one)  // "y"'),
+        ('%y = mul(%b, %one) // "y"', '"a", "n", "b", "y"', ""),
     ],
 )
 def test_groups_of_channels_are_normalised_where_they_are(

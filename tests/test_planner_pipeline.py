@@ -43,7 +43,8 @@ def test_the_order_is_this() -> None:
         "recognise-norms", "recognise-group-norms",
         "recognise-attention", "fold-constants", "merge-moves", "remove-copies", "fold-batch-norm", "fold-affine",
         "merge-branches",
-        "move-later", "fold-affine", "merge-duplicates", "remove-dead", "multiply-patches", "carry-moves",
+        "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead", "multiply-patches",
+        "carry-moves",
         "merge-moves", "remove-copies", "order-heads",
         "select-early", "merge-projections", "gather-rows", "merge-rearrangements", "fuse-epilogues",
         "flatten-volumes", "fold-columns", "split-groups", "multiply-shuffles", "remove-copies",
@@ -72,8 +73,9 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "broadcast, scale-sums, fake-quantise, fold-pads, recognise-activations, recognise-norms, "
         "recognise-group-norms, recognise-attention, "
         "fold-batch-norm, fold-affine, merge-branches, "
-        "move-later, multiply-patches, carry-moves, order-heads, select-early, merge-projections, gather-rows, "
-        "merge-rearrangements, fuse-epilogues, flatten-volumes, fold-columns, split-groups, multiply-shuffles, "
+        "move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
+        "merge-projections, gather-rows, merge-rearrangements, fuse-epilogues, "
+        "flatten-volumes, fold-columns, split-groups, multiply-shuffles, "
         "pad-slices, pad-channels, join-slices, "
         "pad-filters, split-batches"
     )

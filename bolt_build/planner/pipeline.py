@@ -22,6 +22,7 @@ from bolt_build.planner.passes.epilogues import FUSE_EPILOGUES
 from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
+from bolt_build.planner.passes.forward_affine import FOLD_FORWARD
 from bolt_build.planner.passes.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
@@ -71,6 +72,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_BRANCHES,  # their BatchNorms are in their weights now
     MOVE_LATER,  # biases are part of products now
     FOLD_AFFINE,  # what stood behind the sum of branches, and behind such moves
+    FOLD_FORWARD,  # what no product in front took
     MERGE_DUPLICATES,
     REMOVE_DEAD,  # nothing unread may count as a reader
     MULTIPLY_PATCHES,  # BatchNorms and biases are in their weights now

@@ -51,7 +51,7 @@ def _fold_reader(editor: GraphEditor, journal: Journal, node: Node) -> Node | No
         if obstacle is not None:
             journal.declined(reader.name, obstacle)
             continue
-        scale, shift = _scale_and_shift(reader.op.function, vector, left)
+        scale, shift = scale_and_shift(reader.op.function, vector, left)
         merged = fold_into(editor, node, reader, scale, shift)
         journal.did(reader.name, "folded", f"into the weights of '{node.name}'")
         return merged
@@ -88,7 +88,7 @@ def _only_reader(editor: GraphEditor, value: str) -> Node | None:
     return readers[0] if readers and editor.not_private(value) is None and not readers[0].epilogue else None
 
 
-def _scale_and_shift(function: str, c: Array, left: bool) -> tuple[Array | None, Array | None]:
+def scale_and_shift(function: str, c: Array, left: bool) -> tuple[Array | None, Array | None]:
     """y = x * scale + shift for x (function) c, or c (function) x where x is not the left side."""
     match function:
         case "add":

@@ -7,7 +7,6 @@ Rows of groups lie in planes, so images with channels last would be brought into
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
@@ -94,7 +93,7 @@ def _by_channel(editor: GraphEditor, reader: Node, value: str) -> Array | None:
     if not isinstance(reader.op, Binary) or reader.op.function not in ("mul", "add"):
         return None
     array = editor.constant(next(name for name in reader.inputs if name != value))
-    if array is None or editor.type(reader.outputs[0]) != editor.type(value) or prod(array.shape) == 1:
+    if array is None or editor.type(reader.outputs[0]) != editor.type(value):
         return None
     return channel_vector(array, editor.type(value), 1)
 
