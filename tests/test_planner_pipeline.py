@@ -46,7 +46,8 @@ def test_the_order_is_this() -> None:
         "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead", "multiply-patches",
         "carry-moves",
         "merge-moves", "remove-copies", "order-heads",
-        "select-early", "merge-projections", "gather-rows", "merge-rearrangements", "fuse-epilogues",
+        "select-early", "merge-projections", "slice-gathers", "gather-rows", "merge-rearrangements",
+        "fuse-epilogues",
         "flatten-volumes", "fold-columns", "split-groups", "multiply-shuffles", "remove-copies",
         "pad-slices", "pad-channels", "join-slices",
         "pad-filters", "split-batches",
@@ -74,7 +75,7 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "recognise-group-norms, recognise-attention, "
         "fold-batch-norm, fold-affine, merge-branches, "
         "move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
-        "merge-projections, gather-rows, merge-rearrangements, fuse-epilogues, "
+        "merge-projections, slice-gathers, gather-rows, merge-rearrangements, fuse-epilogues, "
         "flatten-volumes, fold-columns, split-groups, multiply-shuffles, "
         "pad-slices, pad-channels, join-slices, "
         "pad-filters, split-batches"

@@ -40,6 +40,7 @@ from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
 from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
+from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
@@ -82,6 +83,7 @@ PIPELINE: tuple[Pass, ...] = (
     ORDER_HEADS,  # what moves heads is as short as it will be
     SELECT_EARLY,  # transposes are out of its way
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
+    SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     FUSE_EPILOGUES,

@@ -1,0 +1,42 @@
+"""Gathers of one number along the first axis."""
+
+from __future__ import annotations
+
+import pytest
+from planner_checks import body, graph, run, said
+from planner_fakes import POLICY
+
+from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
+
+GATHER = """
+    graph g batch=2 (%x: f32[3,2,4]) -> (%y) {{
+      const %i: {index}
+      %y = gather(%x, %i) axis={axis} // "y"
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("index", "begin", "shape"),
+    [("i64[] {1}", 1, "[2,4]"), ("i64[] {-1}", 2, "[2,4]"), ("i32[1] {0}", 0, "[1,2,4]")],
+)
+def test_one_number_takes_a_slice(index: str, begin: int, shape: str) -> None:
+    result = run(SLICE_GATHERS, graph(GATHER.format(index=index, axis=0)))
+    assert body(result.graph) == (
+        f"%'y.taken = slice(%x) begin=[{begin},0,0] count=[1,2,4] step=[1,1,1]\n"
+        f'%y = reshape(%\'y.taken) shape={shape}  // "y"'
+    )
+    assert said(result) == [("y", "made a slice", "'i' is one number")]
+
+
+@pytest.mark.parametrize(("index", "axis"), [("i64[2] {0, 2}", 0), ("i64[] {1}", 1)])
+def test_other_gathers_stay(index: str, axis: int) -> None:
+    before = graph(GATHER.format(index=index, axis=axis))
+    assert run(SLICE_GATHERS, before).graph == before
+
+
+def test_an_index_that_is_data_stays() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[3,2,4], %i: i64[]) -> (%y) {
+          %y = gather(%x, %i) axis=0 // "y"
+        }""")
+    assert SLICE_GATHERS.run(before, POLICY).graph == before
