@@ -71,7 +71,7 @@ LABELS = (
     "slab-groups-portable-slabsx5x2x3x256-f16",
     "slab-groups-portable-slabsx5x4x1x128-f16",
     "slab-groups-portable-direct-f16/row-f16",
-    "slab-one-group-portable-slabsx1x8x1x512-f16",
+    "slab-one-group-portable-slabsx3x8x1x512-f16",
     "slab-many-portable-slabsx1x1x1x128-f16",
     "slab-planes-portable-slabsx",
     "slab-batch-portable-slabsx2x4x1x256-f16",

@@ -104,6 +104,16 @@ def test_what_lies_side_by_side_and_has_one_statistic_is_cut_anywhere() -> None:
     assert (nest.group, nest.channels.extent, prod(loop.extent for loop in nest.positions)) == (64, 64, 49)
 
 
+def test_channels_of_images_with_one_statistic_are_a_slab() -> None:
+    """Scale and bias are the channels' own: so a thread has the same everywhere. Without them it is cut as above."""
+    nest, tile = in_slabs(problem((32, 128, 28, 28), Norm("variance", (1, 2, 3), 1e-5), scale=(128, 1, 1)))
+    assert (nest.group, nest.channels.extent, nest.many, nest.operands) == (128, 128, 784, "fixed")
+    assert tile.across == 16
+    bare, _ = in_slabs(problem((32, 128, 28, 28), Norm("variance", (1, 2, 3), 1e-5)))
+    wide, _ = in_slabs(problem((32, 1024, 7, 7), Norm("variance", (1, 2, 3), 1e-5), scale=(1024, 1, 1)))
+    assert (bare.group, wide.group) == (64, 64)
+
+
 def test_rows_in_registers_and_hosts_have_none() -> None:
     rows = Norm("variance", (2,), 1e-5)
     assert all("slabs" not in str(each) for each in offered(problem((2, 5, 72), rows, Layout.ROW, scale=(72,))))

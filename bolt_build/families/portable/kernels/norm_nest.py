@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -14,6 +15,9 @@ from bolt_build.families.portable.kernels.rows import LANES, WARP
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.targets import Gpu, Target
+
+WIDEST = 64
+"""Loads of a slab's width at most."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,13 @@ def _scaled(loop: Loop, by: int) -> tuple[int, ...]:
     return tuple(step * by for step in loop.steps)
 
 
+def _are_channels(inner: Loop, positions: Sequence[Loop]) -> bool:
+    """Whether the loop has a scale or a bias of each element, and those around it have none; and no more elements than
+    a slab may be wide."""
+    own, around = any(inner.steps[1:3]), any(step for loop in positions for step in loop.steps[1:3])
+    return own and not around and bool(positions) and inner.extent <= WIDEST * LANES and inner.extent % LANES == 0
+
+
 def nest_of(loops: Loops) -> Nest | str:
     """Loops around, inside and along neighbouring channels, or why loads of channels would not be aligned."""
     nest: Nest | None = None
@@ -60,6 +71,9 @@ def nest_of(loops: Loops) -> Nest | str:
     elif inner.steps[0] == 1 and positions and last.steps == _scaled(inner, inner.extent):
         channels = Loop(last.extent * inner.extent, inner.steps)
         nest = Nest(tuple(outer), tuple(positions), channels, inner.extent)
+    elif inner.steps[0] == 1 and _are_channels(inner, positions):
+        # All of an image has one statistic: its channels are a slab, which scale and bias are the same for everywhere.
+        nest = Nest(kept, tuple(positions), inner, inner.extent)
     elif inner.steps[0] == 1 and inner.extent % LANES == 0:
         # One statistic of all that lies side by side, as much of it a slab's width as a warp's threads share evenly.
         across = next(each for each in (8, 4, 2, 1) if inner.extent % (each * LANES) == 0)

@@ -16,6 +16,7 @@ from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norm_loops import loop_text, loops_of, norm_text, pointers_text, types_text
 from bolt_build.families.portable.kernels.norm_nest import (
+    WIDEST,
     InSlabs,
     Nest,
     element_bytes,
@@ -32,8 +33,6 @@ from bolt_build.targets import Gpu, Target
 
 CLUSTERS, THREADS = (1, 2, 4, 8), (128, 256, 512)
 """Blocks of a cluster, and threads of a block."""
-_MOST_ACROSS = 64
-"""Loads of a slab's width that are tried."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def tiles(nest: Nest, element: int, gpu: Gpu) -> Iterator[SlabTile]:
     """Slabs of every width that channels are a multiple of, in blocks that keep their share whole, if they can, or as
     large a part of it as leaves room for a second or a fourth block."""
     loads = nest.channels.extent // LANES
-    for across in range(1, min(loads, _MOST_ACROSS) + 1):
+    for across in range(1, min(loads, WIDEST) + 1):
         if loads % across:
             continue
         for cluster in CLUSTERS:
