@@ -17,11 +17,7 @@ from bolt_build.targets import target_named
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 TUNED = sorted(path.stem for path in RECIPES.glob("*.lock"))
-_LARGE = (
-    "bert_base", "bert_base_384", "bert_base_40", "bert_large", "clip_vision", "distilbert", "repvgg_a1", "vgg16",
-    "vit_b16",
-)  # fmt: skip
-HEAVY = {name: [pytest.mark.large] for name in _LARGE}
+HEAVY = {"bert_large": [pytest.mark.large]}
 UNTUNED = {"bert_base_masked", "vgg19"}
 """Recipes that name the lock they are to have: until it is there, their kernels are predicted, and builds say so."""
 

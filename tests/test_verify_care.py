@@ -109,3 +109,28 @@ def test_a_row_unlike_the_first_ones_is_judged_by_its_own_variance(tmp_path: Pat
     context = PlannedContext(engine.plan, engine.planned.constants)
     (report,) = compare_layers(context, engine.reference, engine.plan, {"x": x.astype(engine.inputs["x"].dtype)}).layers
     assert report.ok
+
+
+def test_a_softmax_that_takes_one_argument_is_judged_although_rounding_moves_its_arguments_far(tmp_path: Path) -> None:
+    """Arguments of some thousands are off by more than one, and their distances are a hundred times that. A share next
+    to 1 is moved by what is left of it, and by no more."""
+    random = np.random.RandomState(7)
+    weights = (100 * random.standard_normal((64, 16))).astype(np.float32)
+    nodes = [node("MatMul", "x w", "h", "product"), node("Softmax", "h", "y", "shares", axis=-1)]
+    saved(tmp_path, model(nodes, [tensor("x", [32, 64])], constants={"w": weights}))
+    x = random.standard_normal((32, 64)).astype(np.float16)
+    half = DType.F16
+    tap = Tap(
+        1, "shares", ("shares",), "y", "y", "k", (32, 16), (Source("x", "x", half),), half, half, 2, 2, half, False
+    )
+    (expected,) = Reference(tmp_path / "test.onnx", ()).expected((tap,), {"x": x}, {"x": "x"})
+
+    def shares(of: Array) -> Array:
+        arguments = (x.astype(np.float32) @ of.astype(np.float16).astype(np.float32)).astype(np.float16)
+        powers = np.exp(arguments.astype(np.float32) - arguments.max(axis=-1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True), np.float16)
+
+    right = layer_report(tap, shares(weights), expected)
+    assert (right.ok, right.tells) == (True, True)
+    wrong = layer_report(tap, shares(weights[:, ::-1]), expected)
+    assert not wrong.ok

@@ -173,9 +173,24 @@ def _softmax(work: Work) -> Variance:
     # A masked argument may be off by anything: its power is zero, which times infinity would not be.
     relative = emit.add("Min", [emit.affine(relative, 1.0, FUNCTION), emit.constant(_MASKED)])
     mean = emit.reduce("ReduceSum", emit.product(y, relative), [axis])
-    total = emit.sum(relative, emit.sum(mean, of_shares(work, y, axis)[1]))
+    arguments = emit.add("Min", [emit.sum(relative, mean), _of_a_large_share(work, y, relative, mean, axis)])
+    total = emit.sum(arguments, of_shares(work, y, axis)[1])
     spread = emit.product(emit.square(y), emit.affine(total, 1.0, work.roundings.result))
     return emit.add("Reshape", [spread, shape]) if coerced else spread
+
+
+def _of_a_large_share(work: Work, y: str, relative: str, mean: str, axis: int) -> str:
+    """What arguments' errors do to a share that is nearly all: its own argument moves it by y (1 - y) alone, and so do
+    the others', of which no more is left. `relative` are their variances, and `mean` is their mean by shares.
+
+    (1 - y)^2 d^2 + (sum of the others' y d)^2 is at most (1 - y) ((1 - y) d^2 + sum of y d^2), twice that where errors
+    are dependent. Six deviations make the rest larger than it is here: by the square of their power."""
+    emit = work.emit
+    rest = emit.add("Max", [emit.affine(y, -1.0, 1.0), emit.constant(UNIT)])
+    others = emit.add("Max", [emit.add("Sub", [mean, emit.product(y, relative)]), emit.constant(0.0)])
+    most = emit.add("Sqrt", [emit.reduce("ReduceMax", relative, [axis])])
+    power = emit.add("Exp", [emit.add("Min", [emit.scaled(most, 12.0 * UNIT), emit.constant(60.0)])])
+    return emit.product(emit.product(emit.scaled(rest, 2.0), emit.sum(emit.product(rest, relative), others)), power)
 
 
 def _layer_norm(work: Work) -> Variance:
