@@ -173,24 +173,31 @@ def _softmax(work: Work) -> Variance:
     # A masked argument may be off by anything: its power is zero, which times infinity would not be.
     relative = emit.add("Min", [emit.affine(relative, 1.0, FUNCTION), emit.constant(_MASKED)])
     mean = emit.reduce("ReduceSum", emit.product(y, relative), [axis])
-    arguments = emit.add("Min", [emit.sum(relative, mean), _of_a_large_share(work, y, relative, mean, axis)])
+    arguments = emit.add("Min", [emit.sum(relative, mean), _of_a_large_share(work, y, below, relative, axis)])
     total = emit.sum(arguments, of_shares(work, y, axis)[1])
     spread = emit.product(emit.square(y), emit.affine(total, 1.0, work.roundings.result))
+    spread = emit.add("Min", [spread, emit.constant(UNIT**-2)])  # no share is off by more than all
     return emit.add("Reshape", [spread, shape]) if coerced else spread
 
 
-def _of_a_large_share(work: Work, y: str, relative: str, mean: str, axis: int) -> str:
-    """What arguments' errors do to a share that is nearly all: its own argument moves it by y (1 - y) alone, and so do
-    the others', of which no more is left. `relative` are their variances, and `mean` is their mean by shares.
+def _of_a_large_share(work: Work, y: str, below: str, relative: str, axis: int) -> str:
+    """What arguments' errors do to a share of more than a half: its own moves it by y (1 - y) alone, and so do the
+    others', of which no more than that is left. `below` are the arguments less the largest, `relative` their variances.
 
-    (1 - y)^2 d^2 + (sum of the others' y d)^2 is at most (1 - y) ((1 - y) d^2 + sum of y d^2), twice that where errors
-    are dependent. Six deviations make the rest larger than it is here: by the square of their power."""
+    The rest is at most as many powers as there are arguments, each of the distance to the second largest less six
+    deviations of both. So rows whose arguments are off by much more than 1 are judged where distances are larger still.
+    For smaller shares the result is no less than what errors do to any."""
     emit = work.emit
-    rest = emit.add("Max", [emit.affine(y, -1.0, 1.0), emit.constant(UNIT)])
-    others = emit.add("Max", [emit.add("Sub", [mean, emit.product(y, relative)]), emit.constant(0.0)])
-    most = emit.add("Sqrt", [emit.reduce("ReduceMax", relative, [axis])])
-    power = emit.add("Exp", [emit.add("Min", [emit.scaled(most, 12.0 * UNIT), emit.constant(60.0)])])
-    return emit.product(emit.product(emit.scaled(rest, 2.0), emit.sum(emit.product(rest, relative), others)), power)
+    own = emit.add("Where", [emit.add("Less", [relative, emit.constant(_MASKED)]), relative, emit.zeros_like(relative)])
+    most = emit.reduce("ReduceMax", own, [axis])
+    apart = emit.add("Less", [below, emit.constant(0.0)])
+    second = emit.reduce("ReduceMax", emit.add("Where", [apart, below, emit.constant(-_MASKED)]), [axis])
+    nearest = emit.sum(second, emit.scaled(emit.add("Sqrt", [most]), 12.0 * UNIT))
+    power = emit.add("Exp", [emit.add("Min", [nearest, emit.constant(0.0)])])
+    left = emit.add("Min", [emit.product(power, emit.extent(y, axis)), emit.constant(1.0)])
+    large = emit.add("Greater", [y, emit.constant(0.5)])
+    rest = emit.add("Where", [large, left, emit.constant(1.0)])
+    return emit.product(emit.scaled(emit.square(rest), 2.0), emit.sum(own, most))
 
 
 def _layer_norm(work: Work) -> Variance:
