@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
 from cuda_engine import soon_compiled
 from gpu_harness import TARGET
+from shared_folders import SharedFolder
 
 from bolt_build import emulator
+from bolt_build.toolchain import probe
 
 PROBES = Path(__file__).parent / "data" / "emulator"
 
@@ -42,3 +46,18 @@ def compile_flags() -> tuple[str, ...]:
 
 def link_flags() -> tuple[str, ...]:
     return emulator.link_flags(emulator.library(FOLDER))
+
+
+def probe_program(name: str, shared_folder: SharedFolder) -> Path:
+    """The program of `<name>_probe.cu`, linked with the emulator and compiled once a run of the tests."""
+    tool = probe(("nvcc",)).tool("nvcc")
+    if tool.path is None:
+        pytest.skip(f"needs nvcc: {tool.problem}")
+    # What is compared with the host to the bit is not to be contracted on either side.
+    flags = ("-std=c++17", "-fmad=false", "-Xcompiler", "-ffp-contract=off", "-Wno-deprecated-gpu-targets")
+    with shared_folder(f"emulator-{name}") as folder:
+        made = folder / "probe"
+        if not made.exists():
+            words = [*flags, *compile_flags(), *link_flags(), str(PROBES / f"{name}_probe.cu"), "-o", str(made)]
+            subprocess.run([str(tool.path), *words], check=True)
+    return made

@@ -10,25 +10,12 @@ import emulated
 import pytest
 from shared_folders import SharedFolder
 
-from bolt_build.toolchain import probe
-
 SEEDS = [None, *range(1, 9)]
 
 
 @pytest.fixture(scope="module")
 def program(shared_folder: SharedFolder) -> Path:
-    tool = probe(("nvcc",)).tool("nvcc")
-    if tool.path is None:
-        pytest.skip(f"needs nvcc: {tool.problem}")
-    source = emulated.PROBES / "machine_probe.cu"
-    # What is compared with the host to the bit is not to be contracted on either side.
-    flags = ("-std=c++17", "-fmad=false", "-Xcompiler", "-ffp-contract=off", "-Wno-deprecated-gpu-targets")
-    with shared_folder("emulator-machine") as folder:
-        made = folder / "probe"
-        if not made.exists():
-            words = [*flags, *emulated.compile_flags(), *emulated.link_flags(), source, "-o", made]
-            subprocess.run([tool.path, *words], check=True)
-    return made
+    return emulated.probe_program("machine", shared_folder)
 
 
 def said(program: Path, part: str, seed: int | None = None) -> str:

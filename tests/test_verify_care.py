@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fault_table import planned_engine
 from graph_models import model, node, saved, tensor
+from onnx import NodeProto
 from planned_engine import PlannedContext
 
 from bolt_build.dtypes import DType
@@ -74,10 +75,16 @@ def test_roundings_of_many_hidden_layers_are_tried_for_their_bound_is_wider_than
     assert told(computed(weights, x), Care.TRIED) == (False, True)
 
 
-def test_nothing_is_tried_of_layers_whose_roundings_are_measured(tmp_path: Path) -> None:
-    nodes = [node("Sin", "x", "h", "sin"), node("Conv", "h w", "y", "conv")]
+@pytest.mark.parametrize(
+    "measured",
+    [node("Sin", "x", "h", "sin"), node("Gelu", "x", "h", "gelu", domain="com.microsoft")],
+    ids=["without a rule", "of another domain"],
+)
+def test_nothing_is_tried_of_layers_whose_roundings_are_measured(measured: NodeProto, tmp_path: Path) -> None:
+    nodes = [measured, node("Conv", "h w", "y", "conv")]
     constants = {"w": np.ones((4, 4, 1, 1), np.float32)}
-    saved(tmp_path, model(nodes, [tensor("x", [2, 4, 3, 3])], constants=constants))
+    given = [tensor("x", [2, 4, 3, 3])]
+    saved(tmp_path, model(nodes, given, constants=constants, opsets=[("com.microsoft", 1)]))
     half = DType.F16
     tap = Tap(
         1, "conv", ("conv",), "y", "y", "k", (2, 4, 3, 3), (Source("x", "x", half),), half, half, 2, 2, half, False

@@ -28,7 +28,7 @@ def tried(
     """The mean square, over all but the channels, of what roundings to `computed` do to `tensor` of this rank, which
     `nodes` of the graph make. Names that are `real` hold floating-point numbers. None where it cannot be tried: a node
     is neither one of those whose roundings are known nor one that only moves, or nothing is rounded."""
-    if computed not in _HALF or emit.opset < 13 or not all(node.op_type in RULES or is_exact(node) for node in nodes):
+    if computed not in _HALF or emit.opset < 13 or not all(map(_is_known, nodes)):
         return None
 
     def rounded(name: str) -> str:
@@ -54,3 +54,8 @@ def tried(
     difference = emit.scaled(emit.add("Sub", [seen[tensor], tensor]), 1.0 / UNIT)
     axes = [axis for axis in range(rank) if axis != 1 or rank < 4]
     return emit.reduce("ReduceMean", emit.scaled(emit.square(difference), _FACTOR), axes)
+
+
+def _is_known(node: NodeProto) -> bool:
+    """True of ONNX's own operators whose roundings are known: of other domains' the name alone says nothing."""
+    return node.domain in ("", "ai.onnx") and (node.op_type in RULES or is_exact(node))
