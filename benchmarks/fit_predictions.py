@@ -54,6 +54,10 @@ FITS = {
         ("grouped rows", "grouped rows + means", "grouped diagonal"),
         _of("grouped.rows", "_EFFICIENCY", "_MANY_TAPS", "_ROW") + _of("grouped.diagonal", "_EFFICIENCY", "_ROW"),
     ),
+    "sliding": Fit(
+        ("grouped sliding", "grouped sliding + means"),
+        _of("grouped.sliding", "_EFFICIENCY", "_ALONE", "_BEGIN", "_UNTRIED"),
+    ),
     "normed": Fit(
         ("grouped normed",),
         _of("grouped.band_tile", "_EFFICIENCY", "_SLAB", "_POSITION"),

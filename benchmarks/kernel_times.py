@@ -24,6 +24,7 @@ import bandwidth
 import chain_kernels
 import narrow_convolutions
 import record
+import sliding_windows
 from problem_texts import problem_of
 
 from bolt_build.families import load
@@ -104,6 +105,17 @@ def of_narrow_convolutions() -> Iterator[Time]:
         problem = narrow_convolutions.problem_of(shape)
         for each in (*found[shape.name][shape.kind], *found[shape.name]["others"]):
             yield from _time("narrow_convolutions", problem, each["candidate"], each["us"])
+
+
+def of_sliding_windows() -> Iterator[Time]:
+    """Depthwise windows that slide down an image, and other kernels for them; none where no trial was run yet."""
+    if not (record.RESULTS / "sliding_windows.json").is_file():
+        return
+    found = _result("sliding_windows")["shapes"]
+    for shape in sliding_windows.SHAPES:
+        problem = sliding_windows.problem_of(shape)
+        for each in (*found[shape.name]["sliding"], *found[shape.name]["others"]) if shape.name in found else ():
+            yield from _time("sliding_windows", problem, each["candidate"], each["us"])
 
 
 def of_attention() -> Iterator[Time]:
@@ -200,7 +212,7 @@ def main() -> None:
         *(each for each in kept if each.source == "records" and problem_of(each.what, each.problem) is not None),
         *of_records(arguments.records),
     ]
-    for source in (of_chains, of_narrow_convolutions, of_attention, of_bandwidth):
+    for source in (of_chains, of_narrow_convolutions, of_sliding_windows, of_attention, of_bandwidth):
         found += source()
     facts = record.environment("nvidia-cutlass")
     facts["command"] = "python benchmarks/kernel_times.py"

@@ -7,6 +7,7 @@ from gpu_products import conv
 from bolt_build.families.grouped.depthwise import DepthwiseTile
 from bolt_build.families.grouped.diagonal import DiagonalTile
 from bolt_build.families.grouped.rows import RowsTile
+from bolt_build.families.grouped.sliding import SlidingTile
 from bolt_build.families.grouped.tensor_core import TensorCoreTile
 
 DEPTHWISE = conv("depthwise", (32, 96, 56, 56), 96, (3, 3), groups=96)
@@ -15,4 +16,5 @@ TILE = DepthwiseTile(8, 12, 8, 8, 4, held=True)
 PRODUCTS = TensorCoreTile(8, 8, 8, 4, 2, 4, 1, held=True)
 ROWS = RowsTile(4, 24, 28, 4, 14, 4)
 DIAGONAL = DiagonalTile(4, 2, 14)
+SLIDING = SlidingTile(4, 12, 7, 8, 14, 1, 1)
 SEVENS = conv("sevens", (32, 96, 56, 56), 96, (7, 7), groups=96)

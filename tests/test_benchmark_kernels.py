@@ -85,6 +85,34 @@ def test_a_result_has_the_form_of_the_kept_one(
         assert form(what) == form(kept[rows][row])
 
 
+class Alike(Kernels):
+    """Its results differ by rounding alone, but for one kernel's."""
+
+    def run(self, index: int) -> SimpleNamespace:
+        return SimpleNamespace(message="", error=3.0 if index == WRONG else 1e-3, microseconds=10.0 + index)
+
+
+@pytest.mark.usefixtures("scripts")
+def test_sliding_windows_stand_beside_the_other_kernels_of_each_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = importlib.import_module("sliding_windows")
+    monkeypatch.setattr(script.chain_kernels, "Library", Alike)
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    words = ["--count", "2", "--others", "1"]
+    monkeypatch.setattr(sys, "argv", ["sliding_windows.py", str(tmp_path), *words, "--out", str(out)])
+    assert script.main() == 1
+    assert capsys.readouterr().out.endswith("\n1 kernels were wrong or failed\n")
+    found = json.loads(out.read_text())
+    assert found["command"] == "python benchmarks/sliding_windows.py FOLDER --count 2 --others 1"
+    assert list(found["shapes"]) == [shape.name for shape in script.SHAPES]
+    for at, row in enumerate(found["shapes"].values()):
+        first, left = 3 * at, [11.0 + 3 * at + turn for turn in (0, 1) if 3 * at + turn + 1 != WRONG]
+        assert [len(row[way]) for way in ("others", "sliding")] == [1, 2]
+        assert row["best"] == {"others": 10.0 + first, "sliding": min(left)}
+
+
 @pytest.mark.usefixtures("scripts")
 def test_a_name_that_no_kernel_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled, and no empty result is written."""

@@ -8,7 +8,7 @@ import pytest
 from families_harness import Input, Layer, graph_with
 from families_layers import CLIP, RELU, stage
 from gpu_products import conv, matmul
-from grouped_tiles import DEPTHWISE, DIAGONAL, GROUPED, PRODUCTS, ROWS, SEVENS, TILE
+from grouped_tiles import DEPTHWISE, DIAGONAL, GROUPED, PRODUCTS, ROWS, SEVENS, SLIDING, TILE
 from proposed import one_problem, refusals
 
 from bolt_build.dtypes import DType
@@ -21,12 +21,15 @@ from bolt_build.families.grouped.kind import candidate_of
 from bolt_build.families.grouped.registry import KINDS, kinds_for
 from bolt_build.families.grouped.rows import RowsTile
 from bolt_build.families.grouped.shape import shape_of
+from bolt_build.families.grouped.sliding import SlidingTile
 from bolt_build.families.grouped.tensor_core import TensorCoreTile
 from bolt_build.targets import HOST, Target, target_named
 
 FAMILY = Grouped()
 H200, A100, T4 = target_named("h200"), target_named("a100"), target_named("t4")
 
+
+AnyTile = DepthwiseTile | RowsTile | DiagonalTile | TensorCoreTile | SlidingTile
 
 SCALED = (RELU, stage("mul", 3), stage("add", 4), CLIP)
 
@@ -39,9 +42,7 @@ def refusals_of(layer: Layer, target: Target = H200) -> set[str]:
     return refusals(FAMILY, layer, target)
 
 
-def legality(
-    tile: DepthwiseTile | RowsTile | DiagonalTile | TensorCoreTile, layer: Layer, target: Target = H200
-) -> str | None:
+def legality(tile: AnyTile, layer: Layer, target: Target = H200) -> str | None:
     assert target.gpu is not None
     return tile.refuse(shape_of(problem_of(layer)), target.gpu)
 
@@ -169,6 +170,32 @@ def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
             H200,
             "two thirds of the positions would be beyond the 14x14 of an image",
         ),
+        (SLIDING, DEPTHWISE, H200, None),
+        (replace(SLIDING, across=1), DEPTHWISE, H200, "blocks have 64 to 512 threads, not 12"),
+        (
+            replace(SLIDING, down=3, rows=5),
+            conv("dilated", (1, 96, 56, 56), 96, (3, 3), dilation=2, groups=96),
+            H200,
+            "rows of the output that share rows of the input lie 2 apart, 3 threads below each other are no multiple",
+        ),
+        (
+            SLIDING,
+            SEVENS,
+            H200,
+            "weights and sums take 466 registers of a thread, 96 threads have not as many",
+        ),
+        (
+            replace(SLIDING, lanes=48, each=2, across=4),
+            conv("small", (1, 192, 7, 7), 192, (3, 3), groups=192),
+            H200,
+            "over half of the positions would be beyond the 7x7 of an image",
+        ),
+        (
+            replace(SLIDING, rows=28),
+            DEPTHWISE,
+            T4,
+            "takes 167040 bytes of shared memory, a block has 65536",
+        ),
         (PRODUCTS, GROUPED, H200, None),
         (
             replace(PRODUCTS, fragments=8),
@@ -191,9 +218,7 @@ def test_a_halo_that_no_block_has_room_for_is_refused() -> None:
         ),
     ],
 )  # fmt: skip
-def test_says_why_a_tile_is_none(
-    tile: DepthwiseTile | RowsTile | DiagonalTile | TensorCoreTile, layer: Layer, target: Target, why: str | None
-) -> None:
+def test_says_why_a_tile_is_none(tile: AnyTile, layer: Layer, target: Target, why: str | None) -> None:
     assert legality(tile, layer, target) == why
 
 
@@ -293,4 +318,26 @@ def test_large_windows_go_to_tensor_cores_where_there_are_positions_for_them() -
     ids=lambda layer: layer.label,
 )
 def test_what_goes_row_by_row_are_windows_that_meet(layer: Layer) -> None:
-    assert [kind.header for kind in kinds_for(shape_of(problem_of(layer)))] == ["depthwise"]
+    assert not {"rows", "diagonal"} & {kind.header for kind in kinds_for(shape_of(problem_of(layer)))}
+
+
+@pytest.mark.parametrize(
+    ("layer", "slides"),
+    [
+        (conv("dilated", (2, 32, 17, 17), 32, (3, 3), groups=32, dilation=2), True),
+        (conv("skipping", (2, 32, 17, 17), 32, (1, 1), 2, groups=32), True),
+        (conv("odd", (2, 35, 17, 19), 35, (5, 3), groups=35), True),
+        (conv("doubled", (2, 32, 17, 17), 64, (3, 3), groups=32), False),
+        (conv("line", (2, 32, 50), 32, (5,), groups=32), False),
+    ],
+    ids=lambda value: value.label if isinstance(value, Layer) else "",
+)
+def test_windows_of_one_result_a_channel_slide_down_images(layer: Layer, slides: bool) -> None:
+    found = FAMILY.candidates(problem_of(layer), H200)[0]
+    assert any(dict(candidate.parameters)["kind"] == "sliding" for candidate in found) is slides
+
+
+def test_a_kernel_that_was_never_timed_is_behind_those_that_were() -> None:
+    for layer in (DEPTHWISE, SEVENS):
+        kinds = [dict(each.parameters)["kind"] for each in FAMILY.candidates(problem_of(layer), H200)[0]]
+        assert kinds[0] != "sliding"

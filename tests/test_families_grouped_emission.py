@@ -8,7 +8,7 @@ import pytest
 from families_harness import Input, Layer
 from families_layers import CLIP, RELU, stage
 from gpu_products import RESIDUAL, conv
-from grouped_tiles import DEPTHWISE, DIAGONAL, GROUPED, PRODUCTS, ROWS, SEVENS, TILE
+from grouped_tiles import DEPTHWISE, DIAGONAL, GROUPED, PRODUCTS, ROWS, SEVENS, SLIDING, TILE
 from proposed import one_problem
 
 from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
@@ -24,12 +24,14 @@ def problem_of(layer: Layer) -> KernelProblem:
     return one_problem(FAMILY, layer, H200)
 
 
-def emitted(layer: Layer, candidate: Candidate, pitch: int = 0, target: Target = H200) -> tuple[str, ...]:
+def emitted(
+    layer: Layer, candidate: Candidate, pitch: int = 0, target: Target = H200, *, declared: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     problem = problem_of(layer)
     names = tuple(f"x{index}" for index in range(len(problem.inputs)))
     prepared = tuple(f"p.weight({index})" if o.constant else None for index, o in enumerate(problem.inputs))
     code = FAMILY.emit(problem, candidate, target, StepExpressions(names, ("y",), prepared, (pitch,)))
-    assert code.includes == ("bolt_grouped/prepared.h",)
+    assert code.includes == ("bolt_grouped/prepared.h", *declared)
     assert code.member_type is not None
     return code.member_type, code.member_arguments, code.call
 
@@ -84,6 +86,21 @@ def test_emits_a_depthwise_convolution_row_by_row() -> None:
     )
     # It has its rows, so there are no other runs.
     assert FAMILY.variants(problem_of(DEPTHWISE), candidate_of(ROWS, 1), H200) == ()
+
+
+def test_emits_windows_that_slide_down_an_image() -> None:
+    candidate = candidate_of(SLIDING, 1)
+    assert str(candidate) == "grouped kind=sliding vector=4 lanes=12 each=7 across=8 rows=14 down=1 images=1 run=1"
+    member, arguments, _ = emitted(DEPTHWISE, candidate, declared=("bolt_grouped/sliding.h",))
+    tile = "bolt::grouped::SlidingTile<bolt::grouped::Window<3, 3, 1, 1, 1, 1>, 4, 12, 7, 8, 14, 1, 1, 48, 8, 8>"
+    assert member == f"bolt::grouped::Conv<{tile}>"
+    assert "bolt::grouped::Planes{.outputs = 96, .taps = 9, .to_outputs = 96}" in arguments
+    (unit,) = FAMILY.units([(problem_of(DEPTHWISE), candidate)], H200)
+    assert unit.text.startswith(
+        f'#include "bolt_grouped/sliding_kernel.h"\n\ntemplate void bolt::grouped::launch(\n    {tile},\n'
+    )
+    # It has its rows, so there are no other runs.
+    assert FAMILY.variants(problem_of(DEPTHWISE), candidate, H200) == ()
 
 
 def test_emits_a_large_window_on_tensor_cores() -> None:

@@ -185,7 +185,9 @@ class Grouped:
             outputs, kernel, header = ", ".join(at.outputs), "AveragedConv", "averaged"
         call = f"kernel.run(r, {at.inputs[own[0]]}, {outputs}, {stages});"
         member = f"{SPACE}::{kernel}<{_type(problem, shape, tile, target)}>"
-        return StepCode((f"bolt_grouped/{header}.h",), member, ", ".join(arguments), call)
+        kind = kind_of(shape, candidate)
+        assert kind is not None, "its tile was just read"
+        return StepCode((f"bolt_grouped/{header}.h", *kind.declared), member, ", ".join(arguments), call)
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         """One instantiation each."""

@@ -83,12 +83,14 @@ class Tile(Protocol):
 class Kind:
     """A kind of kernels: its C++ header, the problems it is for, its tiles for one, and how candidates state them.
 
-    `read` raises ValueError for parameters that no kernel of the kind has."""
+    `read` raises ValueError for parameters that no kernel of the kind has. `declared` are headers that plans include
+    beside those of all kinds."""
 
     header: str
     serves: Callable[[Shape], bool]
     tiles: Callable[[Shape], Iterable[Tile]]
     read: Callable[[Reader], Tile]
+    declared: tuple[str, ...] = ()
 
     def tile_of(self, candidate: Candidate) -> Tile | None:
         """The tile that a candidate of this kind states, None for one of another kind."""
