@@ -169,6 +169,19 @@ def test_a_gpu_that_runs_the_engine_verifies_it(place: Place) -> None:
     assert place.stale() == {("h200", "verify against onnxruntime"): ("not verified yet",)}
 
 
+def test_an_engine_that_was_built_without_a_gpu_is_the_recipes_where_one_is(place: Place) -> None:
+    """`bench` and `run` take it there as it is."""
+    recipe = load_recipe(place.path / "net.yaml")
+    (spec,) = recipe.targets
+    directory = BuildOptions(place.path / "generated").directory(recipe)
+    preparer = place.machine.preparer(recipe, directory, lambda text: None)
+    assert preparer.is_current(spec)
+    place.machine.elsewhere = None
+    assert preparer.is_current(spec)
+    place.machine.changed("cutlass", version="4.3.0", digest="v")
+    assert not place.machine.preparer(recipe, directory, lambda text: None).is_current(spec)
+
+
 def test_another_cutlass_compiles_all_kernels(place: Place) -> None:
     kernels = place.kernels()
     place.machine.changed("cutlass", version="4.3.0", digest="v")

@@ -16,7 +16,7 @@ from bolt_build.build.plan_file import NOTHING_USED, PlanFile, TuningUse
 from bolt_build.build.target_lock import TargetLock
 from bolt_build.digest import digest, encode
 from bolt_build.schema.expand import flatten
-from bolt_build.schema.recipe import Recipe, TargetSpec
+from bolt_build.schema.recipe import VERIFIERS, Recipe, TargetSpec
 from bolt_build.targets import Target
 from bolt_build.toolchain import Tool, Toolchain
 
@@ -113,8 +113,9 @@ def _of_another_target(key: str, recipe: Recipe, spec: TargetSpec) -> bool:
 
 
 def engine_facts(facts: Facts) -> Facts:
-    """Those that an engine is made from."""
-    return replace(facts, recipe=tuple(pair for pair in facts.recipe if not _beside_the_engine(pair[0])))
+    """Those that an engine is made from. What verifies is a tool only where the engine runs."""
+    recipe = tuple(pair for pair in facts.recipe if not _beside_the_engine(pair[0]))
+    return replace(facts, recipe=recipe, tools=tuple(tool for tool in facts.tools if tool.name not in VERIFIERS))
 
 
 def _beside_the_engine(key: str) -> bool:

@@ -230,13 +230,17 @@ class EngineSpec:
     io: IoSpec = field(default=IoSpec(), metadata=section("The engine's inputs and outputs."))
 
 
+VERIFIERS = ("onnxruntime",)
+"""Tools that compute what an engine is compared with."""
+
+
 @dataclass(frozen=True)
 class VerifySpec:
     """At most `samples` inputs for each batch, compared with `against`: those of the archive `inputs` (absolute path of
     a .npz), or seeded random ones."""
 
     against: str = field(
-        default="onnxruntime", metadata=key("What computes the expected outputs.", enum=["onnxruntime"])
+        default=VERIFIERS[0], metadata=key("What computes the expected outputs.", enum=list(VERIFIERS))
     )
     samples: int = field(default=4, metadata=key("Seeded random inputs for each batch size.", minimum=1, maximum=1024))
     seed: int = field(default=0, metadata=key("Seed of the random inputs.", minimum=0, maximum=4294967295))
