@@ -274,6 +274,18 @@ def test_run_gives_what_the_engine_computes(project: Project) -> None:
     np.testing.assert_allclose(np.load(project.path / "y.npz")["y"], expected, rtol=1e-4, atol=1e-4)
 
 
+def test_an_engine_is_used_where_it_cannot_be_built(built: Project) -> None:
+    """As on a machine that was sent what another one built. It says what it did not compare."""
+    np.save(built.path / "x.npy", np.zeros((1, 3, 6, 6), np.float32))
+    done = subprocess.run(
+        built.command("run", "tiny.yaml", "--input", "x=x.npy", "--output", "y.npz"), cwd=built.path,
+        env=built.environment | {"PATH": "/nowhere"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    reason = "no C++ compiler (g++, clang++ or c++) on PATH"
+    assert done.stderr == f"tiny/host: this tool is not compared with the one that built it: {reason}\n"
+
+
 def test_a_stale_engine_is_not_run(project: Project) -> None:
     project.recipe(("epilogue: true", "epilogue: false"))
     for verb in (["bench"], ["run", "--input", "x.npy"], ["verify"]):

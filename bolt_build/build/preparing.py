@@ -52,7 +52,10 @@ class Preparer:
         Raises BoltError: with exit code 7 where a tool that the target needs is missing, 6 where `locked` is asked for
         and the lock does not do, else for what is wrong with the model or the lock.
         """
-        found = self._question(spec)
+        toolchain = self._tools(spec)
+        if toolchain.missing:
+            raise BoltError(toolchain.diagnostics(), ExitCode.TOOL_MISSING)
+        found = self._question(spec, toolchain)
         slow: tuple[str, ...] = ()
         if self.locked:
             found.lock.check_there()
@@ -81,15 +84,21 @@ class Preparer:
     def is_current(self, spec: TargetSpec) -> bool:
         """True where the plan in the directory is for the engine that the recipe describes. Plans nothing.
 
-        How it is verified does not matter. Raises BoltError.
+        How it is verified does not matter, and tools that are missing here are not compared. Raises BoltError.
         """
-        return self._question(spec).describes_engine
+        toolchain = self._tools(spec)
+        there = Toolchain(tuple(tool for tool in toolchain.tools if tool.problem is None))
+        return self._question(spec, there).describes_engine(without=tuple(tool.name for tool in toolchain.missing))
 
-    def _question(self, spec: TargetSpec) -> Question:
+    def missing_tools(self, spec: TargetSpec) -> tuple[Tool, ...]:
+        """What a build of the target needs and this machine has not."""
+        return self._tools(spec).missing
+
+    def _tools(self, spec: TargetSpec) -> Toolchain:
+        return self.find_tools(target_named(spec.name).tools)
+
+    def _question(self, spec: TargetSpec, toolchain: Toolchain) -> Question:
         target = target_named(spec.name)
-        toolchain = self.find_tools(target.tools)
-        if toolchain.missing:
-            raise BoltError(toolchain.diagnostics(), ExitCode.TOOL_MISSING)
         elsewhere = self.why_not_here(target)
         tools, unverified = self._with_verifier(elsewhere is None, toolchain)
         directory = self.directory.target(spec.name)

@@ -76,12 +76,14 @@ class Question:
         # Sources follow from the plan, everything else from the model.
         return any(not name.startswith("src/") for name in self.damaged)
 
-    @property
-    def describes_engine(self) -> bool:
-        """True where the plan in the directory is there, and of the engine that is asked for."""
+    def describes_engine(self, without: tuple[str, ...] = ()) -> bool:
+        """True where the plan in the directory is there, and of the engine that is asked for, but for the tools
+        `without` which it is asked."""
         if self.known is None or self.known.planning_key != self.planning_key or set(_FILES) & set(self.damaged):
             return False
-        return engine_facts(self.known.facts) == engine_facts(self.facts)
+        known = self.known.facts
+        known = replace(known, tools=tuple(tool for tool in known.tools if tool.name not in without))
+        return engine_facts(known) == engine_facts(self.facts)
 
     @property
     def current(self) -> bool:

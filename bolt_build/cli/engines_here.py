@@ -19,7 +19,19 @@ def engines_here(recipe: Recipe, options: BuildOptions, undone: str) -> tuple[Bu
     here, elsewhere = _split(recipe, options)
     for name, reason in elsewhere:
         sys.stderr.write(f"{recipe.name}/{name}: not {undone}: {reason}\n")
-    return built_engines(recipe, replace(options, targets=here)) if here else ()
+    return engines_of(recipe, replace(options, targets=here)) if here else ()
+
+
+def engines_of(recipe: Recipe, options: BuildOptions) -> tuple[BuiltEngine, ...]:
+    """The engines of the chosen targets, wherever they run. Standard error says which tools they were not compared
+    with. Raises BoltError where one is not built, or is stale."""
+    found = built_engines(recipe, options)
+    for engine in found:
+        for problem in engine.unasked:
+            sys.stderr.write(
+                f"{recipe.name}/{engine.target}: this tool is not compared with the one that built it: {problem}\n"
+            )
+    return found
 
 
 def the_engine_here(recipe: Recipe, options: BuildOptions) -> BuiltEngine:
@@ -40,7 +52,7 @@ def the_engine_here(recipe: Recipe, options: BuildOptions) -> BuiltEngine:
             raise BoltError([Diagnostic("several-targets", message, hint=hint)], ExitCode.USAGE)
         sys.stderr.write(f"{recipe.name}/{here[0]}: the target that runs on this machine\n")
         names = list(here)
-    (engine,) = built_engines(recipe, replace(options, targets=tuple(names)))
+    (engine,) = engines_of(recipe, replace(options, targets=tuple(names)))
     return engine
 
 

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from bolt_build.cli.common_arguments import add_place, add_recipes, file_name, options_of, read_recipes
+from bolt_build.cli.engines_here import engines_of
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.tables import byte_text
-from bolt_build.workflows.built import BuiltEngine, built_engines
+from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.image import check_place, engine_image
 from bolt_build.workflows.packaging import package
 from bolt_build.workflows.publishing import check_programs, checked_repository, push, sign
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         message = "there is no such directory"
         raise BoltError([Diagnostic("no-place", message, subject=str(args.out), hint=hint)], ExitCode.USAGE)
     check_programs(image=_wants_image(args), push=args.push is not None, key=args.sign)
-    built = [(recipe.name, engine) for recipe in recipes for engine in built_engines(recipe, options_of(args))]
+    built = [(recipe.name, engine) for recipe in recipes for engine in engines_of(recipe, options_of(args))]
     if _wants_image(args):
         for _, engine in built:
             check_place(engine, args.out)

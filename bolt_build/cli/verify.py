@@ -15,7 +15,7 @@ from bolt_build.build.engine_file import read_engine
 from bolt_build.build.last_runs import load_last_runs
 from bolt_build.build.layout import TargetDirectory
 from bolt_build.cli.common_arguments import add_format, add_jobs, add_place, add_recipes, options_of, read_recipes
-from bolt_build.cli.engines_here import engines_here
+from bolt_build.cli.engines_here import engines_here, engines_of
 from bolt_build.cli.outcome_files import OutcomeLog, add_outcome_files, with_outcome_files
 from bolt_build.digest import decode, encode
 from bolt_build.errors import BoltError, ExitCode
@@ -27,7 +27,7 @@ from bolt_build.schema.recipe import Recipe
 from bolt_build.toolchain import probe
 from bolt_build.verify import Tolerances, verify_engine
 from bolt_build.verify.report import VerifyReport
-from bolt_build.workflows.built import BuiltEngine, built_engines
+from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.rebuilding import Rebuilt, rebuild
 from bolt_build.workflows.widening import Widening, widen
 
@@ -131,7 +131,7 @@ def _widened(
     """What is to be widened of engines that depart, and of those that do not run here, of which nobody knows."""
     _require_reference(recipe)
     elsewhere = [spec.name for spec in chosen(recipe, options.targets) if spec.name not in [e.target for e in here]]
-    others = built_engines(recipe, replace(options, targets=tuple(elsewhere))) if elsewhere else ()
+    others = engines_of(recipe, replace(options, targets=tuple(elsewhere))) if elsewhere else ()
     found = []
     departed = [(engine, report) for engine, report in zip(here, reports, strict=True) if not report.ok]
     for engine, report in (*departed, *((other, None) for other in others)):

@@ -19,11 +19,13 @@ from bolt_build.user_files import shell_word
 
 @dataclass(frozen=True)
 class BuiltEngine:
-    """A finished engine of one target."""
+    """A finished engine of one target. `unasked` are problems of tools that it was built with, may be in another
+    version, and that are not here to be compared."""
 
     target: str
     directory: TargetDirectory
     plan: PlanFile
+    unasked: tuple[str, ...] = ()
 
     @property
     def library(self) -> Path:
@@ -47,7 +49,8 @@ def built_engines(recipe: Recipe, options: BuildOptions) -> tuple[BuiltEngine, .
     """The engines of the chosen targets of a recipe.
 
     Raises BoltError: "not-built" where one was never finished, "stale-engine" where recipe, model, tools or bolt-build
-    have changed since, so that nobody measures or runs another engine than the recipe describes.
+    have changed since, so that nobody measures or runs another engine than the recipe describes. Tools that are
+    missing here are not compared: an engine is used where it cannot be built.
     """
     found, wrong = [], []
     preparer = Preparer(recipe, options.directory(recipe), lambda text: None)
@@ -62,7 +65,8 @@ def built_engines(recipe: Recipe, options: BuildOptions) -> tuple[BuiltEngine, .
             hint = f"bolt-build {shell_word(recipe.path)} --target {spec.name}"
             wrong.append(Diagnostic(problem.code, problem.message, hint=f"build it with: {hint}"))
         else:
-            found.append(BuiltEngine(spec.name, directory, plan))
+            unasked = tuple(str(tool.problem) for tool in preparer.missing_tools(spec))
+            found.append(BuiltEngine(spec.name, directory, plan, unasked))
     if wrong:
         raise BoltError(wrong, ExitCode.INVALID)
     return tuple(found)
