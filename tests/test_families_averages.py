@@ -57,7 +57,7 @@ def test_a_depthwise_convolution_and_the_means_of_its_results_are_one_step() -> 
     candidates, _ = FAMILY.candidates(step.problem, H200)
     assert alternative.seconds == FAMILY.predict(step.problem, candidates[0], H200)
     assert all(FAMILY.refuse(step.problem, each, H200) is None for each in candidates)
-    assert {dict(each.parameters)["kind"] for each in candidates} == {"depthwise", "rows"}
+    assert {dict(each.parameters)["kind"] for each in candidates} == {"depthwise", "rows", "sliding"}
 
 
 def test_its_problem_in_words() -> None:
