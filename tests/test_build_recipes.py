@@ -274,13 +274,23 @@ def test_run_gives_what_the_engine_computes(project: Project) -> None:
     np.testing.assert_allclose(np.load(project.path / "y.npz")["y"], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_an_engine_is_used_where_it_cannot_be_built(built: Project) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [("verify", "tiny.yaml"), ("run", "tiny.yaml", "--input", "x=x.npy", "--output", "y.npz")],
+    ids=lambda w: w[0],
+)
+def test_an_engine_is_used_where_it_cannot_be_built(built: Project, tmp_path: Path, words: tuple[str, ...]) -> None:
     """As on a machine that was sent what another one built. It says what it did not compare."""
-    np.save(built.path / "x.npy", np.zeros((1, 3, 6, 6), np.float32))
-    done = subprocess.run(
-        built.command("run", "tiny.yaml", "--input", "x=x.npy", "--output", "y.npz"), cwd=built.path,
-        env=built.environment | {"PATH": "/nowhere"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    sent = shutil.copytree(built.path, tmp_path / "sent")
+    np.save(sent / "x.npy", np.zeros((1, 3, 6, 6), np.float32))
+    built.path.rename(built.path.with_name("away"))
+    try:
+        done = subprocess.run(
+            built.command(*words), cwd=sent, env=built.environment | {"PATH": "/nowhere"}, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+    finally:
+        built.path.with_name("away").rename(built.path)
     assert done.returncode == 0
     reason = "no C++ compiler (g++, clang++ or c++) on PATH"
     assert done.stderr == f"tiny/host: this tool is not compared with the one that built it: {reason}\n"

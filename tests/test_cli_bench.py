@@ -40,7 +40,9 @@ def engine(root: Path, target: str) -> BuiltEngine:
     """An engine "toy" for `target`, of which there is only the runner."""
     directory = write_plan(root, TASK, target=target).target(target)
     plan = replace(plan_of((TASK,)), model=(FileStamp(str(root / "toy.onnx"), "", 0, 0, 0),))
-    found = BuiltEngine(target, directory, replace(plan, graph=replace(plan.graph, target=target)))
+    found = BuiltEngine(
+        target, directory, replace(plan, graph=replace(plan.graph, target=target)), directory.path / "net.onnx"
+    )
     found.runner.write_text(RUNNER.replace("TARGET", target))
     found.runner.chmod(0o755)
     return found

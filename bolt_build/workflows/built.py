@@ -19,12 +19,14 @@ from bolt_build.user_files import shell_word
 
 @dataclass(frozen=True)
 class BuiltEngine:
-    """A finished engine of one target. `unasked` are problems of tools that it was built with, may be in another
+    """A finished engine of one target. `model` is the recipe's ONNX file, which may lie elsewhere than where the engine
+    was built. `unasked` are problems of tools that it was built with, may be in another
     version, and that are not here to be compared."""
 
     target: str
     directory: TargetDirectory
     plan: PlanFile
+    model: Path
     unasked: tuple[str, ...] = ()
 
     @property
@@ -38,11 +40,6 @@ class BuiltEngine:
     @property
     def runner(self) -> Path:
         return self.directory.path / names.runner(self.plan.engine.name)
-
-    @property
-    def model(self) -> Path:
-        """The ONNX file that it was built from."""
-        return Path(self.plan.model[0].path)
 
 
 def built_engines(recipe: Recipe, options: BuildOptions) -> tuple[BuiltEngine, ...]:
@@ -66,7 +63,7 @@ def built_engines(recipe: Recipe, options: BuildOptions) -> tuple[BuiltEngine, .
             wrong.append(Diagnostic(problem.code, problem.message, hint=f"build it with: {hint}"))
         else:
             unasked = tuple(str(tool.problem) for tool in preparer.missing_tools(spec))
-            found.append(BuiltEngine(spec.name, directory, plan, unasked))
+            found.append(BuiltEngine(spec.name, directory, plan, preparer.model.path, unasked))
     if wrong:
         raise BoltError(wrong, ExitCode.INVALID)
     return tuple(found)
