@@ -16,6 +16,7 @@ from bolt_build.graph.ops.deform_conv import DeformedWindows
 from bolt_build.graph.ops.det import Det
 from bolt_build.graph.ops.expand import Expand
 from bolt_build.graph.ops.gather import Gather, GatherElements
+from bolt_build.graph.ops.heads import HeadRows, Rotary
 from bolt_build.graph.ops.line import FUNCTIONS as LINES
 from bolt_build.graph.ops.line import Line
 from bolt_build.graph.ops.lines import CumProd, CumSum
@@ -156,6 +157,7 @@ NORMS = [
     norm("l1-of-channels", Norm("l1", (1,)), IMAGE),
     norm("l2-of-channels", Norm("l2", (1,)), WIDE),
     Layer("l2-of-zeros", Norm("l2", (1,)), (Input((3, 16), low=0.0, high=0.0),)),
+    Layer("l2-of-little", Norm("l2", (1,), 3.0), (Input((3, 16), low=-1.0, high=1.0),)),
     norm("group-norm", Norm("variance", (1, 2, 3), 1e-5, 2), (2, 6, 5, 7), (6, 1, 1)),
     norm("instance-norm", Norm("variance", (2, 3), 1e-5), (2, 40, 5, 7), (40, 1, 1)),
     norm("mean-variance", Norm("variance", (0, 2, 3), 1e-18), IMAGE),
@@ -164,6 +166,21 @@ NORMS = [
           (stage("add", 3), RELU, stage("mul", 4))),
     Layer("scaled-norm-chain", Norm("rms", (2,), 1e-5), (Input((2, 5, 72)), Input((72,), True), Input((2, 5, 72))),
           (stage("add", 2), EpilogueOp(Activation("gelu")))),
+]  # fmt: skip
+
+HEADS = [
+    Layer("rotary-halves", Rotary(), (Input((2, 3, 5, 16)), Input((5, 16), True), Input((5, 16), True))),
+    Layer("rotary-neighbours", Rotary(True), (Input((2, 3, 5, 12)), Input((5, 12), True), Input((5, 12), True))),
+    Layer("rotary-part", Rotary(), (Input((3, 5, 20)), Input((3, 1, 6)), Input((3, 1, 6)))),
+    Layer("rotary-long", Rotary(True), (Input((2, 5, 136)), Input((5, 96), True), Input((5, 96), True))),
+    Layer("heads-cosine", HeadRows(3, "l2", 1e-12, True), (Input((2, 5, 96)), Input((3, 32), True))),
+    Layer("heads-layer-norm", HeadRows(3, "variance", 1e-5, True, True),
+          (Input((2, 5, 120)), Input((40,), True), Input((40,), True))),
+    Layer("heads-rms-turned", HeadRows(2, "rms", 1e-6, True, rotary=True),
+          (Input((2, 5, 144)), Input((72,), True), Input((5, 1, 72), True), Input((5, 1, 72), True))),
+    Layer("heads-shifted-turned", HeadRows(4, "", 0.0, True, True, True, True),
+          (Input((3, 7, 64)), Input((4, 16), True), Input((4, 16), True), Input((3, 7, 1, 16)), Input((3, 7, 1, 16)))),
+    Layer("heads-odd", HeadRows(3, "l1", 0.0), (Input((2, 5, 21)),)),
 ]  # fmt: skip
 
 REGIONS = [
@@ -341,18 +358,20 @@ ATTENTION = [
 NARROW = [
     Layer(f"{dtype.value}-{layer.label}", layer.op, layer.inputs, layer.epilogue, dtype, tolerance)
     for dtype, tolerance in ((DType.BF16, 1e-2), (DType.F16, 2e-3))
-    for layer in (*POOLS, *BINARIES, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ACTIVATIONS, *ATTENTION)
+    for layer in (*POOLS, *BINARIES, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ACTIVATIONS, *ATTENTION, *HEADS)
     if layer.label in (
         "max-3", "average", "add-mul-channel", "outer", "global-mean", "over-channels", "batch-norm", "lrn",
         "softmax-1", "softmax-keys", "softmax-odd-keys", "transpose-0231", "transpose-tiles", "transpose-3-colours",
         "transpose-blocks", "rearrange-pixels", "rearrange-shuffle", "stack", "stack-wide", "stack-line",
         "over-many-rows", "gather-lists", "gather-one-by-one", "concat-1", "concat-with-constant", "slice", "pad",
         "conv-residual-relu", "matmul-FalseTrue", "gelu", "relu-chain", "attention-packed", "attention-grouped",
+        "rotary-halves", "rotary-neighbours", "rotary-part", "rotary-long", "heads-cosine", "heads-rms-turned",
+        "heads-shifted-turned",
     )
 ]  # fmt: skip
 
 LAYERS = [
     *ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ATTENTION, *NARROW,
-    *QUANTISED, *REGIONS,
+    *QUANTISED, *REGIONS, *HEADS,
     *RECURRENT, *NARROW_RECURRENT,
 ]  # fmt: skip

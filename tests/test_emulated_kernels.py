@@ -46,6 +46,7 @@ READ_APART = tuple(
         "rows-pool-3-24-portable-direct-f16/channels_last-f16/channels_last-rows32",
         "rows-pool-5-7-portable-direct-f16/channels_last-f16/channels_last-rows15",
         "f16-rearrange-pixels-portable-direct-f16/row-f16/row",
+        "f16-heads-rms-turned-portable-direct-f16/row-f16/row",
     )
 )
 """One of each way in which kernels read slices of channels, and residuals that are some, where they lie."""
@@ -90,6 +91,14 @@ LABELS = (
     "turn-chain-portable-turnsx64xregistersx4-f16",
     "turn-rms-portable-turnsx64xcachex5-f16",
     "mean-28-of-many-portable-direct-f16/channels_last-f16/channels_last",
+    "heads-odd-portable-direct-f32/row-f32/row",
+    "f16-heads-cosine-portable-direct-f16/row-f16/row",
+    "f16-heads-rms-turned-portable-direct-f16/row-f16/row",
+    "f16-heads-shifted-turned-portable-direct-f16/row-f16/row",
+    "f16-rotary-halves-portable-direct-f16/row-f16/row",
+    "f16-rotary-neighbours-portable-direct-f16/row-f16/row",
+    "f16-rotary-part-portable-direct-f16/row-f16/row",
+    "f16-rotary-long-portable-direct-f16/row-f16/row",
     "hardmax-last-portable-direct-f32/row-f32/row",
     "attention-grouped-portable-direct-f32/row-f32/row",
     "attention-hidden-safe-portable-direct-f32/row-f32/row",

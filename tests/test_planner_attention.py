@@ -179,9 +179,8 @@ def test_a_factor_of_each_head_multiplies_its_queries() -> None:
     """Cosine attention has a temperature that is learned."""
     text = QKV + SCORES + "%f = mul(%s, %each); %p = softmax(%f) axis=3; " + END
     assert found(spelled(text)) == (
-        "%q.r = reshape(%q) shape=[2,5,3,4]; %qh = transpose(%q.r) perm=[0,2,1,3]; %'o.rows = mul(%qh, %each); "
-        "%'o.rows.1 = transpose(%'o.rows) perm=[0,2,1,3]; %'o.rows.2 = reshape(%'o.rows.1) shape=[2,5,12]; "
-        "%y = attention(%'o.rows.2, %k, %v) heads=3 kv_heads=3 scale=1.0"
+        "%'o.rows = head_rows(%q, %'o.rows.scale) heads=3 scaled=true; "
+        "%y = attention(%'o.rows, %k, %v) heads=3 kv_heads=3 scale=1.0"
     )
 
 

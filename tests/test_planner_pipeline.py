@@ -40,7 +40,7 @@ def test_the_order_is_this() -> None:
     assert [each.name for each in passes()] == [
         "remove-dead", "fold-constants", "remove-copies", "merge-moves", "merge-slices", "remove-copies",
         "merge-duplicates", "broadcast", "scale-sums", "fake-quantise", "fold-pads", "recognise-activations",
-        "recognise-norms", "recognise-group-norms",
+        "recognise-norms", "recognise-group-norms", "recognise-rotary",
         "recognise-attention", "fold-constants", "merge-moves", "remove-copies", "fold-batch-norm", "fold-affine",
         "merge-branches",
         "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead", "multiply-patches",
@@ -72,7 +72,7 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "the package more 1.0 cannot add its pass 'lost' (more.passes:LOST): it asks to run before 'fold-everything'; "
         "there are remove-dead, fold-constants, remove-copies, merge-moves, merge-slices, merge-duplicates, "
         "broadcast, scale-sums, fake-quantise, fold-pads, recognise-activations, recognise-norms, "
-        "recognise-group-norms, recognise-attention, "
+        "recognise-group-norms, recognise-rotary, recognise-attention, "
         "fold-batch-norm, fold-affine, merge-branches, "
         "move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
         "merge-projections, slice-gathers, gather-rows, merge-rearrangements, fuse-epilogues, "

@@ -39,6 +39,7 @@ from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
 from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
+from bolt_build.planner.passes.rotary import RECOGNISE_ROTARY
 from bolt_build.planner.passes.scaled_sums import SCALE_SUMS
 from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.slices import MERGE_SLICES
@@ -64,6 +65,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
+    RECOGNISE_ROTARY,
     RECOGNISE_ATTENTION,  # before scales are folded into the products in front of it
     FOLD_CONSTANTS,  # its masks
     MERGE_MOVES,  # what moves its rows, with what is around it

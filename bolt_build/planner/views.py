@@ -44,7 +44,7 @@ class View:
         """Whether the elements are the same, however their axes are cut."""
         if not isinstance(other, View):
             return NotImplemented
-        own, others = ((view.source, view.begin, tuple(map(_uncut, view.axes))) for view in (self, other))
+        own, others = ((view.source, view.begin, tuple(map(uncut, view.axes))) for view in (self, other))
         return own == others
 
     @property
@@ -209,7 +209,7 @@ def _blocks(stored: Sequence[Digit], wanted: Sequence[Digit]) -> list[list[Digit
     return blocks
 
 
-def _uncut(axis: Axis) -> Axis:
+def uncut(axis: Axis) -> Axis:
     """The axis with as few digits as count the same elements."""
     digits: list[Digit] = []
     for digit in axis:

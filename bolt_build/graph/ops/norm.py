@@ -29,8 +29,9 @@ class Norm(Op):
 
     `statistic` over `axes` (non-negative, sorted) says what m and f are: "variance": the mean, and
     1 / sqrt(variance + epsilon); of the others m is 0 and f is 1 / sqrt(mean of squares + epsilon) ("rms"), 1 / sum of
-    magnitudes ("l1") or 1 / sqrt(sum of squares) ("l2"), the latter two 0 where everything is. Axis 1, where it is one
-    of `axes`, is cut in `groups` equal parts that are normalised each by itself.
+    magnitudes ("l1") or 1 / sqrt(sum of squares) ("l2"), of which epsilon is the least that is divided by; the latter
+    two are 0 where that is. Axis 1, where it is one of `axes`, is cut in `groups` equal parts that are normalised each
+    by itself.
     """
 
     kind = "norm"
@@ -82,6 +83,7 @@ class Norm(Op):
             length = np.abs(x).sum(axis=axes, keepdims=True)
         else:
             length = np.sqrt(np.square(x).sum(axis=axes, keepdims=True))
+        length = np.maximum(length, self.epsilon)
         return np.asarray(np.where(length == 0.0, 0.0 * x, x / length))
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:

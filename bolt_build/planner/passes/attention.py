@@ -31,6 +31,8 @@ from bolt_build.planner.passes.attention_operands import (
     heads_of,
     operand,
     packed_rows,
+    prepared_operand,
+    prepared_rows,
     rows_of,
     rows_operand,
 )
@@ -87,9 +89,12 @@ def _recognised(editor: GraphEditor, journal: Journal, softmax: Node, shares: Sh
     batch = editor.type(product.outputs[0]).shape[:-2]
     heads = heads_of(editor, product.inputs[0], batch, product.op.transpose_a)
     chain, queries = Chain(editor, f"{last.name}.rows"), product.inputs[0]
-    for factor in scores.factors:
-        queries = chain.add(Binary("mul"), [queries, factor])
-    q = operand(editor, queries, batch, heads, swapped=product.op.transpose_a, scales=True)
+    fixed = tuple(factor for factor in scores.factors if editor.is_constant(factor))
+    q = prepared_operand(editor, queries, batch, heads, fixed, swapped=product.op.transpose_a)
+    if isinstance(q, str) or len(fixed) < len(scores.factors):
+        for factor in scores.factors:
+            queries = chain.add(Binary("mul"), [queries, factor])
+        q = operand(editor, queries, batch, heads, swapped=product.op.transpose_a, scales=True)
     k = operand(editor, product.inputs[1], batch, heads, swapped=not product.op.transpose_b, scales=True)
     outer = editor.type(last.outputs[0]).shape[:-2]
     if prod(outer) != prod(batch):
@@ -124,8 +129,11 @@ def _build(
         return f"images and heads are mixed in '{last.outputs[0]}'"
     sides = digits[:1:-1] if shares.turned else digits[2:]
     result = _result(editor, last, View("", (0, 0, 0), (*batch, *sides)), extents)
-    packed = packed_rows(editor, chain, q, k, v)
-    sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
+    packed, both = packed_rows(editor, chain, q, k, v), prepared_rows(editor, chain, q, k)
+    if both is not None:
+        sources = [*both, rows_of(editor, chain, v)]
+    else:
+        sources = [rows_of(editor, chain, each) for each in operands] if packed is None else [packed]
     causal, masks, dtype = False, list[str](), editor.type(softmax.inputs[0]).dtype
     for mask in scores.masks:
         array = _array(editor, mask)

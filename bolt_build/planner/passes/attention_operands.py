@@ -9,17 +9,27 @@ from math import prod
 from bolt_build.graph.ir import Node, Op
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.expand import Expand
-from bolt_build.graph.ops.shape import Reshape
+from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.shape import Reshape, Slice
+from bolt_build.planner.passes.attention_heads import (
+    Done,
+    Heads,
+    head_operator,
+    heads_done,
+    joined_heads,
+    operands_of,
+)
 from bolt_build.planner.passes.attention_scores import number
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.planner.views import REPEATED, Axis, Digit, View, extent, grouped, made_of, step_back, whole
+from bolt_build.planner.views import REPEATED, Axis, Digit, View, extent, grouped, made_of, step_back, uncut, whole
 
 
 @dataclass(frozen=True)
 class Operand:
     """Matrices of queries, keys or values for every image and head, as digits of their source; `repeats` neighbouring
     heads read the same. They are to be multiplied with `scale`. `expanded` is the shape that the source is expanded to
-    before; () where it is not. `passed` are the unscaled values on the way from the source, as views of it.
+    before; () where it is not. `passed` are the unscaled values on the way from the source, as views of it. `done` is
+    what is done to each head on the way, None where that is nothing.
     """
 
     view: View
@@ -31,6 +41,7 @@ class Operand:
     scale: float = 1.0
     expanded: tuple[int, ...] = ()
     passed: tuple[tuple[str, View], ...] = ()
+    done: Heads | None = None
 
     @property
     def groups(self) -> tuple[Sequence[Digit], ...]:
@@ -42,13 +53,13 @@ class Chain:
     """Nodes that are to be added, one reading what another makes."""
 
     def __init__(self, editor: GraphEditor, label: str) -> None:
-        self._editor, self._label = editor, label
+        self._editor, self.label = editor, label
         self.nodes: list[Node] = []
 
     def add(self, op: Op, inputs: Iterable[str], output: str | None = None) -> str:
         """A node that computes `op`; its value is `output`, or a new one. Returns its name."""
         inputs = tuple(inputs)
-        label = f"{self._label}.{len(self.nodes)}" if self.nodes else self._label
+        label = f"{self.label}.{len(self.nodes)}" if self.nodes else self.label
         if output is None:
             (type,) = op.infer([self._editor.type(name) for name in inputs])
             output = self._editor.new_value(label, type)
@@ -69,7 +80,7 @@ def heads_of(editor: GraphEditor, queries: str, batch: tuple[int, ...], swapped:
         return batch[-1]
     if not batch:
         return 1
-    view = viewed(editor, queries, scales=True)[0]
+    view = viewed(editor, queries, scales=True, heads=True).view
     columns = view.axes[-2 if swapped else -1]
     if len(view.axes) < 3 or not columns or prod(view.shape[:-2]) != batch[0]:
         return 1
@@ -86,7 +97,12 @@ def operand(
 ) -> Operand:
     """The matrices of `value`, which broadcast to `batch`; `swapped`: given transposed. If `scales`, products with
     numbers on the way from the source are taken out."""
-    view, scale, passed = viewed(editor, value, scales=scales)
+    if scales:
+        prepared = prepared_operand(editor, value, batch, heads, (), swapped=swapped)
+        if isinstance(prepared, Operand):
+            return prepared
+    source = viewed(editor, value, scales=scales)
+    view, scale, passed = source.view, source.scale, source.passed
     for each, factor in ((view, scale), (whole(editor, value), 1.0)):
         found = _operand(each, batch, heads, swapped)
         if found is not None and made_of(editor.type(each.source).shape, each, found.groups) is not None:
@@ -98,10 +114,32 @@ def operand(
     return replace(found, expanded=shape)
 
 
+def prepared_operand(
+    editor: GraphEditor, value: str, batch: tuple[int, ...], heads: int, factors: Sequence[str], *, swapped: bool
+) -> Operand | str:
+    """The same of queries or keys whose heads are normalised, scaled or turned on the way, and multiplied with the
+    constants `factors`, of which each matrix has a number; or why that is no operator on their rows."""
+    source = viewed(editor, value, scales=True, heads=True)
+    last = Binary("mul")
+    done = (*source.done, *(Done(last, (name,), source.view.axes) for name in factors))
+    if not done:
+        return "nothing is done to heads"
+    found = _operand(source.view, batch, heads, swapped)
+    if found is None or made_of(editor.type(source.view.source).shape, source.view, found.groups) is None:
+        return f"heads of '{value}' are no parts of rows of '{source.view.source}'"
+    if swapped:  # factors have one number for rows and columns alike
+        turned = (*source.view.axes[:-2], source.view.axes[-1], source.view.axes[-2])
+        done = (*source.done, *(Done(last, (name,), turned) for name in factors))
+    groups = found.images, found.heads, found.rows
+    all_done = heads_done(editor, done, (groups[0], groups[2], groups[1]), found.columns, extent(found.columns))
+    return all_done if isinstance(all_done, str) else replace(found, scale=source.scale, done=all_done)
+
+
 def rows_operand(editor: GraphEditor, value: str, heads: int, *, scales: bool) -> Operand:
     """`value`, which is in the form that attention reads already, with so many heads, by where its elements come
     from."""
-    view, scale, passed = viewed(editor, value, scales=scales)
+    source = viewed(editor, value, scales=scales)
+    view, scale, passed = source.view, source.scale, source.passed
     for each, factor in ((view, scale), (whole(editor, value), 1.0)):
         images, rows, row = each.axes
         cut = grouped(row, (heads, extent(row) // heads))
@@ -118,20 +156,56 @@ def rows_of(editor: GraphEditor, chain: Chain, found: Operand) -> str:
     """The operand in the form that attention reads."""
     value, view = found.view.source, found.view
     wanted = replace(view, axes=tuple(tuple(group) for group in found.groups))
-    for name, each in found.passed:
-        if each == wanted:
-            return name
+    if found.done is None:
+        for name, each in found.passed:
+            if each == wanted:
+                return name
     if found.expanded:
         value = chain.add(Expand(found.expanded), [value])
         view = replace(view, source=value)
     ops = made_of(editor.type(value).shape, view, found.groups)
     assert ops is not None
-    return chain.moved(value, ops)
+    rows = chain.moved(value, ops)
+    return rows if found.done is None else _prepared(editor, chain, rows, found.done, extent(found.heads))
+
+
+def _prepared(editor: GraphEditor, chain: Chain, rows: str, done: Heads, heads: int) -> str:
+    """The rows with each of their heads prepared."""
+    operands = operands_of(editor, done, chain.label, lambda op, value: chain.add(op, [value]))
+    return chain.add(replace(done.op, heads=heads), [rows, *operands])
+
+
+def prepared_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand) -> tuple[str, str] | None:
+    """Queries and keys that lie side by side and are prepared alike, by one operator; None where they do not."""
+    if q.done is None or q.done != k.done or (q.view.source, q.images, q.rows) != (k.view.source, k.images, k.rows):
+        return None
+    counts = extent(q.heads), extent(k.heads)
+    depth, (axis, *others) = extent(q.columns), {digit.axis for digit in (*q.heads, *q.columns, *k.heads, *k.columns)}
+    begin = list(q.view.begin)
+    begin[axis] += counts[0] * depth
+    if others or tuple(begin) != k.view.begin or extent(k.columns) != depth:
+        return None
+    side = replace(q.view, axes=())
+    every = uncut((*q.heads, *q.columns)), uncut((*k.heads, *k.columns))
+    if [(len(each), each[0].step) for each in every] != [(1, 1), (1, 1)]:
+        return None
+    total = sum(counts) * depth
+    ops = made_of(editor.type(q.view.source).shape, side, (q.images, q.rows, (Digit(total, axis, 1),)))
+    if ops is None:
+        return None
+    rows = chain.moved(q.view.source, ops)
+    made = _prepared(editor, chain, rows, joined_heads(q.done, k.done, counts), sum(counts))
+    images, count = extent(q.images), extent(q.rows)
+    step, ends = (1, 1, 1), (0, counts[0] * depth)
+    taken = (chain.add(Slice((0, 0, begin), (images, count, n * depth), step), [made])
+             for begin, n in zip(ends, counts, strict=True))  # fmt: skip
+    first, second = taken
+    return first, second
 
 
 def packed_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Operand) -> str | None:
     """All three as they lie side by side in one tensor of the same rows, None where they do not."""
-    if q.expanded or k.expanded or v.expanded or not q.columns:
+    if q.expanded or k.expanded or v.expanded or not q.columns or q.done is not None or k.done is not None:
         return None
     if any((o.view.source, o.images, o.rows) != (q.view.source, q.images, q.rows) for o in (k, v)):
         return None
@@ -185,36 +259,56 @@ def broadcast_mask(
     return chain.add(Reshape((*parts, *own[-2:])), [value])
 
 
-def viewed(editor: GraphEditor, value: str, *, scales: bool) -> tuple[View, float, tuple[tuple[str, View], ...]]:
-    """`value` as a view of the furthest tensor that it is moved from; what it is multiplied with on the way; and the
-    values before any such product, as views too."""
-    steps: list[tuple[Node, Op | None, float]] = []
-    source = value
+@dataclass(frozen=True)
+class Source:
+    """A value as a view of the furthest tensor that it is moved from; what it is multiplied with on the way; the values
+    before any such product, as views too; and what is done to its heads."""
+
+    view: View
+    scale: float
+    passed: tuple[tuple[str, View], ...]
+    done: tuple[Done, ...]
+
+
+def viewed(editor: GraphEditor, value: str, *, scales: bool, heads: bool = False) -> Source:
+    """Where the value comes from: through products with numbers if `scales`, and through what is done to each head if
+    `heads` and nobody else reads that."""
+    steps: list[tuple[Node, Op | None, float, Done | None]] = []
+    source, shared = value, False
     while (node := editor.producer(source)) is not None:
+        shared = shared or editor.not_private(source) is not None
         op = step_back(editor, node)
         if op is not None:
-            steps.append((node, op, 1.0))
+            steps.append((node, op, 1.0, None))
             source = node.inputs[0]
             continue
         scaled = _scaled(editor, node) if scales else None
-        if scaled is None:
+        if scaled is not None:
+            source, factor = scaled
+            steps.append((node, None, factor, None))
+            continue
+        does = head_operator(editor, node) if heads and not shared else None
+        if does is None:
             break
-        source, factor = scaled
-        steps.append((node, None, factor))
-    view, scale = whole(editor, source), 1.0
+        did, operands, source = does
+        steps.append((node, None, 1.0, Done(did, operands, ())))
+        scales = scales and not isinstance(did, Norm)  # which levels out what is in front of it
+    view, scale, done = whole(editor, source), 1.0, list[Done]()
     passed = [(source, view)]
-    for node, op, factor in reversed(steps):
+    for node, op, factor, does_ in reversed(steps):
         shape = editor.type(node.outputs[0]).shape
         moved = view if op is None else view.moved(op, shape)
         if moved is not None and moved.shape != shape:
             moved = moved.moved(Reshape(shape), shape)
         if moved is None:
-            view, scale, passed = whole(editor, node.outputs[0]), 1.0, []
+            view, scale, passed, done = whole(editor, node.outputs[0]), 1.0, [], []
         else:
             view, scale = moved, scale * factor
-        if scale == 1.0:
+            if does_ is not None:
+                done.append(replace(does_, axes=view.axes))
+        if scale == 1.0 and not done:
             passed.append((node.outputs[0], view))
-    return view, scale, tuple(passed)
+    return Source(view, scale, tuple(passed), tuple(done))
 
 
 def _scaled(editor: GraphEditor, node: Node) -> tuple[str, float] | None:

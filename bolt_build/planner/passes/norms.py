@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node, ShapeError
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
@@ -14,10 +17,13 @@ from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
+_LENGTHS = {"l1": "x / max(sum(abs(x)), epsilon)", "l2": "x / max(sqrt(sum(x ** 2)), epsilon)"}
 _FORMULAS = {
     "variance": "(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
     "rms": "x / sqrt(mean(x ** 2) + epsilon)",
 }
+_ENDLESS = 3e38
+"""A bound of a clip that exporters write where there is none."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         node = editor.node(old.name)
         if node is None or node.epilogue or not isinstance(node.op, Binary) or node.op.function not in ("mul", "div"):
             continue
+        if node.op.function == "div" and _divided_by_length(editor, journal, node):
+            continue
         found = _quotient(editor, node)
         if found is None:
             continue
@@ -48,6 +56,43 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             continue
         _replace(editor, journal, node, above, root)
     return journal.result(editor.finish())
+
+
+def _divided_by_length(editor: GraphEditor, journal: Journal, node: Node) -> bool:
+    """Makes one normalisation of a division by a sum of magnitudes or a root of squares that is an epsilon at least."""
+    x, below = node.inputs
+    if editor.type(x).dtype not in PRECISIONS.values():
+        return False
+    clipped = _plain(editor, below)
+    epsilon = 0.0 if clipped is None else _least(editor, clipped)
+    if clipped is None or epsilon is None:
+        return False
+    length = _plain(editor, clipped.inputs[0])
+    if length is None or not isinstance(length.op, Reduce) or length.op.mode not in _LENGTHS or length.inputs[0] != x:
+        return False
+    if not length.op.keepdims or not length.op.axes:
+        return False
+    words = _LENGTHS[length.op.mode]
+    reason = next((why for name in (below, clipped.inputs[0]) if (why := editor.not_private(name)) is not None), None)
+    if reason is not None:
+        journal.declined(node.name, f"{words}: {reason}")
+        return True
+    made = replace(node, op=Norm(length.op.mode, length.op.axes, epsilon), inputs=(x,))
+    editor.replace(node, made)
+    _covering(editor, made, list(editor.prune(node.inputs)))
+    journal.did(node.name, f"recognised {length.op.mode} norm", words)
+    return True
+
+
+def _least(editor: GraphEditor, node: Node) -> float | None:
+    """The positive number that the node's result is at least; None where it does something else."""
+    if isinstance(node.op, Activation) and node.op.function == "clip" and node.op.beta >= _ENDLESS:
+        least: float | None = float(str(np.float32(node.op.alpha)))
+    elif node.op == Binary("max"):
+        least = _number(editor, node.inputs[1])
+    else:
+        return None
+    return least if least is not None and least > 0.0 else None
 
 
 def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root: _Root) -> None:

@@ -32,6 +32,12 @@ struct Zeros {};
 BOLT_HD inline float load(const Ones*) { return 1.0f; }
 BOLT_HD inline float load(const Zeros*) { return 0.0f; }
 
+/// What divides by a length, `least` at least; 0 where that would divide by 0. What is no number stays none.
+BOLT_HD inline float inverse_length(float length, float least) {
+  const float divisor = length < least ? least : length;
+  return divisor == 0.0f ? 0.0f : 1.0f / divisor;
+}
+
 // What is summed of each element, less the mean where `centred`, and the factor that it is multiplied with.
 struct NormVariance {
   static constexpr bool centred = true;
@@ -46,12 +52,12 @@ struct NormMeanSquare {
 struct NormMagnitudes {
   static constexpr bool centred = false;
   static BOLT_HD float term(float x) { return std::fabs(x); }
-  static BOLT_HD float factor(float sum, float, float) { return sum == 0.0f ? 0.0f : 1.0f / sum; }
+  static BOLT_HD float factor(float sum, float, float epsilon) { return inverse_length(sum, epsilon); }
 };
 struct NormSquares {
   static constexpr bool centred = false;
   static BOLT_HD float term(float x) { return x * x; }
-  static BOLT_HD float factor(float sum, float, float) { return sum == 0.0f ? 0.0f : 1.0f / std::sqrt(sum); }
+  static BOLT_HD float factor(float sum, float, float epsilon) { return inverse_length(std::sqrt(sum), epsilon); }
 };
 
 BOLT_HD inline NormAt step(NormAt at, const NormLoop& loop, Index index) {

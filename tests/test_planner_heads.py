@@ -1,0 +1,284 @@
+"""Rotary embedding and normalised queries and keys, as exporters spell them out, become one operator on rows."""
+
+from __future__ import annotations
+
+import pytest
+from planner_checks import body, graph, run, said
+
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
+from bolt_build.planner.passes.norms import RECOGNISE_NORMS
+from bolt_build.planner.passes.rotary import RECOGNISE_ROTARY
+
+
+def first(after: Graph) -> str:
+    """The first node of a graph, without its name."""
+    return body(after).split("  //")[0].split(" @")[0]
+
+
+# --- rotary embedding --------------------------------------------------------------------------------------------
+
+ANGLES = "const %cos: f32[5,8]\n const %sin: f32[5,8]\n const %c: f32[5,4]\n const %s: f32[5,4]"
+HALVES = """
+    %lo = slice(%x) begin=[0,0,0,0] count=[2,3,5,4] step=[1,1,1,1] // "lo"
+    %hi = slice(%x) begin=[0,0,0,4] count=[2,3,5,4] step=[1,1,1,1] // "hi"
+"""
+NEIGHBOURS = """
+    %lo = slice(%x) begin=[0,0,0,0] count=[2,3,5,4] step=[1,1,1,2] // "lo"
+    %hi = slice(%x) begin=[0,0,0,1] count=[2,3,5,4] step=[1,1,1,2] // "hi"
+"""
+EXCHANGED = """
+    %n = neg(%hi) // "n"
+    %r = concat(%n, %lo) axis=3 // "r"
+"""
+STACKED = """
+    %n = neg(%hi) // "n"
+    %a1 = reshape(%n) shape=[2,3,5,4,1] // "a1"
+    %b1 = reshape(%lo) shape=[2,3,5,4,1] // "b1"
+    %ab = concat(%a1, %b1) axis=4 // "ab"
+    %r = reshape(%ab) shape=[2,3,5,8] // "r"
+"""
+SUM = """
+    %xc = mul(%x, %cos) // "xc"
+    %rs = mul(%sin, %r) // "rs"
+    %y = add(%rs, %xc) // "y"
+"""
+APART = """
+    %a = mul(%lo, %c) // "a"
+    %b = mul(%hi, %s) // "b"
+    %first = sub(%a, %b) // "first"
+    %d = mul(%hi, %c) // "d"
+    %e = mul(%lo, %s) // "e"
+    %second = add(%d, %e) // "second"
+"""
+
+
+def turning(*parts: str, x: str = "f32[2,3,5,8]") -> Graph:
+    return graph("\n".join([f"graph g batch=2 (%x: {x}) -> (%y) {{", ANGLES, *parts, "}"]))
+
+
+@pytest.mark.parametrize(
+    ("parts", "made", "pairs"),
+    [
+        ((HALVES, EXCHANGED, SUM), "rotary(%x, %cos, %sin)", "halves"),
+        ((NEIGHBOURS, STACKED, SUM), "rotary(%x, %cos, %sin) interleaved=true", "neighbours"),
+        ((HALVES, APART, '%y = concat(%first, %second) axis=3 // "y"'), "rotary(%x, %'c.both, %'s.both)", "halves"),
+        (
+            (NEIGHBOURS, APART, '%a1 = reshape(%first) shape=[2,3,5,4,1] // "a1"',
+             '%b1 = reshape(%second) shape=[2,3,5,4,1] // "b1"', '%ab = concat(%a1, %b1) axis=4 // "ab"',
+             '%y = reshape(%ab) shape=[2,3,5,8] // "y"'),
+            "rotary(%x, %'c.both, %'s.both) interleaved=true", "neighbours",
+        ),
+    ],
+)  # fmt: skip
+def test_pairs_are_turned_by_one_operator(parts: tuple[str, ...], made: str, pairs: str) -> None:
+    result = run(RECOGNISE_ROTARY, turning(*parts))
+    assert first(result.graph) == f"%y = {made}"
+    assert said(result) == [("y", "recognised rotary embedding", f"of 8 elements, in {pairs}")]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (NEIGHBOURS, EXCHANGED, SUM),
+        (HALVES, STACKED, SUM),
+        (HALVES, EXCHANGED.replace("%n, %lo", "%lo, %n"), SUM),
+        (HALVES.replace("begin=[0,0,0,4]", "begin=[0,0,0,3]"), EXCHANGED, SUM),
+        (HALVES, APART.replace("%first = sub(%a, %b)", "%first = sub(%b, %a)"),
+         '%y = concat(%first, %second) axis=3 // "y"'),
+    ],
+)  # fmt: skip
+def test_what_turns_no_pairs_stays(parts: tuple[str, ...]) -> None:
+    before = turning(*parts)
+    result = run(RECOGNISE_ROTARY, before)
+    assert result.graph == before
+    assert said(result) == []
+
+
+def test_pairs_of_doubles_stay_for_which_nothing_has_a_kernel() -> None:
+    parts = [ANGLES.replace("f32", "f64"), HALVES, EXCHANGED, SUM]
+    before = graph("\n".join(["graph g batch=2 (%x: f64[2,3,5,8]) -> (%y) {", *parts, "}"]))
+    assert run(RECOGNISE_ROTARY, before).graph == before
+
+
+def test_a_class_token_is_turned_by_nothing() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,3,6,8]) -> (%y) {
+          const %cos: f32[5,8]
+          const %sin: f32[5,8]
+          %token = slice(%x) begin=[0,0,0,0] count=[2,3,1,8] step=[1,1,1,1] // "token"
+          %rest = slice(%x) begin=[0,0,1,0] count=[2,3,5,8] step=[1,1,1,1] // "rest"
+          %lo = slice(%x) begin=[0,0,1,0] count=[2,3,5,4] step=[1,1,1,1] // "lo"
+          %hi = slice(%rest) begin=[0,0,0,4] count=[2,3,5,4] step=[1,1,1,1] // "hi"
+          %n = neg(%hi) // "n"
+          %r = concat(%n, %lo) axis=3 // "r"
+          %xc = mul(%rest, %cos) // "xc"
+          %rs = mul(%r, %sin) // "rs"
+          %t = add(%xc, %rs) // "t"
+          %y = concat(%token, %t) axis=2 // "y"
+        }""")
+    result = run(RECOGNISE_ROTARY, before)
+    assert first(result.graph) == "%y = rotary(%x, %'cos.all, %'sin.all)"
+    assert said(result)[1] == ("y", "recognised rotary embedding", "of all of 'x', where a part passed by")
+    cosines, sines = (result.graph.constant(f"{name}.all") for name in ("cos", "sin"))
+    assert cosines is not None
+    assert sines is not None
+    assert (cosines.shape, set(cosines[0]), set(sines[0])) == ((6, 8), {1.0}, {0.0})
+
+
+def part(first: str, second: str, cosines: str = "const %cos: f32[5,8]") -> Graph:
+    """The first eight of twelve elements turned, and the others behind or in front."""
+    return graph(f"""
+        graph g batch=2 (%x: f32[2,5,12]) -> (%y) {{
+          {cosines}
+          const %sin: f32[5,8]
+          %own = slice(%x) begin=[0,0,{first}] count=[2,5,8] step=[1,1,1] // "own"
+          %other = slice(%x) begin=[0,0,{second}] count=[2,5,4] step=[1,1,1] // "other"
+          %t = rotary(%own, %cos, %sin) // "t"
+          %y = concat({"%t, %other" if first == "0" else "%other, %t"}) axis=2 // "y"
+        }}""")
+
+
+def test_elements_behind_the_turned_ones_pass_by() -> None:
+    result = run(RECOGNISE_ROTARY, part("0", "8"))
+    assert first(result.graph) == "%y = rotary(%x, %cos, %sin)"
+
+
+def test_elements_in_front_of_the_turned_ones_do_not() -> None:
+    result = run(RECOGNISE_ROTARY, part("4", "0"))
+    assert said(result) == [("y", "declined", "around rotary embedding: turned elements stand behind others")]
+
+
+# --- lengths -----------------------------------------------------------------------------------------------------
+
+
+def test_a_division_by_a_length_is_a_normalisation() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,5,12]) -> (%y) {
+          %l = reduce(%x) mode=l2 axes=[2] // "l"
+          %c = clip(%l) alpha=9.999999960041972e-13 beta=3.4028234663852886e+38 // "c"
+          %y = div(%x, %c) // "y"
+        }""")
+    result = run(RECOGNISE_NORMS, before)
+    assert first(result.graph) == "%y = norm(%x) statistic=l2 axes=[2] epsilon=1e-12"
+    assert said(result) == [("y", "recognised l2 norm", "x / max(sqrt(sum(x ** 2)), epsilon)")]
+
+
+def test_a_length_that_others_read_stays() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,5,12]) -> (%y, %c) {
+          %l = reduce(%x) mode=l2 axes=[2] // "l"
+          %c = clip(%l) alpha=0.001 beta=3.4028234663852886e+38 // "c"
+          %y = div(%x, %c) // "y"
+        }""")
+    result = run(RECOGNISE_NORMS, before)
+    assert result.graph == before
+    assert said(result) == [("y", "declined", "x / max(sqrt(sum(x ** 2)), epsilon): 'c' is a graph output")]
+
+
+# --- in front of attention ---------------------------------------------------------------------------------------
+
+PACKED = """
+    %cut = reshape(%x) shape=[2,5,3,3,8] // "cut"
+    %apart = transpose(%cut) perm=[2,0,3,1,4] // "apart"
+    %q1 = slice(%apart) begin=[0,0,0,0,0] count=[1,2,3,5,8] step=[1,1,1,1,1] // "q1"
+    %k1 = slice(%apart) begin=[1,0,0,0,0] count=[1,2,3,5,8] step=[1,1,1,1,1] // "k1"
+    %v1 = slice(%apart) begin=[2,0,0,0,0] count=[1,2,3,5,8] step=[1,1,1,1,1] // "v1"
+    %q = reshape(%q1) shape=[2,3,5,8] // "q"
+    %k = reshape(%k1) shape=[2,3,5,8] // "k"
+    %v = reshape(%v1) shape=[2,3,5,8] // "v"
+"""
+ATTENTION = """
+    %p = softmax(%s) axis=3 // "p"
+    %o = matmul(%p, %v) // "o"
+    %t = transpose(%o) perm=[0,2,1,3] // "t"
+    %y = reshape(%t) shape=[2,5,24] // "y"
+"""
+
+
+def attention(*parts: str) -> Graph:
+    return graph("\n".join(["graph g batch=2 (%x: f32[2,5,72]) -> (%y) {", *parts, "}"]))
+
+
+def made(before: Graph) -> list[str]:
+    """The nodes of the graph behind the pass, without their names."""
+    result = run(RECOGNISE_ATTENTION, before)
+    assert [action for _, action, _ in said(result)] == ["recognised attention"]
+    return [line.split("  //")[0].split(" @")[0] for line in body(result.graph).splitlines()]
+
+
+def test_cosine_attention_reads_rows_of_heads_that_one_step_normalised_and_scaled() -> None:
+    before = attention(
+        "const %scale: f32[3,1,1]", PACKED,
+        '%qn = norm(%q) statistic=l2 axes=[3] epsilon=1e-12 // "qn"',
+        '%kn = norm(%k) statistic=l2 axes=[3] epsilon=1e-12 // "kn"',
+        '%qk = matmul(%qn, %kn) transpose_b=true // "qk"',
+        '%s = mul(%qk, %scale) // "s"', ATTENTION,
+    )  # fmt: skip
+    assert made(before)[:2] == [
+        "%'o.rows = slice(%x) begin=[0,0,0] count=[2,5,48] step=[1,1,1]",
+        "%'o.rows.1 = head_rows(%'o.rows, %'o.rows.scale) heads=6 statistic=l2 epsilon=1e-12 scaled=true",
+    ]
+
+
+def test_queries_and_keys_that_are_prepared_alike_are_one_step() -> None:
+    before = attention(
+        "const %g: f32[8]", "const %h: f32[8]", "const %b: f32[8]", "const %cos: f32[5,8]", "const %sin: f32[5,8]",
+        PACKED,
+        '%qn = norm(%q, %g, %b) statistic=variance axes=[3] epsilon=1e-5 // "qn"',
+        '%kn = norm(%k, %h, %b) statistic=variance axes=[3] epsilon=1e-5 // "kn"',
+        '%qr = rotary(%qn, %cos, %sin) // "qr"', '%kr = rotary(%kn, %cos, %sin) // "kr"',
+        '%s = matmul(%qr, %kr) transpose_b=true // "s"', ATTENTION,
+    )  # fmt: skip
+    assert made(before) == [
+        "%'o.rows = slice(%x) begin=[0,0,0] count=[2,5,48] step=[1,1,1]",
+        (
+            "%'o.rows.1 = head_rows(%'o.rows, %'o.rows.scale, %'o.rows.bias, %'o.rows.cosines, %'o.rows.sines) heads=6"
+            " statistic=variance epsilon=1e-05 scaled=true shifted=true rotary=true"
+        ),
+        "%'o.rows.2 = slice(%'o.rows.1) begin=[0,0,0] count=[2,5,24] step=[1,1,1]",
+        "%'o.rows.3 = slice(%'o.rows.1) begin=[0,0,24] count=[2,5,24] step=[1,1,1]",
+        "%'o.rows.4 = slice(%x) begin=[0,0,48] count=[2,5,24] step=[1,1,1]",
+        "%y = attention(%'o.rows.2, %'o.rows.3, %'o.rows.4) heads=3 kv_heads=3 scale=1.0",
+    ]
+
+
+def test_angles_may_be_no_constants() -> None:
+    before = graph("\n".join([
+        "graph g batch=2 (%x: f32[2,5,72], %cos: f32[2,1,5,8], %sin: f32[2,1,5,8]) -> (%y) {", PACKED,
+        '%qr = rotary(%q, %cos, %sin) interleaved=true // "qr"',
+        '%kr = rotary(%k, %cos, %sin) interleaved=true // "kr"',
+        '%s = matmul(%qr, %kr) transpose_b=true // "s"', ATTENTION, "}",
+    ]))  # fmt: skip
+    found = made(before)
+    assert found[1:4] == [
+        "%'o.rows.1 = reshape(%cos) shape=[2,5,1,8]",
+        "%'o.rows.2 = reshape(%sin) shape=[2,5,1,8]",
+        "%'o.rows.3 = head_rows(%'o.rows, %'o.rows.1, %'o.rows.2) heads=6 rotary=true interleaved=true",
+    ]
+
+
+@pytest.mark.parametrize(
+    "prepared",
+    [
+        '%qn = norm(%q) statistic=rms axes=[2] epsilon=1e-6 // "qn"',
+        '%n = norm(%q) statistic=rms axes=[3] epsilon=1e-6 // "n"; %qn = norm(%n) statistic=l2 axes=[3] // "qn"',
+        '%r = rotary(%q, %cos, %sin) // "r"; %qn = mul(%r, %g) // "qn"',
+        '%r = rotary(%q, %cos, %sin) // "r"; %qn = rotary(%r, %cos, %sin) // "qn"',
+    ],
+)
+def test_what_is_no_operator_on_rows_stays_in_front(prepared: str) -> None:
+    before = attention(
+        "const %g: f32[8]", "const %cos: f32[5,8]", "const %sin: f32[5,8]", PACKED, prepared.replace("; ", "\n"),
+        '%s = matmul(%qn, %k) transpose_b=true // "s"', ATTENTION,
+    )  # fmt: skip
+    assert all("head_rows" not in line for line in made(before))
+
+
+def test_heads_that_others_read_are_prepared_where_they_are() -> None:
+    before = graph("\n".join([
+        "graph g batch=2 (%x: f32[2,5,72]) -> (%y, %kn) {", PACKED,
+        '%kn = norm(%k) statistic=rms axes=[3] epsilon=1e-6 // "kn"',
+        '%s = matmul(%q, %kn) transpose_b=true // "s"', ATTENTION, "}",
+    ]))  # fmt: skip
+    assert all("head_rows" not in line for line in made(before))
