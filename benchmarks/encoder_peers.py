@@ -15,15 +15,12 @@ begins no row that may not be done within `--limit` seconds.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import peer_rows
-from bolt_command import ROOT
 from peer_rows import PeerRow, summary
 
 PEERS = {
@@ -65,19 +62,8 @@ def build(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     )
 
 
-def offer_peers(folder: Path) -> None:
-    """Offers the peers to what this process starts, as an installed package would."""
-    offered = folder / "offered" / "published_encoders-1.0.dist-info"
-    offered.mkdir(parents=True, exist_ok=True)
-    (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: published-encoders\nVersion: 1.0\n")
-    points = "".join(f"{name} = published_encoders:{attribute}\n" for name, attribute in PEERS.items())
-    (offered / "entry_points.txt").write_text(f"[bolt_build.peers]\n{points}")
-    paths = [str(offered.parent), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-
-
 def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
-    offer_peers(arguments.folder)
+    peer_rows.offer_peers(arguments.folder, "published_encoders", PEERS)
     peers = arguments.peers
     packages = ("torch", "transformers", "torchvision")
     return peer_rows.measure(arguments, rows, lambda row: peers, lambda row: row.limit(peers), *packages)

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from exported_models import MODELS, NAMED, ONE_FORM
+from exported_sized import SIZED
 
 FORMS = {"ts14": (False, 14), "ts17": (False, 17), "dynamo18": (True, 18), "dynamo23": (True, 23)}
 """Whether torch.export traces the model, and the opset."""
@@ -78,14 +79,20 @@ def plain_masks() -> None:
     masking_utils.TransformGetItemToIndex = contextlib.nullcontext
 
 
-def export(name: str, form: str, path: str, batch: str = "1") -> None:
-    dynamo, opset = FORMS[form]
+def made(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """A model and its inputs, the same in every process of the same packages."""
     torch.manual_seed(SEED)
     torch.backends.mha.set_fastpath_enabled(False)  # its operator has no form in ONNX
-    model, inputs = MODELS[name]()
+    model, inputs = (MODELS | {f"sized.{kind}": each for kind, each in SIZED.items()})[name]()
     model.eval()
     drawn(model)
     calibrated(model, inputs)
+    return model, inputs
+
+
+def export(name: str, form: str, path: str, batch: str = "1") -> None:
+    dynamo, opset = FORMS[form]
+    model, inputs = made(name)
     inputs = tuple(each.repeat(int(batch), *[1] * (each.ndim - 1)) for each in inputs)
     with torch.no_grad():
         if dynamo:

@@ -1,13 +1,15 @@
 """Engines of networks that no recipe names beside PyTorch's: exported here, built without a lock, as a stranger's are.
 
-    python benchmarks/other_networks.py FOLDER export   # where torch, torchvision and timm are: random weights
+    python benchmarks/other_networks.py FOLDER export   # where torch and the networks' packages are: random weights
     python benchmarks/other_networks.py FOLDER build    # engines, their kernels chosen by prediction alone
     python benchmarks/other_networks.py FOLDER measure  # on the GPU, again until it says that no row is left
     python benchmarks/other_networks.py FOLDER close    # anywhere: writes results/other_networks.json
+    ... --table other_encoders                          # the other table: attention in texts, images and sounds
 
-Both sides read fp16 channels-last images, compute in fp16 with fp32 sums, and have the same weights: peers are the ONNX
-model in torch (`bolt-build bench --against`), in a CUDA graph and by torch.compile reduce-overhead, in turns with the
-engine, and their outputs are compared. Each step is timed alone as well, beside its bound (`kinds.py`).
+Both sides compute in fp16 with fp32 sums, and have the same weights, in turns; their outputs are compared. Each step is
+timed alone as well, beside its bound (`kinds.py`). Networks of images read fp16 channels-last images on both sides;
+their peers are the ONNX model in torch (`bolt-build bench --against`), in a CUDA graph and by torch.compile
+reduce-overhead. Encoders have the exported module itself as their peers (`source_models.py`), as its package runs it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,49 +33,81 @@ from step_kinds import kind_of
 from bolt_build.bench.replays import step_times
 from bolt_build.build.engine_file import read_engine
 
-PEERS = ("torch-graph", "torch-reduce-overhead")
 SECONDS = 75.0
 """What a row may take."""
+SOURCE = {"source": "EAGER", "source-graph": "GRAPH", "source-frozen": "FROZEN"}
+"""Peers, and what each is called in `source_models`."""
+BY_TRACING = ("gpt2", "llama_1b_4_layers", "qwen3_600m_8_layers")
+"""Exported by torch.export: the exporter of TorchScript has no form of what their masks are made with."""
+NAME = "source.txt"
+"""Beside the ONNX file `x.onnx` lies `x.source.txt`: which model of `export_model.py` it is."""
+PEERS = {"other_networks": ("torch-graph", "torch-reduce-overhead"), "other_encoders": tuple(SOURCE)}
 EXPORTER = Path(__file__).with_name("export_model.py")
 
 
 @dataclass(frozen=True)
 class Row(PeerRow):
-    """`source`: the model in `exported_models.py`."""
+    """`source`: what `export_model.py` calls the model."""
 
     source: str = "torchvision"
+
+    @property
+    def image(self) -> bool:
+        """Whether it reads images alone."""
+        return not self.source.startswith("sized.") or self.model in ("dinov2_small", "siglip_base", "beit_base")
 
 
 def row(source: str, batch: int = 32) -> Row:
     return Row(source.partition(".")[2], batch, source=source)
 
 
-ROWS = tuple(map(row, (
+NETWORKS = tuple(map(row, (
     "torchvision.regnet_y_1_6gf", "torchvision.shufflenet_v2_x1_0", "torchvision.efficientnet_v2_s",
     "torchvision.swin_t", "torchvision.inception_v3", "timm.ghostnet_100", "timm.res2net50_14w_8s",
     "timm.mobilevitv2_050", "timm.poolformer_s12", "timm.repvit_m0_9", "timm.mobilenetv4_conv_small",
-    "timm.fastvit_t8",
+    "timm.fastvit_t8", "timm.hgnetv2_b0", "timm.dla34", "timm.edgenext_x_small", "timm.convnextv2_atto",
+    "timm.hrnet_w18_small", "timm.ese_vovnet19b_dw", "timm.mambaout_femto", "timm.resnest14d",
+    "torchvision.googlenet", "torchvision.mnasnet1_0", "torchvision.resnext101_32x8d",
 )))  # fmt: skip
 """Kinds of blocks that the recipes do not have: none of these was looked at when kernels were made."""
+ENCODERS = (
+    *(row(f"sized.{name}", 8) for name in (
+        "roberta_base", "electra_small", "albert_base", "mpnet_base", "deberta_v2_small", "modernbert_base",
+        "t5_base_encoder", "gpt2", "llama_1b_4_layers", "qwen3_600m_8_layers", "dinov2_small", "siglip_base",
+        "beit_base", "wav2vec2_base",
+    )),
+    *(row(name) for name in ("torchvision.swin_v2_t", "timm.xcit_nano_12_p16_224", "timm.deit_tiny_patch16_224")),
+)  # fmt: skip
+"""Kinds of attention that the recipes do not have: relative positions, rotary ones, grouped heads, causal, windows."""
+TABLES = {"other_networks": NETWORKS, "other_encoders": ENCODERS}
 
 
 def export(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
-    failed = 0
-    for each in rows:
+    """Writes the files that are not there yet, some at a time."""
+
+    def exported(each: Row) -> bool:
         file = arguments.folder / f"{each.model}.onnx"
-        words = [sys.executable, str(EXPORTER), each.source, "ts17", str(file), str(each.batch)]
+        form = "dynamo18" if each.model in BY_TRACING else "ts17"
+        words = [sys.executable, str(EXPORTER), each.source, form, str(file), str(each.batch)]
         said = "ok" if file.is_file() else subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout
         print(f"{each.source}: {said.strip()}", flush=True)
-        failed += not file.is_file()
-    return 1 if failed else 0
+        if file.is_file():
+            file.with_suffix(f".{NAME}").write_text(f"{each.source}\n")
+        return bool(file.is_file())
+
+    with ThreadPoolExecutor(arguments.builds) as pool:
+        return 0 if all(list(pool.map(exported, rows))) else 1
 
 
 def build(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
+    images = {each.model for each in rows if each.image}
+
     def recipe(model: str) -> Path:
         path: Path = arguments.folder / f"{model}.yaml"
+        io = "dtype: fp16, layout: channels_last" if model in images else "dtype: fp16"
         path.write_text(
             f"bolt: 1\nmodel: {{onnx: {model}.onnx}}\ntargets: {{{arguments.target}: {{precision: fp16}}}}\n"
-            "engine: {io: {dtype: fp16, layout: channels_last}}\nverify: {samples: 1}\n"
+            f"engine: {{io: {{{io}}}}}\nverify: {{samples: 1}}\n"
         )
         return path
 
@@ -91,7 +126,9 @@ def steps_of(directory: Path, batch: int) -> list[dict[str, Any]]:
 
 
 def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
-    peer_rows.measure(arguments, rows, lambda _: PEERS, lambda _: SECONDS, "torch", "torchvision", "timm")
+    peer_rows.offer_peers(arguments.folder, "source_models", SOURCE)
+    packages = ("torch", "torchvision", "timm", "transformers")
+    peer_rows.measure(arguments, rows, lambda _: PEERS[arguments.table], lambda _: SECONDS, *packages)
     engines = load(arguments.folder / "engines.json") or {}
     for each in rows:
         path = arguments.folder / f"row_{each.name}.json"
@@ -104,21 +141,22 @@ def measure(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
 
 def close(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     found = peer_rows.measured(arguments, rows)
-    lines = [
-        {**line, "steps": sum(step["us"] for step in found[each]["steps"]),
-         "bound_us": sum(step["bound_us"] for step in found[each]["steps"])}
-        for each, line in zip(found, peer_rows.lines_of(arguments, "other_networks", rows, found), strict=True)
-    ]  # fmt: skip
-    return peer_rows.write(
-        arguments, "other_networks", next(iter(found.values())), {"all": summary(lines)}, rows, lines
-    )
+    steps = {(each.model, each.batch): row["steps"] for each, row in found.items()}
+    lines = []
+    for line in peer_rows.lines_of(arguments, arguments.table, rows, found):
+        ran = steps.get((line["model"], line["batch"]))
+        sums = {} if ran is None else {"steps": sum(step["us"] for step in ran),
+                                       "bound_us": sum(step["bound_us"] for step in ran)}  # fmt: skip
+        lines.append(line | sums)
+    return peer_rows.write(arguments, arguments.table, next(iter(found.values())), {"all": summary(lines)}, rows, lines)
 
 
 def main() -> int:
     parser = peer_rows.parser_of(__doc__, "export", "build", "measure", "close")
     parser.add_argument("--rows", nargs="+", metavar="MODEL", help="only these, swin_t say")
+    parser.add_argument("--table", choices=TABLES, default="other_networks")
     arguments = peer_rows.parsed(parser)
-    rows = [each for each in ROWS if arguments.rows is None or each.model in arguments.rows]
+    rows = [each for each in TABLES[arguments.table] if arguments.rows is None or each.model in arguments.rows]
     stages = {"export": export, "build": build, "measure": measure, "close": close}
     return stages[arguments.stage](arguments, rows)
 

@@ -80,6 +80,19 @@ def build(arguments: argparse.Namespace, rows: Sequence[PeerRow], recipe: Callab
     return 1 if any("failed" in each for each in made.values()) else 0
 
 
+def offer_peers(folder: Path, module: str, peers: Mapping[str, str]) -> None:
+    """Offers peers to what this process starts, as an installed package would: their names, and what each is called in
+    a module of this folder."""
+    name = module.replace("_", "-")
+    offered = folder / "offered" / f"{module}-1.0.dist-info"
+    offered.mkdir(parents=True, exist_ok=True)
+    (offered / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    points = "".join(f"{peer} = {module}:{attribute}\n" for peer, attribute in peers.items())
+    (offered / "entry_points.txt").write_text(f"[bolt_build.peers]\n{points}")
+    paths = [str(offered.parent), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+
+
 def measure(
     arguments: argparse.Namespace,
     rows: Sequence[R],
