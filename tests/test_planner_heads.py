@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planner_checks import body, graph, run, said
+from planner_checks import body, graph, run, said, same_values
 
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
@@ -241,6 +241,30 @@ def test_queries_and_keys_that_are_prepared_alike_are_one_step() -> None:
         "%'o.rows.4 = slice(%x) begin=[0,0,48] count=[2,5,24] step=[1,1,1]",
         "%y = attention(%'o.rows.2, %'o.rows.3, %'o.rows.4) heads=3 kv_heads=3 scale=1.0",
     ]
+
+
+def test_queries_and_keys_of_two_products_have_each_a_scale_of_its_own() -> None:
+    before = graph(
+        """
+        graph g batch=2 (%x: f32[2,5,24], %z: f32[2,5,24], %v: f32[2,3,5,8]) -> (%y) {
+          const %g: f32[8]
+          const %h: f32[8]
+          %xh = reshape(%x) shape=[2,5,3,8] // "xh"
+          %q = transpose(%xh) perm=[0,2,1,3] // "q"
+          %zh = reshape(%z) shape=[2,5,3,8] // "zh"
+          %k = transpose(%zh) perm=[0,2,1,3] // "k"
+          %qn = norm(%q, %g) statistic=rms axes=[3] epsilon=1e-5 // "qn"
+          %kn = norm(%k, %h) statistic=rms axes=[3] epsilon=1e-5 // "kn"
+          %s = matmul(%qn, %kn) transpose_b=true // "s"
+    """
+        + ATTENTION
+        + "}"
+    )
+    assert made(before)[:2] == [
+        "%'o.rows = head_rows(%x, %'o.rows.scale) heads=3 statistic=rms epsilon=1e-05 scaled=true",
+        "%'o.rows.1 = head_rows(%z, %'o.rows.scale.2) heads=3 statistic=rms epsilon=1e-05 scaled=true",
+    ]
+    same_values(before, run(RECOGNISE_ATTENTION, before).graph)
 
 
 def test_angles_may_be_no_constants() -> None:
