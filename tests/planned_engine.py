@@ -67,7 +67,7 @@ class PlannedContext:
         for step in self.plan.steps:
             for tensor in step.inputs:
                 if tensor.location.kind == "weight":
-                    values[tensor.value] = self.constants[tensor.location.at]
+                    values[tensor.value] = stored(tensor, self.constants[tensor.location.at])
                 elif tensor.location.kind == "input" and tensor.value not in values:
                     values[tensor.value] = stored(tensor, ports[tensor.location.at])
             arrays = tuple(values[tensor.value] for tensor in step.inputs)

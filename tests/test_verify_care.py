@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fault_table import planned_engine
 from graph_models import model, node, saved, tensor
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 from planned_engine import PlannedContext
 
 from bolt_build.dtypes import DType
@@ -141,3 +141,22 @@ def test_a_softmax_that_takes_one_argument_is_judged_although_rounding_moves_its
     assert (right.ok, right.tells) == (True, True)
     wrong = layer_report(tap, shares(weights[:, ::-1]), expected)
     assert not wrong.ok
+
+
+def test_numbers_of_a_table_that_half_precision_holds_coarsely_are_judged_so(tmp_path: Path) -> None:
+    """Below 2^-14 its numbers lie 2^-24 apart, whatever their size: of small words a normalisation makes large ones."""
+    random = np.random.RandomState(3)
+    words = (0.02 * random.standard_normal((64, 256))).astype(np.float32)
+    words[:, ::16] *= 1e-4
+    nodes = [
+        node("Gather", "words ids", "w", "take"), node("Mul", "w w", "w2", "squares"),
+        node("ReduceMean", "w2", "m", "mean", axes=[-1]), node("Add", "m epsilon", "v", "more"),
+        node("Sqrt", "v", "d", "root"), node("Div", "w d", "y", "norm"),
+    ]  # fmt: skip
+    constants = {"words": words, "epsilon": np.float32(1e-5)}
+    saved(tmp_path, model(nodes, [tensor("ids", ["N", 8], TensorProto.INT64)], constants=constants))
+    engine = planned_engine(tmp_path / "test.onnx", "h200", "fp16", batch=16)
+    ids = random.randint(0, 64, (16, 8))
+    context = PlannedContext(engine.plan, engine.planned.constants)
+    (*_, report) = compare_layers(context, engine.reference, engine.plan, {"ids": ids}).layers
+    assert (report.tensor, report.ok) == ("y", True)

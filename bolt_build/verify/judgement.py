@@ -16,13 +16,11 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Array
 from bolt_build.verify.compare import PIECE
-from bolt_build.verify.rounding import UNIT, UNITS
+from bolt_build.verify.rounding import SMALLEST, UNIT, UNITS
 
 SPREAD = 1.5
 """Of the deviations' root mean square: an error of every element shows in it, however small beside the largest that
 rounding makes. Right engines stay below 1, for variances are taken where the last bit weighs most."""
-SMALLEST = {DType.F32: 2.0**-126, DType.F64: 2.0**-126, DType.BF16: 2.0**-126, DType.F16: 2.0**-25}
-"""What rounding does to numbers near zero: fp16's are 2^-24 apart there, others may become zero."""
 
 
 MASK = 1e30

@@ -26,6 +26,8 @@ UNIT = 2.0**-24
 """fp32's unit roundoff: the largest relative error of rounding to nearest."""
 UNITS = {DType.F64: 2.0**-29, DType.F32: 1.0, DType.F16: 2.0**13, DType.BF16: 2.0**16}
 """Unit roundoffs in `UNIT`s."""
+SMALLEST = {DType.F32: 2.0**-126, DType.F64: 2.0**-126, DType.BF16: 2.0**-126, DType.F16: 2.0**-25}
+"""The most that rounding is off by where numbers are smaller than the smallest normal one, where that can count."""
 FUNCTION = 16.0**2
 """Variance of a function that is computed by a polynomial: 2^-20, the most that fast forms on GPUs are off by."""
 
@@ -37,6 +39,7 @@ class Roundings:
     """Variances, relative and in units of UNIT^2: of a constant as it is stored (`weight`), of what a node leaves
     (`result`) and of an addition (`addition`). The engine's and the reference's roundings are counted together.
 
+    `least`: the variance of a constant that is stored as a subnormal number, whose rounding is no part of itself.
     `once`: what linear nodes leave is not stored in between. Then the roundings that are relative to their results
     count once, at the end (`at_the_end`), which spares passes over every tensor.
     """
@@ -45,6 +48,7 @@ class Roundings:
     result: float
     addition: float
     once: bool
+    least: float = 0.0
 
     def at_the_end(self, additions: float) -> float:
         """The variance, relative to the tap, of its last result and of `additions` partial sums as large as it is."""
@@ -67,7 +71,8 @@ def roundings_of(tap: Tap) -> Roundings:
     # What matrix instructions of half precision add in fp32 is cut off, not rounded, and aligned before.
     addition = own if coarse == own else 16.0 * own
     stored = coarse if tap.roundings > 1 else own
-    return Roundings(weight=coarse + own, result=stored + own, addition=addition + own, once=tap.roundings <= 1)
+    least = 0.0 if coarse == own else (SMALLEST[tap.computed] / UNIT) ** 2 / 3.0
+    return Roundings(coarse + own, stored + own, addition + own, tap.roundings <= 1, least)
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,10 @@ class Work:
     def weight(self, index: int) -> float:
         """The relative variance of input `index` by its own storing: that of a constant."""
         return self.roundings.weight if self.fixed[index] else 0.0
+
+    def storing(self, constant: str) -> Variance:
+        """The variance of each element of what is stored as a constant."""
+        return self.emit.affine(self.emit.square(constant), self.roundings.weight, self.roundings.least)
 
 
 Rule = Callable[[Work], Variance]

@@ -21,8 +21,8 @@ def moved(work: Work) -> Variance:
 
 def _gathered(work: Work) -> Variance:
     """What is taken of a constant is rounded as that is stored."""
-    own = work.emit.square(work.outputs[0]) if any(work.stored[:1]) else None
-    return moved(work) if own is None else work.plus(moved(work), work.emit.scaled(own, work.roundings.weight))
+    own = work.storing(work.outputs[0]) if any(work.stored[:1]) else None
+    return work.plus(moved(work), own)
 
 
 def _padded(work: Work) -> Variance:

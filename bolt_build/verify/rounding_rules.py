@@ -78,11 +78,7 @@ def _batch_norm(work: Work) -> Variance:
 
 def _sum(work: Work) -> Variance:
     """Add, Sub and Sum. What masks is not stored in parts: of two masks together each is as the model has it."""
-    fixed = [
-        work.emit.scaled(work.emit.square(_unmasked(work, name)), work.weight(index))
-        for index, name in enumerate(work.inputs)
-        if work.fixed[index]
-    ]
+    fixed = [work.storing(_unmasked(work, name)) for index, name in enumerate(work.inputs) if work.fixed[index]]
     spread = work.plus(*work.variances, *fixed)
     if work.roundings.once and any(variance is not None for variance in work.variances):
         # A chain of sums may come to much less than one on the way, so that the end's own rounding is not the largest.
