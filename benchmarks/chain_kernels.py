@@ -206,13 +206,13 @@ class Library(gpu_harness.Library):
             self._kept = {(layer, formats): (stored, memories)}
         return self._kept[layer, formats]
 
-    def _expected(self, layer: Layer, stored: list[Array]) -> tuple[Array, ...]:
+    def _expected(self, layer: Layer, stored: list[Array], there: int = 0) -> tuple[Array, ...]:
         if self._wanted and self._wanted[0] is stored:
             return self._wanted[1]
         try:
             import torch
         except ModuleNotFoundError:
-            return super()._expected(layer, stored)
+            return super()._expected(layer, stored, there)
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         tensors = [torch.from_numpy(each).cuda().float() for each in stored]
         op, epilogue, begin = layer.op, layer.epilogue, 0
