@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 
 from bolt_build.errors import BoltError
 from bolt_build.families import load
-from bolt_build.targets import HOST
+from bolt_build.targets import HOST, target_named
 
 
 def test_loads_a_targets_families_in_its_order() -> None:
@@ -49,3 +50,12 @@ def test_what_all_families_share_is_imported_without_any_of_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['bolt_build.families.base']\n"
+
+
+def test_lambdas_of_headers_are_for_one_side_alone() -> None:
+    """Of a lambda for host and device nvcc makes copies through pointers of one source file, and the linker keeps what
+    uses them of any: an engine with a source file for each batch called null."""
+    for family in load(target_named("h200")):
+        for header in sorted(family.include_dir.rglob("*.h")):
+            both = re.findall(r"\] *(?:BOLT_HD|__host__ __device__|__device__ __host__) *\(", header.read_text())
+            assert both == [], header.name

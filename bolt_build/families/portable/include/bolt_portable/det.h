@@ -47,7 +47,7 @@ void det(const Run& r, const Det& p, const void* input, void* output) {
   const int rows = static_cast<int>(p.rows);
   for_each_item(
       r, p.matrices, p.rows * p.rows * p.rows,
-      [=] BOLT_HD(Index item) { store(out + item, determinant<most>(in + item * rows * rows, rows)); }, "determinant");
+      [=] BOLT_BODY(Index item) { store(out + item, determinant<most>(in + item * rows * rows, rows)); }, "determinant");
 }
 
 }  // namespace bolt::portable

@@ -8,8 +8,12 @@
 #if defined(__CUDACC__)
 #include <cuda_fp16.h>
 #define BOLT_HD __host__ __device__
+// Of lambdas that `for_each_item` runs. Not for the host too: nvcc copies such ones through pointers that each source file
+// has by itself, while the linker keeps one file's copy of what uses them. A launch from another file calls null.
+#define BOLT_BODY __device__
 #else
 #define BOLT_HD
+#define BOLT_BODY
 #endif
 
 // In front of a loop over neighbours, for the host's vector units.

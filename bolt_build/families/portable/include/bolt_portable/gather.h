@@ -31,7 +31,7 @@ void gather_elements(const Run& r, const GatherElements& p, const void* data, co
   const std::uint32_t mark = r.mark();
   for_each_item(
       r, items, 1,
-      [=] BOLT_HD(Index item) {
+      [=] BOLT_BODY(Index item) {
         Index source = inside(static_cast<Index>(at[item]), p.length, fault, mark) * p.along;
         Position rest = static_cast<Position>(item);
         for (int axis = p.rank; axis-- > 0;) {
@@ -76,7 +76,7 @@ void gather_nd(const Run& r, const GatherND& p, const void* data, const void* in
   const Index slices = product(p.extents);
   for_each_item(
       r, p.batches * p.tuples * p.inner, 1,
-      [=] BOLT_HD(Index item) {
+      [=] BOLT_BODY(Index item) {
         const Position one = static_cast<Position>(item), inner = static_cast<Position>(p.inner);
         const Position row = one / inner, batch = row / static_cast<Position>(p.tuples);
         const Index slice = slice_named(p.extents, at + static_cast<Index>(row) * p.extents.count, fault, mark);

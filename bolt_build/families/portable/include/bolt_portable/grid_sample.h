@@ -112,7 +112,7 @@ void grid_sample(const Run& r, const GridSample& p, const void* input, const voi
   const Position channels = static_cast<Position>(p.channels), cells = static_cast<Position>(p.cells);
   for_each_item(
       r, p.batch * p.cells * p.channels, 1,
-      [=] BOLT_HD(Index item) {
+      [=] BOLT_BODY(Index item) {
         const Position one = static_cast<Position>(item), image = one / (channels * cells), rest = one % (channels * cells);
         const Position channel = last ? rest % channels : rest / cells, cell = last ? rest / channels : rest % cells;
         grid_cell<mode, padding>(p, in, grid, out, image, cell, channel, channel + 1);
@@ -121,7 +121,7 @@ void grid_sample(const Run& r, const GridSample& p, const void* input, const voi
 #else
   for_each_item(
       r, p.batch * p.cells, p.channels * 8,
-      [=] BOLT_HD(Index item) {
+      [=] BOLT_BODY(Index item) {
         grid_cell<mode, padding>(p, in, grid, out, item / p.cells, item % p.cells, 0, p.channels);
       },
       "grid sample");

@@ -22,7 +22,7 @@ void cumulative(const Run& r, const Lines& p, bool exclusive, bool reverse, cons
   T* to = static_cast<T*>(output);
   for_each_item(
       r, p.outer * p.inner, p.extent,
-      [=] BOLT_HD(Index line) {
+      [=] BOLT_BODY(Index line) {
         using Value = typename Computed<T>::type;
         Value found = static_cast<Value>(first);
         for (Index i = 0; i < p.extent; ++i) {
@@ -61,7 +61,7 @@ void places(const Run& r, const Lines& p, Index count, const void* input, void* 
   std::int64_t* to = static_cast<std::int64_t*>(output);
   for_each_item(
       r, p.outer * p.inner, p.extent * count,
-      [=] BOLT_HD(Index line) {
+      [=] BOLT_BODY(Index line) {
         const T* x = from + p.first(line);
         Index before = -1;
         for (Index k = 0; k < count; ++k) {
@@ -99,7 +99,7 @@ struct Replace {
 template <typename T>
 void copy_all(const Run& r, Index items, const T* from, T* to) {
   if (from == to) return;
-  for_each_item(r, items, 1, [=] BOLT_HD(Index i) { to[i] = from[i]; }, "copy");
+  for_each_item(r, items, 1, [=] BOLT_BODY(Index i) { to[i] = from[i]; }, "copy");
 }
 
 /// Updates of the shape of the indices, of `rank` axes, go to the place along `axis` that their index says. `step` are the
@@ -120,7 +120,7 @@ void scatter_elements(const Run& r, const GatherElements& p, int axis, Index ele
   const Index extent = p.extent[axis];
   for_each_item(
       r, items / extent, extent,
-      [=] BOLT_HD(Index line) {
+      [=] BOLT_BODY(Index line) {
         const Index first = line / inner * extent * inner + line % inner;
         Index target = 0, rest = first;
         for (int i = p.rank; i-- > 0;) {
@@ -148,7 +148,7 @@ void scatter_nd(const Run& r, const GatherND& p, const void* data, const void* i
   const std::uint32_t mark = r.mark();
   for_each_item(
       r, p.inner, p.tuples,
-      [=] BOLT_HD(Index column) {
+      [=] BOLT_BODY(Index column) {
         for (Index row = 0; row < p.tuples; ++row) {
           T* element_at = to + slice_named(p.extents, at + row * p.extents.count, fault, mark) * p.inner + column;
           *element_at = element<T>(Function{}(read(element_at), read(from + row * p.inner + column)));
@@ -172,7 +172,7 @@ void interpolate(const Run& r, const Taps& p, const void* input, const void* pla
   T* to = static_cast<T*>(output);
   for_each_item(
       r, p.lines.outer * p.results * p.lines.inner, p.taps,
-      [=] BOLT_HD(Index item) {
+      [=] BOLT_BODY(Index item) {
         const Index inner = item % p.lines.inner, result = item / p.lines.inner % p.results;
         const T* x = from + item / p.lines.inner / p.results * p.lines.extent * p.lines.inner + inner;
         float sum = 0;

@@ -25,7 +25,7 @@ void pool_places(const Run& r, const Pool& p, int axes, bool column_major, const
   const Index depth = steps[0], row = steps[1], column = steps[2];
   for_each_item(
       r, p.batch * p.channels * p.out[0] * p.out[1] * p.out[2], Index{p.kernel[0]} * p.kernel[1] * p.kernel[2],
-      [=] BOLT_HD(Index item) {
+      [=] BOLT_BODY(Index item) {
         const Extent x = static_cast<Extent>(item % p.out[2]);
         const Extent y = static_cast<Extent>(item / p.out[2] % p.out[1]);
         const Extent z = static_cast<Extent>(item / p.out[2] / p.out[1] % p.out[0]);

@@ -109,7 +109,7 @@ void roi_align(const Run& r, const RoiAlign& p, const void* input, const void* r
   const bool last = p.out_channel == 1;
   for_each_item(
       r, p.regions * p.height * p.width * p.channels, 16,
-      [=] BOLT_HD(Index item) {
+      [=] BOLT_BODY(Index item) {
         const Position one = static_cast<Position>(item), channels = static_cast<Position>(p.channels);
         const Position cells = static_cast<Position>(p.height * p.width), width = static_cast<Position>(p.width);
         const Position region = one / (channels * cells), rest = one % (channels * cells);
@@ -139,7 +139,7 @@ void deformed_windows(const Run& r, const DeformedWindows& p, const void* input,
   Out* out = static_cast<Out*>(output);
   for_each_item(
       r, p.images * p.height * p.width * p.channels * p.kernel[0] * p.kernel[1], 8,
-      [=] BOLT_HD(Index item) {
+      [=] BOLT_BODY(Index item) {
         // Neighbours of the output are taps of one channel, whose pixels mostly lie beside each other.
         const Position taps = static_cast<Position>(p.kernel[0] * p.kernel[1]), channels = static_cast<Position>(p.channels);
         const Position places = static_cast<Position>(p.height * p.width), width = static_cast<Position>(p.width);

@@ -40,7 +40,7 @@ void stack_lanes(const Run& r, const Stack& p, const T* in, T* out) {
   const Index groups = p.channels / lanes;
   for_each_item(
       r, p.batch * p.before * p.to_extent * p.behind * groups, count * lanes,
-      [=] BOLT_HD(Position item) {
+      [=] BOLT_BODY(Position item) {
         const Position group = item % static_cast<Position>(groups), position = item / static_cast<Position>(groups);
         const StackedAt at = stacked_at(p, position);
         Vector read[count], written[count];
@@ -70,7 +70,7 @@ void stack_elements(const Run& r, const Stack& p, const T* in, T* out) {
   const Index groups = p.to_channels / lanes;
   for_each_item(
       r, p.batch * p.before * p.to_extent * p.behind * groups, lanes,
-      [=] BOLT_HD(Position item) {
+      [=] BOLT_BODY(Position item) {
         const Position position = item / static_cast<Position>(groups);
         const Index first = static_cast<Index>(item % static_cast<Position>(groups)) * lanes;
         const StackedAt at = stacked_at(p, position);

@@ -131,7 +131,7 @@ void typed_reduce(const Run& r, const Reduce& p, const void* input, void* output
 #endif
   for_each_item(
       r, results, count,
-      [=] BOLT_HD(Position item) {
+      [=] BOLT_BODY(Position item) {
         const T* from = in + loop_offset(p.kept_rank, p.kept, p.kept_stride, item);
         out[item] = element<T>(Mode::finish(typed_total<Mode>(p, from, many, 0, 1), count));
       },
