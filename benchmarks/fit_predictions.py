@@ -56,7 +56,7 @@ FITS = {
     ),
     "sliding": Fit(
         ("grouped sliding", "grouped sliding + means"),
-        _of("grouped.sliding", "_EFFICIENCY", "_ALONE", "_BEGIN", "_UNTRIED"),
+        _of("grouped.sliding", "_EFFICIENCY", "_ALONE"),
     ),
     "normed": Fit(
         ("grouped normed",),

@@ -65,7 +65,7 @@ NETWORKS = tuple(map(row, (
     "torchvision.regnet_y_1_6gf", "torchvision.shufflenet_v2_x1_0", "torchvision.efficientnet_v2_s",
     "torchvision.swin_t", "torchvision.inception_v3", "timm.ghostnet_100", "timm.res2net50_14w_8s",
     "timm.mobilevitv2_050", "timm.poolformer_s12", "timm.repvit_m0_9", "timm.mobilenetv4_conv_small",
-    "timm.fastvit_t8", "timm.hgnetv2_b0", "timm.dla34", "timm.edgenext_x_small", "timm.convnextv2_atto",
+    "timm.fastvit_t8", "timm.dla34", "timm.convnextv2_atto",
     "timm.hrnet_w18_small", "timm.ese_vovnet19b_dw", "timm.mambaout_femto", "timm.resnest14d",
     "torchvision.googlenet", "torchvision.mnasnet1_0", "torchvision.resnext101_32x8d",
 )))  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planner_checks import graph, run, said
+from planner_checks import graph, run, said, same_values
 from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
@@ -236,6 +236,40 @@ def test_a_constant_triangle_is_causal() -> None:
     assert said(result) == [("o", "recognised attention", "3 heads of 4, 2 queries, scale 1, causal")]
     other = run(RECOGNISE_ATTENTION, graph(text.replace("{0, -inf, 0, 0}", "{0, -inf, -inf, 0}")))
     assert [node.op for node in other.graph.nodes if isinstance(node.op, Attention)] == [Attention(3, 3, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("second", "causal", "masks"),
+    [("0, -inf, 0, 0", True, ()), ("0, -1, 0, 0", False, ("mask",)), ("0, -inf, 0, 1", False, ("mask",))],
+)
+def test_so_is_one_that_every_image_has(second: str, causal: bool, masks: tuple[str, ...]) -> None:
+    """Models that were exported for a batch have it so."""
+    result = run(RECOGNISE_ATTENTION, two_images(f"0, -inf, 0, 0, {second}"))
+    (node,) = [node for node in result.graph.nodes if isinstance(node.op, Attention)]
+    assert (node.op.causal, node.inputs[3:]) == (causal, masks)
+
+
+def test_another_mask_that_every_image_has_is_read_once() -> None:
+    result = run(RECOGNISE_ATTENTION, two_images("0, 1, 2, 3, 0, 1, 2, 3"))
+    (node,) = [node for node in result.graph.nodes if isinstance(node.op, Attention)]
+    (mask,) = node.inputs[3:]
+    assert (mask, result.graph.type(mask).shape) == ("mask.mask", (1, 1, 2, 2))
+    same_values(two_images("0, 1, 2, 3, 0, 1, 2, 3"), result.graph)
+
+
+def two_images(mask: str) -> Graph:
+    return graph(f"""
+    graph g batch=2 (%x: f32[2,2,12]) -> (%y) {{
+      const %mask: f32[2,1,2,2] {{{mask}}}
+      %h = reshape(%x) shape=[2,2,3,4]
+      %t = transpose(%h) perm=[0,2,1,3]
+      %s = matmul(%t, %t) transpose_b=true
+      %m = add(%s, %mask)
+      %p = softmax(%m) axis=3
+      %o = matmul(%p, %t)
+      %y = transpose(%o) perm=[0,2,1,3]
+    }}
+    """)
 
 
 @pytest.mark.parametrize(("hides", "causal"), [("-inf", True), ("-3e38", False)])

@@ -167,9 +167,11 @@ def _followed(editor: GraphEditor, journal: Journal, node: Node, op: Attention) 
     packed = packed_rows(editor, chain, q, k, v)
     sources = [rows_of(editor, chain, each) for each in (q, k, v)] if packed is None else [packed]
     masks, causal = node.inputs[3:], op.causal
-    array = editor.constant(masks[0]) if masks else None
+    array = _once(editor.constant(masks[0])) if masks else None
     if array is not None and _is_triangle(array, shape.queries, shape.keys):
         masks, causal = (), True
+    elif array is not None and array.shape != editor.type(masks[0]).shape:
+        masks = (editor.new_constant(f"{masks[0]}.mask", array, editor.type(masks[0]).dtype), *masks[1:])
     made = replace(
         op, kv_heads=op.kv_heads // k.repeats, scale=op.scale * q.scale * k.scale, causal=causal,
         packed=packed is not None, safe=op.safe and bool(masks),
@@ -233,11 +235,22 @@ def _result(editor: GraphEditor, last: Node, view: View, extents: tuple[int, int
 
 def _array(editor: GraphEditor, mask: Mask) -> Array | None:
     """What a mask of constants adds, None of any other and of one that is too large."""
-    array = editor.constant(mask.value)
+    array = _once(editor.constant(mask.value))
     if array is None or array.size > _MOST_FOLDED or mask.hidden is None:
         return array
     chosen = array if mask.where else ~array
     return np.where(chosen, mask.hidden, 0.0).astype(np.float32)
+
+
+def _once(mask: Array | None) -> Array | None:
+    """A mask, 1 along each axis in front of its matrices that repeats them: a model that was exported for a batch has a
+    triangle for each image."""
+    for axis in range(0 if mask is None else mask.ndim - 2):
+        assert mask is not None
+        first = mask[(slice(None),) * axis + (slice(0, 1),)]
+        if np.array_equal(mask, np.broadcast_to(first, mask.shape)):
+            mask = first
+    return mask
 
 
 def _is_triangle(array: Array, queries: int, keys: int) -> bool:
@@ -256,7 +269,7 @@ def _is_endless(array: Array) -> bool:
 
 def _added(editor: GraphEditor, chain: Chain, mask: Mask, array: Array | None, dtype: DType) -> str:
     """The mask as a value that is added."""
-    if mask.hidden is None:
+    if mask.hidden is None and (array is None or array.shape == editor.type(mask.value).shape):
         return mask.value
     if array is not None:
         return editor.new_constant(f"{mask.value}.mask", array.astype(held_dtype(dtype)), dtype)
