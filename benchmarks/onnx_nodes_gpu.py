@@ -18,7 +18,6 @@ import fnmatch
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -134,11 +133,10 @@ def device(*, emulated: bool) -> str:
     """Whose results they are. Raises SystemExit where there is no GPU."""
     if emulated:
         return EMULATED
-    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"]
-    try:
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise SystemExit("there is no GPU here: --emulate runs on the emulated one") from error
+    name = record.gpu_name()
+    if name is None:
+        raise SystemExit("there is no GPU here: --emulate runs on the emulated one")
+    return name
 
 
 def close(folder: Path, out: Path | None) -> int:

@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import platform
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -75,3 +76,12 @@ def main(files: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+
+def gpu_name() -> str | None:
+    """What the driver calls the first GPU; None where there is none."""
+    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
