@@ -32,6 +32,7 @@ from gpu_normed import normed_trials
 from gpu_norms import norm_trials, sliced_norm_trials
 from gpu_pair_layers import PAIRS, pair_trials
 from gpu_pairs import pooling, ranked, with_pooled_tiles
+from gpu_pools import plain, sliding_pools
 from gpu_prenorm import prenorm_trials
 from gpu_products import RESIDUAL, SILU, TOLERANCE, conv, matmul
 from gpu_prologues import prologues
@@ -294,7 +295,7 @@ def copies() -> list[Trial]:
         for channels in (24, 7):
             images = (Input((2, channels, 13, 11)),)
             layer = Layer(f"rows-pool-{window}-{channels}", op, images, (), DType.F16, TOLERANCE)
-            apart += [trial for trial in trials_of(layer, "portable") if trial.step.pitched]
+            apart += [trial for trial in plain(trials_of(layer, "portable")) if trial.step.pitched]
     apart = [trial for trial in apart if trial.shared is None]
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + more) for t in apart for more in (8, 104)]
 
@@ -306,7 +307,16 @@ def of_warps() -> list[Trial]:
         found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
-    found += squeezes() + row_sums() + slabs() + grouped_trials() + averages() + chain_trials() + inverted_trials()
+    found += (
+        sliding_pools()
+        + squeezes()
+        + row_sums()
+        + slabs()
+        + grouped_trials()
+        + averages()
+        + chain_trials()
+        + inverted_trials()
+    )
     found += normed_trials() + half_products()
     return found + attention_trials() + counted_trials()
 
@@ -353,7 +363,7 @@ def trials() -> list[Trial]:
     for layer in BANDWIDTH:
         found += [
             replace(trial, timed=True)
-            for trial in trials_of(replace(layer, precision=DType.F16), "portable", large=True)
+            for trial in plain(trials_of(replace(layer, precision=DType.F16), "portable", large=True))
         ]
     return found
 
@@ -365,14 +375,14 @@ def _of_small_layers() -> list[Trial]:
     wide = [replace(layer, inputs=tuple(replace(given, shape=_wide(given.shape)) for given in layer.inputs),
                     precision=DType.F16, tolerance=TOLERANCE, label=f"wide-{layer.label}")
             for layer in BANDWIDTH]  # fmt: skip
-    found += [trial for layer in wide for trial in trials_of(layer, "portable")]
+    found = plain(found + [trial for layer in wide for trial in trials_of(layer, "portable")])
     for layer in (*SHAPES, *EPILOGUES, *MATMULS):
         found += trials_of(layer, "cutlass") + trials_of(layer, "portable")
     for layer in (*SHAPES, *EPILOGUES[:4], *MATMULS):
         found += trials_of(layer, "cutlass", kind="warpgroups")
     found += forms() + rolling_trials() + copies() + row_trials() + squeezes() + pair_trials() + grouped_trials()
     found += attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
-    found += sliced_norm_trials() + prenorm_trials() + slabs() + half_products()
+    found += sliced_norm_trials() + prenorm_trials() + slabs() + half_products() + sliding_pools()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + averaged_trials() + normed_trials()
     return found + _apart(found)

@@ -5,11 +5,18 @@ from __future__ import annotations
 from math import prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.cxx import boolean, braces, struct
+from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
-from bolt_build.families.common.geometry import three
 from bolt_build.families.common.problems import op_operands
+from bolt_build.families.portable.kernels import pool_sliding
+from bolt_build.families.portable.kernels.pool_windows import (
+    channels_last,
+    pool_header,
+    pool_parameters,
+    pool_types,
+    spatial,
+)
 from bolt_build.families.portable.kernels.products import single_efficiency
 from bolt_build.families.portable.rule import (
     Layouts,
@@ -29,10 +36,6 @@ from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
 
 
-def _spatial(values: tuple[int, ...], fill: int) -> str:
-    return braces(three(values, fill))
-
-
 def refuse_windows(problem: KernelProblem) -> str | None:
     rank = len(problem.outputs[0].shape)
     if rank > 5:
@@ -43,51 +46,15 @@ def refuse_windows(problem: KernelProblem) -> str | None:
     return computed_only(problem) or refuse_stages(problem, axis=1)
 
 
-def _last(problem: KernelProblem) -> bool:
-    """True where a row of the output is the channels of a cell."""
-    return problem.outputs[0].format.layout is Layout.CHANNELS_LAST
-
-
 def _emit_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
-    assert isinstance(op, Pool)
-    average = "PoolAveragePadded" if op.count_include_pad else "PoolAverage"
-    mode = "PoolMax" if op.mode == "max" else average
-    types = f"bolt::portable::{mode}, {COMPUTED[source.format.dtype]}, {COMPUTED[output.format.dtype]}"
+    op = problem.op
+    assert isinstance(op, Pool | LpPool)
     parameters = pool_parameters(problem, op, at.pitch(0), at.input_pitch(0))
-    call = f"bolt::portable::pool<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
-    return StepCode(("bolt_portable/pool.h",), None, "", call)
-
-
-def pool_parameters(problem: KernelProblem, op: Pool | LpPool | PoolPlaces, pitch: int = 0, given: int = 0) -> str:
-    """The windows of a pooling; cells of the output begin `pitch` elements apart, those of the input `given`, or as
-    many as they have channels."""
-    source, output = problem.inputs[0], problem.outputs[0]
-    apart = {"in_cell": given} if given else {}
-    return struct(
-        "bolt::portable::Pool",
-        batch=source.shape[0],
-        channels=source.shape[1],
-        **{"in": _spatial(source.shape[2:], 1)},
-        out=_spatial(output.shape[2:], 1),
-        kernel=_spatial(op.kernel, 1),
-        stride=_spatial(op.strides, 1),
-        dilation=_spatial(op.dilations, 1),
-        pad_begin=_spatial(op.pads_begin, 0),
-        pad_end=_spatial(op.pads_end, 0),
-        channels_last=boolean(source.format.layout is Layout.CHANNELS_LAST),
-        out_cell=pitch or output.shape[1],
-        **apart,
+    call = (
+        f"bolt::portable::pool<{pool_types(problem)}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, "
+        f"{chain(problem, at)});"
     )
-
-
-def _emit_lp_pool(problem: KernelProblem, at: StepExpressions) -> StepCode:
-    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
-    assert isinstance(op, LpPool)
-    types = f"bolt::portable::PoolNorm<{op.p}>, {COMPUTED[source.format.dtype]}, {COMPUTED[output.format.dtype]}"
-    parameters = pool_parameters(problem, op)
-    call = f"bolt::portable::pool<{types}>(r, {parameters}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
-    return StepCode(("bolt_portable/pool_norm.h",), None, "", call)
+    return StepCode((pool_header(problem),), None, "", call)
 
 
 def _refuse_places(problem: KernelProblem) -> str | None:
@@ -116,12 +83,12 @@ def conv_parameters(problem: KernelProblem, op: Conv, source: int, weights: int)
         channels=x.shape[1],
         out_channels=output.shape[1],
         groups=op.groups,
-        **{"in": _spatial(x.shape[2:], 1)},
-        out=_spatial(output.shape[2:], 1),
-        kernel=_spatial(w.shape[2:], 1),
-        stride=_spatial(op.strides, 1),
-        dilation=_spatial(op.dilations, 1),
-        pad_begin=_spatial(op.pads_begin, 0),
+        **{"in": spatial(x.shape[2:], 1)},
+        out=spatial(output.shape[2:], 1),
+        kernel=spatial(w.shape[2:], 1),
+        stride=spatial(op.strides, 1),
+        dilation=spatial(op.dilations, 1),
+        pad_begin=spatial(op.pads_begin, 0),
         channels_last=boolean(output.format.layout is Layout.CHANNELS_LAST),
     )
 
@@ -152,7 +119,7 @@ def conv_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType)
 
 def _pool_bandwidth(problem: KernelProblem) -> float:
     """An eighth of a GPU's where a thread reads single elements of rows; an H200's locks have it from 11% to 14%."""
-    return 1.0 if _last(problem) else 0.125
+    return 1.0 if channels_last(problem) else 0.125
 
 
 def _single(problem: KernelProblem) -> float:
@@ -182,11 +149,27 @@ RULES = (
         _emit_pool,
         lambda problem: 0.02,
         gpu_bandwidth=_pool_bandwidth,
-        pitched=_last,
-        reads_apart=lambda problem: (0,) if _last(problem) else (),
+        pitched=channels_last,
+        reads_apart=lambda problem: (0,) if channels_last(problem) else (),
+        forms=(pool_sliding.FORM,),
     ),
-    Rule(LpPool, refuse_windows, _emit_lp_pool, lambda problem: 0.02, gpu_bandwidth=_pool_bandwidth),
-    Rule(PoolPlaces, _refuse_places, _emit_places, lambda problem: 0.02, gpu_efficiency=0.001, layouts=row_major),
+    Rule(
+        LpPool,
+        refuse_windows,
+        _emit_pool,
+        lambda problem: 0.02,
+        gpu_bandwidth=_pool_bandwidth,
+        forms=(pool_sliding.FORM,),
+    ),
+    Rule(
+        PoolPlaces,
+        _refuse_places,
+        _emit_places,
+        lambda problem: 0.02,
+        gpu_efficiency=0.001,
+        layouts=row_major,
+        forms=(pool_sliding.FORM,),
+    ),
     Rule(
         Conv,
         refuse_windows,

@@ -45,17 +45,33 @@ BOLT_HD inline Window window(const Pool& p, int axis, Extent position) {
   return {first < last ? first : last, last, until(padded_end)};
 }
 
+/// Modes. For windows whose parts are joined: `term` is what a cell adds, `join` puts two parts together, and `shared` makes
+/// of all of them and of the window's `share` the result. `counts_padding`: cells of the padding count for it too.
 struct PoolMax {
+  static constexpr bool counts_padding = false;
   static BOLT_HD float start() { return -INFINITY; }
   static BOLT_HD float step(float sum, float x) { return larger(sum, x); }
   static BOLT_HD float finish(float sum, Index, Index) { return sum; }
+  static BOLT_HD float term(float x) { return x; }
+  static BOLT_HD float join(float a, float b) { return larger(a, b); }
+  static BOLT_HD float share(Extent) { return 1.0f; }
+  static BOLT_HD float shared(float sum, float) { return sum; }
 };
-struct PoolAverage {
+/// What averages of the input's cells and those of all cells have in common.
+struct PoolSum {
+  static BOLT_HD float term(float x) { return x; }
+  static BOLT_HD float join(float a, float b) { return a + b; }
+  static BOLT_HD float share(Extent cells) { return 1.0f / static_cast<float>(cells); }
+  static BOLT_HD float shared(float sum, float share) { return sum * share; }
+};
+struct PoolAverage : PoolSum {
+  static constexpr bool counts_padding = false;
   static BOLT_HD float start() { return 0.0f; }
   static BOLT_HD float step(float sum, float x) { return sum + x; }
   static BOLT_HD float finish(float sum, Index inside, Index) { return sum / static_cast<float>(inside); }
 };
-struct PoolAveragePadded {
+struct PoolAveragePadded : PoolSum {
+  static constexpr bool counts_padding = true;
   static BOLT_HD float start() { return 0.0f; }
   static BOLT_HD float step(float sum, float x) { return sum + x; }
   static BOLT_HD float finish(float sum, Index, Index padded) { return sum / static_cast<float>(padded); }
@@ -107,6 +123,7 @@ BOLT_HD inline void pool_cell(const Pool& p, Index n, Index c, Extent z, Extent 
 
 #if defined(__CUDACC__)
 #include "bolt_portable/cuda/pool.h"
+#include "bolt_portable/cuda/pool_sliding.h"
 #else
 #include "bolt_portable/parallel.h"
 

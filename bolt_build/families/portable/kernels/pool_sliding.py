@@ -1,0 +1,287 @@
+"""How a GPU pools by windows that slide: a thread goes down the rows of its columns, reads each once, and has parts of
+all windows that are open there in registers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+
+from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
+from bolt_build.families.common.epilogue import chain
+from bolt_build.families.common.geometry import three
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.pool_windows import channels_last, pool_header, pool_parameters, pool_types
+from bolt_build.families.portable.kernels.rows import LANES
+from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.lp_pool import LpPool
+from bolt_build.graph.ops.pool import Pool
+from bolt_build.graph.ops.pool_places import PoolPlaces
+from bolt_build.targets import Gpu, Target
+
+THREADS = 128
+"""Threads of a block."""
+_LOAD_BYTES = 16
+"""Of a load at most."""
+WIDTHS, ACROSS, AHEAD = (LANES, 4, 2, 1), (1, 2, 4, 8), (1, 2)
+"""Channels of a load, windows beside each other that a thread may have, and rows that it has asked for."""
+RESIDENT = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
+"""Blocks of a multiprocessor that a kernel is compiled for."""
+_SHORT = 5
+"""Windows that are open at once up to which there may be two rows ahead: their code is as many times as long."""
+_TOGETHER = (4, 8, 16, 32)
+"""Loads of neighbouring channels that a block's threads make beside each other."""
+_PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+"""Parts of an image's height that are tried."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Along height and width: cells of a window, from one to the next, and from one of its cells to the next."""
+
+    cells: tuple[int, int]
+    step: tuple[int, int]
+    gap: tuple[int, int]
+
+    @property
+    def height(self) -> int:
+        """Rows from a window's first to its last."""
+        return (self.cells[0] - 1) * self.gap[0] + 1
+
+    @property
+    def live(self) -> int:
+        """Windows below each other that are open at once, at most."""
+        return ceil(self.height / self.step[0])
+
+    def columns(self, across: int) -> int:
+        """Columns that `across` windows beside each other have cells in."""
+        starts = (window * self.step[1] for window in range(across))
+        return len({start + cell * self.gap[1] for start in starts for cell in range(self.cells[1])})
+
+    def rows(self, down: int) -> int:
+        """The same of rows."""
+        starts = (window * self.step[0] for window in range(down))
+        return len({start + cell * self.gap[0] for start in starts for cell in range(self.cells[0])})
+
+
+@dataclass(frozen=True)
+class _Images:
+    """What slides: `many` images of `channels`, of which each is `out` windows high and wide. A part of a window takes
+    so many `registers` a channel, elements are `given` bytes, results `stored`."""
+
+    windows: Windows
+    many: int
+    channels: int
+    out: tuple[int, int]
+    registers: float
+    given: int
+    stored: int
+
+
+@dataclass(frozen=True)
+class SlidingTile:
+    """A thread has `lanes` channels of `across` windows beside each other and of `down` below each other, and asks for
+    rows so far `ahead`. It has as many registers as leave room for `resident` blocks. Beside it, `together` threads
+    have neighbouring channels."""
+
+    lanes: int
+    across: int
+    ahead: int
+    resident: int
+    down: int
+    together: int
+
+    @property
+    def parameters(self) -> Named:
+        return tuple((name, getattr(self, name)) for name in ("lanes", "across", "ahead", "resident"))
+
+    @property
+    def settings(self) -> Named:
+        return ("down", self.down), ("together", self.together)
+
+    @staticmethod
+    def read(reader: Reader) -> SlidingTile:
+        return SlidingTile(
+            *(reader.number(name) for name in ("lanes", "across", "ahead", "resident", "down", "together"))
+        )
+
+    def row(self, images: _Images) -> int:
+        """Registers of a row."""
+        return ceil(images.windows.columns(self.across) * self.lanes * images.given / 4)
+
+    def registers(self, images: _Images) -> int:
+        """An estimate: the rows ahead and one, what it gives, the windows that are open, and what all else takes."""
+        part = self.across * self.lanes * images.registers
+        others = _OTHERS + images.windows.columns(self.across)
+        return others + (1 + self.ahead) * self.row(images) + ceil(part * (1 + images.windows.live))
+
+    def threads(self, images: _Images) -> int:
+        """Threads that have work, and those beside the last channels."""
+        chunks = ceil(images.channels / (self.lanes * self.together))
+        high, wide = images.out
+        return images.many * ceil(high / self.down) * chunks * ceil(wide / self.across) * self.together
+
+
+_OTHERS = 24
+"""Registers of a thread for addresses and for what it stores, beside one a column."""
+
+
+def _room(resident: int, gpu: Gpu) -> int:
+    """Registers of a thread where a multiprocessor has so many blocks."""
+    return min(255, gpu.registers // (THREADS * resident) // 8 * 8)
+
+
+def _windows(op: Pool | LpPool) -> Windows:
+    def last(values: tuple[int, ...]) -> tuple[int, int]:
+        _, high, wide = three(values, 1)
+        return high, wide
+
+    return Windows(last(op.kernel), last(op.strides), last(op.dilations))
+
+
+@functools.lru_cache(maxsize=256)
+def _images(problem: KernelProblem) -> _Images:
+    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
+    assert isinstance(op, Pool | LpPool)
+    batch, channels, *spatial = output.shape
+    depth, high, wide = three(tuple(spatial), 1)
+    planes = 1 if channels_last(problem) else channels
+    given = source.format.dtype.nbytes
+    exact = isinstance(op, Pool) and op.mode == "max" and given == 2 and planes == 1
+    return _Images(
+        _windows(op), batch * depth * planes, channels // planes, (high, wide), 0.5 if exact else 1.0, given,
+        output.format.dtype.nbytes,
+    )  # fmt: skip
+
+
+def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+    op = problem.op
+    if isinstance(op, PoolPlaces):
+        return "joins values of rows, and indices go with none"
+    assert isinstance(op, Pool | LpPool)
+    if len(op.kernel) == 3 and (op.kernel[0], op.strides[0], op.pads_begin[0], op.pads_end[0]) != (1, 1, 0, 0):
+        return "windows go over depths too, and slide over rows and columns alone"
+    return None
+
+
+def _resident(bare: SlidingTile, images: _Images, gpu: Gpu) -> int:
+    """As many blocks as have the registers that their threads need; 1 where not even these have."""
+    return max((each for each in RESIDENT if bare.registers(images) <= _room(each, gpu)), default=1)
+
+
+def tiles(images: _Images, gpu: Gpu) -> Iterator[SlidingTile]:
+    """Of the widest loads that channels are a multiple of, and narrower ones, which leave registers for larger windows;
+    in blocks of whole runs of channels, if there are such."""
+    widths = [lanes for lanes in WIDTHS if images.channels % lanes == 0 and lanes * images.given <= _LOAD_BYTES]
+    high, wide = images.out
+    downs = tuple(dict.fromkeys(ceil(high / parts) for parts in _PARTS if parts <= high))
+    for lanes in widths[: 2 if images.windows.live > _SHORT else 1]:
+        groups = images.channels // lanes
+        whole = [each for each in range(_TOGETHER[0], _TOGETHER[-1] + 1) if groups % each == 0]
+        close = {min(whole, key=lambda each: abs(each - wanted)) for wanted in _TOGETHER if whole}
+        togethers = close or {min(each, groups) for each in _TOGETHER}
+        for across in (each for each in ACROSS if each < 2 * wide):
+            for ahead in AHEAD[: 2 if images.windows.live <= _SHORT else 1]:
+                resident = _resident(SlidingTile(lanes, across, ahead, 1, 1, 1), images, gpu)
+                for together in sorted(togethers):
+                    for down in downs:
+                        yield SlidingTile(lanes, across, ahead, resident, down, together)
+
+
+def refuse_tile(tile: SlidingTile, images: _Images, gpu: Gpu) -> str | None:
+    """Why no kernel pools so on this GPU, None where one does."""
+    if tile.lanes not in WIDTHS or tile.across not in ACROSS:
+        return "there are kernels of 1, 2, 4 or 8 channels a load, and of 1, 2, 4 or 8 windows beside each other"
+    if tile.ahead not in AHEAD:
+        return "a thread asks for 1 or 2 rows ahead"
+    if tile.ahead > 1 and images.windows.live > _SHORT:
+        what = "{} windows below each other are open at once, of kernels with 2 rows ahead {} at most"
+        return Reason(what, images.windows.live, _SHORT)
+    if images.channels % tile.lanes:
+        return Reason("{} channels are no multiple of the {} that a thread loads at once", images.channels, tile.lanes)
+    if tile.down > images.out[0]:
+        what = "a thread has {} windows below each other, an image {}"
+        return Reason(what, tile.down, images.out[0])
+    if tile.together > (groups := images.channels // tile.lanes):
+        return Reason("{} threads are more than the {} loads of a cell's channels", tile.together, groups)
+    if tile.resident not in RESIDENT:
+        return "there are kernels for 1 to 8, 10 or 12 blocks of a multiprocessor"
+    if (needed := tile.registers(images)) > (most := _room(tile.resident, gpu)):
+        what = "takes about {} registers of a thread, which has {} at resident={}"
+        return Reason(what, needed, most, tile.resident)
+    return None
+
+
+_REACHED = 0.85
+"""A guess at the part of a GPU's bandwidth that is reached where enough is under way."""
+_TAIL = 0.3
+"""A guess at the part of a wave for which the last blocks leave others without work."""
+_WAIT = 0.7e-6
+"""A guess at the seconds from a row that is asked for to its part of a window, and a row's beside it."""
+_BEGIN, _LOAD, _LEAVE = 90, 4, 12
+"""Instructions of a thread for its place, of a load beside its elements, and of a result beside its channels."""
+_NEAR = 1.6
+"""What the L2 cache gives beside memory."""
+
+
+def _instructions(tile: SlidingTile, images: _Images) -> tuple[float, float]:
+    """Of a thread for a row of the input, and for a row of results."""
+    windows, words = images.windows, tile.lanes * images.given / 4
+    begin = words + (tile.lanes if images.registers == 1 else 0)
+    row = windows.columns(tile.across) * (_LOAD + begin)
+    joined = tile.lanes * tile.across
+    row += joined * (windows.cells[1] - 1 + windows.cells[0] / windows.step[0])
+    return row, tile.across * (_LEAVE + 2 * tile.lanes)
+
+
+def _seconds(problem: KernelProblem, tile: SlidingTile, target: Target) -> float:
+    """Threads of a multiprocessor go down their rows beside each other: each row takes as long as memory, caches and
+    instructions of all of them do, or as long as one thread waits for it."""
+    gpu, images = target.gpu, _images(problem)
+    assert gpu is not None, "windows slide on GPUs"
+    instructions, high = target.rate("fp32") / 2 / gpu.sms, images.out[0]
+    parts = ceil(high / tile.down)
+    rows, leaves = images.windows.rows(tile.down), high / parts
+    of_row, of_leave = _instructions(tile, images)
+    work = (_BEGIN + rows * of_row + leaves * of_leave) / rows
+    read = images.windows.columns(tile.across) * tile.lanes * images.given
+    fresh = min(tile.across * images.windows.step[1], images.windows.columns(tile.across)) * tile.lanes * images.given
+    stored = leaves / rows * tile.across * tile.lanes * images.stored
+    memory = target.bandwidth * _REACHED / gpu.sms
+    near = (fresh + stored) / (memory * _NEAR)
+    each = max(work / instructions, read / instructions, near)
+    blocks = tile.threads(images) / THREADS / gpu.sms
+    at_once = min(ceil(blocks), tile.resident)
+    of_a_row = max(_WAIT / tile.ahead, at_once * THREADS * each)
+    waves = max(1.0, blocks / tile.resident + _TAIL) * of_a_row
+    bound = problem.nbytes / (target.bandwidth * _REACHED)
+    return float(max(waves * (rows + tile.ahead), bound) + target.launch_seconds)
+
+
+def _emit(problem: KernelProblem, tile: SlidingTile, at: StepExpressions) -> StepCode:
+    op = problem.op
+    assert isinstance(op, Pool | LpPool)
+    windows = _windows(op)
+    sizes = ", ".join(map(str, (*windows.cells, *windows.step, *windows.gap)))
+    how = f"{tile.lanes}, {tile.across}, {tile.ahead}, {tile.resident}, bolt::portable::PoolWindows<{sizes}>"
+    cut = f"bolt::portable::PoolCut{{.together = {tile.together}, .down = {tile.down}}}"
+    call = (
+        f"bolt::portable::pool_sliding<{how}, {pool_types(problem)}>(r, "
+        f"{pool_parameters(problem, op, at.pitch(0), at.input_pitch(0))}, {cut}, {at.inputs[0]}, {at.outputs[0]}, "
+        f"{chain(problem, at)});"
+    )
+    return StepCode((pool_header(problem),), None, "", call)
+
+
+FORM: Form[SlidingTile] = Form(
+    "sliding",
+    lambda problem: prod(problem.outputs[0].shape) > 0,
+    _refuse,
+    lambda problem, gpu: tiles(_images(problem), gpu),
+    lambda problem, tile, gpu: refuse_tile(tile, _images(problem), gpu),
+    _seconds,
+    SlidingTile.read,
+    _emit,
+)
