@@ -55,7 +55,8 @@ READ_APART = tuple(
 # registers; sums that roll through them; pairs, with residuals; pooling behind windows; plain loops; groups of
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; rows that lie apart,
 # read and stored; gates of two products of single pixels; left factors that are transformed as they are loaded; means
-# of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers.
+# of what was convolved; products around depthwise convolutions; sums of rows; recurrent layers; poolings
+# whose windows slide.
 LABELS = (
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",
@@ -91,6 +92,21 @@ LABELS = (
     "turn-chain-portable-turnsx64xregistersx4-f16",
     "turn-rms-portable-turnsx64xcachex5-f16",
     "mean-28-of-many-portable-direct-f16/channels_last-f16/channels_last",
+    "slide-average-portable-slidingx8x2x1x3x5x2-f16/channels_last-f16/channels_last",
+    "slide-average-padded-portable-slidingx4x8x1x1x3x1-f16/channels_last-f16/channels_last",
+    "slide-average-portable-slidingx4x1x2x1x13x3-f32/channels_last-f32/channels_last",
+    "slide-max-portable-slidingx1x8x1x2x2x1-f16/row-f16/row",
+    "slide-max-stem-portable-slidingx8x4x2x2x4x8-f16/channels_last-f16/channels_last",
+    "slide-average-ceil-padded-portable-slidingx8x2x1x3x3x2-f16/channels_last-f16/channels_last",
+    "slide-max-13-portable-slidingx4x2x1x3x7x4-f16/channels_last-f16/channels_last",
+    "slide-max-dilated-portable-slidingx8x4x2x2x11x1-f16/channels_last-f16/channels_last",
+    "slide-average-uneven-portable-slidingx8x2x2x3x3x1-f16/channels_last-f16/channels_last",
+    "slide-odd-channels-portable-slidingx1x4x1x2x9x5-f16/channels_last-f16/channels_last",
+    "slide-many-channels-portable-slidingx8x2x2x3x5x16-f16/channels_last-f16/channels_last",
+    "slide-flat-3d-portable-slidingx4x4x1x2x7x2-f16/channels_last-f16/channels_last",
+    "slide-norm-2-portable-slidingx8x2x2x3x3x2-f16/channels_last-f16/channels_last",
+    "slide-chain-portable-slidingx8x4x1x2x9x1-f16/channels_last-f16/channels_last-shares2",
+    "slide-max-stem-portable-slidingx8x2x1x3x2x4-f16/channels_last-f16/channels_last-rows72-between24",
     "heads-odd-portable-direct-f32/row-f32/row",
     "f16-heads-cosine-portable-direct-f16/row-f16/row",
     "f16-heads-rms-turned-portable-direct-f16/row-f16/row",
@@ -218,6 +234,8 @@ IN_BF16 = (
     "slab-groups-chain-portable-passesx3x4x128x3-f16",
     "at-form-attention-warpgroupx1x80x1xownx4xquarter",
     "half-both-turned-portable-tensor_coresx64x64-f16",
+    "slide-average-chain-portable-slidingx8x2x1x3x4x1-f16/channels_last-f16",
+    "slide-max-5-portable-slidingx8x4x2x2x3x3-f16/channels_last-f16",
 )
 
 
@@ -251,6 +269,23 @@ def test_agrees_with_numpy(library: Library, monkeypatch: pytest.MonkeyPatch, in
         monkeypatch.setenv("EMULATED_MULTIPROCESSORS", str(few))
         monkeypatch.setenv("EMULATED_SEED", str(seed))
     outcome = library.run(index)
+    assert outcome.message == ""
+    assert outcome.error <= 1.0
+
+
+@pytest.mark.parametrize("index", [i for i, label in enumerate(LABELS) if label.startswith("slide-")])
+def test_poolings_have_what_is_no_number_and_infinities_where_numpy_has_them(library: Library, index: int) -> None:
+    def values(layer: Layer) -> list[Array]:
+        found = values_of(layer)
+        chance = np.random.default_rng(index).random(found[0].shape)
+        for value, below in ((np.nan, 0.06), (np.inf, 0.04), (-np.inf, 0.02)):
+            found[0] = np.where(chance < below, value, found[0]).astype(found[0].dtype)
+        return found
+
+    library.forget()
+    with mock.patch.object(gpu_harness, "values_of", values), np.errstate(invalid="ignore"):
+        outcome = library.run(index)
+    library.forget()
     assert outcome.message == ""
     assert outcome.error <= 1.0
 
