@@ -129,22 +129,20 @@ SHAPES = (*KNOWN, *OTHERS, *ALONE)
 
 
 def sliding(shape: Shape, count: int) -> list[Candidate]:
-    """By prediction: of each kernel with the widest loads so many, of no two as many windows below each other; of the
-    first one every run of channels; and of narrower loads the first."""
+    """By prediction: of each compiled kernel so many, no two with as many windows below each other; and of the first
+    one every run of channels."""
     problem, gpu = shape.step.problem, TARGET.gpu
     assert gpu is not None
     legal = [tile for tile in FORM.tiles(problem, gpu) if FORM.refuse_tile(problem, tile, gpu) is None]
     legal.sort(key=lambda tile: (FORM.seconds(problem, tile, TARGET), abs(tile.together - 8)))
-    widest = [tile for tile in legal if tile.lanes == max(each.lanes for each in legal)]
-    found = [tile for tile in widest if replace(tile, together=widest[0].together) == widest[0]]
+    found = [tile for tile in legal if replace(tile, together=legal[0].together) == legal[0]]
     kept: Counter[tuple[int, ...]] = Counter()
-    for tile in widest:
+    for tile in legal:
         kernel = (tile.across, tile.ahead)
         if kept[kernel] < count and not kept[*kernel, tile.down]:
             kept[kernel] += 1
             kept[*kernel, tile.down] += 1
             found.append(tile)
-    found += [tile for tile in legal if tile.lanes != widest[0].lanes][:1]
     return [
         Candidate("portable", (("algorithm", "sliding"), *tile.parameters), tile.settings)
         for tile in dict.fromkeys(found)

@@ -114,6 +114,26 @@ def test_sliding_windows_stand_beside_the_other_kernels_of_each_shape(
 
 
 @pytest.mark.usefixtures("scripts")
+def test_poolings_that_slide_stand_behind_the_plain_kernel_of_each_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = importlib.import_module("pool_windows")
+    monkeypatch.setattr(script, "SHAPES", (script.KNOWN[0], script.ALONE[0]))
+    monkeypatch.setattr(script.gpu_harness, "Library", Alike)
+    (tmp_path / "kernels.so").touch()
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["pool_windows.py", str(tmp_path), "--count", "1", "--out", str(out)])
+    assert script.main() == 1
+    assert capsys.readouterr().out.endswith("\n1 kernels were wrong or failed\n")
+    found = json.loads(out.read_text())
+    kept = json.loads((BENCHMARKS / "results" / "pool_windows.json").read_text())
+    assert list(found) == list(kept)
+    for shape in script.SHAPES:
+        assert form(found["shapes"][shape.name]) == form(kept["shapes"][shape.name])
+        assert [each["candidate"] for each in found["shapes"][shape.name]["direct"]] == ["portable algorithm=direct"]
+
+
+@pytest.mark.usefixtures("scripts")
 def test_a_name_that_no_kernel_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled, and no empty result is written."""
     monkeypatch.setattr(sys, "argv", ["norm_exchanges.py", str(tmp_path), "--only", "vit"])

@@ -86,6 +86,12 @@ def test_many_open_windows_leave_no_second_row() -> None:
     assert FAMILY.refuse(asked, candidate(SlidingTile(4, 1, 1, 3, 20, 8)), H200) is None
 
 
+def test_large_windows_have_narrow_loads_where_wide_ones_take_too_many_registers() -> None:
+    for cells, lanes in ((13, 8), (21, 4)):
+        asked = images(windows("max", cells, 1, cells // 2), 8, 512, 40, 40)
+        assert {dict(each.parameters).get("lanes", lanes) for each in FAMILY.candidates(asked, H200)[0]} == {lanes}
+
+
 def reasons(op: Op, *shape: int) -> list[str]:
     graph, node = graph_with(pooled("p", op, *shape))
     return [each.reason for each in FAMILY.propose(graph, node, H200, DType.F16)[1]]
@@ -160,6 +166,36 @@ def test_hosts_slide_nothing() -> None:
     assert FAMILY.candidates(asked, HOST)[0] == (DIRECT,)
     stated = candidate(SlidingTile(1, 2, 1, 4, 6, 1))
     assert FAMILY.refuse(asked, stated, HOST) == f"{stated} is none of its candidates"
+
+
+FIVE, STEM, HALVED = windows("max", 5, 1, 2), windows("max", 3, 2, 1), windows("average", 2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "tile", "sliding", "plain"),
+    [
+        (windows("average", 3, 1, 1, padded=True), (32, 288, 35, 35), SlidingTile(8, 4, 2, 2, 12, 9), 22.84, 34.56),
+        (AVERAGE, (32, 64, 56, 56), SlidingTile(8, 2, 1, 4, 7, 8), 14.27, 21.86),
+        (windows("max", 3, 1, 1), (32, 256, 28, 28), SlidingTile(8, 4, 1, 3, 4, 8), 12.46, 19.10),
+        (FIVE, (32, 256, 20, 20), SlidingTile(8, 2, 1, 4, 4, 8), 8.71, 18.81),
+        (windows("max", 9, 1, 4), (8, 512, 20, 20), SlidingTile(8, 2, 1, 2, 4, 16), 8.89, 22.16),
+        (STEM, (32, 64, 112, 112), SlidingTile(8, 1, 1, 8, 7, 8), 25.98, 24.96),
+        (HALVED, (32, 128, 56, 56), SlidingTile(8, 1, 1, 8, 4, 8), 13.64, 13.28),
+        (windows("average", 3, 1, 1, padded=True), (1, 192, 35, 35), SlidingTile(8, 1, 1, 5, 2, 8), 2.79, 2.67),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_predictions_are_near_what_an_h100_took_and_the_faster_one_leads(
+    op: Pool, shape: tuple[int, ...], tile: SlidingTile, sliding: float, plain: float
+) -> None:
+    """Microseconds. Windows of which few overlap keep the plain kernel, and so do a few images."""
+    h100, asked = target_named("h100"), images(op, *shape, target="h100")
+    assert FAMILY.refuse(asked, candidate(tile), h100) is None
+    for each, measured in ((candidate(tile), sliding), (DIRECT, plain)):
+        found = 1e6 * FAMILY.predict(asked, each, h100)
+        assert measured / 1.35 < found < measured * 1.35
+    leads = FAMILY.candidates(asked, h100)[0][0]
+    assert (leads == DIRECT) == (plain < sliding)
 
 
 @given(st.data())

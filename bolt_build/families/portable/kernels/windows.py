@@ -18,6 +18,7 @@ from bolt_build.families.portable.kernels.pool_windows import (
     spatial,
 )
 from bolt_build.families.portable.kernels.products import single_efficiency
+from bolt_build.families.portable.kernels.rows import LANES
 from bolt_build.families.portable.rule import (
     Layouts,
     Rule,
@@ -34,6 +35,7 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
+from bolt_build.targets import Target
 
 
 def refuse_windows(problem: KernelProblem) -> str | None:
@@ -117,9 +119,26 @@ def conv_layouts(node: Node, inputs: tuple[TensorType, ...], output: TensorType)
     )
 
 
-def _pool_bandwidth(problem: KernelProblem) -> float:
-    """An eighth of a GPU's where a thread reads single elements of rows; an H200's locks have it from 11% to 14%."""
-    return 1.0 if channels_last(problem) else 0.125
+_REACHED = 0.9
+"""The part of a GPU's bandwidth at which poolings move bytes, where these are what takes longest."""
+_RESULT, _CELL = 470, 33
+"""Instructions of a thread for its results, and for 16 bytes of a cell, at the rate of multiply-adds. Fitted to an
+H100's times of `pool_windows.py`."""
+_NEXT = 0.1e-6
+"""Seconds in which a thread has one cell after the other, but for small windows, of which it asks for all at once."""
+
+
+def _pool_seconds(problem: KernelProblem, target: Target) -> float:
+    """Of the plain kernel: a thread has eight channels, or one element where these are not to be had."""
+    op, source, output = problem.op, problem.inputs[0], problem.outputs[0]
+    assert isinstance(op, Pool | LpPool)
+    lanes = LANES if channels_last(problem) and output.shape[1] % LANES == 0 else 1
+    cells = prod(op.kernel)
+    instructions = _RESULT + _CELL * cells * max(1.0, lanes * source.format.dtype.nbytes / 16)
+    issued = output.type.elements / lanes * instructions / (target.rate("fp32") / 2)
+    together = lanes > 1 and op.kernel in ((2, 2), (3, 3))
+    moved = problem.nbytes / (target.bandwidth * _REACHED)
+    return max(moved, issued, 0.0 if together else cells * _NEXT) + target.launch_seconds
 
 
 def _single(problem: KernelProblem) -> float:
@@ -148,7 +167,7 @@ RULES = (
         refuse_windows,
         _emit_pool,
         lambda problem: 0.02,
-        gpu_bandwidth=_pool_bandwidth,
+        gpu_seconds=_pool_seconds,
         pitched=channels_last,
         reads_apart=lambda problem: (0,) if channels_last(problem) else (),
         forms=(pool_sliding.FORM,),
@@ -158,7 +177,7 @@ RULES = (
         refuse_windows,
         _emit_pool,
         lambda problem: 0.02,
-        gpu_bandwidth=_pool_bandwidth,
+        gpu_seconds=_pool_seconds,
         forms=(pool_sliding.FORM,),
     ),
     Rule(
