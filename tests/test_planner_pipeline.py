@@ -41,7 +41,8 @@ def test_the_order_is_this() -> None:
         "remove-dead", "fold-constants", "remove-copies", "merge-moves", "merge-slices", "remove-copies",
         "merge-duplicates", "broadcast", "scale-sums", "fake-quantise", "fold-pads", "recognise-activations",
         "recognise-norms", "recognise-group-norms", "recognise-rotary",
-        "recognise-attention", "fold-constants", "merge-moves", "remove-copies", "fold-batch-norm", "fold-affine",
+        "recognise-attention", "fold-constants", "merge-moves", "remove-copies", "turn-images", "fold-pads",
+        "fold-batch-norm", "fold-affine",
         "merge-branches",
         "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead", "multiply-patches",
         "carry-moves",
@@ -73,7 +74,7 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "there are remove-dead, fold-constants, remove-copies, merge-moves, merge-slices, merge-duplicates, "
         "broadcast, scale-sums, fake-quantise, fold-pads, recognise-activations, recognise-norms, "
         "recognise-group-norms, recognise-rotary, recognise-attention, "
-        "fold-batch-norm, fold-affine, merge-branches, "
+        "turn-images, fold-batch-norm, fold-affine, merge-branches, "
         "move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
         "merge-projections, slice-gathers, gather-rows, merge-rearrangements, fuse-epilogues, "
         "flatten-volumes, fold-columns, split-groups, multiply-shuffles, "

@@ -45,6 +45,7 @@ from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
+from bolt_build.planner.passes.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
 from bolt_build.schema.recipe import Policy
@@ -70,6 +71,8 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_CONSTANTS,  # its masks
     MERGE_MOVES,  # what moves its rows, with what is around it
     REMOVE_COPIES,
+    TURN_IMAGES,  # activations and normalisations are recognised by their last axis
+    FOLD_PADS,  # in front of the transposes that are gone
     FOLD_BATCH_NORM,
     FOLD_AFFINE,
     MERGE_BRANCHES,  # their BatchNorms are in their weights now

@@ -1,0 +1,167 @@
+"""Images whose channels a model has last between its convolutions, as TensorFlow, Keras and Flax have them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from planner_checks import body, graph, run, said
+
+from bolt_build.graph.ir import Graph
+from bolt_build.planner.passes.turned_images import TURN_IMAGES
+
+
+def between(*lines: str, outputs: str = "(%y)", last: str = "%d") -> Graph:
+    """A convolution of %x whose result %a has channels last, these nodes, and a convolution of `last` turned back."""
+    made = "\n".join(f'{line} // "{line.split()[0][1:]}"' for line in lines)
+    return graph(f"""
+        graph g batch=2 (%x: f32[2,4,5,6]) -> {outputs} {{
+          const %w: f32[4,4,1,1]
+          const %one: f32[1]
+          const %column: f32[4]
+          const %row: f32[1,5,1,1]
+          %c = conv(%x, %w) // "c"
+          %a = transpose(%c) perm=[0,2,3,1] // "a"
+          {made}
+          %e = transpose({last}) perm=[0,3,1,2] // "e"
+          %y = conv(%e, %w) // "y"
+        }}""")
+
+
+def short(after: Graph) -> list[str]:
+    """The nodes as text, without the attributes of convolutions."""
+    return re.sub(r" strides=\[1,1\] pads_\S+ \S+ \S+", "", body(after)).splitlines()
+
+
+SAVED = "channels are second, as convolutions have them: {} transposes fewer"
+
+
+def test_what_is_computed_between_two_convolutions_has_channels_second() -> None:
+    before = between("%b = mul(%a, %column)", "%d = add(%b, %row)")
+    result = run(TURN_IMAGES, before)
+    assert short(result.graph) == [
+        """%c = conv(%x, %w)  // "c\"""",
+        """%'b.turned = mul(%c, %'column.turned)  // "b\"""",
+        """%e = add(%'b.turned, %'row.turned)  // "d", "e\"""",
+        """%y = conv(%e, %w)  // "y\"""",
+    ]
+    assert said(result) == [("b", "turned with 1 others", SAVED.format(2))]
+    assert result.graph.type("column.turned").shape == (4, 1, 1)
+    assert result.graph.type("row.turned").shape == (5, 1)
+
+
+def test_numbers_of_the_whole_image_stay_as_they_are() -> None:
+    after = run(TURN_IMAGES, between("%b = mul(%a, %one)", "%d = relu(%b)")).graph
+    assert short(after)[1:3] == [
+        """%'b.turned = mul(%c, %one)  // "b\"""",
+        """%e = relu(%'b.turned)  // "d", "e\"""",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "turned"),
+    [
+        ("%d = pad(%a) begin=[0,1,2,0] end=[0,3,0,1]", "pad(%c) begin=[0,0,1,2] end=[0,1,3,0]"),
+        ("%d = slice(%a) begin=[0,1,0,0] count=[2,4,3,4] step=[1,1,2,1]",
+         "slice(%c) begin=[0,0,1,0] count=[2,4,4,3] step=[1,1,1,2]"),
+        ("%d = concat(%a, %a) axis=2", "concat(%c, %c) axis=3"),
+        ("%d = where(%yes, %a, %column)", "where(%'yes.turned, %c, %'column.turned)"),
+    ],
+)  # fmt: skip
+def test_operators_with_axes_have_them_in_the_other_order(lines: str, turned: str) -> None:
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,4,5,6]) -> (%y) {{
+          const %w: f32[4,4,1,1]
+          const %column: f32[4]
+          const %yes: bool[5,6,1]
+          %c = conv(%x, %w) // "c"
+          %a = transpose(%c) perm=[0,2,3,1] // "a"
+          {lines} // "d"
+          %e = transpose(%d) perm=[0,3,1,2] // "e"
+          %y = relu(%e) // "y"
+        }}""")
+    assert turned in body(run(TURN_IMAGES, before).graph)
+
+
+def test_a_gate_of_means_over_pixels_is_turned_with_the_reshapes_around_its_products() -> None:
+    before = between(
+        "%m = reduce(%a) mode=mean axes=[1,2] keepdims=true", "%r = reshape(%m) shape=[2,4,1,1]",
+        "%f = conv(%r, %w)", "%g = reshape(%f) shape=[2,1,1,4]", "%s = sigmoid(%g)", "%d = mul(%a, %s)",
+    )  # fmt: skip
+    assert short(run(TURN_IMAGES, before).graph) == [
+        """%c = conv(%x, %w)  // "c\"""",
+        """%r = reduce(%c) mode=mean axes=[2,3]  // "m", "r\"""",
+        """%f = conv(%r, %w)  // "f\"""",
+        """%'s.turned = sigmoid(%f)  // "s\"""",
+        """%e = mul(%c, %'s.turned)  // "d", "e\"""",
+        """%y = conv(%e, %w)  // "y\"""",
+    ]
+
+
+def test_a_mean_that_leaves_rows_needs_no_other_order() -> None:
+    after = run(
+        TURN_IMAGES,
+        between("%d = relu(%a)", "%m = reduce(%d) mode=mean axes=[1,2] keepdims=false", outputs="(%y, %m)"),
+    ).graph
+    assert "%m = reduce(%e) mode=mean axes=[2,3] keepdims=false" in body(after)
+
+
+def test_what_else_reads_the_image_finds_it_behind_one_transpose() -> None:
+    before = between("%b = relu(%a)", "%d = neg(%b)", "%z = softmax(%b) axis=3", outputs="(%y, %z)")
+    result = run(TURN_IMAGES, before)
+    assert [line for line in body(result.graph).splitlines() if "transpose" in line] == [
+        "%b = transpose(%'b.turned) perm=[0,2,3,1] @b.turn"
+    ]
+    assert said(result) == [("b", "turned with 1 others", SAVED.format(1))]
+
+
+def test_another_image_that_is_added_is_turned_where_that_pays() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,4,5,6], %other: f32[2,5,6,4]) -> (%y) {
+          const %w: f32[4,4,1,1]
+          %c = conv(%x, %w) // "c"
+          %a = transpose(%c) perm=[0,2,3,1] // "a"
+          %d = add(%a, %other) // "d"
+          %e = transpose(%d) perm=[0,3,1,2] // "e"
+          %y = conv(%e, %w) // "y"
+        }""")
+    result = run(TURN_IMAGES, before)
+    assert short(result.graph)[1] == """%'other.turned = transpose(%other) perm=[0,3,1,2] @other.turn"""
+    assert said(result) == [("d", "turned with 0 others", SAVED.format(1))]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        # Keys of attention: no convolution is beside them.
+        """
+        graph g batch=2 (%x: f32[2,4,5,6]) -> (%y) {
+          %a = transpose(%x) perm=[0,2,3,1] // "a"
+          %d = relu(%a) // "d"
+          %e = transpose(%d) perm=[0,3,1,2] // "e"
+          %y = softmax(%e) axis=3 // "y"
+        }""",
+        # As many transposes would come as go.
+        """
+        graph g batch=2 (%x: f32[2,4,5,6]) -> (%d) {
+          const %w: f32[4,4,1,1]
+          %c = conv(%x, %w) // "c"
+          %a = transpose(%c) perm=[0,2,3,1] // "a"
+          %d = relu(%a) // "d"
+        }""",
+        # Channels are normalised where they lie side by side.
+        """
+        graph g batch=2 (%x: f32[2,4,5,6]) -> (%y) {
+          const %w: f32[4,4,1,1]
+          %c = conv(%x, %w) // "c"
+          %a = transpose(%c) perm=[0,2,3,1] // "a"
+          %d = norm(%a) statistic=variance axes=[3] // "d"
+          %e = transpose(%d) perm=[0,3,1,2] // "e"
+          %y = conv(%e, %w) // "y"
+        }""",
+    ],
+)
+def test_what_gains_nothing_stays(before: str) -> None:
+    result = run(TURN_IMAGES, graph(before))
+    assert result.graph == graph(before)
+    assert said(result) == []
