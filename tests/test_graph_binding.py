@@ -166,3 +166,15 @@ def test_graphs_of_an_engine_are_those_of_every_batch_with_every_extent(tmp_path
     # Where a dimension has one extent, its graph says no more of it than its shapes do.
     (single,) = loaded.graphs((4,), (("height", 5), ("width", 8)), ())
     assert (single.dims, graph_digest(single)) == ((), graph_digest(graphs[3]))
+
+
+def test_a_question_mark_is_no_name(tmp_path: Path) -> None:
+    """Paddle's exporter calls every open dimension so: they are one by one as if they had no name."""
+    proto = model([node("Relu", "x", "y")], [tensor("x", ["?", 3, "?", "?"])])
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, proto)
+    (found,) = raised.value.diagnostics
+    assert found.message == (
+        "dimensions without an extent: 'x.2' (dimension 2 of input 'x'), 'x.3' (dimension 3 of input 'x')"
+    )
+    assert bound(tmp_path, proto, 2, (("x.2", 4), ("x.3", 8))).type("x").shape == (2, 3, 4, 8)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from graph_models import model, node, of, ones, saved, tensor
+from graph_models import bound, model, node, of, ones, saved, tensor
 from onnx import TensorProto, helper, numpy_helper
 
 from bolt_build.graph.limits import FOLD_GROWTH, FREE_FOLDED_BYTES, MOST_FILE_NODES
@@ -58,12 +58,18 @@ def test_names_left_out(tmp_path: Path) -> None:
 
 
 def test_a_domain_imported_twice(tmp_path: Path) -> None:
-    proto = model([node("Relu", "x", "y")], opsets=[("ai.onnx", 18), ("local", 1), ("local", 1), ("far", 2**40)])
+    proto = model([node("Relu", "x", "y")], opsets=[("ai.onnx", 18), ("local", 1), ("local", 2), ("far", 2**40)])
     assert of(tmp_path, proto) == [
         ("invalid-model", "the model imports ONNX's own domain twice: opset 17 and 18"),
-        ("invalid-model", "the model imports domain 'local' twice: opset 1 and 1"),
+        ("invalid-model", "the model imports domain 'local' twice: opset 1 and 2"),
         ("invalid-model", f"the model imports domain 'far' in opset {2**40}, which cannot be"),
     ]
+
+
+def test_a_domain_may_be_imported_twice_in_one_opset(tmp_path: Path) -> None:
+    """As models are that were merged of two."""
+    proto = model([node("Relu", "x", "y")], opsets=[("ai.onnx", 17), ("local", 1), ("local", 1)])
+    assert [each.op.kind for each in bound(tmp_path, proto).nodes] == ["activation"]
 
 
 # -- nodes -------------------------------------------------------------------------------------------------------

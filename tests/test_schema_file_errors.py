@@ -241,6 +241,16 @@ def test_a_file_that_is_too_large() -> None:
     )
 
 
+def test_a_model_in_the_place_of_a_recipe_that_is_too_large_to_be_one() -> None:
+    with Path("net.onnx").open("wb") as file:
+        file.write(b"\x08\x08\x12\x07pytorch")
+        file.truncate(MAX_BYTES + 1)
+    assert complaint("net.onnx") == (
+        "net.onnx: error[other-file]: this is an ONNX model, not a recipe\n"
+        "  hint: name it in a recipe, as model.onnx; 'bolt-build init' writes one\n"
+    )
+
+
 def test_values_without_end() -> None:
     said = complaint_about("a: [" + "1," * MAX_NODES + "]\n")
     assert said.startswith(

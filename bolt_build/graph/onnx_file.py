@@ -200,9 +200,11 @@ def _input(findings: Findings, value: onnx.ValueInfoProto) -> OnnxInput:
 
 _OPEN = -1
 """What some exporters write for a dimension without an extent."""
+_NAMELESS = ("", "?")
+"""What they write for the name of one that has none: equal ones are no reason for equal extents."""
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
     if dim.HasField("dim_value"):
         return int(dim.dim_value) if dim.dim_value != _OPEN else None
-    return dim.dim_param or None
+    return dim.dim_param if dim.dim_param not in _NAMELESS else None

@@ -108,7 +108,7 @@ def opsets_of(findings: Findings, model: onnx.ModelProto) -> tuple[tuple[str, in
     for opset in model.opset_import:
         domain, version = "" if opset.domain == "ai.onnx" else opset.domain, int(opset.version)
         label = f"domain '{domain}'" if domain else "ONNX's own domain"
-        if domain in found:
+        if found.get(domain, version) != version:
             findings.report("invalid-model", f"the model imports {label} twice: opset {found[domain]} and {version}")
         elif domain and not 0 <= version <= _LARGEST_VERSION:
             findings.report("invalid-model", f"the model imports {label} in opset {version}, which cannot be")

@@ -16,13 +16,16 @@ import yaml
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.schema.values import Entry, Items, Plain, Scalar, Table, Unreadable, Value, describe, shorten
-from bolt_build.user_files import UnfitFile, binary_kind, read_regular, reason_of
+from bolt_build.user_files import UnfitFile, binary_kind, open_regular, read_regular, reason_of
 
 MAX_VALUES = 100_000
 """Values of one document with its aliases expanded; more is a mistake or an attack."""
 
 MAX_BYTES = 16 << 20
 """Of a document; more is no document that anybody wrote."""
+
+_BEGINNING = 64
+"""Bytes by which a file that is no document is known."""
 
 MAX_NODES = 2 * MAX_VALUES
 """Keys and values of a document as it is written: a value has one key at most."""
@@ -148,9 +151,7 @@ def _read_text(path: Path, kind: DocumentKind) -> str:
         raise BoltError([Diagnostic("unreadable", f"cannot be read: {reason_of(error)}", subject=str(path))]) from error
     found = binary_kind(data)
     if found is not None:
-        model = "name it in a recipe, as model.onnx; 'bolt-build init' writes one"
-        hint = model if found == "an ONNX model" else f"a {kind.noun} is YAML text"
-        raise BoltError([Diagnostic("other-file", f"this is {found}, not a {kind.noun}", Mark(str(path), 1, 1), hint)])
+        raise BoltError([_other_file(found, Mark(str(path), 1, 1), kind)])
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode()
@@ -165,9 +166,20 @@ def _no_file(path: Path, found: str, kind: DocumentKind) -> Diagnostic:
     return Diagnostic("not-a-file", message, None, hint, str(path))
 
 
+def _other_file(found: str, mark: Mark | None, kind: DocumentKind, subject: str | None = None) -> Diagnostic:
+    model = "name it in a recipe, as model.onnx; 'bolt-build init' writes one"
+    hint = model if found == "an ONNX model" else f"a {kind.noun} is YAML text"
+    return Diagnostic("other-file", f"this is {found}, not a {kind.noun}", mark, hint, subject)
+
+
 def _unfit(path: Path, error: UnfitFile, kind: DocumentKind) -> Diagnostic:
     if error.kind is not None:
         return _no_file(path, error.kind, kind)
+    if "larger" in str(error):
+        with open_regular(path) as file:
+            found = binary_kind(file.read(_BEGINNING))
+        if found is not None:
+            return _other_file(found, None, kind, str(path))
     hint = f"a {kind.noun} is YAML text that people read" if "larger" in str(error) else None
     return Diagnostic("unreadable", f"cannot be read: {error}", None, hint, str(path))
 

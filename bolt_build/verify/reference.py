@@ -21,6 +21,7 @@ from bolt_build.verify.known import giving, shape_reads
 from bolt_build.verify.readable import Unreadable, Versions, readable, reads_of, versions_of
 from bolt_build.verify.rounded_model import RoundedModel
 from bolt_build.verify.segments import Care, CutModel, Wanted
+from bolt_build.verify.stirred import stirred
 from bolt_build.verify.taps import Tap
 from bolt_build.verify.unrolled import has_graphs, unrolled
 from bolt_build.verify.widening import without_bf16, without_fp64
@@ -110,6 +111,14 @@ class Reference:
             self._outputs = tuple(output.name for output in model.graph.output)
             self._loaded = self._session(model, whole=True)
         return self._run(self._loaded, list(self._outputs), self._cast(self._loaded, feeds))
+
+    def stirred(self, feeds: Mapping[str, Array], size: float, seed: int) -> dict[str, Array]:
+        """The outputs where what integers select is changed by a random part of itself (`verify.stirred`)."""
+        model = stirred(without_bf16(self._written_out), size, seed)
+        if model is None:
+            return self.outputs(feeds)
+        session = self._session(model, whole=True)
+        return self._run(session, [output.name for output in model.graph.output], self._cast(session, feeds))
 
     def _cast(self, session: Any, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """`feeds` in the types that a session of the whole model takes."""

@@ -22,7 +22,8 @@ is torn between two positions) that rounding tips."""
 
 STEP = 2.0**-8
 """The change, in place of that, for a model that rounds to integers: it absorbs what is smaller than half a step, and
-where an engine's rounding tips a number over a border, that is off by a whole one."""
+where an engine's rounding tips a number over a border, that is off by a whole one. Where it is fed integers alone, such
+as tokens, what these select is changed."""
 
 ROWS = 4
 """Rows of a large batch that are run once more, over all samples: they pass through the network each by itself."""
@@ -75,8 +76,11 @@ def _grown(
     reference: Reference, feeds: Mapping[str, Array], before: Mapping[str, Array], size: float, seed: int
 ) -> dict[str, float]:
     change = max(size, STEP) if reference.rounds_to_integers else size
-    changed = {name: _changed(array, change, seed + index) for index, (name, array) in enumerate(feeds.items())}
-    after = reference.outputs(changed)
+    if reference.rounds_to_integers and not any(array.dtype.kind == "f" for array in feeds.values()):
+        after = reference.stirred(feeds, change, seed)
+    else:
+        changed = {name: _changed(array, change, seed + index) for index, (name, array) in enumerate(feeds.items())}
+        after = reference.outputs(changed)
     return {name: difference(after[name], before[name]).rms / size for name in before}
 
 

@@ -1,4 +1,5 @@
-"""ONNX functions written out as the operators that define them, where verification has rules for those alone."""
+"""Functions written out as the operators that define them, where verification has rules for those alone, or where
+onnxruntime computes them less exactly than they are defined."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from bolt_build.graph.onnx_parse import subgraphs
 
 WRITTEN_OUT = ("Attention",)
 """Operators of ONNX's own domain whose rounding follows from that of the operators of their definition."""
+_QUANTISED_LSTM = "DynamicQuantizeLSTM"
+"""Of the domain com.microsoft: onnxruntime rounds its x and its states to 8 bits, an engine does not."""
 
 
 def written_out(model: ModelProto) -> ModelProto:
@@ -53,6 +56,8 @@ def _has_functions(graph: GraphProto) -> bool:
 
 
 def _is_function(node: NodeProto) -> bool:
+    if node.domain == "com.microsoft":
+        return node.op_type == _QUANTISED_LSTM
     return node.domain in ("", "ai.onnx") and node.op_type in WRITTEN_OUT
 
 
@@ -64,6 +69,8 @@ def _types(graph: GraphProto) -> dict[str, TypeProto]:
 
 def _body(node: NodeProto, opset: int, types: dict[str, TypeProto]) -> FunctionProto | None:
     """The function that defines the node for inputs of these types."""
+    if node.op_type == _QUANTISED_LSTM:
+        return _quantised_lstm(node)
     if any(name and name not in types for name in node.input):
         return None
     schema: Any = onnx.defs.get_schema(node.op_type, opset)  # its stub lacks what functions need
@@ -73,6 +80,34 @@ def _body(node: NodeProto, opset: int, types: dict[str, TypeProto]) -> FunctionP
     given = [types[name].SerializeToString() if name else b"" for name in node.input]
     made = schema.get_context_dependent_function_with_opset_version(max(known), node.SerializeToString(), given)
     return FunctionProto.FromString(made) if made else None
+
+
+def _quantised_lstm(node: NodeProto) -> FunctionProto:
+    """(W - zero point) * scale, [directions, inputs, gates] with one scale a direction or a column, as an LSTM reads
+    it; R likewise."""
+    inputs = [f"i{index}" for index in range(12)]
+    given = [name if index < len(node.input) and node.input[index] else "" for index, name in enumerate(inputs)]
+    steps: list[NodeProto] = []
+
+    def step(op_type: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        steps.append(helper.make_node(op_type, inputs, [output], **attributes))
+        return output
+
+    directions = 2 if any(each.name == "direction" and each.s == b"bidirectional" for each in node.attribute) else 1
+    step("Constant", [], "apart", value_ints=[directions, 1, -1])
+    for place, scale in ((1, 8), (2, 10)):
+        real = step("Cast", [given[place]], f"real{place}", to=onnx.TensorProto.FLOAT)
+        if given[scale + 1]:
+            zero = step("Cast", [given[scale + 1]], f"zero{place}", to=onnx.TensorProto.FLOAT)
+            real = step("Sub", [real, step("Reshape", [zero, "apart"], f"zeros{place}")], f"moved{place}")
+        scales = step("Reshape", [given[scale], "apart"], f"scales{place}")
+        real = step("Mul", [real, scales], f"scaled{place}")
+        given[place] = step("Transpose", [real], f"turned{place}", perm=[0, 2, 1])
+    outputs = [f"o{index}" for index in range(len(node.output))]
+    named = [name if used else "" for name, used in zip(outputs, node.output, strict=True)]
+    steps.append(helper.make_node("LSTM", given[:8], named))
+    steps[-1].attribute.extend(node.attribute)
+    return helper.make_function("com.microsoft", node.op_type, inputs, outputs, steps, [])
 
 
 def _renamed(node: NodeProto, body: FunctionProto) -> Iterable[NodeProto]:

@@ -35,7 +35,11 @@ class _Function:
 
 
 def import_recurrent(node: NodeImport) -> None:
-    cell = node.node.op_type.lower()
+    recurrent_layer(node, node.node.op_type.lower(), node.input(1), node.input(2))
+
+
+def recurrent_layer(node: NodeImport, cell: str, weights: str, states: str) -> None:
+    """What the node does with these weights of x and of the states. Raises Refusal and ShapeError."""
     direction = node.text("direction", "forward")
     if direction not in _REVERSE:
         raise Refusal("unsupported-attribute", f"direction '{direction}' is none of {', '.join(_REVERSE)}")
@@ -43,7 +47,7 @@ def import_recurrent(node: NodeImport) -> None:
     layout = node.integer("layout", 0)
     if layout not in (0, 1):
         raise Refusal("unsupported-attribute", f"layout {layout} is neither 0 nor 1")
-    hidden = _hidden(node, cell, len(reverse))
+    hidden = _hidden(node, cell, len(reverse), weights, states)
     x = node.input(0)
     if layout:
         x = node.emit(Transpose((1, 0, 2)), [x])
@@ -57,7 +61,7 @@ def import_recurrent(node: NodeImport) -> None:
     )
     if not options.every and not options.last:
         return
-    layer = _Layer(node, cell, hidden, layout, options)
+    layer = _Layer(node, cell, weights, states, hidden, layout, options)
     if len(set(functions)) == 1:
         made = layer.recurrence(x, reverse, functions[0], 0)
     else:  # each direction by itself, for they have other functions
@@ -78,6 +82,8 @@ class _Options:
 class _Layer:
     node: NodeImport
     cell: str
+    weights: str
+    states: str
     hidden: int
     layout: int
     options: _Options
@@ -91,10 +97,11 @@ class _Layer:
             return self._directions(node.input(index), first, directions)
 
         biases, inside = self._biases(first, directions) if node.has(3) else (None, None)
-        width = node.type(1).shape[2]
-        weights = node.emit(Reshape((directions * gates * hidden, width)), [part(1)])
+        width = node.type_of(self.weights).shape[2]
+        mine = self._directions(self.weights, first, directions)
+        weights = node.emit(Reshape((directions * gates * hidden, width)), [mine])
         product = node.emit(MatMul(transpose_b=True), [x, weights, *([] if biases is None else [biases])])
-        inputs = [product, node.emit(Transpose((0, 2, 1)), [part(2)])]
+        inputs = [product, node.emit(Transpose((0, 2, 1)), [self._directions(self.states, first, directions)])]
         given = []
         if inside is not None:
             given.append("bias")
@@ -174,9 +181,9 @@ def _rows(shape: Sequence[int], first: int, count: int) -> Slice:
     return Slice((first, *(0,) * (len(shape) - 1)), (count, *shape[1:]), (1,) * len(shape))
 
 
-def _hidden(node: NodeImport, cell: str, directions: int) -> int:
+def _hidden(node: NodeImport, cell: str, directions: int, w: str, r: str) -> int:
     """The number of hidden units. Raises ShapeError where inputs do not fit each other."""
-    x, weights, recurrent = (node.type(index).shape for index in range(3))
+    x, weights, recurrent = (node.type_of(name).shape for name in (node.input(0), w, r))
     if not len(x) == len(weights) == len(recurrent) == 3:
         raise ShapeError("X, W and R must have three axes")
     hidden, gates = node.integer("hidden_size", recurrent[2]), GATES[cell]

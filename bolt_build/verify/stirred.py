@@ -1,0 +1,70 @@
+"""A model with noise on what integers select: that of one whose inputs are integers alone, which cannot be changed by
+a little themselves."""
+
+from __future__ import annotations
+
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+_REAL = TensorProto.FLOAT
+_MOVES = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
+"""What may stand between rows of integers and the node that makes real numbers of them."""
+
+
+def stirred(model: ModelProto, size: float, seed: int) -> ModelProto | None:
+    """The model with each row that data take of a constant table in fp32 changed, element by element, by a random part
+    of itself: `size` in root mean square. None where it has no such table."""
+    changed = ModelProto()
+    changed.CopyFrom(model)
+    graph = changed.graph
+    types = {each.name: each.data_type for each in graph.initializer}
+    taken: dict[str, int] = {}
+    """What data took of constants, by element type."""
+    nodes: list[NodeProto] = []
+    renamed: dict[str, str] = {}
+    for node in graph.node:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        nodes.append(node)
+        kind = _taken(node, types, taken)
+        if kind is None:
+            _note_constant(node, types)
+        elif kind == _REAL:
+            output = node.output[0]
+            renamed[output] = f"{output}/stirred"
+            nodes += _noise(output, renamed[output], size, seed + len(renamed))
+        else:
+            taken[node.output[0]] = kind
+    if not renamed:
+        return None
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return changed
+
+
+def _taken(node: NodeProto, types: dict[str, int], taken: dict[str, int]) -> int | None:
+    """The element type of rows that data take of a constant, or of real numbers made of such; None of other nodes."""
+    if node.op_type == "Gather" and node.input[0] in types and node.input[1] not in types:
+        return types[node.input[0]]
+    if node.op_type == "DequantizeLinear" and node.input[0] in taken:
+        return types.get(node.input[1])
+    if node.op_type in _MOVES:
+        return taken.get(node.input[0])
+    return None
+
+
+def _note_constant(node: NodeProto, types: dict[str, int]) -> None:
+    """Notes what follows from constants alone and is of a known type."""
+    if node.op_type == "Constant":
+        types.update((node.output[0], each.t.data_type) for each in node.attribute if each.name == "value")
+    elif node.op_type in ("DequantizeLinear", "Identity") and node.input[0] in types:
+        of = types.get(node.input[1 if node.op_type == "DequantizeLinear" else 0])
+        if of is not None:
+            types[node.output[0]] = of
+
+
+def _noise(name: str, to: str, size: float, seed: int) -> list[NodeProto]:
+    """`to` is `name`, each element times 1 and a random number of the root mean square `size`."""
+    factor = f"{to}/factor"
+    return [
+        helper.make_node("RandomNormalLike", [name], [factor], mean=1.0, scale=size, seed=float(seed)),
+        helper.make_node("Mul", [name, factor], [to]),
+    ]
