@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from graph_models import bound, model, node, ones, refusals, tensor
+from graph_models import bound, model, node, ones, refusals, saved, tensor
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from bolt_build.errors import BoltError
 from bolt_build.graph.ir import Array
+from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.reference import evaluate
 
 WIDE = tensor("x", ["N", "width", 4])
@@ -84,6 +86,46 @@ def test_data_decide_nothing(tmp_path: Path) -> None:
     proto = model(nodes, [tensor("x", [2, 4]), tensor("c", [1], TensorProto.BOOL)])
     assert refusals(tmp_path, proto) == [
         ("unsupported-op", "control flow is not supported: operator If, node 'choice'")
+    ]
+
+
+def hints(path: Path) -> list[str | None]:
+    """What to do about all that keeps a model from being bound."""
+    with pytest.raises(BoltError) as raised:
+        load_model(path).bind(1)
+    return [found.hint for found in raised.value.diagnostics]
+
+
+def test_an_input_of_one_number_that_decides_may_be_given_a_value(tmp_path: Path) -> None:
+    """As Silero's voice detector asks for the sample rate: its name may have an initializer, and is a constant then."""
+    nodes = [
+        node("Equal", "rate other", "c"), node("If", "c", "y", "choice", then_branch=SAME, else_branch=SAME),
+    ]  # fmt: skip
+    ports = [tensor("x", [1, 4]), tensor("rate", [], TensorProto.INT64)]
+    proto = model(nodes, ports, constants={"other": np.asarray(16000, np.int64)})
+    assert hints(saved(tmp_path, proto)) == [
+        "input 'rate' decides: give it a value, as "
+        "model.graph.initializer.append(onnx.numpy_helper.from_array(VALUE, 'rate'))"
+    ]
+    proto.graph.initializer.append(numpy_helper.from_array(np.asarray(16000, np.int64), "rate"))
+    assert bound(tmp_path, proto).inputs == ("x",)
+
+
+def test_where_a_whole_input_decides_the_model_is_to_be_traced(tmp_path: Path) -> None:
+    nodes = [
+        node("ReduceMax", "x", "m", keepdims=0), node("Cast", "m", "c", to=TensorProto.BOOL),
+        node("If", "c", "y", "choice", then_branch=SAME, else_branch=SAME),
+    ]  # fmt: skip
+    assert hints(saved(tmp_path, model(nodes, [tensor("x", [1, 4])]))) == [
+        "export the model traced, with its branches taken and its loops unrolled"
+    ]
+
+
+def test_before_shapes_are_known_nothing_else_is_advised(tmp_path: Path) -> None:
+    found = hints(saved(tmp_path, asked(SQUEEZED, SAME)))
+    assert found == [
+        "set model.dims in the recipe: dims: {width: SIZE}",
+        "give all dimensions their extents first (model.dims): shapes may decide what it does",
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +13,7 @@ from bolt_build.graph.binding import Binding
 from bolt_build.graph.branches import captured, placed
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.control_flow import CONTROL_FLOW, Undecided, unrolled
+from bolt_build.graph.deciding import remedy
 from bolt_build.graph.importer_table import ImporterTable
 from bolt_build.graph.importing import Branch, Builder, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of
@@ -51,8 +52,11 @@ class Model(Protocol):
     def narrow(self) -> tuple[tuple[str, str], ...]: ...
 
 
-def _missing_operators(nodes: Iterable[OnnxNode], table: ImporterTable) -> list[Diagnostic]:
-    """One diagnostic an operator that cannot be imported, with the names of its nodes."""
+def _missing_operators(
+    nodes: Iterable[OnnxNode], table: ImporterTable, unroll: Callable[[Iterable[OnnxNode]], str]
+) -> list[Diagnostic]:
+    """One diagnostic an operator that cannot be imported, with the names of its nodes. `unroll` says what to do about
+    control flow."""
     groups: dict[tuple[str, str], list[OnnxNode]] = {}
     for node in nodes:
         if table.find(node) is None:
@@ -68,12 +72,20 @@ def _missing_operators(nodes: Iterable[OnnxNode], table: ImporterTable) -> list[
             found.append(Diagnostic("unsupported-op-version", message, hint=_CONVERT))
         elif op_type in CONTROL_FLOW and not domain:
             message = f"control flow is not supported: operator {label}, {where}"
-            found.append(Diagnostic("unsupported-op", message, hint=_UNROLL))
+            found.append(Diagnostic("unsupported-op", message, hint=unroll(same)))
         else:
             message = f"operator {label} is not supported: {where}"
             hint = _PORTABLE if domain == "com.microsoft.nchwc" else _ends(same[0]) or _REPLACE
             found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
+
+
+def _all_nodes(nodes: Iterable[OnnxNode]) -> Iterator[OnnxNode]:
+    """Nodes, and those of the graphs inside them."""
+    for node in nodes:
+        yield node
+        for branch in node.branches:
+            yield from _all_nodes(branch.nodes)
 
 
 _COUNTED = {"NonMaxSuppression": 2, "NonZero": 1, "Unique": 1}
@@ -89,7 +101,6 @@ def _ends(node: OnnxNode) -> str | None:
 
 
 _CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
-_UNROLL = "export the model traced, with its branches taken and its loops unrolled"
 _REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
 _PORTABLE = "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED"
 _FOLD = "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it"
@@ -147,11 +158,18 @@ class ModelImport:
 
     def _diagnostics(self) -> list[Diagnostic]:
         """All that was found, each once: nodes of one operator with one problem share a line."""
-        found = [*self._model.problems, *self._binding.problems, *_missing_operators(self._met, self._table)]
+        found = [*self._model.problems, *self._binding.problems, *self._missing()]
         for (code, subject, message, hint), names in self._problems.items():
             where = f"{subject} {listed(names)}: " if subject else ""
             found.append(Diagnostic(code, f"{where}{message}", hint=hint))
         return [replace(each, subject=str(self._model.path)) for each in found]
+
+    def _missing(self) -> list[Diagnostic]:
+        values = self.builder.values
+        sizes = {name: values[name].type.elements if name in values else 0 for name in self._model.input_names}
+        nodes = [*_all_nodes(self._model.nodes), *self._met]
+        bound = not self._binding.problems
+        return _missing_operators(self._met, self._table, lambda same: remedy(same, nodes, sizes, bound=bound))
 
     def _import(self, node: OnnxNode) -> None:
         """Imports one node; where that fails, what depends on it is left out without further complaint."""
