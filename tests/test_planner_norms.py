@@ -10,7 +10,7 @@ from planner_checks import body, graph, run, said
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 
 CONSTANTS = {
-    "eps": "f32[] {1e-05}", "two": "f32[] {2}", "one": "f32[] {1}", "three": "f32[] {3}", "w": "f32[4] positive",
+    "eps": "f32[] {1e-05}", "two": "f32[] {2}", "zero": "f32[] {0}", "one": "f32[] {1}", "three": "f32[] {3}", "w": "f32[4] positive",
     "b": "f32[4]", "wide": "f32[5,2,3,4]",
 }  # fmt: skip
 
@@ -19,6 +19,7 @@ SQUARE = "%p = pow(%d, %two); "
 PRODUCT = "%p = mul(%d, %d); "
 ROOT = "%v = reduce(%p) mode=mean axes=[2]; %a = add(%v, %eps); %s = sqrt(%a); "
 ROOT_OF_X = "%p = pow(%x, %two); " + ROOT
+MOMENTS = CENTRED + "%p = mul(%x, %x); %e = reduce(%p) mode=mean axes=[2]; %q = mul(%m, %m); %v = sub(%e, %q); "
 AFFINE = "; %z = mul(%n, %w); %y = add(%z, %b)"
 
 LAYER = "(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)"
@@ -46,6 +47,12 @@ def spelled(statements: str, outputs: str = "%y") -> str:
         (ROOT_OF_X + "%r = div(%one, %s); %n = mul(%x, %r); %y = mul(%n, %w)", "norm(%x, %w) statistic=rms",
          f"{RMS}, with a scale"),
         (ROOT_OF_X + "%y = div(%x, %s)", "norm(%x) statistic=rms", RMS),
+        (MOMENTS + "%u = max(%v, %zero); %a = add(%u, %eps); %s = sqrt(%a); %n = div(%d, %s)" + AFFINE,
+         "norm(%x, %w, %b) statistic=variance", f"{LAYER}, with scale and bias"),
+        (MOMENTS + "%u = relu(%v); %a = add(%u, %eps); %s = sqrt(%a); %y = div(%d, %s)",
+         "norm(%x) statistic=variance", LAYER),
+        (MOMENTS + "%a = add(%v, %eps); %s = sqrt(%a); %r = reciprocal(%s); %y = mul(%d, %r)",
+         "norm(%x) statistic=variance", LAYER),
     ],
 )  # fmt: skip
 def test_a_spelled_out_normalisation_becomes_one_node(statements: str, norm: str, reason: str) -> None:
@@ -96,3 +103,20 @@ def test_a_bias_behind_something_else_stays_apart() -> None:
     before = graph(spelled(ROOT_OF_X + "%n = div(%x, %s); %t = tanh(%n); %y = add(%t, %b)"))
     result = run(RECOGNISE_NORMS, before)
     assert [node.op.kind for node in result.graph.nodes] == ["norm", "activation", "binary"]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        # The mean of another tensor.
+        MOMENTS.replace("%m = reduce(%x)", "%o = abs(%x); %m = reduce(%o)"),
+        # A bound that is not zero.
+        MOMENTS + "%u = max(%v, %one); ",
+        # Over other axes.
+        MOMENTS.replace("%e = reduce(%p) mode=mean axes=[2]", "%e = reduce(%p) mode=mean axes=[1]"),
+    ],
+)
+def test_moments_of_something_else_are_no_variance(statements: str) -> None:
+    last = "%u" if "%u" in statements else "%v"
+    before = graph(spelled(f"{statements}%a = add({last}, %eps); %s = sqrt(%a); %y = div(%d, %s)"))
+    assert run(RECOGNISE_NORMS, before).graph == before

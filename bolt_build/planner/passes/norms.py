@@ -169,16 +169,46 @@ def _root(editor: GraphEditor, value: str) -> _Root | None:
     if total is None or total.op != Binary("add"):
         return None
     for mean, other in (total.inputs, total.inputs[::-1]):
-        epsilon, reduced = _number(editor, other), _plain(editor, mean)
-        if epsilon is None or reduced is None or not isinstance(reduced.op, Reduce):
-            continue
-        if reduced.op.mode != "mean" or not reduced.op.keepdims or not reduced.op.axes:
-            continue
-        squared = _squared(editor, reduced.inputs[0])
-        if squared is not None:
-            inside = (value, root.inputs[0], mean, reduced.inputs[0])
-            return _Root(squared, reduced.op.axes, epsilon, inside)
+        epsilon = _number(editor, other)
+        found = None if epsilon is None else _mean_square(editor, mean) or _by_moments(editor, mean)
+        if found is not None and epsilon is not None:
+            return replace(found, epsilon=epsilon, inside=(value, root.inputs[0], *found.inside))
     return None
+
+
+def _mean_square(editor: GraphEditor, value: str) -> _Root | None:
+    """What `value` is the mean of squares of."""
+    reduced = _plain(editor, value)
+    if reduced is None or not isinstance(reduced.op, Reduce):
+        return None
+    if reduced.op.mode != "mean" or not reduced.op.keepdims or not reduced.op.axes:
+        return None
+    squared = _squared(editor, reduced.inputs[0])
+    if squared is None:
+        return None
+    return _Root(squared, reduced.op.axes, 0.0, (value, reduced.inputs[0]))
+
+
+def _by_moments(editor: GraphEditor, value: str) -> _Root | None:
+    """x - mean(x), where `value` is its mean square as Flax computes it: max(mean(x ** 2) - mean(x) ** 2, 0)."""
+    inside, node = (value,), _plain(editor, value)
+    if node is not None and (node.op == Binary("max") or node.op == Activation("relu")):
+        if node.op == Binary("max") and _number(editor, node.inputs[1]) != 0.0:
+            return None
+        inside, node = (value, node.inputs[0]), _plain(editor, node.inputs[0])
+    if node is None or node.op != Binary("sub"):
+        return None
+    second, first = _mean_square(editor, node.inputs[0]), _squared(editor, node.inputs[1])
+    if second is None or first is None:
+        return None
+    mean = _plain(editor, first)
+    if mean is None or mean.op != Reduce("mean", second.axes) or mean.inputs[0] != second.squared:
+        return None
+    deviations = (each for each in editor.readers(first) if each.op == Binary("sub") and not each.epilogue)
+    centred = next((each for each in deviations if each.inputs == (second.squared, first)), None)
+    if centred is None:
+        return None
+    return replace(second, squared=centred.outputs[0], inside=(*inside, node.inputs[1], *second.inside))
 
 
 def _squared(editor: GraphEditor, value: str) -> str | None:
