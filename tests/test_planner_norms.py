@@ -10,8 +10,8 @@ from planner_checks import body, graph, run, said
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 
 CONSTANTS = {
-    "eps": "f32[] {1e-05}", "two": "f32[] {2}", "zero": "f32[] {0}", "one": "f32[] {1}", "three": "f32[] {3}", "w": "f32[4] positive",
-    "b": "f32[4]", "wide": "f32[5,2,3,4]",
+    "eps": "f32[] {1e-05}", "two": "f32[] {2}", "zero": "f32[] {0}", "one": "f32[] {1}", "three": "f32[] {3}",
+    "w": "f32[4] positive", "b": "f32[4]", "wide": "f32[5,2,3,4]",
 }  # fmt: skip
 
 CENTRED = "%m = reduce(%x) mode=mean axes=[2]; %d = sub(%x, %m); "
@@ -119,4 +119,47 @@ def test_a_bias_behind_something_else_stays_apart() -> None:
 def test_moments_of_something_else_are_no_variance(statements: str) -> None:
     last = "%u" if "%u" in statements else "%v"
     before = graph(spelled(f"{statements}%a = add({last}, %eps); %s = sqrt(%a); %y = div(%d, %s)"))
+    assert run(RECOGNISE_NORMS, before).graph == before
+
+
+FACTOR = CENTRED + PRODUCT + ROOT + "%r = reciprocal(%s); %f = mul(%r, %w); %g = mul(%x, %f); "
+
+
+@pytest.mark.parametrize(
+    ("statements", "inputs"),
+    [
+        (FACTOR + "%k = neg(%m); %l = mul(%k, %f); %h = add(%l, %b); %y = add(%g, %h)", "%x, %w, %b"),
+        (FACTOR + "%l = mul(%m, %f); %h = sub(%b, %l); %y = add(%h, %g)", "%x, %w, %b"),
+        (FACTOR + "%k = neg(%m); %l = mul(%k, %f); %y = add(%g, %l)", "%x, %w"),
+        (CENTRED + PRODUCT + ROOT + "%r = reciprocal(%s); %g = mul(%x, %r); %k = neg(%m); %l = mul(%k, %r); "
+         "%y = add(%g, %l)", "%x"),
+    ],
+)  # fmt: skip
+def test_a_factor_and_a_shift_are_a_layer_norm(statements: str, inputs: str) -> None:
+    before = graph(spelled(statements))
+    result = run(RECOGNISE_NORMS, before)
+    assert (
+        re.split(" @|  //", body(result.graph))[0] == f"%y = norm({inputs}) statistic=variance axes=[2] epsilon=1e-05"
+    )
+    formula = "x * f + (bias - mean(x) * f), f = scale / sqrt(mean((x - mean(x)) ** 2) + epsilon)"
+    assert said(result) == [("y", "recognised layer norm", formula)]
+    (node,) = result.graph.nodes
+    assert set(node.covers) == {name for each in before.nodes for name in each.covers}
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        # Another shift than that of the mean.
+        FACTOR + "%k = neg(%s); %l = mul(%k, %f); %h = add(%l, %b); %y = add(%g, %h)",
+        # Another factor of the mean.
+        FACTOR + "%k = neg(%m); %l = mul(%k, %w); %h = add(%l, %b); %y = add(%g, %h)",
+        # The sum where the difference is meant.
+        FACTOR + "%l = mul(%m, %f); %h = add(%b, %l); %y = add(%h, %g)",
+        # Somebody else reads the factor.
+        FACTOR + "%k = neg(%m); %l = mul(%k, %f); %h = add(%l, %b); %u = add(%g, %h); %y = add(%u, %f)",
+    ],
+)
+def test_another_factor_or_shift_is_none(statements: str) -> None:
+    before = graph(spelled(statements))
     assert run(RECOGNISE_NORMS, before).graph == before

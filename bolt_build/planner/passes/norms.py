@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.operands import broadcast
 from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
+from bolt_build.planner.passes.norm_factors import Spread, spread
+from bolt_build.planner.passes.norm_parts import Root, number_of, plain, reciprocal_of, root_of
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
@@ -21,28 +23,24 @@ _LENGTHS = {"l1": "x / max(sum(abs(x)), epsilon)", "l2": "x / max(sqrt(sum(x ** 
 _FORMULAS = {
     "variance": "(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
     "rms": "x / sqrt(mean(x ** 2) + epsilon)",
+    "spread": "x * f + (bias - mean(x) * f), f = scale / sqrt(mean((x - mean(x)) ** 2) + epsilon)",
 }
 _ENDLESS = 3e38
 """A bound of a clip that exporters write where there is none."""
-
-
-@dataclass(frozen=True)
-class _Root:
-    """1 / `divisor`'s value, or the value itself below a fraction line: sqrt(mean(`squared` ** 2, axes) + epsilon).
-
-    `inside` are the values between that nobody else may need."""
-
-    squared: str
-    axes: tuple[int, ...]
-    epsilon: float
-    inside: tuple[str, ...]
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_NORMS.name)
     for old in editor.nodes():
         node = editor.node(old.name)
-        if node is None or node.epilogue or not isinstance(node.op, Binary) or node.op.function not in ("mul", "div"):
+        if node is None or node.epilogue or not isinstance(node.op, Binary):
+            continue
+        if node.op.function == "add":
+            found_apart = spread(editor, node)
+            if found_apart is not None:
+                _gather(editor, journal, node, found_apart)
+            continue
+        if node.op.function not in ("mul", "div"):
             continue
         if node.op.function == "div" and _divided_by_length(editor, journal, node):
             continue
@@ -63,11 +61,11 @@ def _divided_by_length(editor: GraphEditor, journal: Journal, node: Node) -> boo
     x, below = node.inputs
     if editor.type(x).dtype not in PRECISIONS.values():
         return False
-    clipped = _plain(editor, below)
+    clipped = plain(editor, below)
     epsilon = 0.0 if clipped is None else _least(editor, clipped)
     if clipped is None or epsilon is None:
         return False
-    length = _plain(editor, clipped.inputs[0])
+    length = plain(editor, clipped.inputs[0])
     if length is None or not isinstance(length.op, Reduce) or length.op.mode not in _LENGTHS or length.inputs[0] != x:
         return False
     if not length.op.keepdims or not length.op.axes:
@@ -89,13 +87,13 @@ def _least(editor: GraphEditor, node: Node) -> float | None:
     if isinstance(node.op, Activation) and node.op.function == "clip" and node.op.beta >= _ENDLESS:
         least: float | None = float(str(np.float32(node.op.alpha)))
     elif node.op == Binary("max"):
-        least = _number(editor, node.inputs[1])
+        least = number_of(editor, node.inputs[1])
     else:
         return None
     return least if least is not None and least > 0.0 else None
 
 
-def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root: _Root) -> None:
+def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root: Root) -> None:
     x = _centred(editor, above, root)
     statistic, source = ("rms", above) if x is None else ("variance", x)
     op = Norm(statistic, root.axes, root.epsilon)
@@ -118,115 +116,41 @@ def _replace(editor: GraphEditor, journal: Journal, node: Node, above: str, root
     journal.did(made.name, f"recognised {name}", _FORMULAS[statistic] + words)
 
 
+def _gather(editor: GraphEditor, journal: Journal, node: Node, found: Spread) -> None:
+    """Makes one normalisation of a factor and a shift of x."""
+    made = replace(node, op=found.op, inputs=found.inputs)
+    editor.replace(node, made)
+    _covering(editor, made, list(editor.prune(node.inputs)))
+    journal.did(node.name, "recognised layer norm", _FORMULAS["spread"])
+
+
 def _covering(editor: GraphEditor, node: Node, removed: list[Node]) -> Node:
     covering = replace(node, covers=joined(*(n.covers for n in removed), node.covers))
     editor.replace(node, covering)
     return covering
 
 
-def _quotient(editor: GraphEditor, node: Node) -> tuple[str, _Root] | None:
+def _quotient(editor: GraphEditor, node: Node) -> tuple[str, Root] | None:
     """(d, root) where the node is d / root, or d times what 1 / root is."""
     a, b = node.inputs
     assert isinstance(node.op, Binary)
     if node.op.function == "div":
-        root = _root(editor, b)
+        root = root_of(editor, b)
         return (a, root) if root is not None and root.squared == a else None
     for d, factor in ((a, b), (b, a)):
-        below = _reciprocal_of(editor, factor)
-        root = None if below is None else _root(editor, below)
+        below = reciprocal_of(editor, factor)
+        root = None if below is None else root_of(editor, below)
         if root is not None and root.squared == d:
             return d, replace(root, inside=(factor, *root.inside))
     return None
 
 
-def _plain(editor: GraphEditor, value: str) -> Node | None:
-    node = editor.producer(value)
-    return None if node is None or node.epilogue else node
-
-
-def _number(editor: GraphEditor, value: str) -> float | None:
-    """The number that a constant of one element is: the shortest decimal that reads back as it."""
-    array = editor.constant(value)
-    return float(str(array.reshape(-1)[0])) if array is not None and array.size == 1 else None
-
-
-def _reciprocal_of(editor: GraphEditor, value: str) -> str | None:
-    node = _plain(editor, value)
-    if node is None:
-        return None
-    if node.op == Activation("reciprocal"):
-        return node.inputs[0]
-    if node.op == Binary("div") and _number(editor, node.inputs[0]) == 1.0:
-        return node.inputs[1]
-    return None
-
-
-def _root(editor: GraphEditor, value: str) -> _Root | None:
-    root = _plain(editor, value)
-    if root is None or root.op != Activation("sqrt"):
-        return None
-    total = _plain(editor, root.inputs[0])
-    if total is None or total.op != Binary("add"):
-        return None
-    for mean, other in (total.inputs, total.inputs[::-1]):
-        epsilon = _number(editor, other)
-        found = None if epsilon is None else _mean_square(editor, mean) or _by_moments(editor, mean)
-        if found is not None and epsilon is not None:
-            return replace(found, epsilon=epsilon, inside=(value, root.inputs[0], *found.inside))
-    return None
-
-
-def _mean_square(editor: GraphEditor, value: str) -> _Root | None:
-    """What `value` is the mean of squares of."""
-    reduced = _plain(editor, value)
-    if reduced is None or not isinstance(reduced.op, Reduce):
-        return None
-    if reduced.op.mode != "mean" or not reduced.op.keepdims or not reduced.op.axes:
-        return None
-    squared = _squared(editor, reduced.inputs[0])
-    if squared is None:
-        return None
-    return _Root(squared, reduced.op.axes, 0.0, (value, reduced.inputs[0]))
-
-
-def _by_moments(editor: GraphEditor, value: str) -> _Root | None:
-    """x - mean(x), where `value` is its mean square as Flax computes it: max(mean(x ** 2) - mean(x) ** 2, 0)."""
-    inside, node = (value,), _plain(editor, value)
-    if node is not None and (node.op == Binary("max") or node.op == Activation("relu")):
-        if node.op == Binary("max") and _number(editor, node.inputs[1]) != 0.0:
-            return None
-        inside, node = (value, node.inputs[0]), _plain(editor, node.inputs[0])
-    if node is None or node.op != Binary("sub"):
-        return None
-    second, first = _mean_square(editor, node.inputs[0]), _squared(editor, node.inputs[1])
-    if second is None or first is None:
-        return None
-    mean = _plain(editor, first)
-    if mean is None or mean.op != Reduce("mean", second.axes) or mean.inputs[0] != second.squared:
-        return None
-    deviations = (each for each in editor.readers(first) if each.op == Binary("sub") and not each.epilogue)
-    centred = next((each for each in deviations if each.inputs == (second.squared, first)), None)
-    if centred is None:
-        return None
-    return replace(second, squared=centred.outputs[0], inside=(*inside, node.inputs[1], *second.inside))
-
-
-def _squared(editor: GraphEditor, value: str) -> str | None:
-    node = _plain(editor, value)
-    if node is None or not isinstance(node.op, Binary):
-        return None
-    a, b = node.inputs
-    if node.op.function == "mul" and a == b:
-        return a
-    return a if node.op.function == "pow" and _number(editor, b) == 2.0 else None
-
-
-def _centred(editor: GraphEditor, value: str, root: _Root) -> str | None:
+def _centred(editor: GraphEditor, value: str, root: Root) -> str | None:
     """x where the value is x less its mean over the same axes, and only the formula reads it."""
-    node = _plain(editor, value)
+    node = plain(editor, value)
     if node is None or node.op != Binary("sub") or editor.is_output(value) or len(editor.readers(value)) > 2:
         return None
-    mean = _plain(editor, node.inputs[1])
+    mean = plain(editor, node.inputs[1])
     if mean is None or mean.op != Reduce("mean", root.axes) or mean.inputs[0] != node.inputs[0]:
         return None
     return node.inputs[0]

@@ -1,0 +1,106 @@
+"""What normalisations that a model spells out are made of: roots of mean squares, plain numbers, reciprocals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bolt_build.graph.ir import Node
+from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
+from bolt_build.graph.ops.reduce import Reduce
+from bolt_build.planner.rewrite import GraphEditor
+
+
+@dataclass(frozen=True)
+class Root:
+    """1 / `divisor`'s value, or the value itself below a fraction line: sqrt(mean(`squared` ** 2, axes) + epsilon).
+
+    `inside` are the values between that nobody else may need."""
+
+    squared: str
+    axes: tuple[int, ...]
+    epsilon: float
+    inside: tuple[str, ...]
+
+
+def plain(editor: GraphEditor, value: str) -> Node | None:
+    node = editor.producer(value)
+    return None if node is None or node.epilogue else node
+
+
+def number_of(editor: GraphEditor, value: str) -> float | None:
+    """The number that a constant of one element is: the shortest decimal that reads back as it."""
+    array = editor.constant(value)
+    return float(str(array.reshape(-1)[0])) if array is not None and array.size == 1 else None
+
+
+def reciprocal_of(editor: GraphEditor, value: str) -> str | None:
+    node = plain(editor, value)
+    if node is None:
+        return None
+    if node.op == Activation("reciprocal"):
+        return node.inputs[0]
+    if node.op == Binary("div") and number_of(editor, node.inputs[0]) == 1.0:
+        return node.inputs[1]
+    return None
+
+
+def root_of(editor: GraphEditor, value: str) -> Root | None:
+    root = plain(editor, value)
+    if root is None or root.op != Activation("sqrt"):
+        return None
+    total = plain(editor, root.inputs[0])
+    if total is None or total.op != Binary("add"):
+        return None
+    for mean, other in (total.inputs, total.inputs[::-1]):
+        epsilon = number_of(editor, other)
+        found = None if epsilon is None else _mean_square(editor, mean) or _by_moments(editor, mean)
+        if found is not None and epsilon is not None:
+            return replace(found, epsilon=epsilon, inside=(value, root.inputs[0], *found.inside))
+    return None
+
+
+def _mean_square(editor: GraphEditor, value: str) -> Root | None:
+    """What `value` is the mean of squares of."""
+    reduced = plain(editor, value)
+    if reduced is None or not isinstance(reduced.op, Reduce):
+        return None
+    if reduced.op.mode != "mean" or not reduced.op.keepdims or not reduced.op.axes:
+        return None
+    squared = squared_in(editor, reduced.inputs[0])
+    if squared is None:
+        return None
+    return Root(squared, reduced.op.axes, 0.0, (value, reduced.inputs[0]))
+
+
+def _by_moments(editor: GraphEditor, value: str) -> Root | None:
+    """x - mean(x), where `value` is its mean square as Flax computes it: max(mean(x ** 2) - mean(x) ** 2, 0)."""
+    inside: tuple[str, ...] = (value,)
+    node = plain(editor, value)
+    if node is not None and (node.op == Binary("max") or node.op == Activation("relu")):
+        if node.op == Binary("max") and number_of(editor, node.inputs[1]) != 0.0:
+            return None
+        inside, node = (value, node.inputs[0]), plain(editor, node.inputs[0])
+    if node is None or node.op != Binary("sub"):
+        return None
+    second, first = _mean_square(editor, node.inputs[0]), squared_in(editor, node.inputs[1])
+    if second is None or first is None:
+        return None
+    mean = plain(editor, first)
+    if mean is None or mean.op != Reduce("mean", second.axes) or mean.inputs[0] != second.squared:
+        return None
+    deviations = (each for each in editor.readers(first) if each.op == Binary("sub") and not each.epilogue)
+    centred = next((each for each in deviations if each.inputs == (second.squared, first)), None)
+    if centred is None:
+        return None
+    return replace(second, squared=centred.outputs[0], inside=(*inside, node.inputs[1], *second.inside))
+
+
+def squared_in(editor: GraphEditor, value: str) -> str | None:
+    node = plain(editor, value)
+    if node is None or not isinstance(node.op, Binary):
+        return None
+    a, b = node.inputs
+    if node.op.function == "mul" and a == b:
+        return a
+    return a if node.op.function == "pow" and number_of(editor, b) == 2.0 else None
