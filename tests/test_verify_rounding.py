@@ -188,3 +188,25 @@ def test_a_gate_takes_a_variance_that_comes_out_below_0() -> None:
     found = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
     (made,) = found.run(None, {"x": np.arange(4, dtype=np.float32), "z": np.full(4, -1e-3, np.float32)})
     assert (made > 0).all()
+
+
+@pytest.mark.parametrize("chaotic", [False, True])
+def test_a_recurrent_layer_that_makes_of_a_rounding_all_that_it_holds_cannot_be_judged(
+    chaotic: bool, tmp_path: Path
+) -> None:
+    """A speaker's embedder with noise for speech: 80 steps, and two right engines have nothing in common in the end."""
+    steps, units, random = 80, 48, np.random.default_rng(2)
+    net = Net([steps, 1, units])
+    weights = net.constant("w", random.normal(size=(1, units, units)) / 8)
+    states = net.constant("r", random.normal(size=(1, units, units)) * (1.0 if chaotic else 0.05))
+    path = net.saved(tmp_path / "net.onnx", net.node("RNN", "y", "x", weights, states, hidden_size=units),
+                     [steps, 1, 1, units])  # fmt: skip
+    x = random.normal(size=(steps, 1, units)).astype(np.float32)
+    shape = (steps, 1, 1, units)
+    wanted = Tap(0, "y", ("y",), "y", "y", "kernel", shape, (Source("x", "x", FP32),), FP32, FP32, 1, 1, FP32, False)
+    reference = Reference(path, ())
+    (expected,) = reference.expected([wanted], {"x": x}, {})
+    other = reference.outputs({"x": (x * (1 + 1e-7 * random.normal(size=x.shape))).astype(np.float32)})["y"]
+    found = judge(other, expected.tensor, expected.variance, FP32, expected.relative)
+    assert found.tells is not chaotic
+    assert found.used <= 1

@@ -12,12 +12,18 @@ Two pushes stand for two kinds of errors, and their squares are added:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import sqrt
 
 from bolt_build.verify.rounding import FUNCTION, UNIT, Variance, Work, additions
 
 _STEP = 256.0
 """Times an error: so much that fp32 shows what it does, and so little that it does it in proportion."""
+_SMALL_STEP = 4.0
+"""In place of that where it changes everything. Layers of many units may make of one rounding all that they hold, steps
+later; then a large step makes no more of it, and would seem to do little in proportion."""
+_EVERYTHING = 0.1
+"""A change by so much of the squares of what a layer leaves is none in proportion."""
 
 _SHUFFLE = 1e5
 """Weights times this, in a sine: signs that have nothing to do with those of the weights."""
@@ -27,44 +33,55 @@ def recurrence(work: Work, output: int) -> Variance:
     """Of one output of LSTM, GRU or RNN."""
     emit, y = work.emit, work.outputs[output]
 
-    def squared_change(inputs: list[str]) -> str:
-        change = emit.add("Sub", [emit.again(work.node, inputs, output=output), y])
-        squared = emit.scaled(emit.square(emit.scaled(change, 1.0 / UNIT)), 1.0 / _STEP**2)
-        return emit.sum(squared, emit.add("ReduceMean", [squared]))
-
     size = emit.square(y)
-    own = emit.scaled(emit.sum(size, emit.add("ReduceMean", [size])), FUNCTION)
-    total = emit.sum(squared_change(_one_by_one(work)), squared_change(_together(work)))
+    mean = emit.add("ReduceMean", [size])
+
+    def squared_change(pushed: Callable[[Work, float], list[str]], step: float) -> tuple[str, str]:
+        """Of an error of 1, and the mean of the whole step's."""
+        change = emit.square(emit.add("Sub", [emit.again(work.node, pushed(work, step), output=output), y]))
+        squared = emit.scaled(change, 1.0 / (UNIT * step) ** 2)
+        return emit.sum(squared, emit.add("ReduceMean", [squared])), emit.add("ReduceMean", [change])
+
+    def in_proportion(pushed: Callable[[Work, float], list[str]]) -> str:
+        found = emit.scaled(emit.add("ReduceMax", [size]), 1.0 / UNIT**2)  # where even a small step changes everything
+        for step in (_SMALL_STEP, _STEP):
+            squared, whole = squared_change(pushed, step)
+            all_of_it = emit.add("Greater", [whole, emit.scaled(mean, _EVERYTHING)])
+            found = emit.add("Where", [all_of_it, found, squared])
+        return found
+
+    own = emit.scaled(emit.sum(size, mean), FUNCTION)
+    total = emit.sum(in_proportion(_one_by_one), in_proportion(_together))
     return work.rounded(emit.sum(total, own), work.roundings.result, output)
 
 
-def _one_by_one(work: Work) -> list[str]:
+def _one_by_one(work: Work, step: float) -> list[str]:
     """The inputs, each off by what it arrives with; weights by their storing and their share of a sum's additions."""
     emit, pushed = work.emit, []
     for index, (name, variance) in enumerate(zip(work.inputs, work.variances, strict=True)):
         if name and variance is not None:
-            name = emit.sum(name, emit.scaled(emit.add("Sqrt", [variance]), _STEP * UNIT))
+            name = emit.sum(name, emit.scaled(emit.add("Sqrt", [variance]), step * UNIT))
         if index in (1, 2):
             share = emit.sum(additions(work, emit.extent(name, 2))[0], emit.constant(work.weight(index)))
             sign = emit.add("Sign", [emit.add("Sin", [emit.scaled(name, _SHUFFLE)])])
-            part = emit.scaled(emit.add("Sqrt", [share]), _STEP * UNIT)
+            part = emit.scaled(emit.add("Sqrt", [share]), step * UNIT)
             name = emit.sum(name, emit.product(emit.product(name, sign), part))
         pushed.append(name)
     return pushed
 
 
-def _together(work: Work) -> list[str]:
+def _together(work: Work, step: float) -> list[str]:
     """The inputs; gates' sums off by a part of themselves, and by what functions are off by where they are steepest."""
     emit, pushed = work.emit, [*work.inputs, *[""] * (4 - len(work.inputs))]
     recurrent = work.inputs[2]
     count = emit.sum(emit.extent(work.inputs[1], 2), emit.extent(recurrent, 2))
     relative = emit.affine(additions(work, count)[1], 1.0, work.roundings.result)
-    factor = emit.affine(emit.scaled(emit.add("Sqrt", [relative]), _STEP * UNIT), 1.0, 1.0)
+    factor = emit.affine(emit.scaled(emit.add("Sqrt", [relative]), step * UNIT), 1.0, 1.0)
     for index in (1, 2):
         pushed[index] = emit.product(work.inputs[index], factor)
     # Of the biases the second half is added to products with the state; zero times weights where there are none.
     columns = emit.add("Reshape", [emit.reduce("ReduceMax", recurrent, [2]), emit.constant([0, -1])])
     half = emit.scaled(columns, 0.0)
     bias = work.inputs[3] if len(work.inputs) > 3 and work.inputs[3] else emit.add("Concat", [half, half], axis=1)
-    pushed[3] = emit.affine(emit.product(bias, factor), 1.0, _STEP * UNIT * sqrt(FUNCTION) / 2.0)
+    pushed[3] = emit.affine(emit.product(bias, factor), 1.0, step * UNIT * sqrt(FUNCTION) / 2.0)
     return pushed
