@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import record
 from exporters import NOT_BUILT, Row, cause, is_wrong, right
@@ -52,6 +53,12 @@ _EXTENTS: tuple[tuple[str, dict[str, int]], ...] = (
 """Of files that match, the extents of dimensions by name."""
 _OPEN = 16
 """The extent of any other."""
+
+_GIVEN: tuple[tuple[str, dict[str, int]], ...] = (
+    ("silero_vad/*/silero_vad.onnx", {"sr": 16000}),
+    ("silero_vad/*/silero_vad_op18_ifless.onnx", {"sr": 16000}),
+)
+"""Of files that match, the values of inputs that decide what their control flow does, as its refusal advises."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,12 @@ class File(Row):
         self._folder.mkdir(exist_ok=True)
         source.write(self._file)
         model = onnx.load(str(self._file), load_external_data=False)
+        given = next((values for glob, values in _GIVEN if fnmatch.fnmatch(source.label, glob)), {})
+        if given:
+            arrays = [onnx.numpy_helper.from_array(np.int64(value), name) for name, value in given.items()]
+            model.graph.initializer.extend(arrays)
+            onnx.save(model, str(self._file))
+            row["given"] = given
         row["by"] = f"{model.producer_name} {model.producer_version}".strip()
         row["opset"] = max(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
         row["nodes"], row["mib"] = len(model.graph.node), round(self._file.stat().st_size / 2**20, 1)

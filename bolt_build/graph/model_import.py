@@ -75,7 +75,7 @@ def _missing_operators(
             found.append(Diagnostic("unsupported-op", message, hint=unroll(same)))
         else:
             message = f"operator {label} is not supported: {where}"
-            hint = _PORTABLE if domain == "com.microsoft.nchwc" else _ends(same[0]) or _REPLACE
+            hint = _OF_DOMAINS.get(domain) or _ends(same[0]) or _REPLACE
             found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
 
@@ -102,7 +102,13 @@ def _ends(node: OnnxNode) -> str | None:
 
 _CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
 _REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
-_PORTABLE = "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED"
+_OF_DOMAINS = {
+    "com.microsoft.nchwc": "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED",
+    "ai.onnx.ml": (
+        "engines compute tensors, not trees, support vectors, labels or maps: end the model in front of it "
+        "(onnx.utils.extract_model), or let hummingbird-ml make tensors' operators of the pipeline"
+    ),
+}
 _FOLD = "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it"
 
 
