@@ -25,6 +25,8 @@ later; then a large step makes no more of it, and would seem to do little in pro
 _EVERYTHING = 0.1
 """A change by so much of the squares of what a layer leaves is none in proportion."""
 
+_WHERE = 9
+"""The first opset with Where."""
 _SHUFFLE = 1e5
 """Weights times this, in a sine: signs that have nothing to do with those of the weights."""
 
@@ -32,7 +34,6 @@ _SHUFFLE = 1e5
 def recurrence(work: Work, output: int) -> Variance:
     """Of one output of LSTM, GRU or RNN."""
     emit, y = work.emit, work.outputs[output]
-
     size = emit.square(y)
     mean = emit.add("ReduceMean", [size])
 
@@ -42,16 +43,20 @@ def recurrence(work: Work, output: int) -> Variance:
         squared = emit.scaled(change, 1.0 / (UNIT * step) ** 2)
         return emit.sum(squared, emit.add("ReduceMean", [squared])), emit.add("ReduceMean", [change])
 
-    def in_proportion(pushed: Callable[[Work, float], list[str]]) -> str:
-        found = emit.scaled(emit.add("ReduceMax", [size]), 1.0 / UNIT**2)  # where even a small step changes everything
+    def alone() -> str:
+        """What its own roundings do. They tell whether a layer is chaotic: what arrives may be said to be off by far
+        too much."""
+        if emit.opset < _WHERE:
+            return squared_change(_together, _STEP)[0]
+        found = emit.scaled(emit.add("ReduceMax", [size]), 1.0 / UNIT**2)  # a small step changes everything
         for step in (_SMALL_STEP, _STEP):
-            squared, whole = squared_change(pushed, step)
-            all_of_it = emit.add("Greater", [whole, emit.scaled(mean, _EVERYTHING)])
-            found = emit.add("Where", [all_of_it, found, squared])
+            squared, whole = squared_change(_together, step)
+            everything = emit.add("Greater", [whole, emit.scaled(mean, _EVERYTHING)])
+            found = emit.add("Where", [everything, found, squared])
         return found
 
     own = emit.scaled(emit.sum(size, mean), FUNCTION)
-    total = emit.sum(in_proportion(_one_by_one), in_proportion(_together))
+    total = emit.sum(squared_change(_one_by_one, _STEP)[0], alone())
     return work.rounded(emit.sum(total, own), work.roundings.result, output)
 
 
