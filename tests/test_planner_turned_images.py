@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
+from bolt_build.graph.ops.shape import Transpose
 from bolt_build.planner.passes.turned_images import TURN_IMAGES
 
 
@@ -165,3 +168,48 @@ def test_what_gains_nothing_stays(before: str) -> None:
     result = run(TURN_IMAGES, graph(before))
     assert result.graph == graph(before)
     assert said(result) == []
+
+
+def drawn(data: st.DataObject) -> Graph:
+    """Convolutions with channels last around them, and between them whatever works on images of one shape."""
+    lines, images = ["%c = conv(%x, %w)", "%a = transpose(%c) perm=[0,2,3,1]"], ["a"]
+    for index in range(data.draw(st.integers(2, 10))):
+        x, y = (data.draw(st.sampled_from(images[-3:])) for _ in range(2))
+        made, column = f"v{index}", data.draw(st.sampled_from(["one", "column", "row"]))
+        lines += data.draw(st.sampled_from([
+            [f"%{made} = relu(%{x})"], [f"%{made} = mul(%{x}, %{column})"], [f"%{made} = add(%{x}, %{y})"],
+            [f"%{made} = norm(%{x}) statistic=variance axes=[3]"],
+            [f"%{made}t = transpose(%{x}) perm=[0,3,1,2]", f"%{made}c = conv(%{made}t, %w)",
+             f"%{made} = transpose(%{made}c) perm=[0,2,3,1]"],
+            [f"%{made}m = reduce(%{x}) mode=mean axes=[1,2]", f"%{made}s = sigmoid(%{made}m)",
+             f"%{made} = mul(%{x}, %{made}s)"],
+            [f"%{made}j = concat(%{x}, %{y}) axis=3",
+             f"%{made} = slice(%{made}j) begin=[0,0,0,1] count=[2,5,6,4] step=[1,1,1,1]"],
+        ]))  # fmt: skip
+        images.append(made)
+    read = set(re.findall(r"%(\w+)", " ".join(line.partition("=")[2] for line in lines)))
+    unread = [name for name in (line.split()[0][1:] for line in lines) if name not in read]
+    nodes = "\n".join(f'{line} // "{line.split()[0][1:]}"' for line in lines)
+    return graph(f"""
+        graph g batch=2 (%x: f32[2,4,5,6]) -> ({", ".join(f"%{name}" for name in unread)}) {{
+          const %w: f32[4,4,1,1]
+          const %one: f32[1]
+          const %column: f32[4]
+          const %row: f32[5,1,1]
+          {nodes}
+        }}""")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_values_stay_and_as_many_transposes_go_as_is_said(data: st.DataObject) -> None:
+    before = drawn(data)
+    result = run(TURN_IMAGES, before)
+
+    def moves(of: Graph) -> int:
+        return sum(
+            isinstance(node.op, Transpose) and of.type(node.inputs[0]).shape != (2, 1, 1, 4) for node in of.nodes
+        )
+
+    counted = [int(reason.split(": ")[1].split()[0]) for _, _, reason in said(result)]
+    assert moves(before) - moves(result.graph) == sum(counted)

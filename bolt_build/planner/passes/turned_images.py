@@ -95,7 +95,7 @@ def _saved(editor: GraphEditor, nodes: Sequence[Node]) -> int:
         if move is not None and _is_forth(editor, move):
             convolved = convolved or _convolves(editor.producer(move.inputs[0]))
             gone = not editor.is_output(value) and all(each.name in inside for each in editor.readers(value))
-            saved += gone and isinstance(move.op, Transpose)
+            saved += gone and not _is_thin(editor, value)
         else:
             saved -= not _is_thin(editor, value)
     for node in nodes:
@@ -105,8 +105,8 @@ def _saved(editor: GraphEditor, nodes: Sequence[Node]) -> int:
         others = [each for each in editor.readers(value) if each.name not in inside]
         backs = [each for each in others if _is_back(editor, each)]
         convolved = convolved or any(_convolves(each) for back in backs for each in editor.readers(back.outputs[0]))
-        saved += sum(isinstance(back.op, Transpose) for back in backs)
-        saved -= (len(others) > len(backs) or editor.is_output(value)) and not _is_thin(editor, value)
+        if not _is_thin(editor, value):
+            saved += len(backs) - (len(others) > len(backs) or editor.is_output(value))
     return saved if convolved else 0
 
 
@@ -146,15 +146,14 @@ def _is_back(editor: GraphEditor, node: Node) -> bool:
 
 
 def _moves(editor: GraphEditor, node: Node, perm: tuple[int, ...]) -> bool:
-    """Whether a node orders axes so: a transpose, or a reshape where at most one of the moved extents is not 1."""
+    """Whether a node orders axes so: a transpose, or a reshape where that moves only extents of 1."""
     given, made = editor.type(node.inputs[0]).shape if node.inputs else (), editor.type(node.outputs[0]).shape
     if len(given) < _LEAST_RANK or len(made) != len(given) or node.epilogue:
         return False
     if isinstance(node.op, Transpose):
         return node.op.perm == perm
-    turned = tuple(given[axis] for axis in perm)
-    units = sum(extent != 1 for extent in given[1:]) <= 1
-    return isinstance(node.op, Reshape) and units and turned == made
+    moved = [axis for axis in perm if given[axis] != 1]
+    return isinstance(node.op, Reshape) and moved == sorted(moved) and made == _ordered(given, perm)
 
 
 def _turned_op(editor: GraphEditor, node: Node) -> Op | None:
