@@ -13,6 +13,7 @@ import pytest
 from graph_models import model, node, ones, saved, tensor
 from installed_packages import install
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from bolt_build.dtypes import DType
 from bolt_build.errors import BoltError
@@ -305,3 +306,25 @@ def test_weights_that_a_batch_normalisation_standardises_are_computed_again_with
     (expected,) = Reference(tmp_path / "test.onnx", ()).expected([tap], held, {"x": "x"})
     wanted = (np.arange(4) - 1.5) / np.sqrt(1.25)
     np.testing.assert_allclose(expected.tensor, np.broadcast_to(wanted, (1, 3, 4)), rtol=1e-5)
+
+
+def test_a_convolution_of_signed_bytes_is_loaded(tmp_path: Path) -> None:
+    """onnxruntime makes unsigned weights of signed ones, and has no convolution of signed images with these."""
+    random = np.random.RandomState(0)
+    x, w = random.randint(-128, 128, (1, 3, 8, 8)).astype(np.int8), random.randint(-128, 128, (4, 3, 3, 3))
+    constants = {
+        "w": w.astype(np.int8), "s": np.float32(0.5), "z": np.int8(0), "large": np.float32(400),
+        "b": np.arange(4, dtype=np.int32),
+    }  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node("QLinearConv", ["x", "s", "z", "w", "s", "z", "large", "z", "b"], ["y"], "conv")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.INT8, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.INT8, [1, 4, 6, 6])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(proto, tmp_path / "net.onnx")
+    found = Reference(tmp_path / "net.onnx", ()).outputs({"x": x})["y"]
+    (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+    assert np.abs(wanted).max() > 20
