@@ -209,7 +209,7 @@ class Reference:
         self._versions = versions_of(stated), versions_of(model)
         return model
 
-    def _session(self, model: onnx.ModelProto, *, whole: bool, precise: bool = True) -> Any:
+    def _session(self, model: onnx.ModelProto, *, whole: bool, optimised: bool = True) -> Any:
         options = self._runtime.SessionOptions()
         options.log_severity_level = 3
         # Its threads would wait for work by spinning, on the cores on which the engine then computes.
@@ -221,7 +221,9 @@ class Reference:
         # A model says which numbers are rounded where: it is not to become one that computes with integers between.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         # Without instructions for it, products of bytes with signed bytes would end at 16 bits.
-        options.add_session_config_entry("session.x64quantprecision", "1" if precise else "0")
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        if not optimised:
+            options.graph_optimization_level = self._runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         # External data is found beside the file although the session sees only the bytes of the graph.
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(self._path.resolve().parent)
@@ -233,12 +235,20 @@ class Reference:
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime's exceptions share no base class
-            single, lacking = without_fp64(model), "NOT_IMPLEMENTED" in _text(error)
-            if single is not model and lacking:  # it lacks some operators in fp64
+            single = without_fp64(model)
+            if single is not model and "NOT_IMPLEMENTED" in _text(error):  # it lacks some operators in fp64
                 return self._session(single, whole=whole)
-            if precise and lacking:  # of convolutions of signed bytes it makes a kind that it lacks
-                return self._session(model, whole=whole, precise=False)
+            if optimised and self._loads_plain(model):  # its optimiser makes what it lacks, or fails
+                return self._session(model, whole=whole, optimised=False)
             raise self._failed(f"does not load the model: {_text(error)}", self._function_wanted()) from error
+
+    def _loads_plain(self, model: onnx.ModelProto) -> bool:
+        """Whether the model loads without onnxruntime's larger rewrites."""
+        try:
+            self._session(model, whole=False, optimised=False)
+        except BoltError:
+            return False
+        return True
 
     def _function_wanted(self) -> str | None:
         """What helps where an operator of another package is one that onnxruntime does not know."""
