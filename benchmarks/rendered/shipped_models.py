@@ -6,14 +6,14 @@ from typing import Any
 
 from rendered import figures, table
 
-_HEAD = ("files", "opsets", "read", "planned for an H200", "right on the host")
+_HEAD = ("made by", "opsets", "files", "planned for an H200", "right on the host")
 _KINDS = {
     "keras": "Keras and tf2onnx", "tf2onnx": "Keras and tf2onnx", "jax2onnx": "jax2onnx (Flax)",
     "skl2onnx": "skl2onnx (scikit-learn)", "onnxslim": "onnxslim and onnxsim", "onnxsim": "onnxslim and onnxsim",
     "ortextended": "onnxruntime's optimiser", "ortdynamic": "onnxruntime's quantiser",
     "ortqdq": "onnxruntime's quantiser", "ortqoperator": "onnxruntime's quantiser",
 }  # fmt: skip
-_SHIPPED = "shipped in wheels"
+_SHIPPED = "others, shipped in wheels"
 _NOTHING = {
     "shipped": table(_HEAD, [["nothing yet"] + ["-"] * 4]), "shipped.files": "0", "shipped.packages": "0",
     "shipped.refused": "none", "shipped.wrong": "none",
