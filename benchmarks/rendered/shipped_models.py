@@ -35,9 +35,7 @@ def shipped(data: Any) -> dict[str, str]:
             lines.append([kind, spread, str(len(mine)), str(planned), str(right)])
     refused = [f"{_name(row)}: {_first(row['h200'])}" for row in rows if row["h200"] != "planned"]
     wrong = [
-        f"{_name(row)}: {_first(row['host'])}"
-        for row in rows
-        if row["h200"] == "planned" and row["host"] != "verified"
+        f"{_name(row)}: {_first(row['host'])}" for row in rows if row["h200"] == "planned" and row["host"] != "verified"
     ]
     return {
         "shipped": table(_HEAD, lines),
