@@ -162,3 +162,34 @@ def test_the_policy_can_forbid_it() -> None:
     result = FUSE_EPILOGUES.run(before, Policy(FusionPolicy(epilogue=False)))
     assert result.graph == before
     assert said(result) == [("g", "declined", "policy.fusion.epilogue is false")]
+
+
+NORMED = """
+    graph g batch=1 (%x: f32[1,4,5,5], %r: f32[1,4,5,5]) -> (%y) {{
+      const %s: f32[4,1,1] #
+      %a = norm(%x, %s) statistic=variance axes=[1,2,3] epsilon=1e-05 groups=2 // "a"
+      {lines}
+    }}"""
+
+
+def test_a_normalisation_takes_the_activation_behind_it() -> None:
+    """GroupNorm and SiLU, as every block of a diffusion model has them."""
+    result = run(FUSE_EPILOGUES, graph(NORMED.format(lines='%y = silu(%a) // "y"')))
+    assert body(result.graph) == (
+        '%y = norm(%x, %s) statistic=variance axes=[1,2,3] epsilon=1e-05 groups=2 | silu @y  // "a", "y"'
+    )
+    assert said(result) == [("y", "fused", "into the epilogue of 'a'")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ('%y = add(%a, %r) // "y"', "stays out of 'a': a normalisation's epilogue has activations alone"),
+        (
+            '%b = relu(%a) // "b"\n %c = tanh(%b) // "c"\n %y = abs(%c) // "y"',
+            "stays out of 'c': its epilogue already has 2 activations",
+        ),
+    ],
+)
+def test_what_a_normalisation_does_not_take(lines: str, reason: str) -> None:
+    assert said(run(FUSE_EPILOGUES, graph(NORMED.format(lines=lines))))[-1] == ("y", "declined", reason)

@@ -44,7 +44,8 @@ def chain_from(graph: Graph, first: Node) -> NodeChain | None:
 
 
 def norm_behind(graph: Graph, first: Node) -> Node | None:
-    """The normalisation of the rows that a matrix product leaves; None where there is none, or it reads them twice."""
+    """The normalisation of the rows that a matrix product leaves; None where there is none, it reads them twice, or an
+    activation is part of it."""
     if not isinstance(first.op, MatMul):
         return None
     between = first.outputs[0]
@@ -52,7 +53,7 @@ def norm_behind(graph: Graph, first: Node) -> Node | None:
     found = (
         node
         for node in graph.consumers(between)
-        if isinstance(node.op, Norm) and node.op.axes == last and node.inputs[0] == between
+        if isinstance(node.op, Norm) and node.op.axes == last and node.inputs[0] == between and not node.epilogue
     )
     return next((node for node in found if node.inputs.count(between) == 1), None)
 
@@ -60,7 +61,7 @@ def norm_behind(graph: Graph, first: Node) -> Node | None:
 def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
     """The matrix product whose rows `norm` normalises; None where it is no such normalisation, or no product reads what
     it leaves as its left factor."""
-    if not isinstance(norm.op, Norm) or norm.op.axes != (graph.type(norm.outputs[0]).rank - 1,):
+    if not isinstance(norm.op, Norm) or norm.op.axes != (graph.type(norm.outputs[0]).rank - 1,) or norm.epilogue:
         return None
     between = norm.outputs[0]
     readers = (node for node in graph.consumers(between) if isinstance(node.op, MatMul))
@@ -129,7 +130,7 @@ def normed_from(graph: Graph, first: Node) -> Expanded | None:
 
 
 def _normalises(node: Node, axis: int) -> bool:
-    return isinstance(node.op, Norm) and node.op.axes == (axis,) and node.op.groups == 1
+    return isinstance(node.op, Norm) and node.op.axes == (axis,) and node.op.groups == 1 and not node.epilogue
 
 
 def _obstacle_to_norm(graph: Graph, first: Node) -> str | None:

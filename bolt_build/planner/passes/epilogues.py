@@ -2,6 +2,8 @@
 
 A Conv or MatMul takes at most one other tensor of the output's shape (a residual) and two activations. An elementwise
 node takes up to four stages, whose operands may also be constants, one for all or one a channel: one pass over memory.
+A normalisation takes two activations: it stores what it just computed of elements that it reads anyway. A sum behind it
+stays out, because one kernel may add up and normalise next.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.norm import Norm
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.channels import channel_vector
 from bolt_build.planner.passes.duplicates import COMMUTATIVE
@@ -22,7 +25,7 @@ from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
 ACTIVATIONS = 2
-"""Most activations in the epilogue of a Conv or MatMul."""
+"""Most activations in the epilogue of a Conv, a MatMul or a normalisation."""
 
 STAGES = 4
 """Most stages in the epilogue of an elementwise node."""
@@ -56,6 +59,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         node = editor.node(old.name)
         if node is not None and isinstance(node.op, Activation | Binary):
             _extend(editor, journal, node, _elementwise_limit)
+        elif node is not None and isinstance(node.op, Norm):
+            _extend(editor, journal, node, _norm_limit)
     return journal.result(editor.finish())
 
 
@@ -121,6 +126,15 @@ def _kernel_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
         return f"'{stage.operand}' is broadcast"
     if any(isinstance(s.op, Binary) for s in host.epilogue):
         return "its epilogue already has a residual"
+    return None
+
+
+def _norm_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
+    """What the kernel of a normalisation is not given."""
+    if not isinstance(stage.op, Activation):
+        return "a normalisation's epilogue has activations alone"
+    if len(host.epilogue) == ACTIVATIONS:
+        return f"its epilogue already has {ACTIVATIONS} activations"
     return None
 
 
