@@ -167,6 +167,8 @@ def test_the_policy_can_forbid_it() -> None:
 NORMED = """
     graph g batch=1 (%x: f32[1,4,5,5], %r: f32[1,4,5,5]) -> (%y) {{
       const %s: f32[4,1,1] #
+      const %c: f32[4,1,1] #
+      const %d: f32[5,5] #
       %a = norm(%x, %s) statistic=variance axes=[1,2,3] epsilon=1e-05 groups=2 // "a"
       {lines}
     }}"""
@@ -181,13 +183,27 @@ def test_a_normalisation_takes_the_activation_behind_it() -> None:
     assert said(result) == [("y", "fused", "into the epilogue of 'a'")]
 
 
+def test_a_normalisation_takes_slopes_of_its_channels() -> None:
+    result = run(FUSE_EPILOGUES, graph(NORMED.format(lines='%y = prelu(%a, %c) // "y"')))
+    assert body(result.graph) == (
+        '%y = norm(%x, %s, %c) statistic=variance axes=[1,2,3] epsilon=1e-05 groups=2 | prelu(%c) @y  // "a", "y"'
+    )
+
+
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ('%y = add(%a, %r) // "y"', "stays out of 'a': a normalisation's epilogue has activations alone"),
         (
-            '%b = relu(%a) // "b"\n %c = tanh(%b) // "c"\n %y = abs(%c) // "y"',
-            "stays out of 'c': its epilogue already has 2 activations",
+            '%y = add(%a, %r) // "y"',
+            "stays out of 'a': a normalisation's epilogue has no other tensor, such as 'r'",
+        ),
+        (
+            '%y = add(%a, %d) // "y"',
+            "stays out of 'a': 'd' is a constant that is neither one number nor one a channel",
+        ),
+        (
+            '%b = relu(%a) // "b"\n %e = tanh(%b) // "e"\n %y = abs(%e) // "y"',
+            "stays out of 'e': its epilogue already has 2 stages",
         ),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
+from bolt_build.graph.reference import evaluate
 from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
 from bolt_build.targets import target_named
 
@@ -34,6 +35,21 @@ def test_patches_are_moved_beside_each_other_and_multiplied() -> None:
     assert new is not None
     assert new.shape == (240, 5)
     np.testing.assert_array_equal(new[(3 * 10 + 4) * 3 + 1], old[:, 1, 3, 4])
+
+
+def test_patches_of_a_volume_are_too() -> None:
+    """The first convolution of a vision transformer of videos or scans."""
+    window = "strides=[2,8,8] pads_begin=[0,0,0] pads_end=[0,0,0] dilations=[1,1,1] groups=1"
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,3,4,16,24]) -> (%y) {{
+          const %w: f32[5,3,2,8,8]
+          const %b: f32[5]
+          %y = conv(%x, %w, %b) {window} // "y"
+        }}""")
+    result = run(MULTIPLY_PATCHES, before)
+    assert said(result) == [("y", "made a product", "of patches of 2x8x8")]
+    x = np.random.RandomState(1).standard_normal((2, 3, 4, 16, 24)).astype(np.float32)
+    np.testing.assert_allclose(evaluate(result.graph, {"x": x})["y"], evaluate(before, {"x": x})["y"], atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 A Conv or MatMul takes at most one other tensor of the output's shape (a residual) and two activations. An elementwise
 node takes up to four stages, whose operands may also be constants, one for all or one a channel: one pass over memory.
-A normalisation takes two activations: it stores what it just computed of elements that it reads anyway. A sum behind it
-stays out, because one kernel may add up and normalise next.
+A normalisation takes two stages of no other tensor: activations, and constants as elementwise nodes take them. A sum
+of two tensors stays out, because one kernel may add up and normalise next.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
 ACTIVATIONS = 2
-"""Most activations in the epilogue of a Conv, a MatMul or a normalisation."""
+"""Most activations in the epilogue of a Conv or MatMul, and stages in that of a normalisation."""
 
 STAGES = 4
 """Most stages in the epilogue of an elementwise node."""
@@ -131,11 +131,11 @@ def _kernel_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
 
 def _norm_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
     """What the kernel of a normalisation is not given."""
-    if not isinstance(stage.op, Activation):
-        return "a normalisation's epilogue has activations alone"
     if len(host.epilogue) == ACTIVATIONS:
-        return f"its epilogue already has {ACTIVATIONS} activations"
-    return None
+        return f"its epilogue already has {ACTIVATIONS} stages"
+    if stage.operand is not None and not editor.is_constant(stage.operand):
+        return f"a normalisation's epilogue has no other tensor, such as '{stage.operand}'"
+    return _elementwise_limit(editor, host, stage)
 
 
 def _elementwise_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:

@@ -6,6 +6,8 @@ lines of memory. Kernels of convolutions would gather three channels at a time.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
@@ -30,7 +32,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         if not isinstance(node.op, Conv) or node.epilogue or not editor.is_constant(node.inputs[1]):
             continue
         window = editor.type(node.inputs[1]).shape[1:]
-        if len(window) != 3 or window[0] > MOST_CHANNELS or min(window[1:]) < LEAST_WINDOW:
+        if len(window) not in (3, 4) or window[0] > MOST_CHANNELS or min(window[-2:]) < LEAST_WINDOW:
             continue
         if node.op.strides != window[1:]:
             continue
@@ -39,7 +41,7 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             journal.declined(node.name, obstacle)
             continue
         _multiply(editor, node)
-        journal.did(node.name, "made a product", f"of patches of {window[1]}x{window[2]}")
+        journal.did(node.name, "made a product", f"of patches of {'x'.join(map(str, window[1:]))}")
     return journal.result(editor.finish())
 
 
@@ -51,7 +53,8 @@ def _obstacle(editor: GraphEditor, node: Node, op: Conv) -> str | None:
     if op.groups != 1 or set(op.dilations) != {1}:
         return "its windows have groups or holes"
     if any(extent % step for extent, step in zip(shape[2:], op.strides, strict=True)):
-        return f"images of {shape[2]}x{shape[3]} are no whole patches of {op.strides[0]}x{op.strides[1]}"
+        whole, patch = ("x".join(map(str, extents)) for extents in (shape[2:], op.strides))
+        return f"images of {whole} are no whole patches of {patch}"
     if len(node.inputs) > 2 and not editor.is_constant(node.inputs[2]):
         return f"the bias of '{node.name}' is not constant"
     return None
@@ -59,10 +62,13 @@ def _obstacle(editor: GraphEditor, node: Node, op: Conv) -> str | None:
 
 def _multiply(editor: GraphEditor, node: Node) -> None:
     """[N,C,H,W] becomes [N, patches, rows x columns x channels of one], that times the weight the convolution's result
-    with channels last, and that the result."""
-    images, channels, height, width = editor.type(node.inputs[0]).shape
-    filters, _, rows, columns = editor.type(node.inputs[1]).shape
-    down, across = height // rows, width // columns
+    with channels last, and that the result. Volumes have depths in front of rows."""
+    images, channels, *extents = editor.type(node.inputs[0]).shape
+    filters, _, *window = editor.type(node.inputs[1]).shape
+    rank = len(window)
+    grid = tuple(extent // step for extent, step in zip(extents, window, strict=True))
+    apart = [each for pair in zip(grid, window, strict=True) for each in pair]
+    apart[-1] *= channels
     weight = _weight(editor, node)
     made: list[Node] = []
 
@@ -72,22 +78,22 @@ def _multiply(editor: GraphEditor, node: Node) -> None:
         made.append(Node(editor.free_node_name(f"{node.name}.{what}"), op, inputs, (value,), covers=covers))
         return value
 
-    x = add("turned", Transpose((0, 2, 3, 1)), (node.inputs[0],))
-    x = add("cut", Reshape((images, down, rows, across, columns * channels)), (x,))
-    x = add("moved", Transpose((0, 1, 3, 2, 4)), (x,))
-    x = add("patches", Reshape((images, down * across, rows * columns * channels)), (x,))
+    x = add("turned", Transpose((0, *range(2, 2 + rank), 1)), (node.inputs[0],))
+    x = add("cut", Reshape((images, *apart)), (x,))
+    x = add("moved", Transpose((0, *range(1, 2 * rank, 2), *range(2, 2 * rank + 1, 2))), (x,))
+    x = add("patches", Reshape((images, prod(grid), prod(window) * channels)), (x,))
     x = add("product", MatMul(), (x, weight, *node.inputs[2:]), node.covers)
-    x = add("grid", Reshape((images, down, across, filters)), (x,))
-    back = Node(node.name, Transpose((0, 3, 1, 2)), (x,), node.outputs)
+    x = add("grid", Reshape((images, *grid, filters)), (x,))
+    back = Node(node.name, Transpose((0, rank + 1, *range(1, rank + 1))), (x,), node.outputs)
     editor.replace(node, *made, back)
 
 
 def _weight(editor: GraphEditor, node: Node) -> str:
-    """[K,C,p,q] as [p q C, K]."""
+    """[K,C,p,q] as [p q C, K]; of volumes likewise."""
     name = node.inputs[1]
     array, dtype = editor.constant(name), editor.type(name).dtype
     assert array is not None
-    rows = array.transpose(2, 3, 1, 0).reshape(-1, array.shape[0])
+    rows = array.transpose(*range(2, array.ndim), 1, 0).reshape(-1, array.shape[0])
     return editor.new_constant(f"{name}{SUFFIX}", np.ascontiguousarray(rows.astype(held_dtype(dtype))), dtype)
 
 
