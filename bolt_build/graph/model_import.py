@@ -12,10 +12,12 @@ from bolt_build.graph.arrays import type_of
 from bolt_build.graph.binding import Binding
 from bolt_build.graph.branches import captured, placed
 from bolt_build.graph.budget import Budget
+from bolt_build.graph.chosen import Chosen
+from bolt_build.graph.chosen_rules import Rows
 from bolt_build.graph.control_flow import CONTROL_FLOW, Undecided, unrolled
 from bolt_build.graph.deciding import remedy
 from bolt_build.graph.importer_table import ImporterTable
-from bolt_build.graph.importing import Branch, Builder, NodeImport, OnnxNode, Refusal
+from bolt_build.graph.importing import Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of
 from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
 from bolt_build.graph.narrow import READERS
@@ -100,6 +102,7 @@ def _ends(node: OnnxNode) -> str | None:
     return f"data decide how many it finds, and shapes are static: end the model at {names} (onnx.utils.extract_model)"
 
 
+_ON_DATA = "{} on data is not supported (only on constants)"
 _CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
 _REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
 _OF_DOMAINS = {
@@ -128,6 +131,7 @@ class ModelImport:
         self._problems: dict[tuple[str, str, str, str | None], list[str]] = {}
         self._lost: dict[str, bool] = {}
         """Values that could not be had, and whether they depend on data."""
+        self._chosen = Chosen(self.builder)
         self._placed = 0
         """How often a graph inside a node was imported."""
 
@@ -143,6 +147,10 @@ class ModelImport:
         self._used.update(captured(self._model.nodes))
         for node in self._model.nodes:
             self._import(node)
+        for name in self._model.outputs:
+            if (rows := self._chosen.among(name)) is not None:
+                self._lose_chosen(rows.source, rows)
+                self._lost[name] = True
         self._finish_outputs()
         diagnostics = self._diagnostics()
         if diagnostics:
@@ -179,15 +187,20 @@ class ModelImport:
 
     def _import(self, node: OnnxNode) -> None:
         """Imports one node; where that fails, what depends on it is left out without further complaint."""
+        if node.branches and (rows := self._chosen.among(*node.inputs, *captured([node]))) is not None:
+            self._lose_chosen(node, rows)
+            return
         if node.branches and self._place_inside(node):
             return
         importer = self._table.find(node)
-        if importer is None and not node.domain and self._write_out(node):
+        if importer is None and not node.domain and self._chosen.among(*node.inputs) is None and self._write_out(node):
             return
         self._met.append(node)
+        self._chosen.met(node)
         if importer is not None and importer.folds and any(self._is_data(name) for name in node.inputs if name):
-            message = f"{node.op_type} on data is not supported (only on constants)"
-            self.report(node, "unsupported-op", message, _ends(node) or _FOLD)
+            if node.op_type == "NonZero" and node.inputs[0] in self.builder.values and self._chosen.begin(node):
+                return
+            self.report(node, "unsupported-op", _ON_DATA.format(node.op_type), _ends(node) or _FOLD)
             return
         if importer is None or not self._lost.keys().isdisjoint(node.inputs):
             self.lose(node)
@@ -197,19 +210,36 @@ class ModelImport:
             message = f"'{narrow[0]}' is of {narrow[1]}, which is taken only by {', '.join(READERS)}"
             self.report(node, "unsupported-dtype", message)
             return
+        node = self._chosen.counted(node)
+        rows = self._chosen.among(*node.inputs)
         try:
-            running = NodeImport(node, self.builder, self._used)
-            importer.run(running)
-            self._check_outputs(node)
-            for name in running.unread():
-                if name not in importer.ignores:
-                    raise Refusal("unsupported-attribute", f"attribute '{name}' is not understood")
-        except Refusal as refusal:
-            self.report(node, refusal.code, refusal.message, refusal.hint)
-        except ShapeError as error:
-            self.report(node, "shape-mismatch", str(error))
+            if rows is None:
+                self._run(node, importer)
+            else:
+                self._chosen.follow(node, lambda given: self._run(given, importer))
         except Exception as error:  # whatever NumPy, or another package's importer, raises of what does not fit
-            self.report(node, "invalid-node", f"cannot be imported: {str(error) or type(error).__name__}")
+            if rows is not None:
+                self._lose_chosen(node, rows)
+            elif isinstance(error, Refusal):
+                self.report(node, error.code, error.message, error.hint)
+            elif isinstance(error, ShapeError):
+                self.report(node, "shape-mismatch", str(error))
+            else:
+                self.report(node, "invalid-node", f"cannot be imported: {str(error) or type(error).__name__}")
+
+    def _run(self, node: OnnxNode, importer: Importer) -> None:
+        running = NodeImport(node, self.builder, self._used)
+        importer.run(running)
+        self._check_outputs(node)
+        for name in running.unread():
+            if name not in importer.ignores:
+                raise Refusal("unsupported-attribute", f"attribute '{name}' is not understood")
+
+    def _lose_chosen(self, node: OnnxNode, rows: Rows) -> None:
+        """Says of what chose the rows that a node reads that data decide how many there are."""
+        if rows.source.outputs[0] not in self._lost:
+            self.report(rows.source, "unsupported-op", _ON_DATA.format(rows.source.op_type), _ends(rows.source))
+        self._lost.update((name, True) for name in node.outputs if name)
 
     def _place_inside(self, node: OnnxNode) -> bool:
         """Imports what a node with graphs inside it does. False where data decide that."""

@@ -53,7 +53,10 @@ def import_eye_like(node: NodeImport) -> None:
 
 
 IMPORTERS = (
-    Importer("NonZero", (9, 13), import_non_zero, folds=True),
+    Importer(
+        "NonZero", (9, 13), import_non_zero, folds=True,
+        note="masks of data whose rows are put back in their places, too",
+    ),
     Importer(
         "Compress", (9, 11, 28), import_compress, example=Example((Data((3, 4)), Integers((1, 0, 1))), (("axis", 0),)),
         note="a constant condition", moves=True,

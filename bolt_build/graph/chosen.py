@@ -1,0 +1,219 @@
+"""Rows that data choose, computed everywhere: what exporters write for `y[mask] = f(x[mask])`.
+
+How many places a mask has is known at run time alone, and shapes are static. So all places are taken as chosen: f is
+computed of every row, and what is scattered back is put where the mask is true. That is right as long as each row is
+made of its own place alone, and nothing but such a scatter reads it. `Chosen` follows the values from NonZero on, and
+says of any other reader that the model cannot be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from bolt_build.dtypes import DType
+from bolt_build.graph.arrays import held_dtype
+from bolt_build.graph.chosen_rules import RULES, Asked, Escapes, Key, Rows
+from bolt_build.graph.importing import Builder, NodeImport, OnnxNode
+from bolt_build.graph.ir import Array, TensorType
+from bolt_build.graph.ops.logic import Where
+from bolt_build.graph.ops.scatter import ScatterND
+from bolt_build.graph.ops.shape import Reshape
+
+MOST_PLACES = 1 << 22
+"""Places of a mask at most: each has its coordinates while the model is imported."""
+
+
+_SAME_ORDER = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+"""What keeps a mask's elements and their order."""
+_SHAPED = {"Concat": None, "Expand": 1, "Reshape": 1, "Slice": 2}
+"""Operators that may be given how many places a mask has, as which input (None: any)."""
+_DEPTH = 8
+"""How many nodes behind each other two masks may be computed by, to be known as one."""
+
+
+class Chosen:
+    """What is known of one model's chosen rows while its nodes are imported in order."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._rows: dict[str, Rows] = {}
+        self._made: dict[str, OnnxNode] = {}
+        self._begun: dict[Key, OnnxNode] = {}
+
+    def met(self, node: OnnxNode) -> None:
+        """Remembers how the outputs of a node are made."""
+        self._made.update((name, node) for name in node.outputs if name)
+
+    def among(self, *names: str) -> Rows | None:
+        """The first of the values that has chosen rows."""
+        return next((self._rows[name] for name in names if name in self._rows), None)
+
+    def begin(self, node: OnnxNode) -> bool:
+        """Takes all places of the mask that a NonZero is given. False where it is no mask of data with axes."""
+        type_ = self._builder.values[node.inputs[0]].type
+        if type_.dtype is not DType.BOOL or not type_.shape or type_.elements * type_.rank > MOST_PLACES:
+            return False
+        key, each = self._mask(node.inputs[0])
+        self._define(node.outputs[0], everywhere(type_.shape).T)
+        self._rows[node.outputs[0]] = Rows(key, node, 1, each)
+        self._begun.setdefault(key, node)
+        return True
+
+    def counted(self, node: OnnxNode) -> OnnxNode:
+        """The node with all places in the stead of how many a mask has, where these are counted for a shape."""
+        if node.op_type not in _SHAPED:
+            return node
+        inputs = list(node.inputs)
+        for index, name in enumerate(node.inputs):
+            if _SHAPED[node.op_type] in (None, index) and (rows := self._total(name)) is not None:
+                inputs[index] = self._builder.fresh(f"{name}.places")
+                extent = (
+                    self._builder.values[rows.source.inputs[0]].type.elements // self._mask(rows.source.inputs[0])[1]
+                )
+                self._define(
+                    inputs[index], np.full(self._builder.values[name].type.shape, extent * rows.each, np.int64)
+                )
+                self._rows[inputs[index]] = rows
+        return replace(node, inputs=tuple(inputs))
+
+    def follow(self, node: OnnxNode, run: Callable[[OnnxNode], None]) -> None:
+        """Imports a node that reads chosen rows. Raises Escapes where these are no longer rows of places by themselves,
+        and what `run` raises."""
+        if node.op_type == "ScatterND":
+            self._scatter(node)
+            return
+        if node.op_type == "GatherND" and self._takes_all(node, node.inputs[0], node.inputs[1]):
+            shape, places = self._shape(node.inputs[0]), self._shape(node.inputs[1])
+            NodeImport(node, self._builder).emit(Reshape((places[0], *shape[places[-1] :])), [node.inputs[0]], 0)
+        else:
+            if node.op_type not in RULES:
+                raise Escapes
+            run(self._inside(node))
+        found = RULES[node.op_type](Asked(node, self._builder, self._rows))
+        for name in node.outputs:
+            if name in self._builder.values:
+                self._builder.values[name] = replace(self._builder.values[name], synthetic=True)
+                if found is not None:
+                    self._rows[name] = found
+
+    def _inside(self, node: OnnxNode) -> OnnxNode:
+        """The node with indices that lie inside of its table where the mask is false, too."""
+        if node.op_type not in ("Gather", "GatherND") or (rows := self._rows.get(node.inputs[1])) is None:
+            return node
+        name = node.inputs[1]
+        type_, mask = self._builder.values[name].type, rows.source.inputs[0]
+        if rows.counts or self._builder.constant(name) is not None:
+            return node
+        if type_.shape[rows.axis] != prod(self._shape(mask)):
+            raise Escapes
+        running = NodeImport(node, self._builder)
+        along = tuple(extent if axis == rows.axis else 1 for axis, extent in enumerate(type_.shape))
+        mask = running.emit(Reshape(along), [mask])
+        inside = running.emit(Where(), [mask, name, running.scalar_like(0, name)])
+        return replace(node, inputs=(node.inputs[0], inside))
+
+    def _define(self, name: str, array: Array) -> None:
+        self._builder.define(name, TensorType(DType.I64, array.shape), np.ascontiguousarray(array), synthetic=True)
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return self._builder.values[name].type.shape
+
+    def _takes_all(self, node: OnnxNode, data: str, places: str) -> bool:
+        """Whether `places` are all of the first axes of `data`, in their order."""
+        array, rows = self._builder.constant(places), self._rows.get(places)
+        if array is None or rows is None or rows.counts or rows.axis != 0 or array.ndim != 2 or data in self._rows:
+            return False
+        shape = self._shape(data)
+        if dict(node.attributes).get("batch_dims", 0) != 0 or array.shape[1] > len(shape):
+            return False
+        extents = shape[: array.shape[1]]
+        return array.shape[0] == prod(extents) and np.array_equal(array, everywhere(extents))
+
+    def _scatter(self, node: OnnxNode) -> None:
+        """What is scattered is put where the mask is true, or added there."""
+        data, places, updates = node.inputs
+        index, rows = self._rows.get(places), self._rows.get(updates)
+        if data in self._rows or index is None or rows is None or not rows.like(index) or rows.counts:
+            raise Escapes
+        if index.axis != 0 or rows.axis != 0:
+            raise Escapes
+        running = NodeImport(node, self._builder)
+        reduction, mask = running.text("reduction", "none"), index.source.inputs[0]
+        shape, given = self._shape(data), self._shape(updates)
+        if reduction == "none" and self._takes_all(node, data, places):
+            depth = self._shape(places)[-1]
+            mask = running.emit(Reshape((*shape[:depth], *(1,) * (len(shape) - depth))), [mask])
+            running.emit(Where(), [mask, self._spread(running, updates, shape), data], 0)
+        elif reduction == "add":
+            mask = running.emit(Reshape((given[0], *(1,) * (len(given) - 1))), [mask])
+            kept = running.emit(Where(), [mask, updates, running.scalar_like(0.0, updates)])
+            running.emit(ScatterND("add"), [data, places, kept], 0)
+        else:
+            raise Escapes
+
+    def _spread(self, running: NodeImport, updates: str, shape: tuple[int, ...]) -> str:
+        """The updates in the form of what they are put into; one number where they are all the same."""
+        array = self._builder.constant(updates)
+        if array is not None and (array == array.reshape(-1)[0]).all():
+            type_ = self._builder.values[updates].type
+            name = self._builder.fresh(f"{running.node.name}.value")
+            one: Array = np.asarray(array.reshape(-1)[0], held_dtype(type_.dtype))
+            return self._builder.define(name, TensorType(type_.dtype, ()), one, synthetic=True)
+        return running.emit(Reshape(shape), [updates])
+
+    def _total(self, name: str) -> Rows | None:
+        """How many places of a mask are true, where the value is the sum of a mask that a NonZero was given."""
+        total = self._made.get(name)
+        cast = self._made.get(total.inputs[0]) if total is not None and total.op_type == "ReduceSum" else None
+        if cast is None or cast.op_type != "Cast" or name not in self._builder.values:
+            return None
+        source = cast.inputs[0]
+        if self._builder.values[source].type.dtype is not DType.BOOL or self._builder.values[name].type.elements != 1:
+            return None
+        key, each = self._mask(source)
+        return Rows(key, self._begun[key], 0, each, counts=True) if key in self._begun else None
+
+    def _mask(self, name: str) -> tuple[Key, int]:
+        """The mask that a mask repeats each element of, and how often."""
+        each = 1
+        while (node := self._made.get(name)) is not None:
+            before = self._builder.values.get(node.inputs[0]) if node.inputs else None
+            if before is None or before.type.dtype is not DType.BOOL or name not in self._builder.values:
+                break
+            after = self._shape(name)
+            if node.op_type == "Expand" and _repeats(before.type.shape, after):
+                each *= prod(after) // before.type.elements
+            elif node.op_type not in _SAME_ORDER:
+                break
+            name = node.inputs[0]
+        return self._key(name, _DEPTH), each
+
+    def _key(self, name: str, depth: int) -> Key:
+        value, node = self._builder.values.get(name), self._made.get(name)
+        if value is not None and value.constant is not None and value.type.elements <= 16:
+            return ("constant", value.type, value.constant.array.tobytes())
+        if (
+            node is None
+            or depth == 0
+            or node.branches
+            or any(isinstance(each, np.ndarray) for _, each in node.attributes)
+        ):
+            return (name,)
+        inputs = (self._key(each, depth - 1) if each else () for each in node.inputs)
+        return (node.domain, node.op_type, node.outputs.index(name), node.attributes, *inputs)
+
+
+def everywhere(shape: tuple[int, ...]) -> Array:
+    """The coordinates of all places, one row each."""
+    return np.stack(np.unravel_index(np.arange(prod(shape)), shape), 1).astype(np.int64)
+
+
+def _repeats(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Whether what broadcasts so has each element some times, one after another."""
+    before = (1,) * (len(after) - len(before)) + before
+    first = next((axis for axis, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]), len(after))
+    return all(extent == 1 for extent in before[first:])

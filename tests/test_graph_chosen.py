@@ -1,0 +1,122 @@
+"""Rows that data choose: `y[mask] = f(x[mask])` is computed of all rows and put where the mask is true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from graph_models import bound, model, node, tensor
+from onnx.reference import ReferenceEvaluator
+
+from bolt_build.errors import BoltError
+from bolt_build.graph.reference import evaluate
+
+X = tensor("x", [4, 6])
+CONSTANTS = {
+    "zero": np.float32(0), "five": np.float32(5), "all": np.asarray([-1], np.int64), "from": np.asarray([0], np.int64),
+    "first": np.asarray(0, np.int64), "last": np.asarray([1], np.int64), "shape": np.asarray([4, 6], np.int64),
+    "six": np.asarray([6], np.int64), "w": np.random.default_rng(1).standard_normal((6, 6)).astype(np.float32),
+}  # fmt: skip
+MASK = [
+    node("Greater", "x zero", "mask"),
+    node("NonZero", "mask", "found", "find"),
+    node("Transpose", "found", "places"),
+]
+COUNT = [node("Reshape", "mask all", "flat"), node("Cast", "flat", "ones", to=7), node("ReduceSum", "ones", "count")]
+ROWS = [
+    node("ReduceSum", "x last", "sums", keepdims=0), node("Greater", "sums zero", "mask"),
+    node("NonZero", "mask", "found", "find"), node("Transpose", "found", "places"),
+    node("GatherND", "x places", "rows"),
+]  # fmt: skip
+WIDE = [
+    node("Unsqueeze", "mask last", "column"), node("Expand", "column shape", "wide"),
+    node("NonZero", "wide", "found2"), node("Transpose", "found2", "places2"),
+]  # fmt: skip
+
+
+def proto(nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
+    return model(nodes, [X], ["y"], CONSTANTS)
+
+
+SUPPORTED = {
+    "a number, as torch.export counts its places": [
+        *MASK, *COUNT, node("Expand", "five count", "many"), node("Reshape", "many all", "row"),
+        node("ScatterND", "x places row", "y"),
+    ],
+    "a function of what was there, as torch-script cuts it": [
+        *MASK, node("GatherND", "x places", "taken"), node("Exp", "taken", "more"), node("Mul", "x five", "other"),
+        node("Reshape", "more all", "row"), node("Shape", "places", "extents"),
+        node("Gather", "extents first", "count"), node("Unsqueeze", "count from", "end"),
+        node("Slice", "row from end from", "cut"), node("ScatterND", "other places cut", "y"),
+    ],
+    "whole rows": [
+        *ROWS, node("MatMul", "rows w", "made"), node("Softmax", "made", "shares"),
+        node("ScatterND", "x places shares", "y"),
+    ],
+    "whole rows, element by element": [
+        *ROWS, *WIDE, *COUNT, node("Tanh", "rows", "made"), node("Concat", "count six", "extents", axis=0),
+        node("Expand", "made extents", "same"), node("Reshape", "same all", "row"),
+        node("ScatterND", "x places2 row", "y"),
+    ],
+    "rows that are added, as mixtures of experts do": [
+        *ROWS, node("Squeeze", "places last", "tokens"), node("Gather", "x tokens", "again", axis=0),
+        node("Gemm", "again w", "made"), node("Unsqueeze", "tokens last", "indices"),
+        node("ScatterND", "x indices made", "y", reduction="add"),
+    ],
+    "rows of a table whose indices are right only where they are chosen": [
+        node("Floor", "x", "whole"), node("Cast", "whole", "numbers", to=7), node("Less", "x zero", "low"),
+        node("Less", "five x", "high"), node("Or", "low high", "outside"), node("Not", "outside", "mask"),
+        node("NonZero", "mask", "found"), node("Transpose", "found", "places"),
+        node("GatherND", "numbers places", "inside"), node("Gather", "w inside", "rows", axis=0),
+        node("ReduceSum", "rows last", "made", keepdims=0), node("ScatterND", "x places made", "y"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_rows_are_made_everywhere_and_put_where_the_mask_is_true(name: str, tmp_path: Path) -> None:
+    made = proto(SUPPORTED[name])
+    graph = bound(tmp_path, made, 4)
+    for seed in range(3):
+        x = (5 * np.random.default_rng(seed).standard_normal((4, 6))).astype(np.float32)
+        (wanted,) = ReferenceEvaluator(made).run(None, {"x": x})
+        np.testing.assert_allclose(evaluate(graph, {"x": x})["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_all_places_are_no_gather(tmp_path: Path) -> None:
+    graph = bound(tmp_path, proto(SUPPORTED["whole rows"]), 4)
+    assert {"gather", "gather_nd", "scatter_nd"}.isdisjoint(each.op.kind for each in graph.nodes)
+
+
+def test_what_no_other_runtime_shows_is_not_compared(tmp_path: Path) -> None:
+    graph = bound(tmp_path, proto(SUPPORTED["whole rows"]), 4)
+    assert [value.name for value in graph.values if value.constant is None and not value.synthetic] == [
+        "x", "sums", "mask", "y",
+    ]  # fmt: skip
+
+
+REFUSED = {
+    "how many they are, as an output": [*MASK, node("Shape", "places", "y")],
+    "the rows themselves": [*ROWS, node("Relu", "rows", "y")],
+    "their sum": [*ROWS, node("ReduceSum", "rows from", "y", keepdims=0)],
+    "rows that were not chosen so": [
+        *ROWS, node("Add", "rows x", "made"), node("ScatterND", "x places made", "y"),
+    ],
+    "places of another mask": [
+        *ROWS, node("Greater", "sums five", "mask2"), node("NonZero", "mask2", "found2"),
+        node("Transpose", "found2", "places2"), node("ScatterND", "x places2 rows", "y"),
+    ],
+    "their order": [*ROWS, node("CumSum", "rows first", "made"), node("ScatterND", "x places made", "y")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_whatever_else_reads_them_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, proto(REFUSED[name]), 4)
+    first, *others = [(each.code, each.message) for each in raised.value.diagnostics]
+    named = "'NonZero_6'" if name == "places of another mask" else "'find'"
+    assert first == ("unsupported-op", f"NonZero {named}: NonZero on data is not supported (only on constants)")
+    assert not others
