@@ -58,6 +58,49 @@ def test_a_reversed_slice_and_a_real_transpose_stay() -> None:
     assert said(result) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("div(%a, %one)", "div with 1"),
+        ("mul(%one, %a)", "mul with 1"),
+        ("add(%a, %zero)", "add with 0"),
+        ("sub(%a, %zero)", "sub with 0"),
+        ("pow(%a, %one)", "pow with 1"),
+    ],
+)
+def test_arithmetic_that_changes_nothing_is_removed(line: str, why: str) -> None:
+    """Diffusion models divide by a scale of one behind each block."""
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,3]) -> (%y) {{
+          const %one: f32[1] {{1}}
+          const %zero: f32[] {{0}}
+          %a = relu(%x) // "a"
+          %b = {line} // "b"
+          %y = tanh(%b) // "y"
+        }}""")
+    result = run(REMOVE_COPIES, before)
+    assert body(result.graph).splitlines() == ['%a = relu(%x)  // "a"', '%y = tanh(%a)  // "y"']
+    assert said(result) == [("b", "removed", why)]
+
+
+@pytest.mark.parametrize(
+    "line", ["sub(%zero, %a)", "div(%one, %a)", "mul(%a, %ones)", "mul(%a, %deep)", "mul(%a, %two)", "max(%a, %one)"]
+)
+def test_arithmetic_that_changes_something_stays(line: str) -> None:
+    """Also with a vector of ones, which is a weight, and a number of more axes, which makes another shape."""
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,3]) -> (%y) {{
+          const %one: f32[1] {{1}}
+          const %two: f32[1] {{2}}
+          const %zero: f32[] {{0}}
+          const %ones: f32[3] {{1, 1, 1}}
+          const %deep: f32[1,1,1] {{1}}
+          %a = exp(%x) // "a"
+          %y = {line} // "y"
+        }}""")
+    assert run(REMOVE_COPIES, before).graph == before
+
+
 def test_an_output_that_is_a_copy_gives_its_name_to_what_it_copied() -> None:
     before = graph("""
         graph g batch=1 (%x: f32[2]) -> (%y) {

@@ -1,4 +1,7 @@
-"""Removes nodes whose output is their input: identities, and reshapes, casts, slices, ... that change nothing."""
+"""Removes nodes whose output is their input: identities, and reshapes, casts, slices, ... that change nothing.
+
+So do a product with the number one and a sum with zero: exporters write out factors that a model leaves at that.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ from math import inf
 
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.activation import Activation
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
 from bolt_build.schema.recipe import Policy
+
+_NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0, "pow": 1.0}
+"""The number on the right that changes nothing; of sums and products on the left, too."""
 
 
 def _run(graph: Graph, policy: Policy) -> PassResult:
@@ -20,7 +27,9 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
             continue
         current = editor.node(node.name)
         assert current is not None
-        obstacle = editor.stand_in(current.outputs[0], current.inputs[0])
+        # Of a number and a tensor the tensor is what is left.
+        kept = current.inputs[int(editor.is_constant(current.inputs[0]) and isinstance(current.op, Binary))]
+        obstacle = editor.stand_in(current.outputs[0], kept)
         if obstacle is None:
             journal.did(node.name, "removed", why)
         else:
@@ -32,6 +41,8 @@ def _copies(editor: GraphEditor, node: Node) -> str | None:
     """Why the node's output is its input; None where it may differ."""
     if node.epilogue or not node.inputs:
         return None
+    if isinstance(node.op, Binary):
+        return _neutral(editor, node, node.op.function)
     before, after = editor.type(node.inputs[0]), editor.type(node.outputs[0])
     if before != after:
         return None
@@ -53,6 +64,19 @@ def _copies(editor: GraphEditor, node: Node) -> str | None:
         case Activation("clip", low, high) if low == -inf and high == inf:
             return "a clip without bounds"
     return None
+
+
+def _neutral(editor: GraphEditor, node: Node, function: str) -> str | None:
+    """Why arithmetic with one number changes nothing. Vectors are weights, whose numbers no pass reads."""
+    left, right = node.inputs
+    if function in ("add", "mul") and editor.is_constant(left):
+        left, right = right, left
+    number = editor.constant(right)
+    if function not in _NEUTRAL or number is None or editor.is_constant(left):
+        return None
+    if number.size != 1 or float(number.reshape(-1)[0]) != _NEUTRAL[function]:
+        return None
+    return f"{function} with {_NEUTRAL[function]:g}" if editor.type(left) == editor.type(node.outputs[0]) else None
 
 
 REMOVE_COPIES = Pass("remove-copies", _run)
