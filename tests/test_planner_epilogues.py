@@ -26,6 +26,8 @@ def residual(lines: str, outputs: str = "%y", more: str = "") -> str:
     ("lines", "stages"),
     [
         ('%y = relu(%a) // "y"', "relu"),
+        ('%y = elu(%a) alpha=1 // "y"', "elu alpha=1.0"),
+        ('%y = mish(%a) // "y"', "mish"),
         ('%s = add(%a, %r) // "s"\n %y = relu(%s) // "y"', "add(%r) | relu"),
         ('%s = add(%r, %a) // "s"\n %y = relu(%s) // "y"', "add(%r) | relu"),
         ('%s = relu(%a) // "s"\n %y = add(%s, %r) // "y"', "relu | add(%r)"),

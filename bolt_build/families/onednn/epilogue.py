@@ -37,6 +37,8 @@ def eltwise(op: Activation) -> tuple[str, float, float] | None:
         "sqrt": ("sqrt", 0.0, 0.0),
         "neg": ("linear", -1.0, 0.0),
         "abs": ("abs", 0.0, 0.0),
+        "elu": ("elu", a, 0.0),
+        "mish": ("mish", 0.0, 0.0),
     }
     return known.get(op.function)
 

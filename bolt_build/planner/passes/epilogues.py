@@ -32,7 +32,7 @@ STAGES = 4
 
 IN_KERNEL = (
     "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
-    "silu", "swish", "exp", "abs",
+    "silu", "swish", "exp", "abs", "elu", "mish",
 )  # fmt: skip
 """Activations that every kernel library applies behind a convolution."""
 

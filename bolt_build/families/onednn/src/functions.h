@@ -10,6 +10,7 @@ inline dnnl::algorithm algorithm(Function function) {
   switch (function) {
     case Function::abs: return dnnl::algorithm::eltwise_abs;
     case Function::clip: return dnnl::algorithm::eltwise_clip;
+    case Function::elu: return dnnl::algorithm::eltwise_elu;
     case Function::exp: return dnnl::algorithm::eltwise_exp;
     case Function::gelu_erf: return dnnl::algorithm::eltwise_gelu_erf;
     case Function::gelu_tanh: return dnnl::algorithm::eltwise_gelu_tanh;
@@ -17,6 +18,7 @@ inline dnnl::algorithm algorithm(Function function) {
     case Function::hardswish: return dnnl::algorithm::eltwise_hardswish;
     case Function::linear: return dnnl::algorithm::eltwise_linear;
     case Function::logistic: return dnnl::algorithm::eltwise_logistic;
+    case Function::mish: return dnnl::algorithm::eltwise_mish;
     case Function::relu: return dnnl::algorithm::eltwise_relu;
     case Function::soft_relu: return dnnl::algorithm::eltwise_soft_relu;
     case Function::sqrt: return dnnl::algorithm::eltwise_sqrt;

@@ -12,7 +12,8 @@ enum class Type { f32, bf16 };
 
 /// Functions of one operand, as oneDNN names and defines them.
 enum class Function {
-  abs, clip, exp, gelu_erf, gelu_tanh, hardsigmoid, hardswish, linear, logistic, relu, soft_relu, sqrt, swish, tanh
+  abs, clip, elu, exp, gelu_erf, gelu_tanh, hardsigmoid, hardswish, linear, logistic, mish, relu, soft_relu, sqrt, swish,
+  tanh
 };
 
 /// Functions of two operands.
