@@ -21,7 +21,7 @@ import warnings
 from typing import Any
 
 import torch
-from exported_models import MODELS, NAMED, ONE_FORM
+from exported_models import ABSENT, MODELS, NAMED, ONE_FORM
 from exported_sized import SIZED
 
 FORMS = {"ts14": (False, 14), "ts17": (False, 17), "dynamo18": (True, 18), "dynamo23": (True, 23)}
@@ -53,8 +53,15 @@ def calibrated(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None
         layer.train()
         layer.momentum = None  # the mean of what it sees, which is one batch
     with torch.no_grad():
-        model(*(torch.randn(_BATCH, *each.shape[1:]) if each.is_floating_point() else each for each in inputs))
+        model(*(_drawn_like(each) for each in inputs))
     model.eval()
+
+
+def _drawn_like(given: torch.Tensor) -> torch.Tensor:
+    """A random batch of what goes in; what counts or chooses is the same for all of it."""
+    if given.is_floating_point():
+        return torch.randn(_BATCH, *given.shape[1:])
+    return given.repeat(_BATCH, *[1] * (given.ndim - 1))
 
 
 def plain_masks() -> None:
@@ -133,7 +140,7 @@ def serve() -> None:
 
 def main() -> int:
     if sys.argv[1:] == ["--list"]:
-        print(json.dumps({"named": list(NAMED), "all": list(MODELS), "one_form": ONE_FORM}))
+        print(json.dumps({"named": list(NAMED), "all": list(MODELS), "one_form": ONE_FORM, "absent": ABSENT}))
         return 0
     warnings.filterwarnings("ignore")
     if sys.argv[1:] == ["--serve"]:

@@ -1,4 +1,5 @@
-"""The models that `export_model.py` exports: torchvision's, timm's and transformers', randomly initialised.
+"""The models that `export_model.py` exports, randomly initialised: torchvision's, timm's, transformers' and those of
+further packages.
 
 Runs where these packages and torch are. Nothing is downloaded: sizes come from the architectures, or from small
 configurations of them.
@@ -7,6 +8,7 @@ configurations of them.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
@@ -14,6 +16,10 @@ from typing import Any
 
 import exported_further
 import exported_modules
+import exported_packages
+import exported_towers
+import exported_vits
+import exported_written
 import torch
 
 Made = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
@@ -249,6 +255,13 @@ NAMED: dict[str, Callable[[], Made]] = {
 }
 """The smallest of each family that is exported in every form."""
 
+FURTHER_PACKAGES = exported_packages.PACKAGES | exported_towers.PACKAGES | exported_vits.PACKAGES
+"""Packages and models of each, by what rows call them."""
+ABSENT = tuple(
+    sorted({package for package, _ in FURTHER_PACKAGES.values() if importlib.util.find_spec(package) is None})
+)
+"""Those whose models are left out."""
+
 OTHERS: dict[str, Callable[[], Made]] = {
     **{
         f"transformers.{kind}": (lambda kind=kind: text_model(kind, **_SMALL))
@@ -329,6 +342,12 @@ OTHERS: dict[str, Callable[[], Made]] = {
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in exported_further.TIMM},
     **{f"transformers.{name}": (lambda name=name: further_model(name)) for name in exported_further.TRANSFORMERS},
     **{f"module.{name}": made for name, made in exported_modules.MODULES.items()},
+    **{f"module.{name}": made for name, made in exported_written.MODULES.items()},
+    **{
+        f"{name}.{model}": made
+        for name, (package, models) in FURTHER_PACKAGES.items() if package not in ABSENT
+        for model, made in models.items()
+    },
 }  # fmt: skip
 """Models that are exported in one form, the largest last."""
 
@@ -339,6 +358,7 @@ ONE_FORM = {
     "transformers.Cohere": "dynamo18", "transformers.MobileViTV2": "dynamo18",
     "timm.halonet26t": "dynamo18", "timm.volo_d1_224": "dynamo18", "timm.sehalonet33ts": "dynamo18",
     **{f"transformers.{name}": form for name, form in exported_further.ONE_FORM.items()},
-    **{f"module.{name}": form for name, form in exported_modules.ONE_FORM.items()},
+    **{f"module.{name}": form for name, form in (exported_modules.ONE_FORM | exported_written.ONE_FORM).items()},
+    **exported_packages.ONE_FORM, **exported_towers.ONE_FORM, **exported_vits.ONE_FORM,
 }  # fmt: skip
 """The form of those that the exporter of the other does not take."""

@@ -1,13 +1,16 @@
 """Says of models that torch.onnx writes which of them import and plan, and whether their engines of the host are right.
 
 `exported_models.py` has the models, randomly initialised: every classification and segmentation architecture of
-torchvision, the smallest of most families of timm and transformers, and modules such as people write. The named ones
-are exported by torchscript at opsets 14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms.
-Each file is planned for an H200 (`bolt-build check`), and built for the host and verified from a recipe of four lines.
+torchvision, the smallest of most families of timm and transformers, modules such as people write, and models of further
+packages (`exported_packages.py`, `exported_towers.py`, `exported_vits.py`). The named ones are exported by torchscript
+at opsets 14 and 17 and by torch.export at opsets 18 and 23, others in one of these forms. Each file is planned for an
+H200 (`bolt-build check`), and built for the host and verified from a recipe of four lines.
 
-The exporters need an environment of their own:
+The exporters need an environment of their own. Further packages that it lacks are named and left out:
 
     python -m venv exporters && exporters/bin/pip install torch torchvision timm transformers onnx onnxscript
+    exporters/bin/pip install ultralytics segmentation-models-pytorch monai spandrel diffusers torchaudio speechbrain
+    exporters/bin/pip install x-transformers vit-pytorch kornia pytorchvideo torch-geometric open-clip-torch rfdetr
     python benchmarks/exporters.py --python exporters/bin/python --work FOLDER [--keep] [--only GLOB] [--form FORM]
         [--again]
 
@@ -210,7 +213,7 @@ def written(rows: list[dict[str, Any]], out: Path | None) -> Path:
     """Writes the result of all `rows`."""
     head = record.environment("bolt-build", "onnx", "onnxruntime")
     head["command"] = "python benchmarks/exporters.py --python exporters/bin/python --work FOLDER"
-    for name in ("torch", "torchvision", "timm", "transformers"):
+    for name in sorted({name for row in rows for name in row["by"]}):
         head["versions"][name] = ", ".join(sorted({row["by"][name] for row in rows if name in row["by"]}))
     rows = sorted(rows, key=lambda row: (row["model"].lower(), row["form"]))
     return record.write("exporters", head | summary(rows) | {"rows": rows}, out)
@@ -232,6 +235,8 @@ def rows_so_far(kept: Path, *, keep: bool) -> dict[str, dict[str, Any]]:
 def wanted(python: str) -> list[tuple[str, str]]:
     """Every model with each form that it is exported in: the named ones once by each exporter, then the others."""
     listed = listed_models(python)
+    if listed["absent"]:
+        print(f"left out, not installed: {', '.join(listed['absent'])}", flush=True)
     others = [model for model in listed["all"] if model not in listed["named"]]
     found = [(model, form) for form in FORMS[:2] for model in listed["named"]]
     found += [(model, listed["one_form"].get(model, FORMS[index % 2])) for index, model in enumerate(others)]
@@ -292,7 +297,20 @@ def main() -> int:
 
 _VERSIONS = """
 import importlib.metadata, json
-print(json.dumps({name: importlib.metadata.version(name) for name in ("torch", "torchvision", "timm", "transformers")}))
+found = {}
+for name, package in {
+    "torch": "torch", "torchvision": "torchvision", "timm": "timm", "transformers": "transformers",
+    "ultralytics": "ultralytics", "smp": "segmentation-models-pytorch", "monai": "monai", "spandrel": "spandrel",
+    "diffusers": "diffusers", "torchaudio": "torchaudio", "speechbrain": "speechbrain",
+    "x_transformers": "x-transformers", "vit_pytorch": "vit-pytorch", "kornia": "kornia",
+    "pytorchvideo": "pytorchvideo", "torch_geometric": "torch-geometric", "open_clip": "open-clip-torch",
+    "rfdetr": "rfdetr",
+}.items():
+    try:
+        found[name] = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps(found))
 """
 
 
