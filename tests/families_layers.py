@@ -29,6 +29,7 @@ from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
 from bolt_build.graph.ops.rearrange import Rearrange
 from bolt_build.graph.ops.reduce import MODES, Reduce
+from bolt_build.graph.ops.resize import Interpolate
 from bolt_build.graph.ops.roi_align import RoiAlign
 from bolt_build.graph.ops.scatter import ScatterElements
 from bolt_build.graph.ops.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
@@ -255,6 +256,11 @@ MOVES = [
     Layer("where", Where(), (Input((5, 1, 7), low=0, high=1, dtype=DType.BOOL), Input(IMAGE), Input((), True))),
     Layer("integers-mod", Binary("mod"),
           (Input((40, 7), low=-99, high=99, dtype=DType.I64), Input((7,), low=-9, high=9, dtype=DType.I64))),
+    *(
+        Layer(f"interpolate-{axis}", Interpolate(axis),
+              (Input(IMAGE), Input((9, 3), True, low=-0.4, high=3.4, dtype=DType.I64), Input((9, 3), True)))
+        for axis in (2, 3)
+    ),
     *(one(op.kind, op, IMAGE) for op in (CumSum(1, reverse=True), CumProd(1, True, True))),
     one("expand", Expand((4, 5, 6)), (4, 1, 6)),
     one("flatten-pixel", Reshape((2, 9)), (2, 9, 1, 1)),

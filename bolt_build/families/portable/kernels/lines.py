@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions
+from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.portable.kernels.gather import elements_along
@@ -28,9 +28,11 @@ def _slow(problem: KernelProblem) -> float:
 
 
 def _lines(operand: Operand, axis: int) -> str:
-    shape = operand.shape
-    outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
-    return struct("bolt::portable::Lines", outer=outer, extent=shape[axis], inner=inner)
+    """In the order of memory."""
+    order = memory_axes(len(operand.shape), operand.format.layout)
+    shape, place = [operand.shape[each] for each in order], order.index(axis)
+    outer, inner = prod(shape[:place]), prod(shape[place + 1 :])
+    return struct("bolt::portable::Lines", outer=outer, extent=shape[place], inner=inner)
 
 
 def _emit_cumulative(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -121,5 +123,5 @@ RULES = (
     Rule(Places, no_epilogue, _emit_places, _slow, layouts=row_major),
     Rule(ScatterElements, _refuse_scatter, _emit_scatter_elements, _slow, layouts=row_major, in_place=(0,)),
     Rule(ScatterND, _refuse_scatter, _emit_scatter_nd, _slow, layouts=row_major, in_place=(0,)),
-    Rule(Interpolate, _refuse_interpolate, _emit_interpolate, _slow, layouts=row_major),
+    Rule(Interpolate, _refuse_interpolate, _emit_interpolate, _slow),
 )
