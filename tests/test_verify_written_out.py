@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -95,3 +96,21 @@ def test_a_model_without_functions_stays() -> None:
     other = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
     model = helper.make_model(helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [info], [other]))
     assert written_out(model) is model
+
+
+@pytest.mark.parametrize("dtype", [{}, {"dtype": TensorProto.BOOL}, {"dtype": TensorProto.FLOAT16}])
+@pytest.mark.parametrize("given", [TensorProto.BOOL, TensorProto.FLOAT])
+def test_an_eye_is_computed_in_a_type_that_onnxruntime_has_one_of(given: int, dtype: dict[str, int]) -> None:
+    """torch-script writes the mask of a diagonal so."""
+    info, kind = helper.make_tensor_value_info, dtype.get("dtype", given)
+    nodes = [
+        helper.make_node("Identity", ["x"], ["like"]),
+        helper.make_node("EyeLike", ["like"], ["e"], name="eye", k=1, **dtype),
+        helper.make_node("Identity", ["e"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", [info("x", given, [3, 4])], [info("y", kind, [3, 4])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = onnxruntime.InferenceSession(written_out(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"x": np.zeros((3, 4), helper.tensor_dtype_to_np_dtype(given))})
+    np.testing.assert_array_equal(found.astype(int), np.eye(3, 4, k=1, dtype=int))
+    assert found.dtype == helper.tensor_dtype_to_np_dtype(kind)

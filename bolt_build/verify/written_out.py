@@ -1,5 +1,6 @@
 """Functions written out as the operators that define them, where verification has rules for those alone, or where
-onnxruntime computes them less exactly than they are defined."""
+onnxruntime computes them less exactly than they are defined; and nodes of types that onnxruntime has no kernel for, as a
+cast of what it has."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import onnx
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from bolt_build.graph.onnx_parse import subgraphs
 
@@ -15,6 +16,9 @@ WRITTEN_OUT = ("Attention",)
 """Operators of ONNX's own domain whose rounding follows from that of the operators of their definition."""
 _QUANTISED_LSTM = "DynamicQuantizeLSTM"
 """Of the domain com.microsoft: onnxruntime rounds its x and its states to 8 bits, an engine does not."""
+
+EYES = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT64)
+"""Types that onnxruntime takes and gives an EyeLike of. torch-script writes masks as such of booleans."""
 
 
 def written_out(model: ModelProto) -> ModelProto:
@@ -41,6 +45,9 @@ def _write_out(graph: GraphProto, inferred: GraphProto, outer: dict[str, TypePro
         node.CopyFrom(given)
         for inner, typed in zip(_graphs(node), _graphs(known), strict=True):
             _write_out(inner, typed, types, opset)
+        if _is_eye(node):
+            nodes += _in_single(node, types)
+            continue
         body = _body(node, opset, types) if _is_function(node) else None
         nodes += [node] if body is None else _renamed(node, body)
     del graph.node[:]
@@ -52,13 +59,32 @@ def _graphs(node: NodeProto) -> list[GraphProto]:
 
 
 def _has_functions(graph: GraphProto) -> bool:
-    return any(_is_function(node) or any(map(_has_functions, _graphs(node))) for node in graph.node)
+    return any(_is_function(node) or _is_eye(node) or any(map(_has_functions, _graphs(node))) for node in graph.node)
 
 
 def _is_function(node: NodeProto) -> bool:
     if node.domain == "com.microsoft":
         return node.op_type == _QUANTISED_LSTM
     return node.domain in ("", "ai.onnx") and node.op_type in WRITTEN_OUT
+
+
+def _is_eye(node: NodeProto) -> bool:
+    return node.domain in ("", "ai.onnx") and node.op_type == "EyeLike"
+
+
+def _in_single(node: NodeProto, types: dict[str, TypeProto]) -> Iterable[NodeProto]:
+    """An EyeLike in fp32, between casts from and to its own types; itself where onnxruntime has it in these."""
+    given = types[node.input[0]].tensor_type.elem_type if node.input[0] in types else TensorProto.FLOAT
+    to = next((each.i for each in node.attribute if each.name == "dtype"), given)
+    if given in EYES and to in EYES:
+        return (node,)
+    single, eye = f"{node.output[0]}/EyeLike/like", f"{node.output[0]}/EyeLike/single"
+    others = {each.name: each.i for each in node.attribute if each.name != "dtype"}
+    return (
+        helper.make_node("Cast", [node.input[0]], [single], name=f"{node.name}/like", to=TensorProto.FLOAT),
+        helper.make_node("EyeLike", [single], [eye], name=node.name, dtype=TensorProto.FLOAT, **others),
+        helper.make_node("Cast", [eye], list(node.output), name=f"{node.name}/cast", to=to),
+    )
 
 
 def _types(graph: GraphProto) -> dict[str, TypeProto]:
