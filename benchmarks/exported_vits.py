@@ -132,7 +132,16 @@ def _graph(name: str, *sizes: int, **options: object) -> Maker:
     return lambda: (found(_G + name)(*sizes, **options), (randn(1, 20, 16), torch.rand(1, 20, 20).round()))
 
 
+def _sparse(name: str) -> Maker:
+    """A network of one graph, given by its edges."""
+    return lambda: (
+        Part(found(_G + name)(16, 32, 2, 8), lambda model, x, edges: model(x[0], edges[0])[None]),
+        (randn(1, 20, 16), torch.randint(0, 20, (1, 2, 60))),
+    )
+
+
 GRAPHS: dict[str, Maker] = {
+    **{name: _sparse(name) for name in ("GCN", "GAT", "GraphSAGE", "GIN")},
     "DenseGCN": _graph("DenseGCNConv", 16, 8),
     "DenseSAGE": _graph("DenseSAGEConv", 16, 8),
     "DenseGAT": _graph("DenseGATConv", 16, 8, heads=2),
@@ -143,10 +152,6 @@ GRAPHS: dict[str, Maker] = {
         _G + "dense_diff_pool")(x, adj, model(x, adj))[:2]), (randn(1, 20, 16), torch.rand(1, 20, 20).round())),
     "mincut_pool": lambda: (Part(found(_G + "DenseGCNConv")(16, 4), lambda model, x, adj: found(
         _G + "dense_mincut_pool")(x, adj, model(x, adj))[:2]), (randn(1, 20, 16), torch.rand(1, 20, 20).round())),
-    "GCN": lambda: (found(_G + "GCN")(16, 32, 2, 8), (randn(20, 16), torch.randint(0, 20, (2, 60)))),
-    "GAT": lambda: (found(_G + "GAT")(16, 32, 2, 8), (randn(20, 16), torch.randint(0, 20, (2, 60)))),
-    "GraphSAGE": lambda: (found(_G + "GraphSAGE")(16, 32, 2, 8), (randn(20, 16), torch.randint(0, 20, (2, 60)))),
-    "GIN": lambda: (found(_G + "GIN")(16, 32, 2, 8), (randn(20, 16), torch.randint(0, 20, (2, 60)))),
 }  # fmt: skip
 
 
