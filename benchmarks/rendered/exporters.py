@@ -10,6 +10,8 @@ from rendered import figures, table
 _LIBRARIES = ("torchvision", "timm", "transformers")
 _OWN = "module"
 """Of modules that no library has."""
+_FURTHER = ""
+"""Of all other packages, which have a row together."""
 
 
 _HEAD = ("models of", "architectures", "files", "planned for an H200", "tried on the host", "and right")
@@ -21,16 +23,11 @@ _NOTHING = {
 
 @figures("exporters", without=_NOTHING)
 def exported(data: Any) -> dict[str, str]:
-    rows = []
-    for library in (*_LIBRARIES, _OWN):
-        mine = [row for row in data["rows"] if row["model"].startswith(f"{library}.")]
-        made = [row for row in mine if row["export"] == "ok"]
-        planned = sum(row["h200"] == "planned" for row in made)
-        verified = sum(row["host"] == "verified" for row in made)
-        tried = sum(row["host"] != "not built yet" for row in made)
-        numbers = len({row["model"] for row in made}), len(made), planned, tried, verified
-        label = f"{library} {data['versions'][library]}" if library != _OWN else "modules written for this"
-        rows.append([label, *map(str, numbers)])
+    groups: dict[str, list[dict[str, Any]]] = {name: [] for name in (*_LIBRARIES, _FURTHER, _OWN)}
+    for row in data["rows"]:
+        library = row["model"].partition(".")[0]
+        groups[library if library in groups else _FURTHER].append(row)
+    rows = [_counted(_label(name, mine, data["versions"]), mine) for name, mine in groups.items() if mine]
     forms = Counter(row["form"] for row in data["rows"] if row["export"] == "ok")
     lost = [f"{_name(row)} ({_first(row['export'])})" for row in data["rows"] if row["export"] != "ok"]
     wrong = [
@@ -46,6 +43,22 @@ def exported(data: Any) -> dict[str, str]:
         "exported.wrong": "; ".join(wrong) or "none",
         "exported.lost": "; ".join(lost) or "none",
     }
+
+
+def _label(name: str, mine: list[dict[str, Any]], versions: dict[str, str]) -> str:
+    if name == _OWN:
+        return "modules written for this"
+    if name == _FURTHER:
+        return ", ".join(sorted({row["model"].partition(".")[0] for row in mine}))
+    return f"{name} {versions[name]}"
+
+
+def _counted(label: str, mine: list[dict[str, Any]]) -> list[str]:
+    made = [row for row in mine if row["export"] == "ok"]
+    planned = sum(row["h200"] == "planned" for row in made)
+    verified = sum(row["host"] == "verified" for row in made)
+    tried = sum(row["host"] != "not built yet" for row in made)
+    return [label, *map(str, (len({row["model"] for row in made}), len(made), planned, tried, verified))]
 
 
 def _name(row: dict[str, Any]) -> str:
