@@ -1,6 +1,6 @@
 """Functions written out as the operators that define them, where verification has rules for those alone, or where
-onnxruntime computes them less exactly than they are defined; and nodes of types that onnxruntime has no kernel for, as a
-cast of what it has."""
+onnxruntime computes them less exactly than they are defined; and nodes of types that it has no kernel for, as a cast of
+what it has."""
 
 from __future__ import annotations
 
