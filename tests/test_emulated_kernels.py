@@ -47,6 +47,8 @@ READ_APART = tuple(
         "rows-pool-5-7-portable-direct-f16/channels_last-f16/channels_last-rows15",
         "f16-rearrange-pixels-portable-direct-f16/row-f16/row",
         "f16-heads-rms-turned-portable-direct-f16/row-f16/row",
+        "f16-gate-of-rows-portable-direct-f16/row-f16/row",
+        "f16-gate-first-portable-direct-f16/row-f16/row",
     )
 )
 """One of each way in which kernels read slices of channels, and residuals that are some, where they lie."""

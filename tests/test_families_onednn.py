@@ -100,7 +100,7 @@ CONVS = [
             Activation("leaky_relu", 0.1), Activation("sigmoid"), Activation("hard_sigmoid", 0.2, 0.5),
             Activation("hard_swish"), Activation("tanh"), Activation("softplus"), Activation("gelu"),
             Activation("gelu_tanh"), Activation("silu"), Activation("swish", 1.7), Activation("neg"), Activation("abs"),
-            Activation("elu", 1.3), Activation("mish"),
+            Activation("elu", 1.3), Activation("mish"), Activation("square"),
         )
     ),
 ]  # fmt: skip

@@ -155,8 +155,57 @@ def test_elementwise_nodes_take_no_other_broadcast() -> None:
           %a = relu(%x) // "a"
           %y = add(%a, %c) // "y"
         }""")
-    why = "stays out of 'a': 'c' is a constant that is neither one number nor one a channel"
+    why = "stays out of 'a': 'c' is a constant that is neither one number nor some along one axis"
     assert said(run(FUSE_EPILOGUES, before)) == [("y", "declined", why)]
+
+
+def test_numbers_of_one_pass_follow_one_axis() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[2,4,5]) -> (%y) {
+          const %c: f32[5] #
+          const %d: f32[1,1,5] #
+          const %e: f32[4,1] #
+          %a = mul(%x, %c) // "a"
+          %b = relu(%a) // "b"
+          %f = add(%b, %d) // "f"
+          %g = mul(%f, %c) // "g"
+          %y = sub(%g, %e) // "y"
+        }""")
+    result = run(FUSE_EPILOGUES, before)
+    assert body(result.graph).splitlines() == [
+        '%g = mul(%x, %c, %d, %c) | relu | add(%d) | mul(%c) @g  // "a", "b", "f", "g"',
+        '%y = sub(%g, %e)  // "y"',
+    ]
+    why = "stays out of 'g': 'e' is a constant along another axis than one in its epilogue"
+    assert said(result)[-1] == ("y", "declined", why)
+
+
+def test_what_follows_a_normalisation_rides_in_it() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,8,5,5], %r: f32[1,8,5,5]) -> (%y) {
+          const %s: f32[8,1,1] #
+          const %b: f32[8,1,1] #
+          %n = norm(%x, %s, %b) statistic="variance" axes=[1,2,3] epsilon=1e-05 groups=2 // "n"
+          %a = silu(%n) // "a"
+          %y = add(%a, %r) // "y"
+        }""")
+    result = run(FUSE_EPILOGUES, before)
+    assert body(result.graph).endswith(' | silu | add(%r) @y  // "n", "a", "y"')
+    assert len(result.graph.nodes) == 1
+
+
+@pytest.mark.parametrize("front", ["matmul(%x, %w)", "add(%x, %r)", "concat(%x, %w) axis=0"])
+def test_what_may_normalise_its_own_rows_keeps_the_normalisation_to_itself(front: str) -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[8,8], %r: f32[8,8]) -> (%y) {{
+          const %w: f32[8,8] #
+          const %s: f32[8] #
+          %p = {front} // "p"
+          %n = norm(%p, %s) statistic="rms" axes=[1] epsilon=1e-05 // "n"
+          %y = silu(%n) // "y"
+        }}""")
+    why = "stays out of 'n': 'p' and the normalisation of its rows may be one kernel"
+    assert said(run(FUSE_EPILOGUES, before))[-1] == ("y", "declined", why)
 
 
 def test_the_policy_can_forbid_it() -> None:

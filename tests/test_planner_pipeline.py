@@ -48,7 +48,7 @@ def test_the_order_is_this() -> None:
         "carry-moves",
         "merge-moves", "remove-copies", "order-heads",
         "select-early", "merge-projections", "slice-gathers", "gather-rows", "merge-rearrangements",
-        "fuse-epilogues",
+        "recognise-squares", "fuse-epilogues",
         "flatten-volumes", "fold-columns", "split-groups", "multiply-shuffles", "remove-copies",
         "pad-slices", "pad-channels", "join-slices",
         "pad-filters", "split-batches",
@@ -76,7 +76,7 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "recognise-group-norms, recognise-rotary, recognise-attention, "
         "turn-images, fold-batch-norm, fold-affine, merge-branches, "
         "move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
-        "merge-projections, slice-gathers, gather-rows, merge-rearrangements, fuse-epilogues, "
+        "merge-projections, slice-gathers, gather-rows, merge-rearrangements, recognise-squares, fuse-epilogues, "
         "flatten-volumes, fold-columns, split-groups, multiply-shuffles, "
         "pad-slices, pad-channels, join-slices, "
         "pad-filters, split-batches"

@@ -69,6 +69,8 @@ def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
     if product is None:
         return None
     obstacle = _obstacle_between(graph, norm)
+    if obstacle is None and norm.epilogue:
+        obstacle = "another operator lies between"
     if obstacle is None and product.inputs.count(between) > 1:
         obstacle = "the product reads what lies between twice"
     return NodeChain(norm, product, obstacle)

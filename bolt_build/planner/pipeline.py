@@ -45,6 +45,7 @@ from bolt_build.planner.passes.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
+from bolt_build.planner.passes.squares import RECOGNISE_SQUARES
 from bolt_build.planner.passes.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
@@ -91,6 +92,7 @@ PIPELINE: tuple[Pass, ...] = (
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
+    RECOGNISE_SQUARES,  # no formula is looked for any more
     FUSE_EPILOGUES,
     FLATTEN_VOLUMES,  # with what follows each convolution
     FOLD_COLUMNS,  # volumes are images now

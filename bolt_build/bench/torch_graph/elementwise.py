@@ -20,7 +20,8 @@ _PLAIN: dict[str, Callable[..., torch.Tensor]] = {
     "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "asinh": torch.asinh, "acosh": torch.acosh,
     "atanh": torch.atanh, "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "mish": F.mish,
     "softsign": F.softsign, "sign": torch.sign,
-    "exp": torch.exp, "sqrt": torch.sqrt, "neg": torch.neg, "abs": torch.abs, "reciprocal": torch.reciprocal,
+    "exp": torch.exp, "sqrt": torch.sqrt, "square": torch.square, "neg": torch.neg, "abs": torch.abs,
+    "reciprocal": torch.reciprocal,
 }  # fmt: skip
 _OF_TWO: dict[str, Callable[..., torch.Tensor]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "pow": torch.pow, "max": torch.maximum,

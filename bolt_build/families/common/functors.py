@@ -10,8 +10,8 @@ from bolt_build.graph.ops.functions import FUNCTIONS as MORE_FUNCTIONS
 ACTIVATIONS = {
     "relu": "Relu", "leaky_relu": "LeakyRelu", "clip": "Clip", "sigmoid": "Sigmoid", "hard_sigmoid": "HardSigmoid",
     "hard_swish": "HardSwish", "tanh": "Tanh", "softplus": "Softplus", "gelu": "Gelu", "gelu_tanh": "GeluTanh",
-    "erf": "Erf", "silu": "Silu", "exp": "Exp", "sqrt": "Sqrt", "neg": "Neg", "abs": "Abs", "reciprocal": "Reciprocal",
-    "sign": "Sign",
+    "erf": "Erf", "silu": "Silu", "exp": "Exp", "sqrt": "Sqrt", "square": "Square", "neg": "Neg", "abs": "Abs",
+    "reciprocal": "Reciprocal", "sign": "Sign",
     **{name: "".join(part.capitalize() for part in name.split("_")) for name in MORE_FUNCTIONS},
 }  # fmt: skip
 BINARIES = {
@@ -19,7 +19,7 @@ BINARIES = {
     "fmod": "Fmod", "prelu": "PRelu",
 }  # fmt: skip
 
-_PARAMETERS = {
+PARAMETERS = {
     "leaky_relu": 1, "clip": 2, "hard_sigmoid": 2, "elu": 1, "selu": 2, "celu": 1, "thresholded_relu": 1, "shrink": 2,
     "swish": 1,
 }  # fmt: skip
@@ -39,7 +39,7 @@ def activation_type(op: Activation) -> str:
 
 def activation(op: Activation) -> str:
     """`bolt::portable::Clip{0.0f, 6.0f}`"""
-    parameters = (op.alpha, op.beta)[: _PARAMETERS.get(op.function, 0)]
+    parameters = (op.alpha, op.beta)[: PARAMETERS.get(op.function, 0)]
     values = ", ".join(literal(value) for value in parameters)
     return f"{activation_type(op)}{{{values}}}"
 

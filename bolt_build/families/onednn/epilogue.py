@@ -35,6 +35,7 @@ def eltwise(op: Activation) -> tuple[str, float, float] | None:
         "swish": ("swish", a, 0.0),
         "exp": ("exp", 0.0, 0.0),
         "sqrt": ("sqrt", 0.0, 0.0),
+        "square": ("square", 0.0, 0.0),
         "neg": ("linear", -1.0, 0.0),
         "abs": ("abs", 0.0, 0.0),
         "elu": ("elu", a, 0.0),

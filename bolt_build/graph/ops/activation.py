@@ -23,7 +23,7 @@ from bolt_build.graph.tail_rules import elementwise
 
 _OWN = (
     "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
-    "erf", "silu", "exp", "sqrt", "neg", "abs", "reciprocal", "sign",
+    "erf", "silu", "exp", "sqrt", "square", "neg", "abs", "reciprocal", "sign",
 )  # fmt: skip
 
 FUNCTIONS = (*_OWN, *MORE_FUNCTIONS)
@@ -67,6 +67,7 @@ _EVALUATE: dict[str, Callable[[Array, float, float], Array]] = {
     "silu": lambda x, a, b: x * _sigmoid(x),
     "exp": lambda x, a, b: np.exp(x),
     "sqrt": lambda x, a, b: np.sqrt(x),
+    "square": lambda x, a, b: x * x,
     "neg": lambda x, a, b: np.negative(x),
     "abs": lambda x, a, b: np.abs(x),
     "reciprocal": lambda x, a, b: 1.0 / x,

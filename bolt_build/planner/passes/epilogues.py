@@ -1,9 +1,9 @@
 """Fuses elementwise nodes into the node before them, as stages that run before its result is stored.
 
 A Conv or MatMul takes at most one other tensor of the output's shape (a residual) and two activations. An elementwise
-node takes up to four stages, whose operands may also be constants, one for all or one a channel: one pass over memory.
-A normalisation takes two stages of no other tensor: activations, and constants as elementwise nodes take them. A sum
-of two tensors stays out, because one kernel may add up and normalise next.
+node takes up to four stages, whose operands may also be constants, one number or some along one axis: one pass over
+memory. So does a normalisation, where no kernel computes it with what is in front of it: for example GroupNorm and
+SiLU, or a residual behind the normalisation of Swin V2.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from bolt_build.graph.ir import EpilogueOp, Graph, Node, TensorType
 from bolt_build.graph.ops.activation import Activation
 from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.graph.ops.conv import Conv
+from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.shape import Concat
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
-from bolt_build.planner.passes.channels import channel_vector
 from bolt_build.planner.passes.duplicates import COMMUTATIVE
 from bolt_build.planner.rewrite import GraphEditor, joined
 from bolt_build.schema.recipe import Policy
 
 ACTIVATIONS = 2
-"""Most activations in the epilogue of a Conv or MatMul, and stages in that of a normalisation."""
+"""Most activations in the epilogue of a Conv or MatMul."""
 
 STAGES = 4
 """Most stages in the epilogue of an elementwise node."""
 
 IN_KERNEL = (
     "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
-    "silu", "swish", "exp", "abs", "elu", "mish",
+    "silu", "swish", "exp", "abs", "elu", "mish", "square",
 )  # fmt: skip
 """Activations that every kernel library applies behind a convolution."""
 
@@ -57,10 +58,8 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         _extend(editor, journal, host, _kernel_limit)
     for old in editor.nodes():
         node = editor.node(old.name)
-        if node is not None and isinstance(node.op, Activation | Binary):
-            _extend(editor, journal, node, _elementwise_limit)
-        elif node is not None and isinstance(node.op, Norm):
-            _extend(editor, journal, node, _norm_limit)
+        if node is not None and isinstance(node.op, Activation | Binary | Norm):
+            _extend(editor, journal, node, _norm_limit if isinstance(node.op, Norm) else _elementwise_limit)
     return journal.result(editor.finish())
 
 
@@ -129,15 +128,6 @@ def _kernel_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
     return None
 
 
-def _norm_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
-    """What the kernel of a normalisation is not given."""
-    if len(host.epilogue) == ACTIVATIONS:
-        return f"its epilogue already has {ACTIVATIONS} stages"
-    if stage.operand is not None and not editor.is_constant(stage.operand):
-        return f"a normalisation's epilogue has no other tensor, such as '{stage.operand}'"
-    return _elementwise_limit(editor, host, stage)
-
-
 def _elementwise_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
     """What one pass over memory does not take."""
     if len(host.epilogue) == STAGES:
@@ -149,14 +139,35 @@ def _elementwise_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | N
         return None
     if not editor.is_constant(stage.operand):
         return f"'{stage.operand}' is broadcast"
-    if not _one_or_per_channel(editor, stage.operand, out):
-        return f"'{stage.operand}' is a constant that is neither one number nor one a channel"
+    axes = _axes(editor, stage.operand, out)
+    if len(axes) > 1:
+        return f"'{stage.operand}' is a constant that is neither one number nor some along one axis"
+    own = (host.inputs[each.operand] for each in host.epilogue if each.operand is not None)
+    others = {_axes(editor, name, out) for name in own if editor.is_constant(name)} - {()}
+    if axes and others and others != {axes}:
+        return f"'{stage.operand}' is a constant along another axis than one in its epilogue"
     return None
 
 
-def _one_or_per_channel(editor: GraphEditor, name: str, out: TensorType) -> bool:
-    array = editor.constant(name)
-    return array is not None and (array.size == 1 or (out.rank > 1 and channel_vector(array, out, 1) is not None))
+def _norm_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
+    """What a normalisation's kernel does not take: it should stay one that has what is in front of it in it."""
+    assert isinstance(host.op, Norm)
+    out = editor.type(host.outputs[0])
+    before = editor.producer(host.inputs[0])
+    if host.op.axes == (out.rank - 1,) and before is not None and _with_rows(before):
+        return f"'{before.name}' and the normalisation of its rows may be one kernel"
+    return _elementwise_limit(editor, host, stage)
+
+
+def _with_rows(node: Node) -> bool:
+    """Whether families may compute a node and the normalisation of the rows that it leaves at once."""
+    return isinstance(node.op, MatMul | Gather | Concat) or (isinstance(node.op, Binary) and node.op.function == "add")
+
+
+def _axes(editor: GraphEditor, name: str, out: TensorType) -> tuple[int, ...]:
+    """The axes of `out` along which a constant's numbers differ."""
+    shape = editor.type(name).shape
+    return tuple(axis + out.rank - len(shape) for axis, extent in enumerate(shape) if extent != 1)
 
 
 def _fuse(editor: GraphEditor, host: Node, reader: Node, stage: Stage) -> Node:

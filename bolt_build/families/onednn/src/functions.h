@@ -22,6 +22,7 @@ inline dnnl::algorithm algorithm(Function function) {
     case Function::relu: return dnnl::algorithm::eltwise_relu;
     case Function::soft_relu: return dnnl::algorithm::eltwise_soft_relu;
     case Function::sqrt: return dnnl::algorithm::eltwise_sqrt;
+    case Function::square: return dnnl::algorithm::eltwise_square;
     case Function::swish: return dnnl::algorithm::eltwise_swish;
     case Function::tanh: return dnnl::algorithm::eltwise_tanh;
   }

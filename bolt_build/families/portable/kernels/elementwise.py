@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from bolt_build.families.base import KernelProblem, Operand, StepCode, StepExpressions, memory_axes
-from bolt_build.families.common.cxx import braces, double, literal, struct
+from bolt_build.families.common.cxx import boolean, braces, double, literal, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
-from bolt_build.families.common.functors import TRANSCENDENTAL, activation, binary
+from bolt_build.families.common.functors import PARAMETERS, TRANSCENDENTAL, activation, activation_type, binary
 from bolt_build.families.common.geometry import MOST_AXES, Loop, around, merged, strides
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.common.stages import aligned
+from bolt_build.families.common.stages import Reach, aligned, spreads
 from bolt_build.families.portable.rule import Rule, computed_only
 from bolt_build.families.portable.typed import emit_pointwise, is_computed, refuse_pointwise
 from bolt_build.families.reason import Reason
@@ -40,7 +43,22 @@ def _reads_apart(problem: KernelProblem) -> tuple[int, ...]:
     output = problem.outputs[0]
     along = 1 if isinstance(problem.op, BatchNorm) else channel_axis(problem)
     rows = is_computed(problem) and len(output.shape) > 1 and along in (None, _innermost(output))
-    return (0,) if rows else ()
+    if not rows:
+        return ()
+    other = _other_side(problem)
+    return (0,) if other is None else (0, other)
+
+
+def _other_side(problem: KernelProblem) -> int | None:
+    """The input like the output that the stage right behind an activation without numbers combines with its result, as
+    in a gate: then both may be read as the two sides of one function. None where there is no such stage."""
+    op = problem.op
+    if not isinstance(op, Activation) or op.function in PARAMETERS or not problem.epilogue:
+        return None
+    stage, (how, *_) = problem.epilogue[0], spreads(problem)
+    if stage.operand is None or how is None or how.reach is not Reach.SAME:
+        return None
+    return None if problem.inputs[stage.operand].constant else stage.operand
 
 
 def _sides_apart(problem: KernelProblem) -> tuple[int, ...]:
@@ -88,6 +106,12 @@ def _emit_activation(problem: KernelProblem, at: StepExpressions) -> StepCode:
                 problem, at, f"bolt::portable::typed::Clip<double>{{{double(op.alpha)}, {double(op.beta)}}}"
             )
         return emit_pointwise(problem, at, f"bolt::portable::typed::{_TYPED_ACTIVATIONS[op.function]}{{}}")
+    other = _other_side(problem)
+    if other is not None and (at.input_pitch(0) or at.input_pitch(other)):
+        stage = problem.epilogue[0]
+        assert isinstance(stage.op, Binary)
+        function = f"bolt::portable::Behind<{activation_type(op)}, {binary(stage.op)}, {boolean(stage.swapped)}>"
+        return _broadcast(replace(problem, epilogue=problem.epilogue[1:]), at, function, (0, other))
     first = f"bolt::portable::apply({activation(op)})"
     return _elementwise(problem, at, chain(problem, at, (first,)), channel_axis(problem))
 
@@ -105,12 +129,15 @@ def _emit_batch_norm(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return _elementwise(problem, at, chain(problem, at, (first,)), 1)
 
 
-def _broadcast_loops(problem: KernelProblem, at: StepExpressions | None = None) -> tuple[Loop, ...]:
-    """Loops over the output's memory with the steps of both sides; the channels' loop stays apart."""
+def _broadcast_loops(
+    problem: KernelProblem, both: Sequence[int], at: StepExpressions | None = None
+) -> tuple[Loop, ...]:
+    """Loops over the output's memory with the steps of both sides, inputs of these numbers; the channels' loop stays
+    apart."""
     output = problem.outputs[0]
     rank = len(output.shape)
     sides = []
-    for index in op_operands(problem):
+    for index in both:
         operand = problem.inputs[index]
         pitch = at.input_pitch(index) if at is not None else 0
         shape, steps = aligned(operand.shape, rank), (0,) * (rank - len(operand.shape)) + strides(operand, pitch)
@@ -130,7 +157,7 @@ def _refuse_binary(problem: KernelProblem) -> str | None:
         return refuse_pointwise(problem)
     if (reason := computed_only(problem) or refuse_stages(problem)) is not None:
         return reason
-    count = len(_broadcast_loops(problem))
+    count = len(_broadcast_loops(problem, op_operands(problem)))
     return Reason("broadcasts over {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
 
 
@@ -138,8 +165,13 @@ def _emit_binary(problem: KernelProblem, at: StepExpressions) -> StepCode:
     assert isinstance(problem.op, Binary)
     if not is_computed(problem):
         return emit_pointwise(problem, at, f"bolt::portable::typed::{_TYPED_BINARIES[problem.op.function]}{{}}")
-    loops = _broadcast_loops(problem, at)
-    left, right = op_operands(problem)
+    return _broadcast(problem, at, binary(problem.op), op_operands(problem))
+
+
+def _broadcast(problem: KernelProblem, at: StepExpressions, function: str, both: Sequence[int]) -> StepCode:
+    """A function of two of the problem's inputs, and its epilogue."""
+    loops = _broadcast_loops(problem, both, at)
+    left, right = both
     parameters = struct(
         "bolt::portable::Broadcast",
         rank=len(loops),
@@ -149,7 +181,7 @@ def _emit_binary(problem: KernelProblem, at: StepExpressions) -> StepCode:
         channel_axis=next((i for i, loop in enumerate(loops) if loop.fixed), -1),
     )
     operands = (problem.inputs[left], problem.inputs[right], problem.outputs[0])
-    types = ", ".join([binary(problem.op), *(COMPUTED[operand.format.dtype] for operand in operands)])
+    types = ", ".join([function, *(COMPUTED[operand.format.dtype] for operand in operands)])
     call = (
         f"bolt::portable::broadcast<{types}>(r, {parameters}, {at.inputs[left]}, {at.inputs[right]}, "
         f"{at.outputs[0]}, {chain(problem, at)});"

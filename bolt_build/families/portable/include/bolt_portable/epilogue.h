@@ -117,6 +117,9 @@ struct Exp {
 struct Sqrt {
   BOLT_HD float operator()(float x) const { return std::sqrt(x); }
 };
+struct Square {
+  BOLT_HD float operator()(float x) const { return x * x; }
+};
 struct Neg {
   BOLT_HD float operator()(float x) const { return -x; }
 };
@@ -161,6 +164,14 @@ struct Max {
 };
 struct Min {
   BOLT_HD float operator()(float a, float b) const { return a != a || a < b ? a : b; }
+};
+
+/// function(first(x), y), or function(y, first(x)).
+template <typename First, typename Function, bool swapped>
+struct Behind {
+  BOLT_HD float operator()(float x, float y) const {
+    return swapped ? Function{}(y, First{}(x)) : Function{}(First{}(x), y);
+  }
 };
 
 // Operands of a stage.
