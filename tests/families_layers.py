@@ -25,6 +25,7 @@ from bolt_build.graph.ops.lp_pool import LpPool
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
 from bolt_build.graph.ops.normalization import BatchNorm, Lrn
+from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.pool import Pool
 from bolt_build.graph.ops.pool_places import PoolPlaces
 from bolt_build.graph.ops.rearrange import Rearrange
@@ -335,6 +336,16 @@ PRODUCTS = [
             (Input((30, 20) if a else (20, 30)), Input((70, 30) if b else (30, 70), True), Input((70,), True)), (RELU,))
       for a in (False, True) for b in (False, True)),
     Layer("matmul-batched", MatMul(), (Input((2, 1, 4, 5)), Input((3, 5, 6)))),
+    Layer("placed-heads", PlacedMatMul(
+        ((2, 7, 3, 4), (0, 2, 1, 3), (2, 3, 7, 4)), ((2, 5, 3, 4), (0, 2, 3, 1), (2, 3, 4, 5)),
+        ((2, 3, 7, 5), (0, 2, 1, 3), (2, 7, 15))), (Input((2, 7, 12)), Input((2, 5, 12)), Input((2, 7, 15))),
+        (stage("add", 2), RELU)),
+    Layer("placed-image", PlacedMatMul(
+        ((2, 2, 6, 3, 5), (0, 1, 2, 3, 4), (2, 2, 6, 15)), ((3, 5, 15), (2, 0, 1), (1, 15, 15)),
+        ((2, 2, 6, 3, 5), (0, 1, 2, 3, 4), (2, 12, 3, 5))), (Input((2, 12, 3, 5)), Input((3, 5, 15)))),
+    Layer("placed-shared", PlacedMatMul(
+        ((2, 2, 3, 6), (0, 1, 2, 3), (2, 2, 3, 6)), ((2, 6, 5), (0, 1, 2), (2, 1, 6, 5)),
+        ((2, 2, 3, 5), (1, 0, 3, 2), (4, 5, 3))), (Input((4, 3, 6)), Input((2, 6, 5)))),
     Layer("matmul-batched-residual", MatMul(transpose_b=True), (Input((2, 4, 5)), Input((2, 6, 5)), Input((2, 4, 6))),
           (stage("add", 2), RELU)),
 ]  # fmt: skip

@@ -1,5 +1,6 @@
 """Products of two tensors in half precision, as layers that are tried on a GPU: both factors in both orders, heads that
-share a factor, ragged tiles, loads of one to eight elements, a constant factor on the left."""
+share a factor, ragged tiles, loads of one to eight elements, a constant factor on the left; factors and results that
+lie in other places."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.half_products import HalfTile
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.placed_matmul import Move, PlacedMatMul
 
 PORTABLE = Portable()
 
@@ -22,6 +24,11 @@ PORTABLE = Portable()
 def product(label: str, a: Input, b: Input, *more: Input, op: MatMul | None = None) -> Layer:
     stages = (stage("add", 2), RELU) if more else ()
     return Layer(f"half-{label}", op or MatMul(), (a, b, *more), stages, DType.F16, TOLERANCE)
+
+
+def placed(label: str, a: Input, b: Input, left: Move, right: Move, made: Move, *more: Input) -> Layer:
+    stages = (stage("add", 2), RELU) if more else ()
+    return Layer(f"half-{label}", PlacedMatMul(left, right, made), (a, b, *more), stages, DType.F16, TOLERANCE)
 
 
 LAYERS = (
@@ -33,6 +40,40 @@ LAYERS = (
     product("odd", Input((3, 37, 45)), Input((3, 45, 131))),
     product("constant", Input((40, 196), True), Input((4, 196, 136))),
     product("shallow", Input((2, 150, 8)), Input((2, 8, 150))),
+    placed(
+        "placed-rows",
+        Input((2, 70, 96)),
+        Input((2, 52, 96)),
+        ((2, 70, 2, 48), (0, 2, 1, 3), (2, 2, 70, 48)),
+        ((2, 52, 2, 48), (0, 2, 3, 1), (2, 2, 48, 52)),
+        ((2, 2, 70, 52), (0, 2, 1, 3), (2, 70, 104)),
+    ),
+    placed(
+        "placed-image",
+        Input((2, 48, 5, 7)),
+        Input((2, 48, 35)),
+        ((2, 2, 24, 5, 7), (0, 1, 2, 3, 4), (2, 2, 24, 35)),
+        ((2, 2, 24, 35), (0, 1, 3, 2), (2, 2, 35, 24)),
+        ((2, 2, 24, 24), (0, 1, 2, 3), (2, 48, 24)),
+        Input((2, 48, 24)),
+    ),
+    placed(
+        "placed-turned",
+        Input((3, 33, 40)),
+        Input((40, 31)),
+        ((3, 33, 40), (0, 1, 2), (3, 33, 40)),
+        ((40, 31), (0, 1), (40, 31)),
+        ((3, 33, 31), (0, 2, 1), (3, 31, 33)),
+        Input((3, 31, 33)),
+    ),
+    placed(
+        "placed-line",
+        Input((2, 96, 6, 6)),
+        Input((2, 36)),
+        ((2, 96, 6, 6), (0, 1, 2, 3), (2, 96, 36)),
+        ((2, 36), (0, 1), (2, 36, 1)),
+        ((2, 96, 1), (0, 1, 2), (2, 96, 1, 1)),
+    ),
 )
 TILES = {
     "half-heads": (HalfTile(64, 64), HalfTile(32, 128), HalfTile(128, 32)),
@@ -43,6 +84,10 @@ TILES = {
     "half-odd": (HalfTile(32, 64), HalfTile(64, 128)),
     "half-constant": (HalfTile(64, 128),),
     "half-shallow": (HalfTile(128, 128),),
+    "half-placed-rows": (HalfTile(64, 32), HalfTile(128, 64)),
+    "half-placed-image": (HalfTile(32, 32),),
+    "half-placed-turned": (HalfTile(32, 64),),
+    "half-placed-line": (HalfTile(128, 32),),
 }
 """Every size in every order."""
 

@@ -334,7 +334,8 @@ _READ_APART = (
     "inverted-3x3s2+24-grouped-invertedx", "expanded-3x3s2+dw+mean-grouped-expandedx", "mean-3x3-grouped-rowsx",
     "normed-7x7-grouped-normedx2x1x32x", "rows-pool-3-24-portable-", "rows-pool-5-7-portable-", "norm-",
     "f16-rearrange-pixels-portable-", "f16-transpose-blocks-portable-",
-    "f16-heads-rms-turned-portable-", "f16-gate-of-rows-portable-", "f16-gate-first-portable-",
+    "f16-heads-rms-turned-portable-", "half-placed-rows-portable-",
+    "f16-gate-of-rows-portable-", "f16-gate-first-portable-",
 )  # fmt: skip
 """The first trial of each is tried with inputs whose rows lie apart too: one of each way in which kernels read."""
 

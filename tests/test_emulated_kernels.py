@@ -48,6 +48,7 @@ READ_APART = tuple(
         "f16-rearrange-pixels-portable-direct-f16/row-f16/row",
         "f16-heads-rms-turned-portable-direct-f16/row-f16/row",
         "f16-gate-of-rows-portable-direct-f16/row-f16/row",
+        "half-placed-rows-portable-tensor_coresx128x32-f16/row-f16/row",
         "f16-gate-first-portable-direct-f16/row-f16/row",
     )
 )
@@ -179,6 +180,12 @@ LABELS = (
     "half-shared-portable-tensor_coresx64x64-f16/row-f16/row",
     "half-odd-portable-tensor_coresx64x128-f16/row-f16/row",
     "half-shallow-portable-tensor_coresx128x128-f16/row-f16/row",
+    "half-placed-rows-portable-tensor_coresx128x64-f16/row-f16/row",
+    "half-placed-image-portable-tensor_coresx32x32-f16/channels_last-f16/row-shares2",
+    "half-placed-image-portable-tensor_coresx32x32-f16/row-f16/channels_last",
+    "half-placed-image-portable-direct-f16/channels_last-f16/channels_last",
+    "half-placed-turned-portable-tensor_coresx32x64-f16/row-f16/row",
+    "half-placed-line-portable-tensor_coresx128x32-f16/channels_last-f16/row",
     "f16-lstm-everything-portable-direct-f16/row-f16/row",
     "f16-lstm-everything-portable-rowsx4x2-f16/row-f16/row",
     "f16-gru-portable-rowsx2x8-f16/row-f16/row",

@@ -44,13 +44,13 @@ def test_the_order_is_this() -> None:
         "recognise-attention", "fold-constants", "merge-moves", "remove-copies", "turn-images", "fold-pads",
         "fold-batch-norm", "fold-affine",
         "merge-branches",
-        "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead", "multiply-patches",
+        "gate-sums", "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead", "multiply-patches",
         "carry-moves",
         "merge-moves", "remove-copies", "order-heads",
-        "select-early", "merge-projections", "slice-gathers", "gather-rows", "merge-rearrangements",
-        "recognise-squares", "fuse-epilogues",
+        "select-early", "merge-projections", "slice-gathers", "gather-rows", "place-products",
+        "merge-rearrangements", "recognise-squares", "fuse-epilogues",
         "flatten-volumes", "fold-columns", "split-groups", "multiply-shuffles", "remove-copies",
-        "pad-slices", "pad-channels", "join-slices",
+        "pad-slices", "order-slices", "pad-channels", "join-slices",
         "pad-filters", "split-batches",
     ]  # fmt: skip
 
@@ -59,7 +59,7 @@ def test_passes_of_other_packages_stand_once_where_they_ask_to(monkeypatch: pyte
     late, early = Pass("late", nothing), Pass("early", nothing, before="remove-dead")
     plugged(monkeypatch, late, early)
     names = [each.name for each in passes()]
-    assert (names[0], names[-12:-8]) == ("early", ["late", "fuse-epilogues", "flatten-volumes", "fold-columns"])
+    assert (names[0], names[-13:-9]) == ("early", ["late", "fuse-epilogues", "flatten-volumes", "fold-columns"])
     assert len(names) == len(pipeline.PIPELINE) + 2
 
 
@@ -75,10 +75,11 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "broadcast, scale-sums, fake-quantise, fold-pads, recognise-activations, recognise-norms, "
         "recognise-group-norms, recognise-rotary, recognise-attention, "
         "turn-images, fold-batch-norm, fold-affine, merge-branches, "
-        "move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
-        "merge-projections, slice-gathers, gather-rows, merge-rearrangements, recognise-squares, fuse-epilogues, "
+        "gate-sums, move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
+        "merge-projections, slice-gathers, gather-rows, place-products, merge-rearrangements, "
+        "recognise-squares, fuse-epilogues, "
         "flatten-volumes, fold-columns, split-groups, multiply-shuffles, "
-        "pad-slices, pad-channels, join-slices, "
+        "pad-slices, order-slices, pad-channels, join-slices, "
         "pad-filters, split-batches"
     )
     assert found.hint == "upgrade the package, or remove it: python -m pip uninstall more"

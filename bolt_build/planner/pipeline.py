@@ -23,6 +23,7 @@ from bolt_build.planner.passes.expands import BROADCAST
 from bolt_build.planner.passes.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.fold_columns import FOLD_COLUMNS
 from bolt_build.planner.passes.forward_affine import FOLD_FORWARD
+from bolt_build.planner.passes.gated_sums import GATE_SUMS
 from bolt_build.planner.passes.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
@@ -31,11 +32,13 @@ from bolt_build.planner.passes.moves import MERGE_MOVES
 from bolt_build.planner.passes.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.order_heads import ORDER_HEADS
+from bolt_build.planner.passes.order_slices import ORDER_SLICES
 from bolt_build.planner.passes.pad_channels import PAD_CHANNELS
 from bolt_build.planner.passes.pad_filters import PAD_FILTERS
 from bolt_build.planner.passes.pad_slices import PAD_SLICES
 from bolt_build.planner.passes.pads import FOLD_PADS
 from bolt_build.planner.passes.patches import MULTIPLY_PATCHES
+from bolt_build.planner.passes.place_products import PLACE_PRODUCTS
 from bolt_build.planner.passes.projections import MERGE_PROJECTIONS
 from bolt_build.planner.passes.rearrangements import MERGE_REARRANGEMENTS
 from bolt_build.planner.passes.repvgg import MERGE_BRANCHES
@@ -77,6 +80,7 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_BATCH_NORM,
     FOLD_AFFINE,
     MERGE_BRANCHES,  # their BatchNorms are in their weights now
+    GATE_SUMS,  # BatchNorms are in weights now
     MOVE_LATER,  # biases are part of products now
     FOLD_AFFINE,  # what stood behind the sum of branches, and behind such moves
     FOLD_FORWARD,  # what no product in front took
@@ -91,6 +95,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_PROJECTIONS,  # their biases and scales are in their weights now
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
+    PLACE_PRODUCTS,  # attention has taken those that it can
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     RECOGNISE_SQUARES,  # no formula is looked for any more
     FUSE_EPILOGUES,
@@ -100,6 +105,7 @@ PIPELINE: tuple[Pass, ...] = (
     MULTIPLY_SHUFFLES,  # activations are in their epilogues now
     REMOVE_COPIES,  # slices that take everything
     PAD_SLICES,  # sums and activations between products are in their epilogues now
+    ORDER_SLICES,  # what is not padded part by part
     PAD_CHANNELS,  # likewise
     JOIN_SLICES,  # padded channels count
     PAD_FILTERS,  # of what no product reads

@@ -2,8 +2,8 @@
 
 A Conv or MatMul takes at most one other tensor of the output's shape (a residual) and two activations. An elementwise
 node takes up to four stages, whose operands may also be constants, one number or some along one axis: one pass over
-memory. So does a normalisation, where no kernel computes it with what is in front of it: for example GroupNorm and
-SiLU, or a residual behind the normalisation of Swin V2.
+memory. So does a normalisation or a reduction, where no kernel computes it with what is in front of it: for example
+GroupNorm and SiLU, or a residual behind the normalisation of Swin V2.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from bolt_build.graph.ops.conv import Conv
 from bolt_build.graph.ops.gather import Gather
 from bolt_build.graph.ops.matmul import MatMul
 from bolt_build.graph.ops.norm import Norm
+from bolt_build.graph.ops.placed_matmul import PlacedMatMul
+from bolt_build.graph.ops.reduce import Reduce
 from bolt_build.graph.ops.shape import Concat
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.duplicates import COMMUTATIVE
@@ -54,12 +56,12 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
         return journal.result(graph)
     # From the last to the first: of two convolutions that meet in an addition, the later one takes it, because the
     # other's result exists by then.
-    for host in reversed([node for node in editor.nodes() if isinstance(node.op, Conv | MatMul)]):
+    for host in reversed([node for node in editor.nodes() if isinstance(node.op, Conv | MatMul | PlacedMatMul)]):
         _extend(editor, journal, host, _kernel_limit)
     for old in editor.nodes():
         node = editor.node(old.name)
-        if node is not None and isinstance(node.op, Activation | Binary | Norm):
-            _extend(editor, journal, node, _norm_limit if isinstance(node.op, Norm) else _elementwise_limit)
+        if node is not None and isinstance(node.op, Activation | Binary | Norm | Reduce):
+            _extend(editor, journal, node, _statistics_limit)
     return journal.result(editor.finish())
 
 
@@ -149,13 +151,14 @@ def _elementwise_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | N
     return None
 
 
-def _norm_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
-    """What a normalisation's kernel does not take: it should stay one that has what is in front of it in it."""
-    assert isinstance(host.op, Norm)
-    out = editor.type(host.outputs[0])
-    before = editor.producer(host.inputs[0])
-    if host.op.axes == (out.rank - 1,) and before is not None and _with_rows(before):
-        return f"'{before.name}' and the normalisation of its rows may be one kernel"
+def _statistics_limit(editor: GraphEditor, host: Node, stage: Stage) -> str | None:
+    """The same, where a normalisation or a reduction may be part of the kernel of what is in front of it."""
+    out, before = editor.type(host.outputs[0]), editor.producer(host.inputs[0])
+    if before is not None:
+        if isinstance(host.op, Norm) and host.op.axes == (out.rank - 1,) and _with_rows(before):
+            return f"'{before.name}' and the normalisation of its rows may be one kernel"
+        if isinstance(host.op, Reduce) and isinstance(before.op, Conv):
+            return f"'{before.name}' and the means of its images may be one kernel"
     return _elementwise_limit(editor, host, stage)
 
 

@@ -17,8 +17,14 @@ from bolt_build.families.common.geometry import strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
-from bolt_build.families.portable.kernels.product_loops import batch_loops, matmul_parameters
+from bolt_build.families.portable.kernels.product_loops import (
+    batch_loops,
+    matmul_parameters,
+    placed,
+    placed_parameters,
+)
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.placed_matmul import PlacedMatMul, Walks
 from bolt_build.targets import Gpu, Target
 
 SIZES = (32, 64, 128)
@@ -63,7 +69,7 @@ class HalfTile:
 @dataclass(frozen=True)
 class _Factors:
     """`batches` products of m by k and k by n; which factors lie along the depth, and how many elements of each are
-    read at once."""
+    read at once; which inputs they are. `pairs`: two results are stored at once."""
 
     batches: int
     m: int
@@ -71,10 +77,14 @@ class _Factors:
     k: int
     along: tuple[bool, bool]
     loads: tuple[int, int]
+    inputs: tuple[int, int]
+    pairs: bool
 
 
 def _factors(problem: KernelProblem) -> _Factors:
     op = problem.op
+    if isinstance(op, PlacedMatMul):
+        return _placed_factors(problem)
     assert isinstance(op, MatMul)
     own, shape = op_operands(problem), problem.outputs[0].shape
     loads = []
@@ -85,11 +95,48 @@ def _factors(problem: KernelProblem) -> _Factors:
         loads.append(next(load for load in _LOADS if all(step % load == 0 for step in lines)))
     depth = problem.inputs[own[0]].shape[-2 if op.transpose_a else -1]
     along = (not op.transpose_a, op.transpose_b)
-    return _Factors(prod(shape[:-2]), shape[-2], shape[-1], depth, along, (loads[0], loads[1]))
+    sizes = prod(shape[:-2]), shape[-2], shape[-1], depth
+    return _Factors(*sizes, along, (loads[0], loads[1]), (own[0], own[1]), shape[-1] % 2 == 0)
+
+
+def _placed_factors(problem: KernelProblem) -> _Factors:
+    found = placed(problem)
+    assert found is not None
+    walks, sides = found.walks, []
+    for side, lines in ((0, walks.rows), (1, walks.columns)):
+        along = _along(walks, side)
+        inner, outer = (walks.depth, lines) if along else (lines, walks.depth)
+        numbers = [inner.extent, *(walk.sides[side] for walk in walks.batch)]
+        numbers += [outer.sides[side]] if outer.extent > 1 else []
+        sides.append((along, next(load for load in _LOADS if all(step % load == 0 for step in numbers))))
+    batches = prod(walk.extent for walk in walks.batch)
+    (along_a, load_a), (along_b, load_b) = sides
+    extents = walks.rows.extent, walks.columns.extent, walks.depth.extent
+    even = all(walk.sides[2] % 2 == 0 for walk in (*walks.batch, walks.rows))
+    return _Factors(
+        batches, *extents, (along_a, along_b), (load_a, load_b), found.factors, even and extents[1] % 2 == 0
+    )
+
+
+def _along(walks: Walks, side: int) -> bool:
+    """Whether places of the depth are neighbours in a factor."""
+    return walks.depth.extent == 1 or walks.depth.sides[side] == 1
+
+
+def _refuse_walks(walks: Walks) -> str | None:
+    """A reason where a factor is not loaded in runs, or the result not stored in such."""
+    for side, lines in ((0, walks.rows), (1, walks.columns)):
+        if not _along(walks, side) and lines.extent > 1 and lines.sides[side] != 1:
+            return "elements of a factor are neighbours along neither its rows nor its columns"
+    if walks.columns.extent > 1 and walks.columns.sides[2] != 1:
+        return "elements of the result are neighbours along neither rows nor columns of the product"
+    return None
 
 
 def _serves(problem: KernelProblem) -> bool:
     """Products of which no factor is one packed matrix: those are a library's."""
+    if isinstance(problem.op, PlacedMatMul):
+        return True
     if not isinstance(problem.op, MatMul):
         return False
     a, b = (problem.inputs[index] for index in op_operands(problem)[:2])
@@ -101,6 +148,9 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     a, b = (problem.inputs[index].format.dtype for index in op_operands(problem)[:2])
     if a is not b or a not in HALVES:
         return "multiplies factors that are both in f16, or both in bf16"
+    found = placed(problem) if isinstance(problem.op, PlacedMatMul) else None
+    if found is not None and (reason := _refuse_walks(found.walks)) is not None:
+        return reason
     precision = next(name for name, dtype in PRECISIONS.items() if dtype is a)
     return None if gpu.instruction(precision) is not None else f"the GPU's tensor cores do not multiply {a.value}"
 
@@ -135,21 +185,29 @@ def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
     resident = beside(_THREADS, tile.registers, tile.shared(factors.along), gpu) * gpu.sms
     rate = target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _ARITHMETIC
     arithmetic = ceil(blocks / gpu.sms) * steps * 2 * tile.rows * tile.columns * _DEPTH / rate
-    memory = problem.nbytes / (target.bandwidth * _REACHED * min(_NARROW[load] for load in factors.loads))
+    narrow = zip(factors.inputs, factors.loads, strict=True)
+    extra = sum(problem.inputs[index].nbytes * (1 / _NARROW[load] - 1) for index, load in narrow)
+    memory = (problem.nbytes + extra) / (target.bandwidth * _REACHED)
     return max(arithmetic, memory, ceil(blocks / resident) * steps * _STEP) + _BEGIN + target.launch_seconds
 
 
 def _emit(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCode:
     op, factors, own = problem.op, _factors(problem), op_operands(problem)
-    assert isinstance(op, MatMul)
-    dtype, made = problem.inputs[own[0]].format.dtype, problem.outputs[0].format.dtype
+    (a, b), before = factors.inputs, tuple(bias(problem, at, index) for index in own[2:])
+    if isinstance(op, PlacedMatMul):
+        found = placed(problem, at)
+        assert found is not None
+        parameters = placed_parameters(found.walks)
+    else:
+        assert isinstance(op, MatMul)
+        parameters = matmul_parameters(problem, op)
+    dtype, made = problem.inputs[a].format.dtype, problem.outputs[0].format.dtype
     alongs = ", ".join(boolean(each) for each in factors.along)
-    pairs = boolean(factors.n % 2 == 0)
-    how = f"{tile.rows}, {tile.columns}, {factors.loads[0]}, {factors.loads[1]}, {alongs}, {pairs}"
-    before = tuple(bias(problem, at, index) for index in own[2:])
+    loads = f"{factors.loads[0]}, {factors.loads[1]}"
+    how = f"{tile.rows}, {tile.columns}, {loads}, {alongs}, {boolean(factors.pairs)}"
     call = (
-        f"bolt::portable::half_matmul<{how}, {COMPUTED[dtype]}, {COMPUTED[made]}>(r, {matmul_parameters(problem, op)}, "
-        f"{at.inputs[own[0]]}, {at.inputs[own[1]]}, {at.outputs[0]}, {chain(problem, at, before)});"
+        f"bolt::portable::half_matmul<{how}, {COMPUTED[dtype]}, {COMPUTED[made]}>(r, {parameters}, "
+        f"{at.inputs[a]}, {at.inputs[b]}, {at.outputs[0]}, {chain(problem, at, before)});"
     )
     return StepCode(("bolt_portable/cuda/half_matmul.h",), None, "", call)
 

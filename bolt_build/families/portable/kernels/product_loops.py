@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from bolt_build.families.base import KernelProblem
+from dataclasses import dataclass
+
+from bolt_build.families.base import PART_ALIGNMENT, KernelProblem, StepExpressions
 from bolt_build.families.common.cxx import braces, struct
-from bolt_build.families.common.geometry import Loop, merged, strides
+from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
+from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.matmul import MatMul
+from bolt_build.graph.ops.placed_matmul import PlacedMatMul, Walks, walks
 
 
 def batch_loops(problem: KernelProblem) -> tuple[Loop, ...]:
@@ -42,3 +46,70 @@ def matmul_parameters(problem: KernelProblem, op: MatMul) -> str:
         b_row=1 if op.transpose_b else n,
         b_column=k if op.transpose_b else 1,
     )
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A product whose factors and result lie where they are: the inputs that are its left and right factor, and how its
+    kernel walks. They are exchanged where rows of the result are no run of neighbours, and columns are."""
+
+    factors: tuple[int, int]
+    walks: Walks
+
+
+def placed(problem: KernelProblem, at: StepExpressions | None = None) -> Placed | None:
+    """None where kernels cannot walk there."""
+    op = problem.op
+    assert isinstance(op, PlacedMatMul)
+    a, b = op_operands(problem)
+    tensors = (problem.inputs[a], problem.inputs[b], problem.outputs[0])
+    pitches = (0, 0) if at is None else (at.input_pitch(a), at.input_pitch(b))
+    steps = tuple(strides(tensor, pitch) for tensor, pitch in zip(tensors, (*pitches, 0), strict=True))
+    found = walks(op, tuple(tensor.shape for tensor in tensors), steps)
+    if found is None:
+        return None
+    turned = found.columns.extent > 1 and found.columns.sides[2] != 1 == found.rows.sides[2]
+    return Placed((b, a), found.turned) if turned else Placed((a, b), found)
+
+
+def placed_parameters(walks: Walks) -> str:
+    """C++ for the extents and steps of such a product."""
+    batch = walks.batch
+    return struct(
+        "bolt::portable::MatMul",
+        batch_rank=len(batch),
+        batch=braces(walk.extent for walk in batch),
+        a_batch=braces(walk.sides[0] for walk in batch),
+        b_batch=braces(walk.sides[1] for walk in batch),
+        m=walks.rows.extent,
+        n=walks.columns.extent,
+        k=walks.depth.extent,
+        a_row=walks.rows.sides[0],
+        a_column=walks.depth.sides[0],
+        b_row=walks.depth.sides[1],
+        b_column=walks.columns.sides[1],
+        c_batch=braces(walk.sides[2] for walk in batch),
+        c_row=walks.rows.sides[2] or walks.columns.extent,
+        c_column=walks.columns.sides[2] or 1,
+    )
+
+
+def refuse_walks(problem: KernelProblem) -> str | None:
+    """A reason where no kernel walks through the product's tensors as they lie."""
+    found = placed(problem)
+    if found is None:
+        return "rows, columns or depth of a product's matrices are no single run through memory"
+    count = len(found.walks.batch)
+    return Reason("multiplies over {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
+
+
+def walks_apart(problem: KernelProblem) -> tuple[int, ...]:
+    """The inputs that a product may read where their rows lie apart."""
+
+    def able(index: int) -> bool:
+        pitches = [0] * len(problem.inputs)
+        pitches[index] = problem.inputs[index].row + PART_ALIGNMENT
+        found = placed(problem, StepExpressions((), (), (), (), tuple(pitches)))
+        return found is not None and len(found.walks.batch) <= MOST_AXES
+
+    return tuple(index for index in op_operands(problem) if able(index))

@@ -13,8 +13,7 @@ enum class Type { f32, bf16 };
 /// Functions of one operand, as oneDNN names and defines them.
 enum class Function {
   abs, clip, elu, exp, gelu_erf, gelu_tanh, hardsigmoid, hardswish, linear, logistic, mish, relu, soft_relu, sqrt, square,
-  swish,
-  tanh
+  swish, tanh
 };
 
 /// Functions of two operands.

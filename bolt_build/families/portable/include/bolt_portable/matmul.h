@@ -5,13 +5,16 @@
 
 namespace bolt::portable {
 
-/// c[batch..., m, n] = sum over k of a[batch..., m, k] * b[batch..., k, n]. A batch stride of 0 broadcasts.
+/// c[batch..., m, n] = sum over k of a[batch..., m, k] * b[batch..., k, n]. A batch stride of 0 broadcasts. c is dense
+/// where `c_row` is 0.
 struct MatMul {
   static constexpr int most = 8;
   int batch_rank;
   Index batch[most], a_batch[most], b_batch[most];
   Index m, n, k;
   Index a_row, a_column, b_row, b_column;
+  Index c_batch[most] = {};
+  Index c_row = 0, c_column = 1;
 };
 
 }  // namespace bolt::portable
@@ -36,10 +39,11 @@ void matmul(const Run& r, const MatMul& p, const void* left, const void* right, 
     for (Index item = begin; item < end; ++item) {
       const Index row = item / blocks % p.m, first = item % blocks * width;
       Index batch = item / blocks / p.m, at_a = row * p.a_row, at_b = 0;
-      const Index to = (batch * p.m + row) * p.n;
+      Index to = p.c_row ? row * p.c_row : (batch * p.m + row) * p.n;
       for (int axis = p.batch_rank; axis-- > 0;) {
         at_a += batch % p.batch[axis] * p.a_batch[axis];
         at_b += batch % p.batch[axis] * p.b_batch[axis];
+        to += batch % p.batch[axis] * p.c_batch[axis];
         batch /= p.batch[axis];
       }
       const A* a = static_cast<const A*>(left) + at_a;
@@ -57,8 +61,8 @@ void matmul(const Run& r, const MatMul& p, const void* left, const void* right, 
             sum[j] += load(a + k * p.a_column) * load(b + k * p.b_row + (first + j) * p.b_column);
       }
       for (Index j = 0; j < many; ++j) {
-        const Index c = first + j;
-        store(out + to + c, epilogue(sum[j], Place{to + c, c}));
+        const Index c = first + j, there = to + c * p.c_column;
+        store(out + there, epilogue(sum[j], Place{there, c}));
       }
     }
   });

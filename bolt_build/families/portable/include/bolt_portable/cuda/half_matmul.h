@@ -111,7 +111,7 @@ struct HalfProduct {
         for (int half = 0; half < 2; ++half) {
           const int r = row + own_row + 16 * i + 8 * half + lane / 4, c = column + own_column + 8 * j + lane % 4 * 2;
           if (r >= m || c >= n) continue;
-          const Index to = (Index{batch} * m + r) * n + c;
+          const Index to = p.c_row ? at.c + r * p.c_row + c : (Index{batch} * m + r) * n + c;
           float two[2] = {sum[i][j][2 * half], sum[i][j][2 * half + 1]};
           two[0] = epilogue(two[0], Place{to, c});
           if (c + 1 < n) two[1] = epilogue(two[1], Place{to + 1, c + 1});

@@ -18,14 +18,15 @@ struct MatrixFactor {
   __device__ float load(Line at, std::uint32_t k) const { return portable::load(from + at + k * depth_step); }
 };
 
-/// Where the matrices of product `batch` begin.
+/// Where the matrices of product `batch` begin; c alone where it is not dense.
 struct MatMulAt {
-  Index a = 0, b = 0;
+  Index a = 0, b = 0, c = 0;
   __device__ MatMulAt(const MatMul& p, std::uint32_t batch) {
     for (int axis = p.batch_rank; axis-- > 0;) {
       const std::uint32_t extent = static_cast<std::uint32_t>(p.batch[axis]);
       a += batch % extent * p.a_batch[axis];
       b += batch % extent * p.b_batch[axis];
+      c += batch % extent * p.c_batch[axis];
       batch /= extent;
     }
   }
@@ -41,11 +42,11 @@ struct MatMulFactors {
   Epilogue epilogue;
 
   struct Finish {
-    Index first, n;
+    Index first, row_step, column_step;
     Out* out;
     Epilogue epilogue;
     __device__ void operator()(float sum, std::uint32_t row, std::uint32_t column) const {
-      const Index to = first + row * n + column;
+      const Index to = first + row * row_step + column * column_step;
       store(out + to, epilogue(sum, Place{to, column}));
     }
   };
@@ -58,7 +59,7 @@ struct MatMulFactors {
     const MatMulAt at(p, batch);
     return {{a + at.a, p.a_row, p.a_column, p.a_column == 1},
             {b + at.b, p.b_column, p.b_row, p.b_row == 1},
-            {batch * p.m * p.n, p.n, out, epilogue}};
+            {p.c_row ? at.c : batch * p.m * p.n, p.c_row ? p.c_row : p.n, p.c_column, out, epilogue}};
   }
 };
 
@@ -84,7 +85,8 @@ void matmul(const Run& r, const MatMul& p, const void* left, const void* right, 
         const B* const other = b + at.b + column * p.b_column;
         float sum = 0.0f;
         for (Index k = 0; k < p.k; ++k) sum += load(line + k * p.a_column) * load(other + k * p.b_row);
-        store(out + item, epilogue(sum, Place{item, column}));
+        const Index to = p.c_row ? at.c + row * p.c_row + column * p.c_column : Index{item};
+        store(out + to, epilogue(sum, Place{to, column}));
       },
       "matrix product");
 }
