@@ -26,6 +26,7 @@ from bolt_build.planner.passes.forward_affine import FOLD_FORWARD
 from bolt_build.planner.passes.gated_sums import GATE_SUMS
 from bolt_build.planner.passes.gather_rows import GATHER_ROWS
 from bolt_build.planner.passes.group_norms import RECOGNISE_GROUP_NORMS
+from bolt_build.planner.passes.image_moves import MOVE_IMAGES
 from bolt_build.planner.passes.join_slices import JOIN_SLICES
 from bolt_build.planner.passes.later_moves import MOVE_LATER
 from bolt_build.planner.passes.moves import MERGE_MOVES
@@ -96,6 +97,7 @@ PIPELINE: tuple[Pass, ...] = (
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
     PLACE_PRODUCTS,  # attention has taken those that it can
+    MOVE_IMAGES,  # products have taken what they can
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     RECOGNISE_SQUARES,  # no formula is looked for any more
     FUSE_EPILOGUES,
