@@ -44,8 +44,8 @@ def test_the_order_is_this() -> None:
         "recognise-attention", "fold-constants", "merge-moves", "remove-copies", "turn-images", "fold-pads",
         "fold-batch-norm", "fold-affine",
         "merge-branches",
-        "gate-sums", "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead", "multiply-patches",
-        "carry-moves",
+        "add-stacked", "gate-sums", "move-later", "fold-affine", "fold-forward", "merge-duplicates", "remove-dead",
+        "multiply-patches", "carry-moves",
         "merge-moves", "remove-copies", "order-heads",
         "select-early", "merge-projections", "slice-gathers", "gather-rows", "place-products", "move-images",
         "merge-rearrangements", "recognise-squares", "fuse-epilogues",
@@ -75,7 +75,7 @@ def test_a_pass_before_one_that_does_not_exist_is_refused(monkeypatch: pytest.Mo
         "broadcast, scale-sums, fake-quantise, fold-pads, recognise-activations, recognise-norms, "
         "recognise-group-norms, recognise-rotary, recognise-attention, "
         "turn-images, fold-batch-norm, fold-affine, merge-branches, "
-        "gate-sums, move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
+        "add-stacked, gate-sums, move-later, fold-forward, multiply-patches, carry-moves, order-heads, select-early, "
         "merge-projections, slice-gathers, gather-rows, place-products, move-images, merge-rearrangements, "
         "recognise-squares, fuse-epilogues, "
         "flatten-volumes, fold-columns, split-groups, multiply-shuffles, "

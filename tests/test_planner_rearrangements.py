@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner_checks import graph, run, said
+from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.rearrange import Rearrange
@@ -154,3 +154,39 @@ def test_they_pay_where_there_are_tensor_cores() -> None:
     assert [shuffles(target_named(name), "fp16") for name in ("h200", "a100", "t4")] == [True] * 3
     assert [filters(target_named(name), "fp16") for name in ("h200", "a100", "t4")] == [True, False, False]
     assert not shuffles(target_named("host"), "fp32")
+
+
+def test_heads_of_a_run_of_columns_are_moved_in_one_step() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,6,24]) -> (%y) {
+          %q = slice(%x) begin=[0,0,8] count=[2,6,8] step=[1,1,1] // "q"
+          %cut = reshape(%q) shape=[2,6,2,4] // "cut"
+          %t = transpose(%cut) perm=[0,2,1,3] // "t"
+          %y = reshape(%t) shape=[4,6,4] // "y"
+        }""")
+    result = run(MERGE_REARRANGEMENTS, before)
+    assert body(result.graph).splitlines() == [
+        '%q = slice(%x) begin=[0,0,8] count=[2,6,8] step=[1,1,1]  // "q"',
+        '%y = rearrange(%q) split=[2,6,2,4] perm=[0,2,1,3] whole=[4,6,4] begin=0 shape=[4,6,4] @y  // "cut", "t", "y"',
+    ]
+
+
+def test_a_reshape_that_cuts_through_heads_stays_behind() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,6,24]) -> (%y) {
+          %q = slice(%x) begin=[0,0,8] count=[2,6,8] step=[1,1,1] // "q"
+          %cut = reshape(%q) shape=[2,6,2,4] // "cut"
+          %t = transpose(%cut) perm=[0,2,1,3] // "t"
+          %y = reshape(%t) shape=[2,2,3,8] // "y"
+        }""")
+    result = run(MERGE_REARRANGEMENTS, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["slice", "rearrange", "reshape"]
+
+
+def test_heads_of_whole_rows_are_a_transpose() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,6,8]) -> (%y) {
+          %cut = reshape(%x) shape=[2,6,2,4] // "cut"
+          %y = transpose(%cut) perm=[0,2,1,3] // "y"
+        }""")
+    assert run(MERGE_REARRANGEMENTS, before).graph is before

@@ -50,6 +50,7 @@ from bolt_build.planner.passes.slices import MERGE_SLICES
 from bolt_build.planner.passes.split_batches import SPLIT_BATCHES
 from bolt_build.planner.passes.split_groups import SPLIT_GROUPS
 from bolt_build.planner.passes.squares import RECOGNISE_SQUARES
+from bolt_build.planner.passes.stacked_sums import ADD_STACKED
 from bolt_build.planner.passes.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.volumes import FLATTEN_VOLUMES
 from bolt_build.plugins import Found, Plugged, guarded_call, is_a, plugged, refused
@@ -81,6 +82,7 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_BATCH_NORM,
     FOLD_AFFINE,
     MERGE_BRANCHES,  # their BatchNorms are in their weights now
+    ADD_STACKED,
     GATE_SUMS,  # BatchNorms are in weights now
     MOVE_LATER,  # biases are part of products now
     FOLD_AFFINE,  # what stood behind the sum of branches, and behind such moves

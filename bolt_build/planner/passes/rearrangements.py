@@ -2,7 +2,8 @@
 it; and computes activations in front of what only moves elements.
 
 Such three are a channel shuffle, a pixel shuffle, or patches that become channels. A reshape counts in planes, so it
-would bring an image whose channels lie last into planes and back.
+would bring an image whose channels lie last into planes and back. Heads that are cut out of a run of columns are moved
+likewise: a reshape needs dense rows, so it would have these columns copied before.
 """
 
 from __future__ import annotations
@@ -49,14 +50,17 @@ def _merge(editor: GraphEditor, journal: Journal, node: Node) -> None:
         first = None
     if last is None or not isinstance(last.op, Reshape) or last.epilogue:
         last = None
+    turned = editor.type(node.outputs[0]).shape
+    if last is not None and axes_of(editor.type(last.outputs[0]).shape, turned) is None:
+        last = None
     if first is None and last is None:
         return
     begin, end = first or node, last or node
     given, made = editor.type(begin.inputs[0]), editor.type(end.outputs[0])
     split = editor.type(node.inputs[0]).shape
-    if min(given.rank, made.rank) < 4 or given.shape[0] != made.shape[0] or len(split) > _MOST_AXES:
-        return
-    if 0 in split:
+    images = min(given.rank, made.rank) >= 4 and given.shape[0] == made.shape[0]
+    columns = first is not None and made.rank > 1 and _takes_columns(editor, begin.inputs[0])
+    if not (images or columns) or len(split) > _MOST_AXES or 0 in split:
         return
     op = Rearrange(split, node.op.perm, made.shape, 0, made.shape)
     if axes_of(given.shape, split) is None or op.joined is None:
@@ -70,6 +74,15 @@ def _merge(editor: GraphEditor, journal: Journal, node: Node) -> None:
     whole, op = _ordered(editor, journal, whole, op)
     journal.did(whole.name, "merged", "moves elements between axes in one step")
     _take(editor, journal, whole, op)
+
+
+def _takes_columns(editor: GraphEditor, value: str) -> bool:
+    """Whether the value is a run of another one's columns, read where it lies where nothing cuts its rows first."""
+    node = editor.producer(value)
+    if node is None or not isinstance(node.op, Slice) or node.epilogue or set(node.op.step) != {1}:
+        return False
+    shape = editor.type(node.inputs[0]).shape
+    return len(shape) > 1 and node.op.count[:-1] == shape[:-1] and node.op.count[-1] < shape[-1]
 
 
 def _ordered(editor: GraphEditor, journal: Journal, node: Node, op: Rearrange) -> tuple[Node, Rearrange]:

@@ -1,0 +1,68 @@
+"""Sums over an axis that images are stacked along become sums of the images."""
+
+from __future__ import annotations
+
+import pytest
+from planner_checks import body, graph, run, said
+
+from bolt_build.planner.passes.stacked_sums import ADD_STACKED
+
+
+def test_branches_and_their_gates_are_added_up() -> None:
+    before = graph("""
+        graph g batch=2 (%a: f32[2,4,3,3], %b: f32[2,4,3,3], %g: f32[2,2,4,1,1]) -> (%s, %y) {
+          %a5 = reshape(%a) shape=[2,1,4,3,3] // "a5"
+          %b5 = reshape(%b) shape=[2,1,4,3,3] // "b5"
+          %x = concat(%a5, %b5) axis=1 // "x"
+          %s = reduce(%x) mode=sum axes=[1] keepdims=false // "s"
+          %m = mul(%x, %g) // "m"
+          %y = reduce(%m) mode=sum axes=[1] keepdims=false // "y"
+        }""")
+    result = run(ADD_STACKED, before)
+    assert [node.op.kind for node in result.graph.nodes] == [
+        "binary", "slice", "reshape", "binary", "slice", "reshape", "binary", "binary",
+    ]  # fmt: skip
+    assert body(result.graph).splitlines()[0] == '%s = add(%a, %b)  // "s"'
+    assert said(result) == [
+        ("s", "added up", "2 tensors of a stack, one by one"),
+        ("y", "added up", "2 tensors of a stack, one by one"),
+    ]
+
+
+def test_runs_of_channels_are_added_up() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,12,3,3]) -> (%y) {
+          %x5 = reshape(%x) shape=[2,3,4,3,3] // "x5"
+          %y = reduce(%x5) mode=sum axes=[1] keepdims=false // "y"
+        }""")
+    result = run(ADD_STACKED, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["slice", "slice", "slice", "binary", "binary"]
+
+
+CHANNELS = '%x5 = reshape(%x) shape=[2,3,4,3,3] // "x5"\n'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        CHANNELS + '%y = reduce(%x5) mode=max axes=[1] keepdims=false // "y"',
+        CHANNELS + '%y = reduce(%x5) mode=sum axes=[2] keepdims=false // "y"',
+        CHANNELS + '%y = reduce(%x5) mode=sum axes=[1] keepdims=true // "y"',
+        '%x5 = reshape(%x) shape=[2,6,2,3,3] // "x5"\n %y = reduce(%x5) mode=sum axes=[1] keepdims=false // "y"',
+        CHANNELS + '%t = relu(%x5) // "t"\n %y = reduce(%t) mode=sum axes=[1] keepdims=false // "y"',
+    ],
+)
+def test_other_sums_stay(lines: str) -> None:
+    before = graph(f"graph g batch=2 (%x: f32[2,12,3,3]) -> (%y) {{\n{lines}\n}}")
+    assert run(ADD_STACKED, before).graph is before
+
+
+def test_a_product_that_others_read_is_not_computed_twice() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,8,3,3], %g: f32[2,2,4,1,1]) -> (%y, %z) {
+          %x5 = reshape(%x) shape=[2,2,4,3,3] // "x5"
+          %m = mul(%x5, %g) // "m"
+          %y = reduce(%m) mode=sum axes=[1] keepdims=false // "y"
+          %z = relu(%m) // "z"
+        }""")
+    assert run(ADD_STACKED, before).graph is before
