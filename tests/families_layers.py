@@ -346,6 +346,9 @@ PRODUCTS = [
     Layer("placed-shared", PlacedMatMul(
         ((2, 2, 3, 6), (0, 1, 2, 3), (2, 2, 3, 6)), ((2, 6, 5), (0, 1, 2), (2, 1, 6, 5)),
         ((2, 2, 3, 5), (1, 0, 3, 2), (4, 5, 3))), (Input((4, 3, 6)), Input((2, 6, 5)))),
+    Layer("placed-tokens", PlacedMatMul(
+        ((2, 7, 6), (0, 1, 2), (2, 7, 6)), ((6, 5), (0, 1), (6, 5)), ((2, 7, 5), (0, 1, 2), (2, 7, 5))),
+        (Input((2, 7, 6)), Input((6, 5), True), Input((5,), True)), (RELU,)),
     Layer("matmul-batched-residual", MatMul(transpose_b=True), (Input((2, 4, 5)), Input((2, 6, 5)), Input((2, 4, 6))),
           (stage("add", 2), RELU)),
 ]  # fmt: skip

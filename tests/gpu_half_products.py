@@ -66,6 +66,18 @@ LAYERS = (
         ((3, 33, 31), (0, 2, 1), (3, 31, 33)),
         Input((3, 31, 33)),
     ),
+    Layer(
+        "half-placed-tokens",
+        PlacedMatMul(
+            ((2, 72, 40), (0, 1, 2), (2, 72, 40)),
+            ((52, 40), (1, 0), (40, 52)),
+            ((2, 72, 52), (0, 1, 2), (2, 72, 52)),
+        ),
+        (Input((2, 72, 40)), Input((52, 40), True), Input((52,), True), Input((2, 72, 52))),
+        (RELU, stage("add", 3)),
+        DType.F16,
+        TOLERANCE,
+    ),
     placed(
         "placed-line",
         Input((2, 96, 6, 6)),
@@ -87,6 +99,7 @@ TILES = {
     "half-placed-rows": (HalfTile(64, 32), HalfTile(128, 64)),
     "half-placed-image": (HalfTile(32, 32),),
     "half-placed-turned": (HalfTile(32, 64),),
+    "half-placed-tokens": (HalfTile(64, 64),),
     "half-placed-line": (HalfTile(128, 32),),
 }
 """Every size in every order."""

@@ -185,6 +185,8 @@ LABELS = (
     "half-placed-image-portable-tensor_coresx32x32-f16/row-f16/channels_last",
     "half-placed-image-portable-direct-f16/channels_last-f16/channels_last",
     "half-placed-turned-portable-tensor_coresx32x64-f16/row-f16/row",
+    "half-placed-tokens-portable-tensor_coresx64x64-f16/channels_last-f16/channels_last",
+    "half-placed-tokens-portable-direct-f16/channels_last-f16/channels_last",
     "half-placed-line-portable-tensor_coresx128x32-f16/channels_last-f16/row",
     "f16-lstm-everything-portable-direct-f16/row-f16/row",
     "f16-lstm-everything-portable-rowsx4x2-f16/row-f16/row",

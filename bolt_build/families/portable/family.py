@@ -29,11 +29,13 @@ from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.stages import may_share
 from bolt_build.families.portable.form import AnyForm
 from bolt_build.families.portable.kernels import RULES
+from bolt_build.families.portable.kernels.placed_products import mixing
 from bolt_build.families.portable.kernels.row_sum import summed
 from bolt_build.families.portable.kernels.squeeze import squeezed
 from bolt_build.families.portable.plain import DIRECT
 from bolt_build.families.portable.rule import Rule, in_single
 from bolt_build.graph.ir import Graph, Node, Op
+from bolt_build.graph.ops.placed_matmul import PlacedMatMul
 from bolt_build.graph.ops.shape import Convert
 from bolt_build.targets import Target
 
@@ -211,8 +213,13 @@ class Portable(RuleFamily):
     def propose(
         self, graph: Graph, node: Node, target: Target, precision: DType
     ) -> tuple[tuple[Alternative, ...], tuple[Refusal, ...]]:
-        """Those of the rules; and in one kernel two products of single pixels, or a sum of rows with all around it."""
+        """Those of the rules; and in one kernel two products of single pixels, or a sum of rows with all around it; and
+        products of tokens that lie behind each other."""
         found, refused = super().propose(graph, node, target, precision)
+        rule = self._rules[PlacedMatMul]
+        for problem in mixing(graph, node, target, precision):
+            if _refuse(rule, problem, target) is None:
+                found = (*found, self._alternative(rule, node, problem, target))
         offers: list[tuple[tuple[str, ...], ProposedStep, tuple[KernelProblem, ...]]] = []
         if (both := squeezed(graph, node, target, precision)) is not None:
             chain, problem, apart = both

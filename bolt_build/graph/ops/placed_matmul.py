@@ -22,7 +22,7 @@ Move = tuple[tuple[int, ...], ...]
 @dataclass(frozen=True)
 class PlacedMatMul(Op):
     """c = a b for every matrix of a batch: `left` makes a [..., M, K] of input 0, `right` b [..., K, N] of input 1, and
-    `made` the output of c [..., M, N].
+    `made` the output of c [..., M, N], to which input 2 [N] is added where there is one.
 
     Each is a reshape, a transpose and a reshape: heads that lie side by side in a row, or pixels of an image, become
     matrices without being moved. No model has the operator; a pass makes it of products and what moves their factors.
@@ -44,16 +44,19 @@ class PlacedMatMul(Op):
         return (*broadcast(a[:-2], b[:-2]), a[-2], b[-1])
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
-        expect_count(inputs, 2)
+        expect_count(inputs, 2, 3)
         expect_same_dtype(inputs)
-        for t, move in zip(inputs, (self.left, self.right), strict=True):
+        if len(inputs) == 3 and inputs[2].shape != self.product[-1:]:
+            raise ShapeError(f"bias {list(inputs[2].shape)} must be [{self.product[-1]}], one a column")
+        for t, move in zip(inputs, (self.left, self.right), strict=False):
             _check(t.shape, move)
         _check(self.product, self.made)
         return (TensorType(inputs[0].dtype, self.made[2]),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        a, b = (_moved(widened(x), move) for x, move in zip(inputs, (self.left, self.right), strict=True))
-        return (narrowed(np.ascontiguousarray(_moved(a @ b, self.made)), inputs[0].dtype),)
+        a, b = (_moved(widened(x), move) for x, move in zip(inputs, (self.left, self.right), strict=False))
+        c = a @ b + (widened(inputs[2]) if len(inputs) == 3 else 0)
+        return (narrowed(np.ascontiguousarray(_moved(c, self.made)), inputs[0].dtype),)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 2 * outputs[0].elements * self.left[2][-1]

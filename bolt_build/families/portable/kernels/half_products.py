@@ -197,7 +197,7 @@ def _emit(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCo
     if isinstance(op, PlacedMatMul):
         found = placed(problem, at)
         assert found is not None
-        parameters = placed_parameters(found.walks)
+        parameters = placed_parameters(found)
     else:
         assert isinstance(op, MatMul)
         parameters = matmul_parameters(problem, op)

@@ -55,13 +55,14 @@ class Placed:
 
     factors: tuple[int, int]
     walks: Walks
+    turned: bool
 
 
 def placed(problem: KernelProblem, at: StepExpressions | None = None) -> Placed | None:
     """None where kernels cannot walk there."""
     op = problem.op
     assert isinstance(op, PlacedMatMul)
-    a, b = op_operands(problem)
+    a, b, *_ = op_operands(problem)
     tensors = (problem.inputs[a], problem.inputs[b], problem.outputs[0])
     pitches = (0, 0) if at is None else (at.input_pitch(a), at.input_pitch(b))
     steps = tuple(strides(tensor, pitch) for tensor, pitch in zip(tensors, (*pitches, 0), strict=True))
@@ -69,12 +70,13 @@ def placed(problem: KernelProblem, at: StepExpressions | None = None) -> Placed 
     if found is None:
         return None
     turned = found.columns.extent > 1 and found.columns.sides[2] != 1 == found.rows.sides[2]
-    return Placed((b, a), found.turned) if turned else Placed((a, b), found)
+    return Placed((b, a), found.turned, True) if turned else Placed((a, b), found, False)
 
 
-def placed_parameters(walks: Walks) -> str:
+def placed_parameters(found: Placed) -> str:
     """C++ for the extents and steps of such a product."""
-    batch = walks.batch
+    walks, batch = found.walks, found.walks.batch
+    down = {"channels_down": "true"} if found.turned else {}
     return struct(
         "bolt::portable::MatMul",
         batch_rank=len(batch),
@@ -91,6 +93,7 @@ def placed_parameters(walks: Walks) -> str:
         c_batch=braces(walk.sides[2] for walk in batch),
         c_row=walks.rows.sides[2] or walks.columns.extent,
         c_column=walks.columns.sides[2] or 1,
+        **down,
     )
 
 
@@ -112,4 +115,4 @@ def walks_apart(problem: KernelProblem) -> tuple[int, ...]:
         found = placed(problem, StepExpressions((), (), (), (), tuple(pitches)))
         return found is not None and len(found.walks.batch) <= MOST_AXES
 
-    return tuple(index for index in op_operands(problem) if able(index))
+    return tuple(index for index in op_operands(problem)[:2] if not problem.inputs[index].constant and able(index))

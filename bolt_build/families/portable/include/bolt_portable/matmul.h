@@ -6,7 +6,7 @@
 namespace bolt::portable {
 
 /// c[batch..., m, n] = sum over k of a[batch..., m, k] * b[batch..., k, n]. A batch stride of 0 broadcasts. c is dense
-/// where `c_row` is 0.
+/// where `c_row` is 0. Per-channel operands of the epilogue follow n, or m if `channels_down`.
 struct MatMul {
   static constexpr int most = 8;
   int batch_rank;
@@ -15,6 +15,7 @@ struct MatMul {
   Index a_row, a_column, b_row, b_column;
   Index c_batch[most] = {};
   Index c_row = 0, c_column = 1;
+  bool channels_down = false;
 };
 
 }  // namespace bolt::portable
@@ -26,7 +27,7 @@ struct MatMul {
 
 namespace bolt::portable {
 
-/// Per-channel operands of the epilogue follow n; a bias is such a stage.
+/// A bias is a stage of the epilogue with an operand for each channel.
 template <typename A, typename B, typename Out, typename Epilogue>
 void matmul(const Run& r, const MatMul& p, const void* left, const void* right, void* output,
             const Epilogue& epilogue) {
@@ -62,7 +63,7 @@ void matmul(const Run& r, const MatMul& p, const void* left, const void* right, 
       }
       for (Index j = 0; j < many; ++j) {
         const Index c = first + j, there = to + c * p.c_column;
-        store(out + there, epilogue(sum[j], Place{there, c}));
+        store(out + there, epilogue(sum[j], Place{there, p.channels_down ? row : c}));
       }
     }
   });

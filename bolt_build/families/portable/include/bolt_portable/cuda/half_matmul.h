@@ -113,8 +113,8 @@ struct HalfProduct {
           if (r >= m || c >= n) continue;
           const Index to = p.c_row ? at.c + r * p.c_row + c : (Index{batch} * m + r) * n + c;
           float two[2] = {sum[i][j][2 * half], sum[i][j][2 * half + 1]};
-          two[0] = epilogue(two[0], Place{to, c});
-          if (c + 1 < n) two[1] = epilogue(two[1], Place{to + 1, c + 1});
+          two[0] = epilogue(two[0], Place{to, p.channels_down ? r : c});
+          if (c + 1 < n) two[1] = epilogue(two[1], Place{to + 1, p.channels_down ? r : c + 1});
           if constexpr (pairs) {
             store_lanes<2>(out + to, two);
           } else {

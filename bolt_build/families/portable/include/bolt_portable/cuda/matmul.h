@@ -43,11 +43,12 @@ struct MatMulFactors {
 
   struct Finish {
     Index first, row_step, column_step;
+    bool down;
     Out* out;
     Epilogue epilogue;
     __device__ void operator()(float sum, std::uint32_t row, std::uint32_t column) const {
       const Index to = first + row * row_step + column * column_step;
-      store(out + to, epilogue(sum, Place{to, column}));
+      store(out + to, epilogue(sum, Place{to, down ? row : column}));
     }
   };
   struct Found {
@@ -59,7 +60,7 @@ struct MatMulFactors {
     const MatMulAt at(p, batch);
     return {{a + at.a, p.a_row, p.a_column, p.a_column == 1},
             {b + at.b, p.b_column, p.b_row, p.b_row == 1},
-            {p.c_row ? at.c : batch * p.m * p.n, p.c_row ? p.c_row : p.n, p.c_column, out, epilogue}};
+            {p.c_row ? at.c : batch * p.m * p.n, p.c_row ? p.c_row : p.n, p.c_column, p.channels_down, out, epilogue}};
   }
 };
 
@@ -86,7 +87,7 @@ void matmul(const Run& r, const MatMul& p, const void* left, const void* right, 
         float sum = 0.0f;
         for (Index k = 0; k < p.k; ++k) sum += load(line + k * p.a_column) * load(other + k * p.b_row);
         const Index to = p.c_row ? at.c + row * p.c_row + column * p.c_column : Index{item};
-        store(out + to, epilogue(sum, Place{to, column}));
+        store(out + to, epilogue(sum, Place{to, p.channels_down ? row : column}));
       },
       "matrix product");
 }
