@@ -122,3 +122,24 @@ made=[[2,6,5],[0,1,2],[2,6,5]] // "p"
         }""")
     (node,) = run(FUSE_EPILOGUES, before).graph.nodes
     assert [stage.op.kind for stage in node.epilogue] == ["binary"]
+
+
+def test_a_gather_that_drops_an_axis_is_where_a_factor_is_read() -> None:
+    before = graph("""
+        graph g batch=2 (%p: f32[2,5,2,3,4], %v: f32[2,3,5,4]) -> (%y) {
+          const %one: i64[] {1}
+          %q = gather(%p, %one) axis=2 // "q"
+          %t = transpose(%q) perm=[0,2,1,3] // "t"
+          %y = matmul(%t, %v) transpose_b=true // "y"
+        }""")
+    result = run(PLACE_PRODUCTS, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["gather", "placed_matmul"]
+
+
+def test_products_of_nothing_stay() -> None:
+    before = graph("""
+        graph g batch=2 (%a: f32[2,0,6], %b: f32[2,0,5]) -> (%y) {
+          %t = transpose(%a) perm=[0,2,1] // "t"
+          %y = matmul(%t, %b) // "y"
+        }""")
+    assert run(PLACE_PRODUCTS, before).graph is before

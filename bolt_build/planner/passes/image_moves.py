@@ -32,17 +32,17 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MOVE_IMAGES.name)
     for old in editor.nodes():
         node = editor.node(old.name)
-        if node is not None and _is_move(node):
+        if node is not None and _is_move(editor, node):
             _from_image(editor, journal, node)
     for old in reversed(editor.nodes()):
         node = editor.node(old.name)
-        if node is not None and _is_move(node):
+        if node is not None and _is_move(editor, node):
             _to_image(editor, journal, node)
     return journal.result(editor.finish())
 
 
-def _is_move(node: Node) -> bool:
-    return isinstance(node.op, Reshape | Transpose) and not node.epilogue
+def _is_move(editor: GraphEditor, node: Node) -> bool:
+    return isinstance(node.op, Reshape | Transpose) and not node.epilogue and editor.type(node.outputs[0]).elements > 0
 
 
 def _from_image(editor: GraphEditor, journal: Journal, end: Node) -> None:
@@ -50,7 +50,7 @@ def _from_image(editor: GraphEditor, journal: Journal, end: Node) -> None:
     if not isinstance(end.op, Transpose):
         return
     nodes = [end]
-    while (before := editor.producer(nodes[0].inputs[0])) is not None and _is_move(before):
+    while (before := editor.producer(nodes[0].inputs[0])) is not None and _is_move(editor, before):
         if editor.not_private(nodes[0].inputs[0]) is not None:
             break
         nodes.insert(0, before)
@@ -76,7 +76,7 @@ def _to_image(editor: GraphEditor, journal: Journal, end: Node) -> None:
     if not isinstance(end.op, Reshape) or len(shape) != 4 or not _is_read_as_image(editor, value, _FAR):
         return
     nodes = [end]
-    while (before := editor.producer(nodes[0].inputs[0])) is not None and _is_move(before):
+    while (before := editor.producer(nodes[0].inputs[0])) is not None and _is_move(editor, before):
         if editor.not_private(nodes[0].inputs[0]) is not None:
             break
         nodes.insert(0, before)

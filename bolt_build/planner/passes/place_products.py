@@ -52,8 +52,9 @@ def _run(graph: Graph, policy: Policy) -> PassResult:
 def _multiplies_tensors(editor: GraphEditor, node: Node) -> bool:
     if not isinstance(node.op, MatMul) or node.epilogue or len(node.inputs) != 2:
         return False
-    floats = all(editor.type(name).dtype in PRECISIONS.values() for name in node.inputs)
-    return floats and not any(editor.is_constant(name) for name in node.inputs)
+    types = [editor.type(name) for name in (*node.inputs, *node.outputs)]
+    able = all(type_.dtype in PRECISIONS.values() and type_.elements for type_ in types)
+    return able and not any(editor.is_constant(name) for name in node.inputs)
 
 
 def _place(editor: GraphEditor, journal: Journal, node: Node) -> None:
@@ -74,6 +75,8 @@ def _read_places(editor: GraphEditor, value: str, *, swapped: bool) -> Iterator[
     """Where the factor may be read, the furthest from the product first."""
     chain: list[tuple[str, list[Op]]] = [(value, [])]
     while (node := editor.producer(chain[-1][0])) is not None and (op := step_back(editor, node)) is not None:
+        if op.infer([editor.type(node.inputs[0])])[0] != editor.type(chain[-1][0]):  # a gather that drops an axis
+            break
         chain.append((node.inputs[0], [op, *chain[-1][1]]))
     for source, ops in reversed(chain):
         view: View | None = whole(editor, source)

@@ -13,6 +13,7 @@ from bolt_build.families.common.epilogue import bias, chain, channel_axis, refus
 from bolt_build.families.common.problems import op_operands, problem_of
 from bolt_build.families.portable.kernels import half_products
 from bolt_build.families.portable.kernels.product_loops import placed, placed_parameters, refuse_walks, walks_apart
+from bolt_build.families.portable.kernels.products import single_efficiency
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only
 from bolt_build.graph.ir import Graph, Layout, Node, TensorType
 from bolt_build.graph.ops.activation import Activation
@@ -103,6 +104,12 @@ def mixing(graph: Graph, node: Node, target: Target, precision: DType) -> tuple[
     return tuple(found)
 
 
+def _single(problem: KernelProblem) -> float:
+    assert isinstance(problem.op, PlacedMatMul)
+    *_, rows, columns = problem.op.product
+    return single_efficiency(rows, columns)
+
+
 RULES = (
     Rule(
         PlacedMatMul,
@@ -110,6 +117,7 @@ RULES = (
         _emit,
         lambda problem: 0.02,
         gpu_efficiency=0.0003,
+        gpu_single=_single,
         layouts=_layouts,
         reads_apart=walks_apart,
         forms=(half_products.FORM,),
