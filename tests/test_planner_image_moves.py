@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 from planner_checks import body, graph, run, said
+from planner_fakes import POLICY
 
 from bolt_build.planner.passes.image_moves import MOVE_IMAGES
+from bolt_build.planner.pipeline import optimize
+from bolt_build.targets import target_named
 
 
 def test_heads_of_a_convolution_are_moved_from_channels_last() -> None:
@@ -86,3 +89,19 @@ def test_other_moves_stay(lines: str) -> None:
 {lines}
         }}""")
     assert run(MOVE_IMAGES, before).graph is before
+
+
+def test_a_channel_shuffle_stays_one_movement_between_images() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,8,3,5]) -> (%y) {
+          const %w: f32[12,8,1,1] #
+          const %v: f32[4,12,1,1] #
+          %c = conv(%x, %w) // "c"
+          %p = pool(%c) mode=max kernel=[1,1] // "p"
+          %s = reshape(%p) shape=[2,2,6,3,5] // "s"
+          %t = transpose(%s) perm=[0,2,1,3,4] // "t"
+          %u = reshape(%t) shape=[2,12,3,5] // "u"
+          %y = conv(%u, %v) // "y"
+        }""")
+    after = optimize(before, POLICY, target_named("h200"), "fp16").graph
+    assert "transpose" not in [node.op.kind for node in after.nodes]

@@ -99,8 +99,8 @@ PIPELINE: tuple[Pass, ...] = (
     SLICE_GATHERS,  # attention and early rows look for gathers
     GATHER_ROWS,  # attention reads views where it can
     PLACE_PRODUCTS,  # attention has taken those that it can
-    MOVE_IMAGES,  # products have taken what they can
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
+    MOVE_IMAGES,  # those between images are one movement already
     RECOGNISE_SQUARES,  # no formula is looked for any more
     FUSE_EPILOGUES,
     FLATTEN_VOLUMES,  # with what follows each convolution
