@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -14,12 +14,13 @@ from bolt_build.graph.branches import captured, placed
 from bolt_build.graph.budget import Budget
 from bolt_build.graph.chosen import Chosen
 from bolt_build.graph.chosen_rules import Rows
-from bolt_build.graph.control_flow import CONTROL_FLOW, Undecided, unrolled
+from bolt_build.graph.control_flow import Undecided, unrolled
 from bolt_build.graph.deciding import remedy
 from bolt_build.graph.importer_table import ImporterTable
 from bolt_build.graph.importing import Branch, Builder, Importer, NodeImport, OnnxNode, Refusal
 from bolt_build.graph.ir import Graph, Node, ShapeError, Value, graph_of
 from bolt_build.graph.limits import MOST_FILE_NODES, MOST_NODES
+from bolt_build.graph.missing import all_nodes, ends_at_data, missing_operators
 from bolt_build.graph.narrow import READERS
 from bolt_build.graph.onnx_findings import listed
 from bolt_build.graph.ops.shape import Identity
@@ -54,64 +55,7 @@ class Model(Protocol):
     def narrow(self) -> tuple[tuple[str, str], ...]: ...
 
 
-def _missing_operators(
-    nodes: Iterable[OnnxNode], table: ImporterTable, unroll: Callable[[Iterable[OnnxNode]], str]
-) -> list[Diagnostic]:
-    """One diagnostic an operator that cannot be imported, with the names of its nodes. `unroll` says what to do about
-    control flow."""
-    groups: dict[tuple[str, str], list[OnnxNode]] = {}
-    for node in nodes:
-        if table.find(node) is None:
-            groups.setdefault((node.domain, node.op_type), []).append(node)
-    found = []
-    for (domain, op_type), same in sorted(groups.items()):
-        label = f"{domain}.{op_type}" if domain else op_type
-        where = f"{'node' if len(same) == 1 else 'nodes'} {listed([node.name for node in same])}"
-        versions = table.versions(same[0])
-        if versions:
-            known = ", ".join(map(str, versions))
-            message = f"version {same[0].since_version} of operator {label} is not supported (known: {known}): {where}"
-            found.append(Diagnostic("unsupported-op-version", message, hint=_CONVERT))
-        elif op_type in CONTROL_FLOW and not domain:
-            message = f"control flow is not supported: operator {label}, {where}"
-            found.append(Diagnostic("unsupported-op", message, hint=unroll(same)))
-        else:
-            message = f"operator {label} is not supported: {where}"
-            hint = _OF_DOMAINS.get(domain) or _ends(same[0]) or _REPLACE
-            found.append(Diagnostic("unsupported-op", message, hint=hint))
-    return found
-
-
-def _all_nodes(nodes: Iterable[OnnxNode]) -> Iterator[OnnxNode]:
-    """Nodes, and those of the graphs inside them."""
-    for node in nodes:
-        yield node
-        for branch in node.branches:
-            yield from _all_nodes(branch.nodes)
-
-
-_COUNTED = {"NonMaxSuppression": 2, "NonZero": 1, "Unique": 1}
-"""Operators that give as many elements as data decide, and how many of their inputs are such data."""
-
-
-def _ends(node: OnnxNode) -> str | None:
-    """What helps where data decide how many elements a node gives."""
-    if node.domain or node.op_type not in _COUNTED:
-        return None
-    names = listed([name for name in node.inputs[: _COUNTED[node.op_type]] if name])
-    return f"data decide how many it finds, and shapes are static: end the model at {names} (onnx.utils.extract_model)"
-
-
 _ON_DATA = "{} on data is not supported (only on constants)"
-_CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
-_REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
-_OF_DOMAINS = {
-    "com.microsoft.nchwc": "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED",
-    "ai.onnx.ml": (
-        "engines compute tensors, not trees, support vectors, labels or maps: end the model in front of it "
-        "(onnx.utils.extract_model), or let hummingbird-ml make tensors' operators of the pipeline"
-    ),
-}
 _FOLD = "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it"
 
 
@@ -181,9 +125,9 @@ class ModelImport:
     def _missing(self) -> list[Diagnostic]:
         values = self.builder.values
         sizes = {name: values[name].type.elements if name in values else 0 for name in self._model.input_names}
-        nodes = [*_all_nodes(self._model.nodes), *self._met]
+        nodes = [*all_nodes(self._model.nodes), *self._met]
         bound = not self._binding.problems
-        return _missing_operators(self._met, self._table, lambda same: remedy(same, nodes, sizes, bound=bound))
+        return missing_operators(self._met, self._table, lambda same: remedy(same, nodes, sizes, bound=bound))
 
     def _import(self, node: OnnxNode) -> None:
         """Imports one node; where that fails, what depends on it is left out without further complaint."""
@@ -200,7 +144,7 @@ class ModelImport:
         if importer is not None and importer.folds and any(self._is_data(name) for name in node.inputs if name):
             if node.op_type == "NonZero" and node.inputs[0] in self.builder.values and self._chosen.begin(node):
                 return
-            self.report(node, "unsupported-op", _ON_DATA.format(node.op_type), _ends(node) or _FOLD)
+            self.report(node, "unsupported-op", _ON_DATA.format(node.op_type), ends_at_data(node) or _FOLD)
             return
         if importer is None or not self._lost.keys().isdisjoint(node.inputs):
             self.lose(node)
@@ -238,7 +182,7 @@ class ModelImport:
     def _lose_chosen(self, node: OnnxNode, rows: Rows) -> None:
         """Says of what chose the rows that a node reads that data decide how many there are."""
         if rows.source.outputs[0] not in self._lost:
-            self.report(rows.source, "unsupported-op", _ON_DATA.format(rows.source.op_type), _ends(rows.source))
+            self.report(rows.source, "unsupported-op", _ON_DATA.format(rows.source.op_type), ends_at_data(rows.source))
         self._lost.update((name, True) for name in node.outputs if name)
 
     def _place_inside(self, node: OnnxNode) -> bool:

@@ -1,0 +1,67 @@
+"""Operators that a model has and nothing imports, each with all of its nodes and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from bolt_build.errors import Diagnostic
+from bolt_build.graph.control_flow import CONTROL_FLOW
+from bolt_build.graph.importer_table import ImporterTable
+from bolt_build.graph.importing import OnnxNode
+from bolt_build.graph.onnx_findings import listed
+
+_CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
+_REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
+_OF_DOMAINS = {
+    "com.microsoft.nchwc": "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED",
+    "ai.onnx.ml": (
+        "engines compute tensors, not trees, support vectors, labels or maps: end the model in front of it "
+        "(onnx.utils.extract_model), or let hummingbird-ml make tensors' operators of the pipeline"
+    ),
+}
+_COUNTED = {"NonMaxSuppression": 2, "NonZero": 1, "Unique": 1}
+"""Operators that give as many elements as data decide, and how many of their inputs are such data."""
+
+
+def missing_operators(
+    nodes: Iterable[OnnxNode], table: ImporterTable, unroll: Callable[[Iterable[OnnxNode]], str]
+) -> list[Diagnostic]:
+    """One diagnostic an operator that cannot be imported, with the names of its nodes. `unroll` says what to do about
+    control flow."""
+    groups: dict[tuple[str, str], list[OnnxNode]] = {}
+    for node in nodes:
+        if table.find(node) is None:
+            groups.setdefault((node.domain, node.op_type), []).append(node)
+    found = []
+    for (domain, op_type), same in sorted(groups.items()):
+        label = f"{domain}.{op_type}" if domain else op_type
+        where = f"{'node' if len(same) == 1 else 'nodes'} {listed([node.name for node in same])}"
+        versions = table.versions(same[0])
+        if versions:
+            known = ", ".join(map(str, versions))
+            message = f"version {same[0].since_version} of operator {label} is not supported (known: {known}): {where}"
+            found.append(Diagnostic("unsupported-op-version", message, hint=_CONVERT))
+        elif op_type in CONTROL_FLOW and not domain:
+            message = f"control flow is not supported: operator {label}, {where}"
+            found.append(Diagnostic("unsupported-op", message, hint=unroll(same)))
+        else:
+            message = f"operator {label} is not supported: {where}"
+            hint = _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _REPLACE
+            found.append(Diagnostic("unsupported-op", message, hint=hint))
+    return found
+
+
+def all_nodes(nodes: Iterable[OnnxNode]) -> Iterator[OnnxNode]:
+    """Nodes, and those of the graphs inside them."""
+    for node in nodes:
+        yield node
+        for branch in node.branches:
+            yield from all_nodes(branch.nodes)
+
+
+def ends_at_data(node: OnnxNode) -> str | None:
+    """What helps where data decide how many elements a node gives."""
+    if node.domain or node.op_type not in _COUNTED:
+        return None
+    names = listed([name for name in node.inputs[: _COUNTED[node.op_type]] if name])
+    return f"data decide how many it finds, and shapes are static: end the model at {names} (onnx.utils.extract_model)"
