@@ -39,10 +39,11 @@ def test_every_row_has_a_recipe_with_its_batch_and_half_precision_at_the_border(
 
 
 def test_peers_are_offered_as_a_package_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from encoder_peers import PEERS, offer_peers
+    from encoder_peers import PEERS
+    from peer_rows import offer_peers
 
     monkeypatch.setenv("PYTHONPATH", "before")
-    offer_peers(tmp_path)
+    offer_peers(tmp_path, "published_encoders", PEERS)
     (points,) = tmp_path.rglob("entry_points.txt")
     lines = points.read_text().splitlines()
     assert lines[0] == "[bolt_build.peers]"

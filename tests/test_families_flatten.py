@@ -64,10 +64,14 @@ def test_the_product_reads_the_image_channels_last() -> None:
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 1e-2)
 
 
-FLAT = "%g = tanh(%f)"
+FLAT = """
+    %g = softmax(%f) axis=1
+    %q = matmul(%g, %v) transpose_b=true
+    %h = matmul(%f, %v) transpose_b=true
+"""
 WHY_NOT = {
     "the right factor is stored by rows of the image, not by columns of the result": net(product="matmul(%f, %t, %b)"),
-    "what it flattens is read flat by others than one matrix product": net(FLAT, "matmul(%f, %g) transpose_b=true"),
+    "what it flattens is read flat by others than one matrix product": net(FLAT, "add(%q, %h)"),
     "what it flattens is read by 'g', softmax": net("%g = softmax(%f) axis=1", "matmul(%g, %v) transpose_b=true"),
 }
 

@@ -44,8 +44,7 @@ def chain_from(graph: Graph, first: Node) -> NodeChain | None:
 
 
 def norm_behind(graph: Graph, first: Node) -> Node | None:
-    """The normalisation of the rows that a matrix product leaves; None where there is none, it reads them twice, or an
-    activation is part of it."""
+    """The normalisation of the rows that a matrix product leaves; None where there is none, or it reads them twice."""
     if not isinstance(first.op, MatMul):
         return None
     between = first.outputs[0]
@@ -61,7 +60,7 @@ def norm_behind(graph: Graph, first: Node) -> Node | None:
 def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
     """The matrix product whose rows `norm` normalises; None where it is no such normalisation, or no product reads what
     it leaves as its left factor."""
-    if not isinstance(norm.op, Norm) or norm.op.axes != (graph.type(norm.outputs[0]).rank - 1,) or norm.epilogue:
+    if not isinstance(norm.op, Norm) or norm.op.axes != (graph.type(norm.outputs[0]).rank - 1,):
         return None
     between = norm.outputs[0]
     readers = (node for node in graph.consumers(between) if isinstance(node.op, MatMul))
@@ -69,8 +68,6 @@ def product_of_normed(graph: Graph, norm: Node) -> NodeChain | None:
     if product is None:
         return None
     obstacle = _obstacle_between(graph, norm)
-    if obstacle is None and norm.epilogue:
-        obstacle = "another operator lies between"
     if obstacle is None and product.inputs.count(between) > 1:
         obstacle = "the product reads what lies between twice"
     return NodeChain(norm, product, obstacle)
@@ -132,7 +129,7 @@ def normed_from(graph: Graph, first: Node) -> Expanded | None:
 
 
 def _normalises(node: Node, axis: int) -> bool:
-    return isinstance(node.op, Norm) and node.op.axes == (axis,) and node.op.groups == 1 and not node.epilogue
+    return isinstance(node.op, Norm) and node.op.axes == (axis,) and node.op.groups == 1
 
 
 def _obstacle_to_norm(graph: Graph, first: Node) -> str | None:
