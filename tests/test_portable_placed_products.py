@@ -64,3 +64,18 @@ def test_other_products_are_not() -> None:
 def test_nor_are_they_where_no_tensor_cores_multiply() -> None:
     assert layouts(IN_FRONT, "host", DType.F32) == []
     assert layouts(IN_FRONT, "h200", DType.F32) == []
+
+
+@pytest.mark.parametrize(("channels", "apart"), [(1, ()), (8, (0,))])
+def test_a_factor_is_read_among_other_channels_unless_its_pixels_are_neighbours_without_them(
+    channels: int, apart: tuple[int, ...]
+) -> None:
+    """Means of pixels by masks: kernels load several pixels of a single channel at once, which lie apart then."""
+    left, made = f"[[2,{channels},4,8],[0,1,2,3],[2,{channels},32]]", f"[[2,{channels},16],[0,1,2],[2,{channels},16]]"
+    of = graph(f"""
+        graph g batch=2 (%m: f32[2,{channels},4,8], %x: f32[2,32,16]) -> (%y) {{
+          %y = placed_matmul(%m, %x) left={left} right=[[2,32,16],[0,1,2],[2,32,16]] made={made} // "y"
+        }}""")
+    found, _ = FAMILY.propose(of, of.nodes[0], target_named("h200"), DType.F16)
+    steps = [each.steps[0] for each in found if each.steps[0].problem.inputs[0].format.layout is LAST]
+    assert {step.reads_apart[:1] if 0 in step.reads_apart else () for step in steps} == {apart}

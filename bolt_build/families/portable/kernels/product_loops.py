@@ -107,9 +107,12 @@ def refuse_walks(problem: KernelProblem) -> str | None:
 
 
 def walks_apart(problem: KernelProblem) -> tuple[int, ...]:
-    """The inputs that a product may read where their rows lie apart."""
+    """The inputs that a product may read where their rows lie apart. Rows of one element would be neighbours no more,
+    and kernels are chosen by what are."""
 
     def able(index: int) -> bool:
+        if problem.inputs[index].row == 1:
+            return False
         pitches = [0] * len(problem.inputs)
         pitches[index] = problem.inputs[index].row + PART_ALIGNMENT
         found = placed(problem, StepExpressions((), (), (), (), tuple(pitches)))
