@@ -15,7 +15,8 @@ from bolt_build.graph.reference import evaluate
 
 X = tensor("x", [4, 6])
 CONSTANTS = {
-    "zero": np.float32(0), "five": np.float32(5), "two": np.float32(2), "all": np.asarray([-1], np.int64), "from": np.asarray([0], np.int64),
+    "zero": np.float32(0), "five": np.float32(5), "two": np.float32(2), "all": np.asarray([-1], np.int64),
+    "from": np.asarray([0], np.int64),
     "first": np.asarray(0, np.int64), "last": np.asarray([1], np.int64), "shape": np.asarray([4, 6], np.int64),
     "six": np.asarray([6], np.int64), "w": np.random.default_rng(1).standard_normal((6, 6)).astype(np.float32),
 }  # fmt: skip
