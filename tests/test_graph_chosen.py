@@ -15,7 +15,8 @@ from bolt_build.graph.reference import evaluate
 
 X = tensor("x", [4, 6])
 CONSTANTS = {
-    "zero": np.float32(0), "five": np.float32(5), "all": np.asarray([-1], np.int64), "from": np.asarray([0], np.int64),
+    "zero": np.float32(0), "five": np.float32(5), "two": np.float32(2), "all": np.asarray([-1], np.int64),
+    "from": np.asarray([0], np.int64),
     "first": np.asarray(0, np.int64), "last": np.asarray([1], np.int64), "shape": np.asarray([4, 6], np.int64),
     "six": np.asarray([6], np.int64), "w": np.random.default_rng(1).standard_normal((6, 6)).astype(np.float32),
 }  # fmt: skip
@@ -64,6 +65,14 @@ SUPPORTED = {
         *ROWS, node("Squeeze", "places last", "tokens"), node("Gather", "x tokens", "again", axis=0),
         node("Gemm", "again w", "made"), node("Unsqueeze", "tokens last", "indices"),
         node("ScatterND", "x indices made", "y", reduction="add"),
+    ],
+    "rows that are added where indices are right only where they are chosen": [
+        node("ReduceSum", "x last", "sums", keepdims=0), node("Floor", "sums", "whole"),
+        node("Cast", "whole", "numbers", to=7), node("Less", "sums zero", "low"), node("Less", "two sums", "high"),
+        node("Or", "low high", "outside"), node("Not", "outside", "mask"), node("NonZero", "mask", "found"),
+        node("Transpose", "found", "places"), node("GatherND", "numbers places", "inside"),
+        node("Unsqueeze", "inside last", "indices"), node("GatherND", "x places", "rows"),
+        node("ScatterND", "x indices rows", "y", reduction="add"),
     ],
     "rows of a table whose indices are right only where they are chosen": [
         node("Floor", "x", "whole"), node("Cast", "whole", "numbers", to=7), node("Less", "x zero", "low"),

@@ -8,6 +8,7 @@ from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.attention import Attention
+from bolt_build.graph.ops.logic import Where
 from bolt_build.graph.text import format_graph
 from bolt_build.planner.passes.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.pipeline import optimize
@@ -16,7 +17,7 @@ CONSTANTS = {
     "weight": "f32[12,12] #", "learned": "f32[5,4] #",
     "root": "f32[] {0.5}", "half": "f32[] {0.5}", "eight": "f32[] {8}", "least": "f32[] {-3e38}",
     "none": "f32[] {-inf}", "zero": "f32[] {0}", "two": "i64[] {2}", "one": "i64[] {1}", "nought": "i64[] {0}",
-    "bias": "f32[1,3,5,5]", "each": "f32[3,1,1]", "window": "f32[2,5,5]",
+    "bias": "f32[1,3,5,5]", "each": "f32[3,1,1]", "window": "f32[2,5,5]", "seen": "bool[5,5]",
 }  # fmt: skip
 """What statements may read beside the inputs."""
 
@@ -76,6 +77,16 @@ def found(before: Graph) -> str:
 )  # fmt: skip
 def test_scales_stand_on_scores_queries_and_keys(scores: str, said_of_it: str) -> None:
     assert found(spelled(QKV + scores + END)) == f"%y = attention(%q, %k, %v) heads=3 kv_heads=3 {said_of_it}"
+
+
+@pytest.mark.parametrize("sides", ["%s, %least", "%least, %s"])
+def test_a_constant_condition_that_is_too_large_to_be_stored_as_numbers_is_asked_by_the_engine(
+    sides: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolt_build.planner.passes.attention._MOST_FOLDED", 24)
+    before = spelled(QKV + SCORES + f"%m = where(%seen, {sides}); %p = softmax(%m) axis=3;" + END)
+    after = run(RECOGNISE_ATTENTION, before).graph
+    assert [node.inputs[0] for node in after.nodes if node.op == Where()] == ["seen"]
 
 
 ADDED = "%y = attention(%q, %k, %v, %mask) heads=3 kv_heads=3 scale=1.0"

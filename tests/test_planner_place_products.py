@@ -54,12 +54,29 @@ def test_a_run_of_columns_is_cut_out_in_front() -> None:
         }""")
     result = run(PLACE_PRODUCTS, before)
     assert body(result.graph).splitlines() == [
-        "%'p.columns = slice(%p) begin=[0,0,12] count=[2,5,12] step=[1,1,1] @y.columns",
+        "%'p.columns = slice(%p) begin=[0,0,12] count=[2,5,12] step=[1,1,1] @y.left",
         (
             "%y = placed_matmul(%'p.columns, %v) left=[[2,5,3,4],[0,2,1,3],[2,3,5,4]] "
             'right=[[2,3,5,4],[0,1,3,2],[2,3,4,5]] made=[[2,3,5,5],[0,1,2,3],[2,3,5,5]]  // "y"'
         ),
     ]
+
+
+def test_runs_of_columns_of_both_factors_are_cut_out() -> None:
+    before = graph("""
+        graph g batch=2 (%p: f32[2,5,24]) -> (%y) {
+          %a = slice(%p) begin=[0,0,0] count=[2,5,12] step=[1,1,1] // "a"
+          %b = slice(%p) begin=[0,0,12] count=[2,5,12] step=[1,1,1] // "b"
+          %a4 = reshape(%a) shape=[2,5,3,4] // "a4"
+          %b4 = reshape(%b) shape=[2,5,3,4] // "b4"
+          %ah = transpose(%a4) perm=[0,2,1,3] // "ah"
+          %bh = transpose(%b4) perm=[0,2,3,1] // "bh"
+          %y = matmul(%ah, %bh) // "y"
+        }""")
+    after = run(PLACE_PRODUCTS, before).graph
+    assert [(node.name, node.op.kind, node.inputs[0]) for node in after.nodes] == [
+        ("y.left", "slice", "p"), ("y.right", "slice", "p"), ("y", "placed_matmul", "p.columns"),
+    ]  # fmt: skip
 
 
 def test_what_others_read_stays_where_it_is() -> None:

@@ -190,3 +190,17 @@ def test_heads_of_whole_rows_are_a_transpose() -> None:
           %y = transpose(%cut) perm=[0,2,1,3] // "y"
         }""")
     assert run(MERGE_REARRANGEMENTS, before).graph is before
+
+
+def test_what_lies_between_an_activation_and_its_movements_has_no_name_of_the_model() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,8,5]) -> (%y) {
+          const %w: f32[12,8,1]
+          %c = conv(%x, %w) // "c"
+          %r = reshape(%c) shape=[2,3,4,5] // "r"
+          %t = transpose(%r) perm=[0,1,3,2] // "t"
+          %y = relu(%t) // "y"
+        }""")
+    after = run(MERGE_REARRANGEMENTS, before).graph
+    assert [node.op.kind for node in after.nodes] == ["conv", "activation", "reshape", "transpose"]
+    assert [value.name for value in after.values if not value.synthetic] == ["x", "w", "c", "y"]

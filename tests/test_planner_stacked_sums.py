@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from planner_checks import body, graph, run, said
 
+from bolt_build.graph.ops.arithmetic import Binary
 from bolt_build.planner.passes.stacked_sums import ADD_STACKED
 
 
@@ -37,6 +38,17 @@ def test_runs_of_channels_are_added_up() -> None:
         }""")
     result = run(ADD_STACKED, before)
     assert [node.op.kind for node in result.graph.nodes] == ["slice", "slice", "slice", "binary", "binary"]
+
+
+def test_an_image_that_all_gates_of_a_stack_are_for_is_read_by_each_product() -> None:
+    before = graph("""
+        graph g batch=2 (%x: f32[2,4,3,3], %g: f32[2,2,4,1,1]) -> (%y) {
+          %x5 = reshape(%x) shape=[2,1,4,3,3] // "x5"
+          %m = mul(%x5, %g) // "m"
+          %y = reduce(%m) mode=sum axes=[1] keepdims=false // "y"
+        }""")
+    after = run(ADD_STACKED, before).graph
+    assert [node.inputs[0] for node in after.nodes if node.op == Binary("mul")] == ["x", "x"]
 
 
 CHANNELS = '%x5 = reshape(%x) shape=[2,3,4,3,3] // "x5"\n'

@@ -86,6 +86,36 @@ def test_operators_with_axes_have_them_in_the_other_order(lines: str, turned: st
     assert turned in body(run(TURN_IMAGES, before).graph)
 
 
+def test_a_constant_beside_an_image_of_a_batch_of_one_keeps_all_axes() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,4,5,6]) -> (%y) {
+          const %w: f32[4,4,1,1]
+          const %v: f32[4,6,1,1]
+          const %places: f32[1,5,6,2]
+          %c = conv(%x, %w) // "c"
+          %a = transpose(%c) perm=[0,2,3,1] // "a"
+          %s = concat(%a, %a, %places) axis=3 // "s"
+          %t = slice(%s) begin=[0,0,0,4] count=[1,5,6,6] step=[1,1,1,1] // "t"
+          %e = transpose(%t) perm=[0,3,1,2] // "e"
+          %y = conv(%e, %v) // "y"
+        }""")
+    after = run(TURN_IMAGES, before).graph
+    assert short(after)[1] == """%'s.turned = concat(%c, %c, %'places.turned) axis=1  // "s\""""
+    assert after.type("places.turned").shape == (1, 2, 5, 6)
+
+
+def test_of_two_transposes_of_one_image_an_output_keeps_its_name() -> None:
+    before = between(
+        "%b = relu(%a)", "%d = neg(%b)", "%f = transpose(%b) perm=[0,3,1,2]", "%g = transpose(%b) perm=[0,3,1,2]",
+        "%s = sigmoid(%f)", outputs="(%y, %s, %g)",
+    )  # fmt: skip
+    assert short(run(TURN_IMAGES, before).graph)[1:4] == [
+        """%g = relu(%c)  // "b", "f\"""",
+        """%e = neg(%g)  // "d", "e\"""",
+        """%s = sigmoid(%g)  // "s\"""",
+    ]
+
+
 def test_a_gate_of_means_over_pixels_is_turned_with_the_reshapes_around_its_products() -> None:
     before = between(
         "%m = reduce(%a) mode=mean axes=[1,2] keepdims=true", "%r = reshape(%m) shape=[2,4,1,1]",

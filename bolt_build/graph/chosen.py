@@ -105,16 +105,18 @@ class Chosen:
         if node.op_type not in ("Gather", "GatherND") or (rows := self._rows.get(node.inputs[1])) is None:
             return node
         name = node.inputs[1]
-        type_, mask = self._builder.values[name].type, rows.source.inputs[0]
         if rows.counts or self._builder.constant(name) is not None:
             return node
+        return replace(node, inputs=(node.inputs[0], self._zeroed(NodeImport(node, self._builder), name, rows)))
+
+    def _zeroed(self, running: NodeImport, name: str, rows: Rows) -> str:
+        """Chosen rows that are zeros where the mask is false. Raises Escapes."""
+        type_, mask = self._builder.values[name].type, rows.source.inputs[0]
         if type_.shape[rows.axis] != prod(self._shape(mask)):
             raise Escapes
-        running = NodeImport(node, self._builder)
         along = tuple(extent if axis == rows.axis else 1 for axis, extent in enumerate(type_.shape))
         mask = running.emit(Reshape(along), [mask])
-        inside = running.emit(Where(), [mask, name, running.scalar_like(0, name)])
-        return replace(node, inputs=(node.inputs[0], inside))
+        return running.emit(Where(), [mask, name, running.scalar_like(0, name)])
 
     def _define(self, name: str, array: Array) -> None:
         self._builder.define(name, TensorType(DType.I64, array.shape), np.ascontiguousarray(array), synthetic=True)
@@ -143,15 +145,15 @@ class Chosen:
             raise Escapes
         running = NodeImport(node, self._builder)
         reduction, mask = running.text("reduction", "none"), index.source.inputs[0]
-        shape, given = self._shape(data), self._shape(updates)
+        shape = self._shape(data)
         if reduction == "none" and self._takes_all(node, data, places):
             depth = self._shape(places)[-1]
             mask = running.emit(Reshape((*shape[:depth], *(1,) * (len(shape) - depth))), [mask])
             running.emit(Where(), [mask, self._spread(running, updates, shape), data], 0)
         elif reduction == "add":
-            mask = running.emit(Reshape((given[0], *(1,) * (len(given) - 1))), [mask])
-            kept = running.emit(Where(), [mask, updates, running.scalar_like(0.0, updates)])
-            running.emit(ScatterND("add"), [data, places, kept], 0)
+            inside = places if self._builder.constant(places) is not None else self._zeroed(running, places, index)
+            kept = self._zeroed(running, updates, rows)
+            running.emit(ScatterND("add"), [data, inside, kept], 0)
         else:
             raise Escapes
 

@@ -234,12 +234,15 @@ def _result(editor: GraphEditor, last: Node, view: View, extents: tuple[int, int
 
 
 def _array(editor: GraphEditor, mask: Mask) -> Array | None:
-    """What a mask of constants adds, None of any other and of one that is too large."""
+    """What a mask of constants adds, None of any other and of one that is too large and no triangle."""
     array = _once(editor.constant(mask.value))
-    if array is None or array.size > _MOST_FOLDED or mask.hidden is None:
+    if array is None or mask.hidden is None:
         return array
     chosen = array if mask.where else ~array
-    return np.where(chosen, mask.hidden, 0.0).astype(np.float32)
+    added = np.where(chosen, np.float32(mask.hidden), np.float32(0.0))
+    if added.size > _MOST_FOLDED and (added.ndim < 2 or not _is_triangle(added, *added.shape[-2:])):
+        return None
+    return added
 
 
 def _once(mask: Array | None) -> Array | None:

@@ -175,14 +175,14 @@ def _replace(
 ) -> None:
     left, right, made = places
     names, parts = [], []
-    for place in (left, right):
+    for side, place in (("left", left), ("right", right)):
         name = place.value
         type_ = editor.type(name)
         if place.shape != type_.shape:
             begin = (*(0,) * (type_.rank - 1), place.begin)
             op = Slice(begin, place.shape, (1,) * type_.rank)
             name = editor.new_value(f"{name}.columns", op.infer([type_])[0])
-            parts.append(Node(editor.free_node_name(f"{node.name}.columns"), op, (place.value,), (name,)))
+            parts.append(Node(editor.free_node_name(f"{node.name}.{side}"), op, (place.value,), (name,)))
         names.append(name)
     passed = []
     for move in behind:

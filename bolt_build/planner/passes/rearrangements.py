@@ -169,14 +169,13 @@ def _lift(editor: GraphEditor, journal: Journal, node: Node) -> None:
     early = editor.new_value(f"{node.name}.early", editor.type(value))
     name = editor.free_node_name(f"{node.name}.early")
     activation = Node(name, node.op, (value,), (early,), covers=node.covers)
-    end = moves[0]
     editor.remove(node)
+    given, front = early, [activation]
     for move in reversed(moves):
-        inputs = (early,) if move.inputs == (value,) else move.inputs
-        outputs = node.outputs if move is end else move.outputs
-        editor.replace(
-            move, *([activation] if inputs == (early,) else []), replace(move, inputs=inputs, outputs=outputs)
-        )
+        (old,) = move.outputs
+        (made,) = node.outputs if move is moves[0] else (editor.new_value(f"{old}.early", editor.type(old)),)
+        editor.replace(move, *front, replace(move, inputs=(given,), outputs=(made,)))
+        given, front = made, []
     journal.did(node.name, "moved", f"in front of {len(moves)} movements of the convolution's result")
 
 

@@ -61,8 +61,9 @@ def _add_up(editor: GraphEditor, journal: Journal, node: Node) -> None:
 
 
 def _part(editor: GraphEditor, chain: Chain, value: str, index: int) -> str | None:
-    """Tensor `index` of the stack `value`; None where it is none of known tensors."""
+    """Tensor `index` of the stack `value`, the only one of a stack of one; None where it is none of known tensors."""
     type_, node = editor.type(value), editor.producer(value)
+    index = min(index, type_.shape[_AXIS] - 1)
     shape = (type_.shape[0], *type_.shape[_AXIS + 1 :])
     if all(extent == 1 for extent in type_.shape[_AXIS + 2 :]):
         begin = tuple(index if axis == _AXIS else 0 for axis in range(type_.rank))
@@ -99,6 +100,8 @@ def _channels(editor: GraphEditor, chain: Chain, cut: Node, type_: TensorType, i
     each = type_.shape[_AXIS + 1]
     if shape != (type_.shape[0], type_.shape[_AXIS] * each, *type_.shape[_AXIS + 2 :]):
         return None
+    if shape[1] == each:
+        return cut.inputs[0]
     begin = (0, index * each, *(0,) * (len(shape) - 2))
     return chain.add(Slice(begin, (shape[0], each, *shape[2:]), (1,) * len(shape)), [cut.inputs[0]])
 

@@ -204,9 +204,10 @@ def _turn(editor: GraphEditor, region: _Region) -> None:
         assert op is not None
         before, inputs = list[Node](), []
         rank = max(editor.type(name).rank for name in node.inputs)
+        least = rank if isinstance(op, Concat) else 0
         for name in node.inputs:
-            if name not in turned:
-                turned[name] = _second(editor, name, rank, before)
+            if name not in turned or editor.type(turned[name]).rank < least:
+                turned[name] = _second(editor, name, rank, before, least)
             inputs.append(turned[name])
         (output,) = node.outputs
         if not _is_image(editor, output):
@@ -216,14 +217,15 @@ def _turn(editor: GraphEditor, region: _Region) -> None:
     editor.prune(given)
 
 
-def _second(editor: GraphEditor, name: str, rank: int, before: list[Node]) -> str:
-    """What has the elements of an input with channels second; a transpose that makes it is added to `before`."""
+def _second(editor: GraphEditor, name: str, rank: int, before: list[Node], least: int) -> str:
+    """What has the elements of an input with channels second; a transpose that makes it is added to `before`. A
+    constant keeps `least` axes, others in front of the first that is not 1 are dropped."""
     array, type_ = editor.constant(name), editor.type(name)
     if array is not None:
         if array.size == 1:
             return name
         wide = array.reshape((1,) * (rank - array.ndim) + array.shape).transpose(_back(rank))
-        kept = next(axis for axis, extent in enumerate(wide.shape) if extent != 1)
+        kept = min(rank - least, next(axis for axis, extent in enumerate(wide.shape) if extent != 1))
         return editor.new_constant(f"{name}.turned", np.ascontiguousarray(wide.reshape(wide.shape[kept:])), type_.dtype)
     move = editor.producer(name)
     if move is not None and _is_forth(editor, move):
@@ -246,8 +248,12 @@ def _give(editor: GraphEditor, node: Node, before: Sequence[Node], inside: set[s
     (type_,) = node.op.infer([editor.type(name) for name in node.inputs])
     if backs:
         first, *more = backs
+        same = []
+        for each in more:
+            if editor.stand_in(each.outputs[0], first.outputs[0]) is None:
+                same.append(each)
+            first = editor.node(first.name) or first  # it may make a graph output of another now
         value, covers = first.outputs[0], joined(node.covers, first.covers)
-        same = [each for each in more if editor.stand_in(each.outputs[0], value) is None]
         editor.remove(first)
     else:
         value, covers, same = editor.new_value(f"{output}.turned", type_), node.covers, []
