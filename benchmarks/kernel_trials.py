@@ -7,7 +7,9 @@ that is still to be done, `measured_rows` runs them, and `finish` writes the res
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ import gpu_harness
 
 from bolt_build.toolchain import probe
 
+ALIKE = 2e-3
+"""Most that results of two kernels may differ by, in the norm of one."""
 Planned = tuple[str, str, gpu_harness.Trial]
 """A row's name, the way, and the kernel."""
 Rows = dict[str, dict[str, Any]]
@@ -66,10 +70,11 @@ def prepare(folder: Path, trials: Sequence[gpu_harness.Trial], **options: int) -
     gpu_harness.compile_all(folder, Path(nvcc), Path(cutlass).parent)
 
 
-def measured(library: gpu_harness.Library, index: int) -> dict[str, Any]:
-    """One kernel: its time in us, and the largest difference from NumPy in parts of the tolerance."""
-    trial, outcome = library.trials[index], library.run(index)
-    right = outcome.message == "" and outcome.error <= 1.0
+def measured(library: gpu_harness.Library, index: int, trial: gpu_harness.Trial) -> dict[str, Any]:
+    """One kernel: its time in us, and the largest difference from NumPy in parts of the tolerance, of large trials from
+    another kernel's result."""
+    outcome = library.run(index)
+    right = outcome.message == "" and outcome.error <= (ALIKE if trial.large else 1.0)
     return {
         "candidate": str(trial.candidate), "us": outcome.microseconds if right else None, "error": outcome.error,
         "message": outcome.message,
@@ -81,12 +86,16 @@ def measured_rows(
     planned: Sequence[Planned],
     ways: Sequence[str],
     predicted: Callable[[gpu_harness.Trial], float] | None = None,
+    seconds: float = math.inf,
 ) -> Rows:
-    """Runs all kernels in the library's order, and prints a line of each. Rows have a list of each of the `ways`.
-    `predicted` gives us."""
+    """Runs the kernels in the library's order, and prints a line of each. Rows have a list of each of the `ways`. None
+    is begun after so many `seconds`. `predicted` gives us."""
     rows: Rows = {}
+    begun = time.monotonic()
     for index, (name, way, trial) in enumerate(planned):
-        found = measured(library, index)
+        if time.monotonic() - begun > seconds and name not in rows:
+            break
+        found = measured(library, index, trial)
         said = f"{name:44} {way:8} {found['us'] or float('nan'):8.2f} us"
         if predicted is not None:
             found["predicted"] = predicted(trial)

@@ -14,9 +14,8 @@ from __future__ import annotations
 import functools
 import math
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,6 @@ FAMILY = Portable()
 TARGET = gpu_harness.TARGET
 BYTES_A_SECOND = 4.3e12
 """What the H200's memory gives to kernels that read and write."""
-ALIKE = 2e-3
-"""Most that results of two kernels may differ by, in the norm of one."""
 WAYS = ("sliding", "direct")
 DIRECT = Candidate("portable", (("algorithm", "direct"),))
 
@@ -163,30 +160,9 @@ def planned(count: int) -> list[kernel_trials.Planned]:
     return found
 
 
-def measured(library: gpu_harness.Library, index: int, trial: gpu_harness.Trial) -> dict[str, Any]:
-    """One kernel, its time in us, and what is predicted."""
-    outcome = library.run(index)
-    right = outcome.message == "" and outcome.error <= (ALIKE if trial.large else 1.0)
-    return {
-        "candidate": str(trial.candidate), "us": outcome.microseconds if right else None,
-        "predicted": 1e6 * FAMILY.predict(trial.step.problem, trial.candidate, TARGET), "error": outcome.error,
-        "message": outcome.message,
-    }  # fmt: skip
-
-
-def rows_of(library: gpu_harness.Library, plan: Sequence[kernel_trials.Planned], seconds: float) -> kernel_trials.Rows:
-    """Runs what is begun within so many seconds, and prints a line of each. Shapes that were not begun are no rows."""
-    rows: kernel_trials.Rows = {}
-    begun = time.monotonic()
-    for index, (name, way, trial) in enumerate(plan):
-        if time.monotonic() - begun > seconds and name not in rows:
-            break
-        found = measured(library, index, trial)
-        rows.setdefault(name, {each: [] for each in WAYS})[way].append(found)
-        took = found["us"] or math.nan
-        print(f"{name:52} {took:8.2f} us, predicted {found['predicted']:8.2f}: {found['candidate']} "
-              f"{found['message']}".rstrip(), flush=True)  # fmt: skip
-    return rows
+def predicted(trial: gpu_harness.Trial) -> float:
+    """In us."""
+    return 1e6 * FAMILY.predict(trial.step.problem, trial.candidate, TARGET)
 
 
 def main() -> int:
@@ -197,7 +173,7 @@ def main() -> int:
     library = kernel_trials.library(arguments, [trial for *_, trial in plan], few=True)
     if library is None:
         return 0
-    rows = rows_of(library, plan, arguments.seconds)
+    rows = kernel_trials.measured_rows(library, plan, WAYS, predicted, arguments.seconds)
     for shape in SHAPES:
         if shape.name in rows:
             row, problem = rows[shape.name], shape.step.problem

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import math
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import chain_kernels
 import kernel_trials
@@ -38,10 +36,9 @@ from bolt_build.graph.ops.activation import Activation
 
 FAMILY = Grouped()
 TARGET = gpu_harness.TARGET
+WAYS = ("sliding", "others")
 BYTES_A_SECOND = 4.3e12
 """What the H200's memory gives to kernels that read and write."""
-ALIKE = 2e-3
-"""Most that results of two kernels may differ by, in the norm of one."""
 RELU = (EpilogueOp(Activation("relu")),)
 CLIP = (EpilogueOp(Activation("clip", 0.0, 6.0)),)
 
@@ -150,32 +147,9 @@ def planned(count: int, others: int) -> list[tuple[str, str, gpu_harness.Trial]]
     return found
 
 
-def measured(library: gpu_harness.Library, index: int, trial: gpu_harness.Trial) -> dict[str, Any]:
-    """One kernel, its time in us, and what is predicted."""
-    outcome = library.run(index)
-    right = outcome.message == "" and outcome.error <= (ALIKE if trial.large else 1.0)
-    return {
-        "candidate": str(trial.candidate), "us": outcome.microseconds if right else None,
-        "predicted": 1e6 * FAMILY.predict(trial.step.problem, trial.candidate, TARGET), "error": outcome.error,
-        "message": outcome.message,
-    }  # fmt: skip
-
-
-def rows_of(
-    library: gpu_harness.Library, plan: Sequence[tuple[str, str, gpu_harness.Trial]], seconds: float
-) -> kernel_trials.Rows:
-    """Runs what is begun within so many seconds, and prints a line of each. Shapes that were not begun are no rows."""
-    rows: kernel_trials.Rows = {}
-    begun = time.monotonic()
-    for index, (name, way, trial) in enumerate(plan):
-        if time.monotonic() - begun > seconds and name not in rows:
-            break
-        found = measured(library, index, trial)
-        rows.setdefault(name, {"sliding": [], "others": []})[way].append(found)
-        took = found["us"] or math.nan
-        print(f"{name:46} {way:8} {took:8.2f} us, predicted {found['predicted']:8.2f}: {found['candidate']} "
-              f"{found['message']}".rstrip(), flush=True)  # fmt: skip
-    return rows
+def predicted(trial: gpu_harness.Trial) -> float:
+    """In us."""
+    return 1e6 * FAMILY.predict(trial.step.problem, trial.candidate, TARGET)
 
 
 def main() -> int:
@@ -188,7 +162,7 @@ def main() -> int:
         return 0
     # Inputs are made in no time that matters beside a kernel's.
     library = chain_kernels.Library(arguments.folder)
-    found = rows_of(library, plan, arguments.seconds)
+    found = kernel_trials.measured_rows(library, plan, WAYS, predicted, arguments.seconds)
     rows: kernel_trials.Rows = {}
     for shape in SHAPES:
         if shape.name in found:
@@ -199,7 +173,7 @@ def main() -> int:
         times = {way: us or math.nan for way, us in row["best"].items()}
         print(f"{name:46} bytes {row['bytes_us']:6.2f}, sliding {times['sliding']:7.2f}, others "
               f"{times['others']:7.2f}, {times['others'] / times['sliding']:.2f} times as fast")  # fmt: skip
-    wrong = kernel_trials.wrong(found, ("sliding", "others"))
+    wrong = kernel_trials.wrong(found, WAYS)
     return kernel_trials.finish("sliding_windows", arguments, {"shapes": rows, "wrong": wrong})
 
 
