@@ -117,6 +117,13 @@ REFUSED = {
         *ROWS, node("Greater", "sums five", "mask2"), node("NonZero", "mask2", "found2"),
         node("Transpose", "found2", "places2"), node("ScatterND", "x places2 rows", "y"),
     ],
+    "as many as another mask has": [
+        *MASK, node("Greater", "x five", "mask2"), node("NonZero", "mask2", "found2"),
+        node("Transpose", "found2", "places2"), node("Shape", "places2", "extents"),
+        node("Gather", "extents first", "count"), node("Unsqueeze", "count from", "end"),
+        node("Slice", "places from end from", "few"), node("GatherND", "x few", "rows"),
+        node("Neg", "rows", "made"), node("ScatterND", "x few made", "y"),
+    ],
     "their order": [*ROWS, node("CumSum", "rows first", "made"), node("ScatterND", "x places made", "y")],
 }  # fmt: skip
 

@@ -210,7 +210,9 @@ def _slice(asked: Asked) -> Rows | None:
             raise Escapes
         return replace(rows, axis=kept.index(rows.axis)) if rows.axis in kept else None
     for begin, end, axis in zip(begins, ends, axes, strict=True):
-        if axis % rank == rows.axis and (begin or (asked.of(2) is None and end < _TO_THE_END)):
+        count = asked.of(2)
+        whole = end >= _TO_THE_END if count is None else rows.like(replace(count, counts=False))
+        if axis % rank == rows.axis and (begin or not whole):
             raise Escapes
     if asked.made[rows.axis] != asked.shape(0)[rows.axis]:
         raise Escapes
