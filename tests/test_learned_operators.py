@@ -55,6 +55,12 @@ def test_it_is_what_onnxruntime_makes_of_it(x: Array, proto: ModelProto, tmp_pat
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_integers_are_above_a_threshold_between_two_of_them(tmp_path: Path) -> None:
+    x = np.asarray([[-1, 0, 1]], np.int64)
+    graph = bound(tmp_path, rows(x, "Binarizer", threshold=-0.5), 1)  # of floats alone in onnxruntime
+    np.testing.assert_array_equal(evaluate(graph, {"x": x})["y"], [[0, 1, 1]])
+
+
 @pytest.mark.parametrize(
     ("proto", "code", "said"),
     [

@@ -4,6 +4,8 @@ networks: scaling, normalisation, linear models, columns by number. Trees and su
 
 from __future__ import annotations
 
+from math import floor
+
 import numpy as np
 
 from bolt_build.dtypes import DType
@@ -93,8 +95,10 @@ def import_columns(node: NodeImport) -> None:
 
 def import_binarizer(node: NodeImport) -> None:
     """1 where x is above the threshold, and 0 elsewhere."""
-    x = node.input(0)
-    above = node.emit(Compare("greater"), [x, node.scalar_like(node.real("threshold", 0.0), x)])
+    x, threshold = node.input(0), node.real("threshold", 0.0)
+    if not node.type(0).dtype.is_float:
+        threshold = floor(threshold)  # what an integer is above of
+    above = node.emit(Compare("greater"), [x, node.scalar_like(threshold, x)])
     node.emit(Cast(node.type(0).dtype), [above], 0)
 
 
