@@ -114,3 +114,19 @@ def test_a_gate_of_another_tensor_is_no_activation() -> None:
         }""")
     result = run(RECOGNISE_ACTIVATIONS, before)
     assert result.graph == before
+
+
+@pytest.mark.parametrize(("length", "found"), [(50, ["y"]), (70, [])])
+def test_a_product_is_followed_so_far_and_no_farther(length: int, found: list[str]) -> None:
+    """Each value of a long chain would be followed to its end."""
+    chain = "\n".join(f'%a{i + 1} = mul(%a{i}, %{"half" if i % 2 else "two"}) // "a{i + 1}"' for i in range(length))
+    text = f"""
+        graph g batch=1 (%x: f32[1,4]) -> (%y) {{
+          const %half: f32[] {{0.5}}
+          const %two: f32[] {{2}}
+          %a0 = sigmoid(%x) // "a0"
+          {chain}
+          %y = mul(%x, %a{length}) // "y"
+        }}"""
+    result = run(RECOGNISE_ACTIVATIONS, graph(text))
+    assert [name for name, action, _ in said(result) if action == "recognised silu"] == found

@@ -64,9 +64,9 @@ class GraphEditor:
         """None where exactly one node reads the value, once, and nobody else does; otherwise why not."""
         if self.is_output(value):
             return f"'{value}' is a graph output"
+        if len(self._readers.get(value, {})) > 1:
+            return f"'{value}' is read by {len(self._readers[value])} nodes"
         readers = self.readers(value)
-        if len(readers) > 1:
-            return f"'{value}' is read by {len(readers)} nodes"
         if readers and readers[0].inputs.count(value) > 1:
             return f"'{readers[0].name}' reads '{value}' twice"
         return None

@@ -28,6 +28,11 @@ class Sum:
     terms: tuple[str, ...]
 
 
+_MOST = 64
+"""Values that are followed for one formula: a longer chain is none that is known, and to follow each value of it to the
+chain's end takes time with the square of its length."""
+
+
 class Reader:
     """Answers what a value is computed from. Only values that nobody else reads are taken apart."""
 
@@ -54,8 +59,11 @@ class Reader:
     def product(self, value: str) -> Product:
         """`value` as a product, through every multiplication, and division by a number, behind it."""
         coefficient, factors = 1.0, []
-        waiting = [value]
+        waiting, followed = [value], 0
         while waiting:
+            followed += 1
+            if followed > _MOST:
+                return Product(1.0, (value,))
             name = waiting.pop()
             node = self._made_by(name) if name == value else self.inner(name)
             if node is None:
@@ -80,8 +88,11 @@ class Reader:
     def sum(self, value: str) -> Sum:
         """`value` as a sum, through every addition, and subtraction of a number, behind it."""
         constant, terms = 0.0, []
-        waiting = [value]
+        waiting, followed = [value], 0
         while waiting:
+            followed += 1
+            if followed > _MOST:
+                return Sum(0.0, (value,))
             name = waiting.pop()
             node = self._made_by(name) if name == value else self.inner(name)
             if node is None:
