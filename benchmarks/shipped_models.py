@@ -132,7 +132,7 @@ class File(Row):
         row["nodes"], row["mib"] = len(model.graph.node), round(self._file.stat().st_size / 2**20, 1)
         return row
 
-    def run(self, build: bool) -> dict[str, Any]:  # type: ignore[override]
+    def tried(self, build: bool) -> dict[str, Any]:
         """The row."""
         row = self.about()
         try:
@@ -206,7 +206,7 @@ def main() -> int:
             continue
         if file.name in rows and not (words.again and not right(rows[file.name])):
             continue
-        rows[file.name] = file.run(not words.plan)
+        rows[file.name] = file.tried(not words.plan)
         record.save(kept, rows)
         print(line(rows[file.name])[:400], flush=True)
     print(json.dumps(summary(list(rows.values())), indent=1))

@@ -248,8 +248,9 @@ def _array(editor: GraphEditor, mask: Mask) -> Array | None:
 def _once(mask: Array | None) -> Array | None:
     """A mask, 1 along each axis in front of its matrices that repeats them: a model that was exported for a batch has a
     triangle for each image."""
-    for axis in range(0 if mask is None else mask.ndim - 2):
-        assert mask is not None
+    if mask is None:
+        return None
+    for axis in range(mask.ndim - 2):
         first = mask[(slice(None),) * axis + (slice(0, 1),)]
         if np.array_equal(mask, np.broadcast_to(first, mask.shape)):
             mask = first

@@ -45,15 +45,21 @@ def _is_move(editor: GraphEditor, node: Node) -> bool:
     return isinstance(node.op, Reshape | Transpose) and not node.epilogue and editor.type(node.outputs[0]).elements > 0
 
 
-def _from_image(editor: GraphEditor, journal: Journal, end: Node) -> None:
-    """Rewrites the moves from an image to what the transpose `end` leaves."""
-    if not isinstance(end.op, Transpose):
-        return
+def _moves_to(editor: GraphEditor, end: Node) -> list[Node]:
+    """The moves in front of `end`, each read by the next alone, and `end` itself."""
     nodes = [end]
     while (before := editor.producer(nodes[0].inputs[0])) is not None and _is_move(editor, before):
         if editor.not_private(nodes[0].inputs[0]) is not None:
             break
         nodes.insert(0, before)
+    return nodes
+
+
+def _from_image(editor: GraphEditor, journal: Journal, end: Node) -> None:
+    """Rewrites the moves from an image to what the transpose `end` leaves."""
+    if not isinstance(end.op, Transpose):
+        return
+    nodes = _moves_to(editor, end)
     (source,) = nodes[0].inputs
     if not isinstance(nodes[0].op, Reshape) or not _is_image(editor, source, _FAR):
         return
@@ -75,11 +81,7 @@ def _to_image(editor: GraphEditor, journal: Journal, end: Node) -> None:
     shape = editor.type(value).shape
     if not isinstance(end.op, Reshape) or len(shape) != 4 or not _is_read_as_image(editor, value, _FAR):
         return
-    nodes = [end]
-    while (before := editor.producer(nodes[0].inputs[0])) is not None and _is_move(editor, before):
-        if editor.not_private(nodes[0].inputs[0]) is not None:
-            break
-        nodes.insert(0, before)
+    nodes = _moves_to(editor, end)
     (source,) = nodes[0].inputs
     view = _behind(editor, source, nodes)
     if view is None or not any(isinstance(node.op, Transpose) for node in nodes):
