@@ -30,6 +30,14 @@ _CALLED = tuple(
 
 TRANSCENDENTAL = ("sigmoid", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "silu", "exp", *_CALLED)
 """Activations that cost tens of operations an element instead of one or two."""
+_INSTRUCTIONS = {"silu": 5, "swish": 5, "sigmoid": 5, "tanh": 5, "exp": 5, "gelu": 11, "hard_swish": 2}
+_MANY = 10
+"""Instructions of a function that is no simple one: those of softplus, say."""
+
+
+def instructions(op: Activation) -> int:
+    """That a GPU takes for one element, about (`benchmarks/activation_sass.py`); 0 for what is one or two."""
+    return _INSTRUCTIONS.get(op.function, _MANY if op.function in TRANSCENDENTAL else 0)
 
 
 def activation_type(op: Activation) -> str:

@@ -298,7 +298,8 @@ def _kernel_seconds(product: Product, kernel: Kernel[S], needed: Work, target: T
 def best_slices(product: Product, kernel: Kernel[S], target: Target) -> int:
     """The number of slices that is predicted to be fastest."""
     # What is the same for all counts does not matter.
-    needed = Work(product.m, product.n, product.depth, product.taps, product.kernel == "Conv", 0)
+    windowed = product.kernel == "Conv"
+    needed = Work(product.m, product.n, product.depth, product.taps, windowed, 0, stride=product.step)
     return min(
         kernel.tile.counts(gpu_of(target), product),
         key=lambda count: sliced_seconds(product, kernel, needed, target, count),
@@ -317,5 +318,5 @@ def sliced_seconds(product: Product, kernel: Kernel[S], needed: Work, target: Ta
     sums = count * product.m * product.n * 4
     # Not `replace`, which takes longer than the prediction, for every number of slices of every tile.
     moved = needed.nbytes + sums // 2
-    part = Work(needed.m, needed.n, needed.depth, needed.taps, needed.windowed, moved, count)
+    part = Work(needed.m, needed.n, needed.depth, needed.taps, needed.windowed, moved, count, needed.stride)
     return kernel.tile.seconds(product, part, target) + target.launch_seconds + sums / (2 * target.bandwidth)

@@ -11,10 +11,12 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import element
+from bolt_build.families.common.functors import instructions
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.cutlass.epilogue import residual
 from bolt_build.families.cutlass.fold import Fold, spread
 from bolt_build.families.reason import Reason
+from bolt_build.graph.ops.activation import Activation
 
 ALIGNMENT = 8
 """Half-precision elements in the 16 bytes that the kernels load at once."""
@@ -157,7 +159,8 @@ class Product:
 class Work:
     """A product y[m, n] over taps times depth: `windowed` where x is gathered by windows, `nbytes` what must move.
 
-    `slices` of the depth are computed apart.
+    `slices` of the depth are computed apart. Windows lie `stride` positions from each other. `functions` are the
+    instructions that activations take of a result, `between` those in front of a second product.
     """
 
     m: int
@@ -167,6 +170,9 @@ class Work:
     windowed: bool
     nbytes: int
     slices: int = 1
+    stride: int = 1
+    functions: int = 0
+    between: int = 0
 
 
 Products = Callable[[KernelProblem, int], Product]
@@ -179,7 +185,11 @@ def work(problem: KernelProblem, product: Product) -> Work:
     x = problem.inputs[own[0]].nbytes if product.widen is None else product.widen.nbytes
     weights = product.n * product.taps * product.depth * 2
     y = problem.outputs[0].nbytes * (1 if residual(problem) is None else 2)
-    return Work(product.m, product.n, product.depth, product.taps, product.kernel == "Conv", x + weights + y)
+    functions = sum(instructions(stage.op) for stage in problem.epilogue if isinstance(stage.op, Activation))
+    return Work(
+        product.m, product.n, product.depth, product.taps, product.kernel == "Conv", x + weights + y,
+        stride=product.step, functions=functions,
+    )  # fmt: skip
 
 
 def narrow_loads(channels: int) -> int | None:

@@ -193,5 +193,6 @@ def _seconds(problem: KernelProblem, chain: ProductChain, tile: ChainTile, targe
     """The first product's time with the bytes of both, but for those that are not moved any more."""
     first, second = parts(problem)
     one, other = work(first, chain.first), work(second, chain.second)
-    needed = replace(one, nbytes=one.nbytes + other.nbytes - 2 * first.outputs[0].nbytes)
+    moved = one.nbytes + other.nbytes - 2 * first.outputs[0].nbytes
+    needed = replace(one, nbytes=moved, functions=other.functions, between=one.functions)
     return copy_seconds(first, chain.first, target) + tile.seconds(chain, needed, target)
