@@ -88,10 +88,10 @@ def test_tiles_that_are_none_are_refused(candidate: Candidate, reason: str | Non
 @pytest.mark.parametrize(
     ("a", "b", "op", "how"),
     [
-        (*HEADS, MatMul(), "64, 64, 8, 8, true, false, true"),
-        (Input((2, 70, 44)), Input((2, 72, 44)), MatMul(transpose_b=True), "64, 64, 4, 4, true, true, true"),
-        (Input((2, 48, 70)), Input((2, 48, 71)), MatMul(transpose_a=True), "64, 64, 2, 1, false, false, false"),
-        (Input((2, 1, 70, 45)), Input((3, 45, 72)), MatMul(), "64, 64, 1, 8, true, false, true"),
+        (*HEADS, MatMul(), "64, 64, 8, 8, true, false, 8"),
+        (Input((2, 70, 44)), Input((2, 72, 44)), MatMul(transpose_b=True), "64, 64, 4, 4, true, true, 8"),
+        (Input((2, 48, 70)), Input((2, 48, 71)), MatMul(transpose_a=True), "64, 64, 2, 1, false, false, 1"),
+        (Input((2, 1, 70, 45)), Input((3, 45, 72)), MatMul(), "64, 64, 1, 8, true, false, 8"),
     ],
 )
 def test_elements_are_read_at_once_as_rows_and_images_allow(a: Input, b: Input, op: MatMul, how: str) -> None:

@@ -33,7 +33,9 @@ _DEPTH, _THREADS = 32, 128
 """Of a step, and of a block: those of the kernel's header."""
 _PITCH = 8
 """Elements between rows of shared memory."""
-_LOADS = (8, 4, 2, 1)
+_LOADS, _STORES = (8, 4, 2, 1), (8, 2, 1)
+_STATIC = 48 << 10
+"""Bytes of shared memory that a kernel has without asking for them."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,10 @@ class HalfTile:
         return HalfTile(reader.number("rows"), reader.number("columns"))
 
     def shared(self, along: tuple[bool, bool]) -> int:
-        """Bytes of shared memory: two steps of both factors."""
+        """Bytes of shared memory: three steps of both factors where they fit, else two."""
         lines = zip((self.rows, self.columns), along, strict=True)
-        return 4 * sum(n * (_DEPTH + _PITCH) if deep else _DEPTH * (n + _PITCH) for n, deep in lines)
+        step = 2 * sum(n * (_DEPTH + _PITCH) if deep else _DEPTH * (n + _PITCH) for n, deep in lines)
+        return (3 if 3 * step <= _STATIC else 2) * step
 
     @property
     def registers(self) -> int:
@@ -69,7 +72,7 @@ class HalfTile:
 @dataclass(frozen=True)
 class _Factors:
     """`batches` products of m by k and k by n; which factors lie along the depth, and how many elements of each are
-    read at once; which inputs they are. `pairs`: two results are stored at once."""
+    read at once; which inputs they are; and how many results may be stored at once."""
 
     batches: int
     m: int
@@ -78,7 +81,7 @@ class _Factors:
     along: tuple[bool, bool]
     loads: tuple[int, int]
     inputs: tuple[int, int]
-    pairs: bool
+    stored: int
 
 
 def _factors(problem: KernelProblem) -> _Factors:
@@ -96,7 +99,7 @@ def _factors(problem: KernelProblem) -> _Factors:
     depth = problem.inputs[own[0]].shape[-2 if op.transpose_a else -1]
     along = (not op.transpose_a, op.transpose_b)
     sizes = prod(shape[:-2]), shape[-2], shape[-1], depth
-    return _Factors(*sizes, along, (loads[0], loads[1]), (own[0], own[1]), shape[-1] % 2 == 0)
+    return _Factors(*sizes, along, (loads[0], loads[1]), (own[0], own[1]), _stored(shape[-1]))
 
 
 def _placed_factors(problem: KernelProblem) -> _Factors:
@@ -112,10 +115,13 @@ def _placed_factors(problem: KernelProblem) -> _Factors:
     batches = prod(walk.extent for walk in walks.batch)
     (along_a, load_a), (along_b, load_b) = sides
     extents = walks.rows.extent, walks.columns.extent, walks.depth.extent
-    even = all(walk.sides[2] % 2 == 0 for walk in (*walks.batch, walks.rows))
-    return _Factors(
-        batches, *extents, (along_a, along_b), (load_a, load_b), found.factors, even and extents[1] % 2 == 0
-    )
+    stored = _stored(extents[1], *(walk.sides[2] for walk in (*walks.batch, walks.rows)))
+    return _Factors(batches, *extents, (along_a, along_b), (load_a, load_b), found.factors, stored)
+
+
+def _stored(*steps: int) -> int:
+    """Results that may be stored at once where rows and images begin at multiples of these: 8, 2 or 1."""
+    return next(count for count in _STORES if all(step % count == 0 for step in steps))
 
 
 def _along(walks: Walks, side: int) -> bool:
@@ -170,9 +176,12 @@ def _refuse_tile(problem: KernelProblem, tile: HalfTile, gpu: Gpu) -> str | None
     return refuse_shared(tile.shared(_factors(problem).along), gpu)
 
 
-_REACHED, _ARITHMETIC, _STEP, _BEGIN = 0.7, 0.5, 0.5e-6, 1e-6
-"""Guesses, no GPU has timed the kernels: parts of the bandwidth and of the rate of one warp's instructions that are
-reached; seconds of a step of one block, whose copies it waits for; and of its beginning and end."""
+_REACHED, _ARITHMETIC, _STEP, _BEGIN = 0.7, 0.5, 0.3e-6, 1e-6
+"""Guesses: parts of the bandwidth and of the rate of one warp's instructions that are reached; seconds of a step of one
+block, whose copies it waits for; and of its beginning and end."""
+_STORE = {8: 2e-6, 2: 4.3e-6, 1: 8e-6}
+"""Seconds in which a multiprocessor stores 128 x 128 results, by how many are stored at once. Of two it is what one
+product took on an H200: 96 times 128 x 64 by 64 x 512 in 18.8 us. The others are guesses from it."""
 _NARROW = {8: 1.0, 4: 0.8, 2: 0.5, 1: 0.25}
 """Guesses at what is left of the bandwidth where fewer elements are read at once."""
 
@@ -184,11 +193,13 @@ def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
     steps = ceil(factors.k / _DEPTH)
     resident = beside(_THREADS, tile.registers, tile.shared(factors.along), gpu) * gpu.sms
     rate = target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _ARITHMETIC
-    arithmetic = ceil(blocks / gpu.sms) * steps * 2 * tile.rows * tile.columns * _DEPTH / rate
+    results = tile.rows * tile.columns
+    busy = steps * 2 * results * _DEPTH / rate + _STORE[factors.stored] * results / (128 * 128)
+    waits = ceil(blocks / resident) * (steps * _STEP + _BEGIN)
     narrow = zip(factors.inputs, factors.loads, strict=True)
     extra = sum(problem.inputs[index].nbytes * (1 / _NARROW[load] - 1) for index, load in narrow)
     memory = (problem.nbytes + extra) / (target.bandwidth * _REACHED)
-    return max(arithmetic, memory, ceil(blocks / resident) * steps * _STEP) + _BEGIN + target.launch_seconds
+    return max(ceil(blocks / gpu.sms) * busy + waits, memory) + target.launch_seconds
 
 
 def _emit(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCode:
@@ -204,7 +215,7 @@ def _emit(problem: KernelProblem, tile: HalfTile, at: StepExpressions) -> StepCo
     dtype, made = problem.inputs[a].format.dtype, problem.outputs[0].format.dtype
     alongs = ", ".join(boolean(each) for each in factors.along)
     loads = f"{factors.loads[0]}, {factors.loads[1]}"
-    how = f"{tile.rows}, {tile.columns}, {loads}, {alongs}, {boolean(factors.pairs)}"
+    how = f"{tile.rows}, {tile.columns}, {loads}, {alongs}, {factors.stored}"
     call = (
         f"bolt::portable::half_matmul<{how}, {COMPUTED[dtype]}, {COMPUTED[made]}>(r, {parameters}, "
         f"{at.inputs[a]}, {at.inputs[b]}, {at.outputs[0]}, {chain(problem, at, before)});"

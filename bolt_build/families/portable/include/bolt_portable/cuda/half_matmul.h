@@ -48,15 +48,42 @@ struct HalfFactor {
   }
 };
 
+/// A lane's words of `fragments` neighbouring fragments become neighbours of one of them: those that the lanes of its row
+/// had. Lane i of the four has fragment i of four then, and of two fragment i % 2, whose half i / 2.
+template <int fragments>
+__device__ inline void exchange_fragments(std::uint32_t (&x)[fragments]) {
+  static_assert(fragments == 2 || fragments == 4);
+  const bool odd = threadIdx.x & 1;
+#pragma unroll
+  for (int i = 0; i < fragments; i += 2) {
+    const std::uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? x[i] : x[i + 1], 1);
+    x[i] = odd ? other : x[i];
+    x[i + 1] = odd ? x[i + 1] : other;
+  }
+  if constexpr (fragments == 4) {
+    const bool high = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t other = __shfl_xor_sync(0xffffffffu, high ? x[i] : x[i + 2], 2);
+      x[i] = high ? other : x[i];
+      x[i + 2] = high ? x[i + 2] : other;
+    }
+  }
+}
+
 /// A block's tile: `rows` by `columns` results, of which four warps have a quarter each. `load` elements of each factor are
-/// read at once, and `along` says which lie along the depth. `pairs`: results are stored two at once.
-template <typename T, typename Out, int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, bool pairs,
+/// read at once, and `along` says which lie along the depth. `stored`: results that may be stored at once, 1, 2 or 8.
+template <typename T, typename Out, int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, int stored,
           typename Epilogue>
 struct HalfProduct {
   static constexpr int depth = 32, threads = 128, down = rows / 32, across = columns / 16;
   static_assert(rows % 32 == 0 && columns % 32 == 0);
   using Left = HalfFactor<T, rows, depth, load_a, along_a>;
   using Right = HalfFactor<T, columns, depth, load_b, along_b>;
+  /// Steps whose factors have room: two are copied while a third is multiplied, where three fit what needs no asking for.
+  static constexpr int stages = 3 * (Left::size + Right::size) * sizeof(T) <= 48 * 1024 ? 3 : 2;
+  /// Fragments whose lanes exchange results, so that each stores neighbours: a row's 16 bytes are a quarter of a line.
+  static constexpr int fragments = stored < 8 || sizeof(Out) != 2 ? 1 : across % 4 == 0 ? 4 : 2;
 
   MatMul p;
   const T* a;
@@ -65,7 +92,7 @@ struct HalfProduct {
   Epilogue epilogue;
 
   __device__ void operator()(std::uint32_t block) const {
-    __shared__ __align__(16) T left[2][Left::size], right[2][Right::size];
+    __shared__ __align__(16) T left[stages][Left::size], right[stages][Right::size];
     const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
     const std::uint32_t wide = (n + columns - 1) / columns, tiles = wide * ((m + rows - 1) / rows);
     const std::uint32_t batch = block / tiles;
@@ -74,18 +101,23 @@ struct HalfProduct {
     const auto fill = [&](int turn, int from) {
       Left::template fill<threads>(left[turn], a + at.a, along_a ? p.a_row : p.a_column, row, m, from, k);
       Right::template fill<threads>(right[turn], b + at.b, along_b ? p.b_column : p.b_row, column, n, from, k);
-      commit();
     };
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int own_row = warp / 2 * (rows / 2), own_column = warp % 2 * (columns / 2);
     float sum[down][across][4] = {};
-    fill(0, 0);
+#pragma unroll
+    for (int early = 0; early < stages - 1; ++early) {
+      if (early * depth < k) fill(early, early * depth);
+      commit();
+    }
     int turn = 0;
 #pragma unroll 1
-    for (int from = 0; from < k; from += depth, turn ^= 1) {
-      settle<0>();
-      __syncthreads();  // this step is there for all, and the other buffer's readers are done
-      if (from + depth < k) fill(turn ^ 1, from + depth);
+    for (int from = 0; from < k; from += depth, turn = turn + 1 == stages ? 0 : turn + 1) {
+      settle<stages - 2>();
+      __syncthreads();  // this step is there for all, and readers of the buffer that is filled next are done
+      const int next = from + (stages - 1) * depth;
+      if (next < k) fill(turn ? turn - 1 : stages - 1, next);
+      commit();
 #pragma unroll
       for (int place = 0; place < depth; place += 16) {
         std::uint32_t x[down][4];
@@ -103,33 +135,57 @@ struct HalfProduct {
         }
       }
     }
+    Lanes<Out, 2> results[fragments];
+    std::uint32_t words[fragments];
 #pragma unroll
     for (int i = 0; i < down; ++i)
 #pragma unroll
-      for (int j = 0; j < across; ++j)
+      for (int half = 0; half < 2; ++half) {
+        const int r = row + own_row + 16 * i + 8 * half + lane / 4;
+        const Index first = p.c_row ? at.c + r * p.c_row : (Index{batch} * m + r) * n;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int r = row + own_row + 16 * i + 8 * half + lane / 4, c = column + own_column + 8 * j + lane % 4 * 2;
-          if (r >= m || c >= n) continue;
-          const Index to = p.c_row ? at.c + r * p.c_row + c : (Index{batch} * m + r) * n + c;
-          float two[2] = {sum[i][j][2 * half], sum[i][j][2 * half + 1]};
-          two[0] = epilogue(two[0], Place{to, p.channels_down ? r : c});
-          if (c + 1 < n) two[1] = epilogue(two[1], Place{to + 1, p.channels_down ? r : c + 1});
-          if constexpr (pairs) {
-            store_lanes<2>(out + to, two);
-          } else {
-            store(out + to, two[0]);
-            if (c + 1 < n) store(out + to + 1, two[1]);
+        for (int j = 0; j < across; j += fragments) {
+#pragma unroll
+          for (int f = 0; f < fragments; ++f) {
+            const int c = column + own_column + 8 * (j + f) + lane % 4 * 2;
+            float two[2] = {sum[i][j + f][2 * half], sum[i][j + f][2 * half + 1]};
+            if (r < m && c < n) {
+              two[0] = epilogue(two[0], Place{first + c, p.channels_down ? r : c});
+              if (c + 1 < n) two[1] = epilogue(two[1], Place{first + c + 1, p.channels_down ? r : c + 1});
+              if constexpr (fragments == 1 && stored > 1) {
+                store_lanes<2>(out + first + c, two);
+              } else if constexpr (fragments == 1) {
+                store(out + first + c, two[0]);
+                if (c + 1 < n) store(out + first + c + 1, two[1]);
+              }
+            }
+            if constexpr (fragments > 1) {
+              store(&results[f].at[0], two[0]);
+              store(&results[f].at[1], two[1]);
+              words[f] = *reinterpret_cast<const std::uint32_t*>(&results[f]);
+            }
+          }
+          if constexpr (fragments > 1) {
+            exchange_fragments(words);
+            const int own = fragments == 4 ? 8 * (j + lane % 4) : 8 * (j + lane % 2) + lane % 4 / 2 * 4;
+            const int c = column + own_column + own;
+            if (r < m && c < n) {
+              if constexpr (fragments == 4)
+                *reinterpret_cast<uint4*>(out + first + c) = {words[0], words[1], words[2], words[3]};
+              else
+                *reinterpret_cast<uint2*>(out + first + c) = {words[0], words[1]};
+            }
           }
         }
+      }
   }
 };
 
-template <int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, bool pairs, typename T, typename Out,
+template <int rows, int columns, int load_a, int load_b, bool along_a, bool along_b, int stored, typename T, typename Out,
           typename Epilogue>
 void half_matmul(const Run& r, const MatMul& p, const void* left, const void* right, void* output,
                  const Epilogue& epilogue) {
-  using Product = HalfProduct<T, Out, rows, columns, load_a, load_b, along_a, along_b, pairs, Epilogue>;
+  using Product = HalfProduct<T, Out, rows, columns, load_a, load_b, along_a, along_b, stored, Epilogue>;
   Index batches = 1;
   for (int axis = 0; axis < p.batch_rank; ++axis) batches *= p.batch[axis];
   const Index tiles = (p.m + rows - 1) / rows * ((p.n + columns - 1) / columns);
